@@ -1,0 +1,1 @@
+"""Datasets: where they come from, their checksums, the cache, the bundled subsets."""

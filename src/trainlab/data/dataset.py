@@ -1,0 +1,52 @@
+"""Dataset: samples as tensors, in two splits, with where they came from."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainlab.errors import DataError
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples and their targets, one row each, stored as they are kept (images as uint8)."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.targets) or len(self.inputs) == 0:
+            raise DataError(
+                f"a split has {len(self.inputs)} inputs and {len(self.targets)} targets, "
+                "must have the same number of each, at least one"
+            )
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory the tensors take."""
+        return self.inputs.nbytes + self.targets.nbytes
+
+    def to(self, device: torch.device) -> "Split":
+        """The same split on a device."""
+        return Split(self.inputs.to(device), self.targets.to(device))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a workload trains and tests on."""
+
+    name: str
+    train: Split
+    test: Split
+    source: str = "given"
+    """Where it came from: a folder, cache, bundled, …"""
+    is_subset: bool = False
+    """Whether it is less than the published set; said wherever results are shown."""
+    note: str = ""
+    """Why it is not the set that was wanted, if it is not."""
+    classes: tuple[str, ...] = ()
+    """What the target numbers mean, if they are classes."""

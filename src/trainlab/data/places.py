@@ -1,0 +1,53 @@
+"""Where files of a set lie on this machine: the bundled subsets, the user's cache, any folder."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import platformdirs
+
+from trainlab.data.sets import Files, IdxFile, ImageSet
+from trainlab.errors import DataError
+
+BUNDLED_FOLDER = Path(__file__).with_name("bundled")
+"""Part of the package: 6,000 training and 1,000 test images of each set."""
+
+CACHE_VARIABLE = "TRAINLAB_CACHE"
+
+
+def cache_folder() -> Path:
+    """The user's cache; the environment variable TRAINLAB_CACHE moves it."""
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("trainlab"))
+
+
+def cached(images: ImageSet) -> Path:
+    """The folder that holds, or would hold, the fetched originals of a set."""
+    return cache_folder() / "data" / images.name
+
+
+def file_in(folder: Path, file: IdxFile) -> Path:
+    """The file, plain or gzip, in a folder or in the sub-folders torchvision and Keras users have."""
+    for sub in (folder, folder / "raw"):
+        for name in (file.name, f"{file.name}.gz"):
+            if (sub / name).is_file():
+                return sub / name
+    raise DataError(f"{folder}: has no {file.name} or {file.name}.gz")
+
+
+def holds(folder: Path, files: Files) -> bool:
+    """Whether all four files are there; says nothing about their content."""
+    try:
+        for file in files:
+            file_in(folder, file)
+    except DataError:
+        return False
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from None
+    return True
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's bytes as they are."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

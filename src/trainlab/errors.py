@@ -1,0 +1,61 @@
+"""Every error a user can cause or meet, in one tree.
+
+    TrainlabError                 one line: where, what, the rule, the remedy
+    ├── SpecError                 a setting, a study file: all problems at once
+    ├── WorkloadError             a workload that cannot be found or does not fit
+    ├── DataError                 data that cannot be had
+    │   ├── IdxError              a file that is not the IDX it claims to be
+    │   ├── ChecksumError         a file that is not the published one
+    │   └── FetchError            a place that did not give the file
+    ├── DeviceError               a device this machine or this torch lacks
+    ├── RecordError               a run folder that cannot be written or read
+    └── MissingExtraError         an optional package that is not installed
+
+Only the command line catches them. Anything else that escapes is our defect.
+"""
+
+from collections.abc import Sequence
+
+
+class TrainlabError(Exception):
+    """Base of all errors that are told to the user as one line."""
+
+
+class SpecError(TrainlabError):
+    """What was asked for breaks a rule; carries every problem found, not only the first."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class WorkloadError(TrainlabError):
+    """A workload cannot be found, loaded, or used as asked."""
+
+
+class DataError(TrainlabError):
+    """Data cannot be had."""
+
+
+class IdxError(DataError):
+    """A file is not a well-formed IDX file of the expected kind and size."""
+
+
+class ChecksumError(DataError):
+    """A file's content is not the published one."""
+
+
+class FetchError(DataError):
+    """A mirror or package did not deliver."""
+
+
+class DeviceError(TrainlabError):
+    """The device asked for is not usable here."""
+
+
+class RecordError(TrainlabError):
+    """A run folder cannot be written or read."""
+
+
+class MissingExtraError(TrainlabError):
+    """An optional package is needed and not installed; the message names the extra."""

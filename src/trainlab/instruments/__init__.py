@@ -1,0 +1,1 @@
+"""Instruments: each watches a trial and writes records, and steers nothing."""

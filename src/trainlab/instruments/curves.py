@@ -1,0 +1,45 @@
+"""curve.jsonl: a line per logged step and per epoch, appended as it happens."""
+
+import math
+from typing import Any
+
+from trainlab.record.files import LineWriter
+from trainlab.train.bench import Bench
+from trainlab.train.moments import Instrument, Point, Progress
+
+
+class Curves(Instrument):
+    """Writes every point of the curve; times come last in a line, so that the rest can be compared."""
+
+    def __init__(self) -> None:
+        self._lines: LineWriter | None = None
+
+    def trial_begins(self, bench: Bench) -> None:
+        self._lines = LineWriter(bench.folder.curve_file)
+
+    def point_logged(self, point: Point) -> None:
+        self._write(point)
+
+    def epoch_ends(self, point: Point) -> None:
+        self._write(point)
+
+    def trial_ends(self, progress: Progress) -> None:
+        if self._lines is not None:
+            self._lines.close()
+
+    def _write(self, point: Point) -> None:
+        assert self._lines is not None
+        self._lines.write(curve_line(point))
+
+
+def curve_line(point: Point) -> dict[str, Any]:
+    """The point as a flat JSON object; values that are not finite become null."""
+    line: dict[str, Any] = {
+        "kind": point.kind,
+        "epoch": point.epoch,
+        "step": point.step,
+        "samples": point.samples,
+    }
+    line |= {name: value if math.isfinite(value) else None for name, value in point.metrics.items()}
+    line |= {name: round(seconds, 6) for name, seconds in point.times_s.items()}
+    return line

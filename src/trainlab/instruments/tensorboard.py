@@ -1,0 +1,120 @@
+"""TensorBoard event files: scalars, sample inputs, the network graph, hyper-parameters."""
+
+import contextlib
+import copy
+import io
+import logging
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
+
+from trainlab.record.files import writing
+from trainlab.train.bench import Bench
+from trainlab.train.moments import Instrument, Point, Progress
+
+GRID_SIDE = 8
+"""The grid of sample inputs has this many rows and columns."""
+
+
+class TensorBoard(Instrument):
+    """Writes what TensorBoard shows. What it cannot show, it notes in the trial's record."""
+
+    def trial_begins(self, bench: Bench) -> None:
+        self._bench = bench
+        self._path = bench.folder.tensorboard_folder
+        with writing(self._path):
+            self._writer = SummaryWriter(str(self._path))
+            self._write_samples()
+            self._write_graph()
+
+    def point_logged(self, point: Point) -> None:
+        # Beside the epochs' own curve, whose last point of an epoch falls on the same step.
+        self._write_scalars({f"step/{name}": value for name, value in point.metrics.items()}, point)
+
+    def epoch_ends(self, point: Point) -> None:
+        times_s = {f"time/{name}": value for name, value in point.times_s.items()}
+        self._write_scalars({**point.metrics, **times_s}, point)
+
+    def trial_ends(self, progress: Progress) -> None:
+        with writing(self._path):
+            self._write_hyper_parameters(progress)
+            self._writer.close()
+
+    def _write_scalars(self, values: dict[str, float], point: Point) -> None:
+        with writing(self._path):
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, point.step)
+
+    def _write_samples(self) -> None:
+        inputs = self._bench.dataset.test.inputs
+        if inputs.dim() != 4 or inputs.shape[1] not in (1, 3):
+            self._bench.notes.append("sample inputs: not images, so TensorBoard has no picture")
+            return
+        self._writer.add_image("samples/test", image_grid(inputs[: GRID_SIDE**2]), 0)
+
+    def _write_graph(self) -> None:
+        bench = self._bench
+        # A copy in eval mode, under its own random state: watching must not change the training.
+        model = copy.deepcopy(bench.model).eval()
+        said = io.StringIO()
+        try:
+            with (
+                torch.random.fork_rng(devices=_cuda_devices(bench.device)),
+                warnings.catch_warnings(),
+                contextlib.redirect_stdout(said),
+                _quiet_tracer(),
+            ):
+                warnings.simplefilter("ignore")
+                self._writer.add_graph(model, bench.sample_inputs(2))
+        except Exception as error:  # noqa: BLE001  tracing runs the user's code, which may raise anything
+            reason = " ".join(str(error).split())[:300]
+            bench.notes.append(f"graph: TensorBoard's tracer failed: {type(error).__name__}: {reason}")
+
+    def _write_hyper_parameters(self, progress: Progress) -> None:
+        trial = self._bench.trial
+        asked: dict[str, Any] = trial.settings.model_dump(exclude={"model", "optimizer_options"})
+        asked |= trial.settings.optimizer_options | trial.settings.model
+        asked |= {"lr": trial.settings.start_lr, "seed": trial.seed, "workload": trial.workload}
+        asked["device"] = str(self._bench.device)
+        told = {name: value for name, value in asked.items() if value is not None}
+        metrics = {f"hparam/{name}": value for name, value in progress.final.items()}
+        if not metrics:
+            return
+        # Into this writer: SummaryWriter.add_hparams would open a second run beside it.
+        for summary in hparams(told, metrics):
+            self._writer.file_writer.add_summary(summary)
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, progress.steps_done)
+
+
+def image_grid(images: Tensor) -> Tensor:
+    """Images (n, channels, height, width) as one picture, row by row; missing ones stay black."""
+    _, channels, height, width = images.shape
+    side = min(GRID_SIDE, len(images))
+    rows = -(-len(images) // side)
+    cells = images.new_zeros(rows * side, channels, height, width)
+    cells[: len(images)] = images
+    grid = cells.view(rows, side, channels, height, width).permute(2, 0, 3, 1, 4)
+    return grid.reshape(channels, rows * height, side * width)
+
+
+def _cuda_devices(device: torch.device) -> list[torch.device]:
+    return [device] if device.type == "cuda" else []
+
+
+@contextlib.contextmanager
+def _quiet_tracer():  # type: ignore[no-untyped-def]
+    """The tracer logs what it also raises; the record has it."""
+    loggers = [logging.getLogger(name) for name in ("torch.utils.tensorboard", "torch.jit")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,82 @@
+"""Plain files, written whole or not at all, and lines appended as they happen."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from trainlab.errors import RecordError
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns a full disk, a missing folder or a forbidden one into one line that names the file."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RecordError(
+            f"{path}: cannot be written: {reason}; free some space or choose another --out"
+        ) from error
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes beside and renames, so that a reader finds the old file or the new one, never half."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with writing(path):
+        try:
+            part.write_text(text + "\n", encoding="utf-8")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, or a RecordError that names the file and the fault."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecordError(f"{path}: no such file; is this a run folder?") from None
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise RecordError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise RecordError(f"{path}: holds a {type(value).__name__}, must be an object")
+    return value
+
+
+class LineWriter:
+    """Appends JSON lines; each is on disk (flushed) before the next begins."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with writing(path):
+            self._stream = path.open("a", encoding="utf-8")
+
+    def write(self, value: Mapping[str, Any]) -> None:
+        """Appends one line."""
+        with writing(self.path):
+            self._stream.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        with writing(self.path):
+            self._stream.close()
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """All whole lines of a JSON-lines file; a last line cut off by a crash is left out."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from None
+    whole = text[: text.rfind("\n") + 1].splitlines()
+    try:
+        return [json.loads(line) for line in whole]
+    except ValueError as error:
+        raise RecordError(f"{path}: has a line that is not JSON: {error}") from None

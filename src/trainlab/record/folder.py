@@ -1,0 +1,98 @@
+"""The run folder. Every file name of a run lives here and nowhere else."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from trainlab.errors import RecordError
+from trainlab.record.files import read_json, read_lines, write_json, writing
+from trainlab.record.schema import FORMAT, Record, StudyRecord, TrialRecord
+
+R = TypeVar("R", bound=Record)
+
+
+class TrialFolder:
+    """The records of one trial."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trial_file = path / "trial.json"
+        self.curve_file = path / "curve.jsonl"
+        self.tensorboard_folder = path / "tensorboard"
+        self.checkpoint_folder = path / "checkpoint"
+        self.model_file = self.checkpoint_folder / "model.pt"
+
+    def write(self, record: TrialRecord) -> None:
+        """Writes trial.json."""
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.trial_file, record.model_dump(mode="json"))
+
+    def read(self) -> TrialRecord:
+        """Reads trial.json."""
+        return _read(self.trial_file, TrialRecord)
+
+    def curve(self) -> list[dict[str, Any]]:
+        """The points of the curve so far, oldest first."""
+        return read_lines(self.curve_file) if self.curve_file.exists() else []
+
+
+class RunFolder:
+    """The records of one execution of a study."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.study_file = path / "study.json"
+        self.environment_file = path / "environment.json"
+        self.trials_folder = path / "trials"
+
+    def trial(self, trial_id: str) -> TrialFolder:
+        """The folder of one trial."""
+        return TrialFolder(self.trials_folder / trial_id)
+
+    def write_study(self, record: StudyRecord) -> None:
+        """Writes study.json."""
+        write_json(self.study_file, record.model_dump(mode="json"))
+
+    def study(self) -> StudyRecord:
+        """Reads study.json."""
+        return _read(self.study_file, StudyRecord)
+
+    def trials(self) -> list[TrialRecord]:
+        """All trials, in the order planned."""
+        return [self.trial(trial_id).read() for trial_id in self.study().trials]
+
+    def environment(self) -> dict[str, Any]:
+        """Reads environment.json."""
+        return read_json(self.environment_file)
+
+
+def create_run(out: Path | None, name: str, now: datetime, base: Path | None = None) -> RunFolder:
+    """A new, empty run folder: `out`, or `runs/<name>-<time>`. Never one that holds something."""
+    path = out
+    if path is None:
+        stem = (base or Path("runs")) / f"{name}-{now.strftime('%Y-%m-%dT%H-%M-%S')}"
+        path, count = stem, 1
+        while path.exists():
+            count += 1
+            path = stem.with_name(f"{stem.name}-{count}")
+    with writing(path):
+        if path.is_dir() and any(path.iterdir()):
+            raise RecordError(f"{path}: is not empty; choose another --out, or remove it")
+        path.mkdir(parents=True, exist_ok=True)
+    return RunFolder(path)
+
+
+def _read(path: Path, kind: type[R]) -> R:
+    value = read_json(path)
+    number = value.get("format")
+    if not isinstance(number, int) or number > FORMAT:
+        raise RecordError(f"{path}: format {number}, this trainlab reads up to {FORMAT}; update it")
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise RecordError(f"{path}: {place}: {first['msg']}; the file was changed by hand?") from None

@@ -1,0 +1,7 @@
+"""What is asked: frozen, validated values."""
+
+from trainlab.spec.base import Spec, checked
+from trainlab.spec.study import Study
+from trainlab.spec.train import TrainSpec, settings_for
+
+__all__ = ["Spec", "Study", "TrainSpec", "checked", "settings_for"]

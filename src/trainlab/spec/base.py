@@ -1,0 +1,80 @@
+"""The base of everything a user asks for: frozen values, checked at birth, all problems at once."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from trainlab.errors import SpecError
+
+
+class Spec(BaseModel):
+    """A frozen, validated value. `None` means "not asked"; unknown keys are errors."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        validate_default=True,
+    )
+
+
+S = TypeVar("S", bound=Spec)
+
+
+def checked(kind: type[S], values: Mapping[str, Any], where: str = "") -> S:
+    """`kind(**values)`, or a SpecError that lists every problem as `where: place: got, rule`."""
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        known = list(kind.model_fields)
+        prefix = f"{where}: " if where else ""
+        details = error.errors(include_url=False, include_context=True)
+        raise SpecError([prefix + _told(detail, known) for detail in details]) from None
+
+
+def _told(detail: ErrorDetails, known: list[str]) -> str:
+    place = _place(detail["loc"])
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        near = get_close_matches(str(detail["loc"][-1]), known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+        return f"{place}: unknown setting; {hint}"
+    if kind == "missing":
+        return f"{place}: is required"
+    got = f"got {detail['input']!r}"
+    if kind == "value_error":
+        told = str(context["error"])
+        return f"{place}: {told}" if place else told
+    return f"{place}: {got}, {_rule(kind, context, detail['msg'])}"
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    place = ""
+    for part in location:
+        place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part
+    return place
+
+
+def _rule(kind: str, context: Mapping[str, Any], message: str) -> str:
+    rules = {
+        "greater_than": "must be greater than {gt}",
+        "greater_than_equal": "must be at least {ge}",
+        "less_than": "must be less than {lt}",
+        "less_than_equal": "must be at most {le}",
+        "literal_error": "must be one of {expected}",
+        "string_pattern_mismatch": "must match {pattern}",
+        "finite_number": "must be a finite number",
+    }
+    if kind in rules:
+        return rules[kind].format(**context).replace(" or '", ", '")
+    if kind.startswith("int_"):
+        return "must be a whole number"
+    if kind.startswith("float_"):
+        return "must be a number"
+    if kind.startswith("bool_"):
+        return "must be true or false"
+    return message[:1].lower() + message[1:]

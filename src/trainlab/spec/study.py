@@ -1,0 +1,33 @@
+"""Study: a question about a workload, with everything needed to answer it."""
+
+from typing import Annotated
+
+from pydantic import Field, NonNegativeInt, field_validator
+
+from trainlab.spec.base import Spec
+from trainlab.spec.train import TrainSpec
+
+
+class Study(Spec):
+    """One workload, its settings and the seeds to repeat it with."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Names the run folder."""
+    workload: str
+    """A built-in workload's name, or `file.py:name` of your own."""
+    settings: TrainSpec
+    """What every trial starts from."""
+    seeds: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (1,)
+    """One trial each; initial weights, data order and dropout derive from it alone."""
+    tensorboard: bool = True
+    """Write TensorBoard event files beside the records."""
+    save_model: bool = False
+    """Keep the trained weights."""
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_are_distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+        if twice:
+            raise ValueError(f"got {twice[0]} twice, seeds must differ")
+        return seeds

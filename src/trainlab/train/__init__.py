@@ -1,0 +1,1 @@
+"""Training: one loop, the update it repeats, and the moments instruments watch."""

@@ -1,0 +1,49 @@
+"""Batches of a split, gathered where the data lies: on the device if it fits, else on the host."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from trainlab.data.dataset import Split
+from trainlab.train.device import free_bytes
+
+SHARE_OF_FREE_MEMORY = 0.5
+"""The most of a device's free memory that a split may take; the model needs the rest."""
+
+
+class Batches:
+    """A split cut into batches; the last one may be smaller, nothing is dropped."""
+
+    def __init__(self, split: Split, batch_size: int, device: torch.device) -> None:
+        free = free_bytes(device)
+        self.resident = free is None or split.num_bytes <= free * SHARE_OF_FREE_MEMORY
+        self.device = device
+        self.batch_size = batch_size
+        self.num_samples = len(split)
+        self._home = device if self.resident else torch.device("cpu")
+        placed = split.to(self._home)
+        self._inputs, self._targets = placed.inputs, placed.targets
+
+    def __len__(self) -> int:
+        return -(-self.num_samples // self.batch_size)
+
+    def rows(self, order: Tensor) -> tuple[Tensor, ...]:
+        """An epoch's order, cut into the row numbers of each batch."""
+        return order.to(self._home).split(self.batch_size)
+
+    def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The stored inputs and targets of these rows, where the data lies."""
+        return self._inputs.index_select(0, rows), self._targets.index_select(0, rows)
+
+    def move(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """A gathered batch on the device; nothing to do for resident data."""
+        if self.resident:
+            return inputs, targets
+        return inputs.to(self.device, non_blocking=True), targets.to(self.device, non_blocking=True)
+
+    def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """All batches on the device, as stored."""
+        pieces = self._inputs.split(self.batch_size), self._targets.split(self.batch_size)
+        for inputs, targets in zip(*pieces, strict=True):
+            yield self.move(inputs, targets)

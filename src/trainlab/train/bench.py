@@ -1,0 +1,111 @@
+"""Bench: a trial's model, data and optimizer, standing ready on the device."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
+
+from trainlab.data.dataset import Dataset
+from trainlab.plan import Trial
+from trainlab.record.folder import TrialFolder
+from trainlab.spec import TrainSpec
+from trainlab.train.batches import Batches
+from trainlab.train.device import pick_device
+from trainlab.train.optimizers import make_optimizer, make_schedule, optimizer_code
+from trainlab.train.seeds import initial_weights, seed_dropout
+from trainlab.workloads.workload import Workload
+
+POINTS_PER_EPOCH = 50
+
+
+@dataclass
+class Bench:
+    """What the loop works on and what an instrument may look at."""
+
+    trial: Trial
+    workload: Workload
+    dataset: Dataset
+    device: torch.device
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    schedule: LRScheduler | None
+    train_batches: Batches
+    test_batches: Batches
+    folder: TrialFolder
+    notes: list[str] = field(default_factory=list)
+    """What an instrument could not do, and why; ends up in the trial's record."""
+
+    @property
+    def settings(self) -> TrainSpec:
+        """The trial's settings."""
+        return self.trial.settings
+
+    @property
+    def log_every_steps(self) -> int:
+        """Updates between two points of the curve."""
+        return self.settings.log_every_steps or max(1, len(self.train_batches) // POINTS_PER_EPOCH)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The precision that forward and loss run in."""
+        if self.settings.precision == "bf16":
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return nullcontext()
+
+    def sample_inputs(self, count: int) -> Tensor:
+        """The first test inputs as the model gets them, on the device."""
+        stored = self.dataset.test.inputs[:count].to(self.device)
+        return self.workload.prepare(stored)
+
+    def resolved(self) -> dict[str, Any]:
+        """What the settings became here: recorded, so that hidden differences cannot hide."""
+        trainable = [p.numel() for p in self.model.parameters() if p.requires_grad]
+        return {
+            "device": str(self.device),
+            "device_name": _device_name(self.device),
+            "threads": torch.get_num_threads(),
+            "lr": self.settings.start_lr,
+            "optimizer_code": optimizer_code(self.settings, self.device),
+            "log_every_steps": self.log_every_steps,
+            "steps_per_epoch": len(self.train_batches),
+            "num_parameters": sum(trainable),
+            "data_resident": self.train_batches.resident,
+            "shuffle": True,
+            "tf32_matmul": torch.backends.cuda.matmul.allow_tf32,
+            "tf32_convolution": torch.backends.cudnn.allow_tf32,
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+        }
+
+
+def set_up(trial: Trial, workload: Workload, folder: TrialFolder) -> Bench:
+    """Everything a trial needs before its first update; random draws derive from its seed alone."""
+    settings = trial.settings
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    device = pick_device(settings.device)
+    dataset = workload.data(settings.data)
+    with initial_weights(trial.seed):
+        # On the CPU first: the same seed gives the same weights on every device.
+        model = workload.build(settings.model)
+    model.to(device)
+    optimizer = make_optimizer(settings, model.parameters(), device)
+    seed_dropout(trial.seed)
+    return Bench(
+        trial=trial,
+        workload=workload,
+        dataset=dataset,
+        device=device,
+        model=model,
+        optimizer=optimizer,
+        schedule=make_schedule(settings, optimizer),
+        train_batches=Batches(dataset.train, settings.batch_size, device),
+        test_batches=Batches(dataset.test, settings.test_batch_size, device),
+        folder=folder,
+    )
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

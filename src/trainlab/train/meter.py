@@ -1,0 +1,88 @@
+"""Sample-weighted means of loss and metrics, gathered without slowing the steps they measure."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+Metric = Callable[[Tensor, Tensor], Tensor]
+
+
+class Meter:
+    """Adds up loss and metrics over steps; reads the device only when asked for means.
+
+    A step only parks references to its loss and outputs. They are reduced together once
+    `max_pending_bytes` of outputs have gathered or a mean is asked for: far fewer, larger
+    operations than reducing each step, and a bounded amount of memory.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Metric],
+        device: torch.device,
+        max_pending_bytes: int = 1 << 20,
+        max_pending_steps: int = 64,
+    ) -> None:
+        self.metrics = metrics
+        # float64 sums are exact to far below what is shown; Apple GPUs have only float32.
+        self._dtype = torch.float32 if device.type == "mps" else torch.float64
+        self._device = device
+        self._max_pending_bytes = max_pending_bytes
+        self._max_pending_steps = max_pending_steps
+        self._losses: list[Tensor] = []
+        self._outputs: list[Tensor] = []
+        self._targets: list[Tensor] = []
+        self._pending_bytes = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets everything added so far."""
+        self._drop_pending()
+        self._sums = torch.zeros(1 + len(self.metrics), dtype=self._dtype, device=self._device)
+        self.num_samples = 0
+        self.num_steps = 0
+        self._seen_losses: list[Tensor] = []
+
+    def add(self, loss: Tensor, outputs: Tensor, targets: Tensor) -> None:
+        """Takes in one step: its mean loss, its outputs and its targets."""
+        self._losses.append(loss.detach())
+        self._outputs.append(outputs.detach())
+        self._targets.append(targets)
+        self._pending_bytes += outputs.nbytes
+        if (
+            self._pending_bytes >= self._max_pending_bytes
+            or len(self._losses) >= self._max_pending_steps
+        ):
+            self._reduce()
+
+    def means(self) -> dict[str, float]:
+        """Sample-weighted means of `loss` and each metric since the last reset. Waits for the device."""
+        self._reduce()
+        values = (self._sums / max(self.num_samples, 1)).tolist()
+        return dict(zip(("loss", *self.metrics), values, strict=True))
+
+    def first_bad_step(self) -> int | None:
+        """How many steps after the last reset the first loss that is not finite came, from 1."""
+        self._reduce()
+        losses = torch.cat(self._seen_losses) if self._seen_losses else torch.zeros(0)
+        bad = (~torch.isfinite(losses)).nonzero()
+        return int(bad[0]) + 1 if len(bad) else None
+
+    def _reduce(self) -> None:
+        if not self._losses:
+            return
+        counts = [len(targets) for targets in self._targets]
+        losses = torch.stack(self._losses).to(self._dtype)
+        weights = torch.tensor(counts, dtype=self._dtype).to(self._device, non_blocking=True)
+        self._sums[0] += (losses * weights).sum()
+        outputs, targets = torch.cat(self._outputs), torch.cat(self._targets)
+        for index, metric in enumerate(self.metrics.values(), start=1):
+            self._sums[index] += metric(outputs, targets).to(self._dtype).sum()
+        self._seen_losses.append(losses)
+        self.num_samples += sum(counts)
+        self.num_steps += len(counts)
+        self._drop_pending()
+
+    def _drop_pending(self) -> None:
+        self._losses, self._outputs, self._targets = [], [], []
+        self._pending_bytes = 0

@@ -1,0 +1,69 @@
+"""Optimizers and schedules by the names of the settings; torch's own, nothing rewritten."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, StepLR
+
+from trainlab.errors import DeviceError
+from trainlab.spec import TrainSpec
+
+_CLASSES: dict[str, type[torch.optim.Optimizer]] = {
+    "adadelta": torch.optim.Adadelta,
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "rmsprop": torch.optim.RMSprop,
+    "adagrad": torch.optim.Adagrad,
+}
+
+_FUSED = {
+    "cpu": {"adam", "adamw", "sgd", "adagrad"},
+    "cuda": {"adam", "adamw", "sgd"},
+    "mps": {"adam", "adamw", "sgd"},
+}
+"""Where torch has the whole update as one kernel."""
+
+
+def optimizer_code(settings: TrainSpec, device: torch.device) -> str:
+    """Which implementation will run: `auto` resolved to fused, foreach or loop."""
+    if settings.optimizer_code != "auto":
+        return settings.optimizer_code
+    if settings.optimizer in _FUSED.get(device.type, ()):
+        return "fused"
+    # What torch itself picks: passes over all parameters at once pay on a GPU only.
+    return "foreach" if device.type == "cuda" else "loop"
+
+
+def make_optimizer(
+    settings: TrainSpec, parameters: Iterable[nn.Parameter], device: torch.device
+) -> torch.optim.Optimizer:
+    """torch's optimizer with the settings; options not given are left to torch."""
+    options: dict[str, Any] = dict(settings.optimizer_options)
+    betas = options.pop("beta1", 0.9), options.pop("beta2", 0.999)
+    if {"beta1", "beta2"} & set(settings.optimizer_options):
+        options["betas"] = betas
+    for name in ("momentum", "weight_decay"):
+        if (value := getattr(settings, name)) is not None:
+            options[name] = value
+    code = optimizer_code(settings, device)
+    if code == "fused" and settings.optimizer not in _FUSED.get(device.type, ()):
+        raise DeviceError(
+            f"optimizer_code: torch has no fused {settings.optimizer} on {device.type}; use auto"
+        )
+    if code == "fused":
+        options["fused"] = True
+    else:
+        options["foreach"] = code == "foreach"
+    return _CLASSES[settings.optimizer](parameters, lr=settings.start_lr, **options)  # type: ignore[call-arg]
+
+
+def make_schedule(settings: TrainSpec, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
+    """The schedule, stepped once after each epoch; None where the learning rate stays."""
+    if settings.schedule == "step":
+        return StepLR(optimizer, settings.lr_step_epochs, settings.lr_gamma)
+    if settings.schedule == "cosine":
+        return CosineAnnealingLR(optimizer, T_max=settings.epochs)
+    return None

@@ -1,0 +1,42 @@
+"""One update, with the phases an instrument can tell apart. Trials of every kind run this code."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from trainlab.train.bench import Bench
+from trainlab.train.moments import Moments
+
+Step = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+"""Row numbers of a batch to its (loss, outputs, targets), the update made."""
+
+
+def make_step(bench: Bench, moments: Moments) -> Step:
+    """The update as a function of the batch's rows; everything it needs is looked up once, here."""
+    model, optimizer, loss_of = bench.model, bench.optimizer, bench.workload.loss
+    batches, prepare, autocast = bench.train_batches, bench.workload.prepare, bench.autocast
+    resets_gradients = bench.settings.zero_grad
+    phase_ends = moments.phase_ends
+
+    def step(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        inputs, targets = batches.gather(rows)
+        phase_ends("data")
+        inputs, targets = batches.move(inputs, targets)
+        phase_ends("transfer")
+        inputs = prepare(inputs)
+        phase_ends("data")
+        if resets_gradients:
+            optimizer.zero_grad()
+        phase_ends("zero_grad")
+        with autocast():
+            outputs = model(inputs)
+            phase_ends("forward")
+            loss = loss_of(outputs, targets)
+        phase_ends("loss")
+        loss.backward()  # type: ignore[no-untyped-call]
+        phase_ends("backward")
+        optimizer.step()
+        phase_ends("optimizer")
+        return loss, outputs, targets
+
+    return step

@@ -1,0 +1,1 @@
+"""Workloads: the built-in ones, one file each, and loading a user's own."""

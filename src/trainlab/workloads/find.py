@@ -1,0 +1,83 @@
+"""Finds a workload by what the user wrote: a built-in's name, `file.py:name` or `package.module:name`."""
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+
+from trainlab.errors import WorkloadError
+from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.workload import Workload
+
+
+def find_workload(reference: str) -> Workload:
+    """The workload, or a WorkloadError that says what was looked for and what there is."""
+    if reference in BUILTIN:
+        module = importlib.import_module(BUILTIN[reference].module)
+        found = module.workload
+    else:
+        place, _, name = reference.rpartition(":")
+        if not place or not name:
+            raise WorkloadError(_unknown(reference))
+        module = _from_file(Path(place)) if place.endswith(".py") else _from_package(place)
+        if not hasattr(module, name):
+            raise WorkloadError(f"{place}: has no {name!r}{_workloads_in(module)}")
+        found = getattr(module, name)
+    if not isinstance(found, Workload):
+        raise WorkloadError(f"{reference}: is a {type(found).__name__}, must be a trainlab.Workload")
+    return found
+
+
+def _unknown(reference: str) -> str:
+    if reference.endswith(".py"):
+        return f"workload {reference!r}: which one? Write {reference}:NAME"
+    near = get_close_matches(reference, BUILTIN, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"built in: {', '.join(BUILTIN)}"
+    return f"workload {reference!r} is not known; {hint}; your own is FILE.py:NAME"
+
+
+def _workloads_in(module: ModuleType) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
+    return f"; it has {', '.join(names)}" if names else "; it has no Workload at all"
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise WorkloadError(f"{path}: no such file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise WorkloadError(f"{path}: is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    # The file's own folder is importable, as it is for `python file.py`.
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # noqa: BLE001  a user's file may raise anything; it is told, not hidden
+        sys.modules.pop(spec.name, None)
+        raise WorkloadError(f"{path}{_line_of(error, path)}: {_told(error)}") from error
+    finally:
+        sys.path.remove(str(path.resolve().parent))
+    return module
+
+
+def _from_package(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise WorkloadError(f"{name}: cannot be imported: {error}") from error
+
+
+def _line_of(error: Exception, path: Path) -> str:
+    if isinstance(error, SyntaxError):
+        return f":{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == path.resolve()]
+    return f":{lines[-1]}" if lines else ""
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,84 @@
+"""Workload: a model, its data, its loss and metrics, and default settings. Nothing else."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainlab.data.dataset import Dataset
+from trainlab.errors import WorkloadError
+
+
+def unchanged(inputs: Tensor) -> Tensor:
+    """The preparation of data that is stored as the model wants it."""
+    return inputs
+
+
+def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Per sample: 1 where the largest output is the target class, else 0."""
+    return outputs.argmax(dim=-1) == targets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What is trained and on what; plain callables, so that your own needs no base class.
+
+    For example:
+
+        workload = Workload(
+            name="digits",
+            model=lambda hidden=64: nn.Sequential(nn.Flatten(), nn.Linear(64, hidden), ...),
+            data=lambda choice: Dataset("digits", Split(x, y), Split(x_test, y_test)),
+            loss=F.cross_entropy,
+        )
+    """
+
+    name: str
+    model: Callable[..., nn.Module]
+    """Makes the model, untrained; its keyword parameters can be set and varied."""
+    data: Callable[[str], Dataset]
+    """Gives the data for `full`, `bundled`, `auto` or a folder; may ignore the choice."""
+    loss: Callable[[Tensor, Tensor], Tensor]
+    """(outputs, targets) to the mean loss of the batch: what is differentiated."""
+    prepare: Callable[[Tensor], Tensor] = unchanged
+    """Stored inputs of a batch to the model's input, on the device (say, scaling pixels)."""
+    metrics: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = field(
+        default_factory=lambda: {"accuracy": accuracy}
+    )
+    """Name to (outputs, targets) to one value per sample; averaged over samples by us."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Settings to start from, as in TrainSpec."""
+    summary: str = ""
+    """One line for listings."""
+
+    def check_parameters(self, parameters: Mapping[str, Any]) -> None:
+        """Raises a WorkloadError that names the parameters there are, where one is not among them."""
+        signature = inspect.signature(self.model)
+        names = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        open_ended = len(names) != len(signature.parameters)
+        unknown = [name for name in parameters if name not in names]
+        if unknown and not open_ended:
+            known = f"it has {', '.join(names)}" if names else "it has none"
+            raise WorkloadError(f"model.{unknown[0]}: {self.name} has no such parameter; {known}")
+
+    def build(self, parameters: Mapping[str, Any]) -> nn.Module:
+        """The untrained model with these parameters."""
+        self.check_parameters(parameters)
+        model = self.model(**parameters)
+        if not isinstance(model, nn.Module):
+            raise WorkloadError(f"{self.name}: model gave {type(model).__name__}, must be nn.Module")
+        return model
+
+
+class Scale:
+    """Pixels 0…255 to (pixel / 255 - mean) / std, as one multiply and one add."""
+
+    def __init__(self, mean: float, std: float) -> None:
+        self.factor = 1 / (255 * std)
+        self.shift = -mean / std
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        return inputs.to(torch.float32).mul_(self.factor).add_(self.shift)
