@@ -54,7 +54,9 @@ def parse_idx(content: bytearray, shape: tuple[int, ...], where: str) -> Tensor:
     zeros, element, rank = struct.unpack_from(">HBB", content)
     if zeros != 0 or element != UNSIGNED_BYTE or rank != len(shape):
         magic = content[:4].hex()
-        raise IdxError(f"{where}: starts with {magic}, must be 000008{len(shape):02x}; not this IDX")
+        raise IdxError(
+            f"{where}: starts with {magic}, must be 000008{len(shape):02x}; not this IDX"
+        )
     counts = struct.unpack_from(f">{rank}I", content, 4)
     if counts != shape:
         raise IdxError(f"{where}: holds {_by(counts)} values, must be {_by(shape)}")

@@ -49,7 +49,9 @@ def _folder(images: ImageSet, folder: Path) -> Path:
         if holds(candidate, images.full):
             return candidate
     names = ", ".join(file.name for file in images.full)
-    raise DataError(f"{folder}: is not a folder with {images.title}: needs {names} (or .gz of them)")
+    raise DataError(
+        f"{folder}: is not a folder with {images.title}: needs {names} (or .gz of them)"
+    )
 
 
 def _read(images: ImageSet, files: Files, folder: Path, source: str) -> Dataset:

@@ -79,7 +79,16 @@ MNIST = ImageSet(
             "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
         ),
     ),
-    bundled=_files(6_000, 1_000, ("c5bdf0dce2ea7d09cc5e347861938d8c0f3f4fdfcb8021fc8e35dfe327271c27", "7f528fc490ab8c737a2ae3bc01097d8d3a19db80c884eb6f0d08890e55de3cb6", "0b5217dc51f1faf3518660d409e82222a5ce593c27abb4a38b0993aea8ce4380", "a385c221ba981f19461f54321611801133a84ec77c91d7c671ce8a6288731a00")),
+    bundled=_files(
+        6_000,
+        1_000,
+        (
+            "c5bdf0dce2ea7d09cc5e347861938d8c0f3f4fdfcb8021fc8e35dfe327271c27",
+            "7f528fc490ab8c737a2ae3bc01097d8d3a19db80c884eb6f0d08890e55de3cb6",
+            "0b5217dc51f1faf3518660d409e82222a5ce593c27abb4a38b0993aea8ce4380",
+            "a385c221ba981f19461f54321611801133a84ec77c91d7c671ce8a6288731a00",
+        ),
+    ),
     classes=tuple("0123456789"),
     mirrors=(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -101,7 +110,16 @@ FASHION_MNIST = ImageSet(
             "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
         ),
     ),
-    bundled=_files(6_000, 1_000, ("03c237968cc27d2cfa772a16946f1a4d285a83c75bd6aa4825015928c52593b1", "c4462a140a4a0374c98509efea5ad6093f62e54bd716beac61172e0964886784", "8b75d5f4dfb88a6a6f135fa11a5ec721fc002c08af5a12fc98905a8f37601248", "f9f79a43856a44076cb12580e8cb49e86137d5f2e1ceb88a837807e1b7c66128")),
+    bundled=_files(
+        6_000,
+        1_000,
+        (
+            "03c237968cc27d2cfa772a16946f1a4d285a83c75bd6aa4825015928c52593b1",
+            "c4462a140a4a0374c98509efea5ad6093f62e54bd716beac61172e0964886784",
+            "8b75d5f4dfb88a6a6f135fa11a5ec721fc002c08af5a12fc98905a8f37601248",
+            "f9f79a43856a44076cb12580e8cb49e86137d5f2e1ceb88a837807e1b7c66128",
+        ),
+    ),
     classes=(
         "T-shirt/top",
         "Trouser",

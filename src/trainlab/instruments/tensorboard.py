@@ -5,6 +5,7 @@ import copy
 import io
 import logging
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -72,7 +73,9 @@ class TensorBoard(Instrument):
                 self._writer.add_graph(model, bench.sample_inputs(2))
         except Exception as error:  # noqa: BLE001  tracing runs the user's code, which may raise anything
             reason = " ".join(str(error).split())[:300]
-            bench.notes.append(f"graph: TensorBoard's tracer failed: {type(error).__name__}: {reason}")
+            bench.notes.append(
+                f"graph: TensorBoard's tracer failed: {type(error).__name__}: {reason}"
+            )
 
     def _write_hyper_parameters(self, progress: Progress) -> None:
         trial = self._bench.trial
@@ -86,7 +89,7 @@ class TensorBoard(Instrument):
             return
         # Into this writer: SummaryWriter.add_hparams would open a second run beside it.
         for summary in hparams(told, metrics):
-            self._writer.file_writer.add_summary(summary)
+            self._writer._get_file_writer().add_summary(summary)
         for name, value in metrics.items():
             self._writer.add_scalar(name, value, progress.steps_done)
 
@@ -107,7 +110,7 @@ def _cuda_devices(device: torch.device) -> list[torch.device]:
 
 
 @contextlib.contextmanager
-def _quiet_tracer():  # type: ignore[no-untyped-def]
+def _quiet_tracer() -> Iterator[None]:
     """The tracer logs what it also raises; the record has it."""
     loggers = [logging.getLogger(name) for name in ("torch.utils.tensorboard", "torch.jit")]
     levels = [logger.level for logger in loggers]

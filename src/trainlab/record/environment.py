@@ -96,7 +96,9 @@ def capture(folder: Path) -> Environment:
 
 def usable_vcpus() -> int:
     """vCPUs this process may really use: the smaller of affinity and container quota."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     quota_file = Path("/sys/fs/cgroup/cpu.max")
     if quota_file.exists():
         quota, _, period = quota_file.read_text().partition(" ")
@@ -136,8 +138,7 @@ def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
         return (), None
     try:
         handles = [
-            pynvml.nvmlDeviceGetHandleByIndex(index)
-            for index in range(pynvml.nvmlDeviceGetCount())
+            pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
         ]
         return tuple(_gpu(handle) for handle in handles), _text(pynvml.nvmlSystemGetDriverVersion())
     finally:

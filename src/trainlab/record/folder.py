@@ -95,4 +95,6 @@ def _read(path: Path, kind: type[R]) -> R:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise RecordError(f"{path}: {place}: {first['msg']}; the file was changed by hand?") from None
+        raise RecordError(
+            f"{path}: {place}: {first['msg']}; the file was changed by hand?"
+        ) from None

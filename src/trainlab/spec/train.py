@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
     BeforeValidator,
@@ -13,7 +13,6 @@ from pydantic import (
     model_validator,
 )
 
-from trainlab.errors import SpecError
 from trainlab.spec.base import Spec, checked
 
 OptimizerName = Literal["adadelta", "sgd", "adam", "adamw", "rmsprop", "adagrad"]
@@ -39,7 +38,9 @@ class OptimizerRules:
 
 OPTIMIZERS: dict[str, OptimizerRules] = {
     "adadelta": OptimizerRules(1.0, frozenset({"rho", "eps"})),
-    "sgd": OptimizerRules(1e-3, frozenset({"dampening", "nesterov"}), takes_momentum=True, has_fused=True),
+    "sgd": OptimizerRules(
+        1e-3, frozenset({"dampening", "nesterov"}), takes_momentum=True, has_fused=True
+    ),
     "adam": OptimizerRules(1e-3, frozenset({"beta1", "beta2", "eps", "amsgrad"}), has_fused=True),
     "adamw": OptimizerRules(1e-3, frozenset({"beta1", "beta2", "eps", "amsgrad"}), has_fused=True),
     "rmsprop": OptimizerRules(1e-2, frozenset({"alpha", "eps", "centered"}), takes_momentum=True),
@@ -84,14 +85,16 @@ class TrainSpec(Spec):
     """Test samples per forward pass; does not change the result."""
     optimizer: OptimizerName = "adam"
     """The update rule."""
-    lr: Annotated[PositiveFloat | None, Unit("per update")] = None
+    lr: Annotated[PositiveFloat | None, Unit("rate")] = None
     """Learning rate at the start; not given: the optimizer's own default."""
-    momentum: Annotated[NonNegativeFloat | None, Field(lt=1)] = None
+    momentum: Annotated[NonNegativeFloat | None, Field(lt=1), Unit("factor")] = None
     """Momentum, for sgd and rmsprop."""
-    weight_decay: NonNegativeFloat | None = None
+    weight_decay: Annotated[NonNegativeFloat | None, Unit("factor")] = None
     """L2 penalty (decoupled for adamw); not given: the optimizer's own default."""
-    optimizer_options: Annotated[dict[str, bool | int | float], BeforeValidator(_pairs)] = {}
-    """Further options of the optimizer, as rho=0.9,eps=1e-6 (beta1, beta2, alpha, nesterov, …)."""
+    optimizer_options: Annotated[
+        dict[str, bool | int | float], BeforeValidator(_pairs), Unit("name=value")
+    ] = {}
+    """Further options of the optimizer, as rho=0.9,eps=1e-6."""
     optimizer_code: Literal["auto", "fused", "foreach", "loop"] = "auto"
     """Which of torch's implementations of the same update; auto: fused where there is one."""
     schedule: Literal["none", "step", "cosine"] = "none"
@@ -100,19 +103,19 @@ class TrainSpec(Spec):
     """Step schedule: the learning rate is multiplied by this."""
     lr_step_epochs: Annotated[PositiveInt, Unit("epochs")] = 1
     """Step schedule: how many epochs lie between two multiplications."""
-    zero_grad: bool = True
+    zero_grad: Annotated[bool, Unit("true|false")] = True
     """Reset gradients before each update; false lets them pile up (it then fails to learn)."""
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
     """auto, cpu, cuda, cuda:N or mps; auto picks the accelerator if there is one."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """fp32, or bf16 autocast with fp32 weights."""
-    threads: Annotated[PositiveInt | None, Unit("CPU threads")] = None
+    """bf16 is autocast with fp32 weights."""
+    threads: Annotated[PositiveInt | None, Unit("threads")] = None
     """Threads for torch on the CPU; not given: torch's choice. It changes rounding: keep it equal."""
     log_every_steps: Annotated[PositiveInt | None, Unit("updates")] = None
     """Updates between two points of the training curve; not given: about 50 points an epoch."""
-    data: str = "auto"
+    data: Annotated[str, Unit("which")] = "auto"
     """full, bundled (a subset), a folder, or auto: full if it can be had, else bundled."""
-    model: Annotated[dict[str, Scalar], BeforeValidator(_pairs)] = {}
+    model: Annotated[dict[str, Scalar], BeforeValidator(_pairs), Unit("name=value")] = {}
     """Parameters of the workload's model, as hidden=256."""
 
     @model_validator(mode="after")
@@ -165,7 +168,8 @@ def unit_of(setting: str) -> str:
 
 def choices_of(setting: str) -> tuple[str, ...]:
     """The values a setting may take, if they are a fixed list."""
-    return tuple(str(value) for value in get_args(TrainSpec.model_fields[setting].annotation))
+    annotation = TrainSpec.model_fields[setting].annotation
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
-__all__ = ["OPTIMIZERS", "SpecError", "TrainSpec", "choices_of", "settings_for", "unit_of"]
+__all__ = ["OPTIMIZERS", "TrainSpec", "choices_of", "settings_for", "unit_of"]

@@ -30,7 +30,7 @@ class Batches:
 
     def rows(self, order: Tensor) -> tuple[Tensor, ...]:
         """An epoch's order, cut into the row numbers of each batch."""
-        return order.to(self._home).split(self.batch_size)
+        return torch.split(order.to(self._home), self.batch_size)
 
     def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The stored inputs and targets of these rows, where the data lies."""

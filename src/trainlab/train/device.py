@@ -25,14 +25,16 @@ def _check_cuda(device: torch.device) -> None:
             f"device: got {device}, but torch {torch.__version__} is built without CUDA; "
             "use --device cpu, or install a CUDA build of torch"
         )
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    count = torch.cuda.device_count()
     if count == 0:
         raise DeviceError(
             f"device: got {device}, but torch finds no CUDA GPU here; use --device cpu, "
             "or check the driver with nvidia-smi"
         )
     if device.index is not None and device.index >= count:
-        raise DeviceError(f"device: got {device}, but there are {count} GPUs: cuda:0 to cuda:{count - 1}")
+        raise DeviceError(
+            f"device: got {device}, but there are {count} GPUs: cuda:0 to cuda:{count - 1}"
+        )
 
 
 def synchronize(device: torch.device) -> None:

@@ -27,7 +27,9 @@ def find_workload(reference: str) -> Workload:
             raise WorkloadError(f"{place}: has no {name!r}{_workloads_in(module)}")
         found = getattr(module, name)
     if not isinstance(found, Workload):
-        raise WorkloadError(f"{reference}: is a {type(found).__name__}, must be a trainlab.Workload")
+        raise WorkloadError(
+            f"{reference}: is a {type(found).__name__}, must be a trainlab.Workload"
+        )
     return found
 
 
@@ -56,7 +58,7 @@ def _from_file(path: Path) -> ModuleType:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001  a user's file may raise anything; it is told, not hidden
+    except Exception as error:
         sys.modules.pop(spec.name, None)
         raise WorkloadError(f"{path}{_line_of(error, path)}: {_told(error)}") from error
     finally:

@@ -69,7 +69,9 @@ class Workload:
         self.check_parameters(parameters)
         model = self.model(**parameters)
         if not isinstance(model, nn.Module):
-            raise WorkloadError(f"{self.name}: model gave {type(model).__name__}, must be nn.Module")
+            raise WorkloadError(
+                f"{self.name}: model gave {type(model).__name__}, must be nn.Module"
+            )
         return model
 
 

@@ -1,0 +1,61 @@
+# One command per intent. `make lab` and `make test` need nothing but Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help install lab test test-full check format bench clean
+
+help:
+	@echo "make lab        run the main job on bundled data and say where the result is"
+	@echo "make test       run the tests"
+	@echo "make test-full  the same, with the slow tests on the full data sets"
+	@echo "make check      format, lint, types, tests: what CI runs"
+	@echo "make format     put the code in order"
+	@echo "make bench      measure what the README and docs claim about speed"
+	@echo "make install    make .venv with everything for development"
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+		|| { echo "trainlab needs Python 3.11, 3.12 or 3.13; $(PYTHON) is `$(PYTHON) --version`. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# Installs go through the constraints file, always: without it torch pulls gigabytes of CUDA packages.
+$(VENV)/.lab: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "Installing trainlab into $(VENV) (once; a minute or two) ..."
+	@$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.lab
+	@echo "Installing the development tools ..."
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+install: $(VENV)/.dev
+
+lab: $(VENV)/.lab
+	@$(BIN)/trainlab run mnist-cnn --data bundled
+
+test: install
+	@$(BIN)/python -m pytest -m "not full" -n 2 --dist worksteal
+
+test-full: install
+	@$(BIN)/python -m pytest -m "full or not full" -rA -s
+
+check: install
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(MAKE) --no-print-directory test
+
+format: install
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: install
+	@$(BIN)/python -m benchmarks.loop
+	@$(BIN)/python -m benchmarks.start
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,37 @@
+"""What a verb may raise, and what the user then sees: one line and an exit code."""
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable
+from typing import ParamSpec
+
+import typer
+
+from trainlab.errors import TrainlabError
+
+P = ParamSpec("P")
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """The command with its errors told: the user's mistakes in a line each, ours with a traceback."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except TrainlabError as error:
+            for line in str(error).splitlines():
+                sys.stderr.write(f"trainlab: {line}\n")
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            sys.stderr.write("trainlab: interrupted\n")
+            raise typer.Exit(130) from None
+        except typer.Exit:
+            raise
+        except Exception:  # noqa: BLE001  the last resort: nothing is lost, and the code is 1
+            traceback.print_exc()
+            sys.stderr.write("trainlab: this is a defect of trainlab; please report the above\n")
+            raise typer.Exit(1) from None
+
+    return run

@@ -1,0 +1,109 @@
+"""trainlab run: train a workload, once per seed, and record everything."""
+
+import inspect
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from trainlab.cli.settings import asked_settings, setting_parameters
+from trainlab.errors import SpecError
+
+
+def _run(
+    workload: Annotated[
+        str, typer.Argument(help="A built-in workload (see `trainlab workloads`) or FILE.py:NAME.")
+    ],
+    *,
+    seed: Annotated[
+        str, typer.Option(metavar="SEEDS", help="One seed, or several as 1,2,3: one trial each.")
+    ] = "1",
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder. [dim]\\[runs/<name>-<time>][/dim]")
+    ] = None,
+    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard event files.")] = True,
+    save_model: Annotated[
+        bool, typer.Option("--save-model", help="Keep the trained weights (checkpoint/model.pt).")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress; print only the run folder.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON summary on stdout and nothing else.")
+    ] = False,
+    **settings: Any,
+) -> None:
+    asked, seeds = asked_settings(settings), _seeds(seed)
+    # Imported here, after the cheap checks: torch takes seconds.
+    from trainlab.cli.progress import DownloadProgress, TrainingProgress
+    from trainlab.cli.summary import print_summary, summary
+    from trainlab.data.fetch import reporting_to
+    from trainlab.execute.study import make_study, run_study, start_run
+
+    console = Console(stderr=True, quiet=quiet)
+    study = make_study(
+        workload, asked, seeds, "settings", tensorboard=tensorboard, save_model=save_model
+    )
+    folder = start_run(study, out)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(_terminable())
+            stack.enter_context(reporting_to(stack.enter_context(DownloadProgress(console))))
+            progress = stack.enter_context(TrainingProgress(console, len(seeds)))
+            run_study(folder, [progress])
+    except KeyboardInterrupt:
+        console.print(f"[yellow]interrupted[/yellow]; what was done is in {folder.path}")
+        raise
+    if as_json:
+        sys.stdout.write(json.dumps(summary(folder), allow_nan=False) + "\n")
+    elif quiet:
+        sys.stdout.write(f"{folder.path}\n")
+    else:
+        print_summary(Console(), folder)
+    if any(trial.state == "failed" for trial in folder.trials()):
+        raise typer.Exit(1)
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise SpecError(
+            [f"--seed: got {text!r}, must be whole numbers, as in 1 or 1,2,3"]
+        ) from None
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """A polite kill ends a run as Ctrl-C does: recorded as interrupted."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _with_settings(function: Any) -> Any:
+    """The function as typer sees it: `**settings` spelled out, one option each."""
+    signature = inspect.signature(function)
+    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    function.__signature__ = signature.replace(parameters=[*named, *setting_parameters()])
+    function.epilog = (
+        "Examples: [bold]trainlab run mnist-cnn --epochs 1 --batch-size 64 --seed 1[/bold] · "
+        "[bold]trainlab run fashion-mlp --optimizer sgd --lr 0.001 --data bundled[/bold]"
+    )
+    return function
+
+
+command = _with_settings(_run)
