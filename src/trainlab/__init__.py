@@ -1,3 +1,46 @@
-"""trainlab: a lab bench for deep-learning training."""
+"""trainlab: a lab bench for deep-learning training.
+
+The names below are imported when first used; importing trainlab alone does not import torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from trainlab.data.dataset import Dataset as Dataset
+    from trainlab.data.dataset import Split as Split
+    from trainlab.errors import TrainlabError as TrainlabError
+    from trainlab.execute.run import run as run
+    from trainlab.plan import Trial as Trial
+    from trainlab.record.folder import RunFolder as RunFolder
+    from trainlab.spec import Study as Study
+    from trainlab.spec import TrainSpec as TrainSpec
+    from trainlab.train.moments import Instrument as Instrument
+    from trainlab.workloads.workload import Workload as Workload
+
+_HOMES = {
+    "Dataset": "trainlab.data.dataset",
+    "Instrument": "trainlab.train.moments",
+    "RunFolder": "trainlab.record.folder",
+    "Split": "trainlab.data.dataset",
+    "Study": "trainlab.spec",
+    "TrainSpec": "trainlab.spec",
+    "TrainlabError": "trainlab.errors",
+    "Trial": "trainlab.plan",
+    "Workload": "trainlab.workloads.workload",
+    "run": "trainlab.execute.run",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'trainlab' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -45,7 +45,7 @@ def _run(
     from trainlab.cli.progress import DownloadProgress, TrainingProgress
     from trainlab.cli.summary import print_summary, summary
     from trainlab.data.fetch import reporting_to
-    from trainlab.execute.study import make_study, run_study, start_run
+    from trainlab.execute.run import make_study, run_study, start_run
 
     console = Console(stderr=True, quiet=quiet)
     study = make_study(

@@ -15,10 +15,12 @@ from trainlab.spec import TrainSpec
 from trainlab.train.batches import Batches
 from trainlab.train.device import pick_device
 from trainlab.train.optimizers import make_optimizer, make_schedule, optimizer_code
-from trainlab.train.seeds import initial_weights, seed_dropout
+from trainlab.train.seeds import initial_weights
 from trainlab.workloads.workload import Workload
 
 POINTS_PER_EPOCH = 50
+MIN_STEPS_PER_POINT = 5
+"""A point waits for the device; more often than this it would slow small models down."""
 
 
 @dataclass
@@ -46,7 +48,8 @@ class Bench:
     @property
     def log_every_steps(self) -> int:
         """Updates between two points of the curve."""
-        return self.settings.log_every_steps or max(1, len(self.train_batches) // POINTS_PER_EPOCH)
+        auto = max(MIN_STEPS_PER_POINT, len(self.train_batches) // POINTS_PER_EPOCH)
+        return self.settings.log_every_steps or auto
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision that forward and loss run in."""
@@ -81,7 +84,7 @@ class Bench:
 
 
 def set_up(trial: Trial, workload: Workload, folder: TrialFolder) -> Bench:
-    """Everything a trial needs before its first update; random draws derive from its seed alone."""
+    """Everything a trial needs before its first update; initial weights derive from its seed alone."""
     settings = trial.settings
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -92,7 +95,6 @@ def set_up(trial: Trial, workload: Workload, folder: TrialFolder) -> Bench:
         model = workload.build(settings.model)
     model.to(device)
     optimizer = make_optimizer(settings, model.parameters(), device)
-    seed_dropout(trial.seed)
     return Bench(
         trial=trial,
         workload=workload,

@@ -31,7 +31,7 @@ def _check_cuda(device: torch.device) -> None:
             f"device: got {device}, but torch finds no CUDA GPU here; use --device cpu, "
             "or check the driver with nvidia-smi"
         )
-    if device.index is not None and device.index >= count:
+    if (device.index or 0) >= count:
         raise DeviceError(
             f"device: got {device}, but there are {count} GPUs: cuda:0 to cuda:{count - 1}"
         )

@@ -33,7 +33,7 @@ from trainlab.train.bench import Bench
 from trainlab.train.device import synchronize
 from trainlab.train.meter import Meter
 from trainlab.train.moments import Moments, Point, Progress
-from trainlab.train.seeds import data_order
+from trainlab.train.seeds import data_order, seed_dropout
 from trainlab.train.step import make_step
 
 Clock = Callable[[], float]
@@ -44,6 +44,7 @@ def train(
 ) -> None:
     """Trains to the end or until the loss is not finite; `progress` holds what happened, always."""
     moments.trial_begins(bench)
+    seed_dropout(bench.trial.seed)
     synchronize(bench.device)
     start = clock()
     for epoch in range(1, bench.settings.epochs + 1):

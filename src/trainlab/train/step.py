@@ -33,7 +33,7 @@ def make_step(bench: Bench, moments: Moments) -> Step:
             phase_ends("forward")
             loss = loss_of(outputs, targets)
         phase_ends("loss")
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         phase_ends("backward")
         optimizer.step()
         phase_ends("optimizer")

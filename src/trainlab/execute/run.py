@@ -56,3 +56,23 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
 def run_study(folder: RunFolder, watchers: Sequence[Instrument] = ()) -> None:
     """Runs every trial of a started run, one after another, in this process."""
     run_group(folder, folder.study().trials, watchers)
+
+
+def run(
+    workload: str,
+    *,
+    seeds: Sequence[int] = (1,),
+    out: Path | str | None = None,
+    instruments: Sequence[Instrument] = (),
+    tensorboard: bool = True,
+    save_model: bool = False,
+    **settings: Any,
+) -> RunFolder:
+    """Trains a workload once per seed and returns its run folder; settings as in TrainSpec.
+
+    For example `trainlab.run("fashion-mlp", seeds=(1, 2), lr=0.01).trials()`.
+    """
+    study = make_study(workload, settings, seeds, tensorboard=tensorboard, save_model=save_model)
+    folder = start_run(study, None if out is None else Path(out))
+    run_study(folder, instruments)
+    return folder

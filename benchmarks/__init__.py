@@ -1,0 +1,1 @@
+"""Measurements behind what we claim about speed; results dated and hardware named in results/."""

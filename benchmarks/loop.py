@@ -1,0 +1,208 @@
+"""What our loop costs beside the same steps written by hand, and beside the sample script's loop.
+
+    python -m benchmarks.loop [--device cuda] [--rounds 30]
+
+Blocks of the same updates are run in turn (ours, by hand, with a loader, ours, …) in one process,
+so that drift hits all alike; the ratio is over the block times of a round, with the 95 % interval
+of its median (a binomial order-statistic interval: no assumption about the noise).
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+
+from trainlab.data.dataset import Dataset, Split
+from trainlab.instruments.curves import Curves
+from trainlab.instruments.tensorboard import TensorBoard
+from trainlab.plan import Trial
+from trainlab.record.folder import TrialFolder
+from trainlab.spec import settings_for
+from trainlab.train.bench import MIN_STEPS_PER_POINT, POINTS_PER_EPOCH, Bench, set_up
+from trainlab.train.device import synchronize
+from trainlab.train.loop import _train_epoch
+from trainlab.train.moments import Instrument, Moments, Progress
+from trainlab.workloads.find import find_workload
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload at a batch size, and how many updates make a block."""
+
+    workload: str
+    batch_size: int
+    steps: int
+    most: float | None
+    """The ratio ours / by hand must not exceed."""
+
+
+CASES = (
+    Case("mnist-cnn", 1, 60, 1.05),
+    Case("mnist-cnn", 16, 20, None),
+    Case("mnist-cnn", 64, 8, 1.02),
+    Case("fashion-mlp", 1, 300, 1.05),
+    Case("fashion-mlp", 32, 180, None),
+    Case("fashion-mlp", 64, 90, 1.02),
+)
+
+
+class Images(TorchDataset[tuple[Tensor, int]]):
+    """Per-image Python as the sample script does it: a picture, a tensor, a normalisation."""
+
+    def __init__(self, split: Split, factor: float, shift: float) -> None:
+        self.images = split.inputs[:, 0].numpy()
+        self.labels = split.targets.tolist()
+        self.factor, self.shift = factor, shift
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        picture = Image.fromarray(self.images[index])
+        pixels = torch.from_numpy(np.array(picture)).unsqueeze(0).float()
+        return pixels.mul_(self.factor).add_(self.shift), self.labels[index]
+
+
+def bench_of(case: Case, device: str, folder: Path) -> Bench:
+    """A bench whose training set is one block."""
+    workload = find_workload(case.workload)
+    whole = workload.data("bundled")
+    count = case.steps * case.batch_size
+    block = Split(whole.train.inputs[:count], whole.train.targets[:count])
+    workload = replace(workload, data=lambda _: Dataset(whole.name, block, whole.test))
+    # As often as an epoch of the full set would log.
+    every = max(MIN_STEPS_PER_POINT, 60_000 // case.batch_size // POINTS_PER_EPOCH)
+    asked = {"batch_size": case.batch_size, "device": device, "log_every_steps": every}
+    trial = Trial(
+        id="bench",
+        workload=case.workload,
+        seed=1,
+        settings=settings_for(workload.defaults, asked),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    return set_up(trial, workload, TrialFolder(folder))
+
+
+def ours(bench: Bench, instruments: list[Instrument]) -> Callable[[], None]:
+    """A block through our loop."""
+    moments = Moments(instruments)
+    moments.trial_begins(bench)
+
+    def block() -> None:
+        _train_epoch(bench, moments, Progress(), 1, time.perf_counter)
+
+    return block
+
+
+def by_hand(bench: Bench) -> Callable[[], None]:
+    """The same updates as one would write them for data that lies on the device."""
+    device, size = bench.device, bench.settings.batch_size
+    images, labels = bench.dataset.train.inputs.to(device), bench.dataset.train.targets.to(device)
+    scale, loss_of = bench.workload.prepare, bench.workload.loss
+    model, optimizer = bench.model, bench.optimizer
+
+    def block() -> None:
+        model.train()
+        order = torch.randperm(len(images)).to(device)
+        for start in range(0, len(images), size):
+            rows = order[start : start + size]
+            inputs, targets = scale(images[rows]), labels[rows]
+            optimizer.zero_grad()
+            loss = loss_of(model(inputs), targets)
+            loss.backward()
+            optimizer.step()
+
+    return block
+
+
+def with_loader(bench: Bench) -> Callable[[], None]:
+    """The sample script's loop: a loader, per-image Python, a copy to the device."""
+    scale = bench.workload.prepare
+    images = Images(bench.dataset.train, scale.factor, scale.shift)  # type: ignore[attr-defined]
+    workers = {"num_workers": 1, "pin_memory": True} if bench.device.type == "cuda" else {}
+    loader = DataLoader(images, batch_size=bench.settings.batch_size, shuffle=True, **workers)
+    model, optimizer, loss_of = bench.model, bench.optimizer, bench.workload.loss
+
+    def block() -> None:
+        model.train()
+        for inputs, targets in loader:
+            moved, wanted = inputs.to(bench.device), targets.to(bench.device)
+            optimizer.zero_grad()
+            loss = loss_of(model(moved), wanted)
+            loss.backward()
+            optimizer.step()
+
+    return block
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """95 % interval of the median from order statistics."""
+    ordered, n = sorted(values), len(values)
+    reach = max(0, int(n / 2 - 0.98 * n**0.5))
+    return ordered[reach], ordered[n - 1 - reach]
+
+
+def measure(case: Case, device: str, rounds: int, folder: Path) -> bool:
+    """Prints the case's row; returns whether its bounds hold."""
+    bench = bench_of(case, device, folder)
+    ways = {
+        "ours": ours(bench, []),
+        "hand": by_hand(bench),
+        "recorded": ours(bench, [Curves(), TensorBoard()]),
+        "loader": with_loader(bench),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds + 2):
+        for name, block in ways.items():
+            synchronize(bench.device)
+            start = time.perf_counter()
+            block()
+            synchronize(bench.device)
+            if number >= 2:
+                times[name].append(time.perf_counter() - start)
+    ms = {name: 1e3 * statistics.median(values) / case.steps for name, values in times.items()}
+    told = f"{case.workload:12} {case.batch_size:5} " + " ".join(f"{v:9.3f}" for v in ms.values())
+    ratio = 0.0
+    for name in ("ours", "recorded"):
+        ratios = [a / b for a, b in zip(times[name], times["hand"], strict=True)]
+        low, high = interval(ratios)
+        told += f"   {statistics.median(ratios):.3f} [{low:.3f}, {high:.3f}]"
+        ratio = statistics.median(ratios) if name == "ours" else ratio
+    faster = ms["loader"] / ms["ours"]
+    holds = (case.most is None or ratio <= case.most) and faster > 1
+    print(f"{told}   {faster:5.2f}   {'ok' if holds else 'NOT MET'}", flush=True)
+    return holds
+
+
+def main() -> None:
+    """Measures every case and exits 1 if a bound does not hold."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rounds", type=int, default=30)
+    options = parser.parse_args()
+    print(f"torch {torch.__version__}, {options.device}, {torch.get_num_threads()} threads")
+    print("ms per update; recorded: with curves and TensorBoard; ratios to by hand [95 %]")
+    print(
+        f"{'workload':12} {'batch':>5} {'ours':>9} {'by hand':>9} {'recorded':>9} {'loader':>9}"
+        "   ours / by hand         recorded / by hand    loader / ours"
+    )
+    with TemporaryDirectory() as folder:
+        held = [
+            measure(case, options.device, options.rounds, Path(folder) / str(number))
+            for number, case in enumerate(CASES)
+        ]
+    raise SystemExit(0 if all(held) else 1)
+
+
+if __name__ == "__main__":
+    main()

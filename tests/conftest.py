@@ -1,0 +1,102 @@
+"""Shared by all tests: no network, one torch thread, a tiny workload that trains in milliseconds."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from trainlab.data.dataset import Dataset, Split
+from trainlab.plan import Trial
+from trainlab.record.folder import TrialFolder
+from trainlab.spec import settings_for
+from trainlab.train.bench import Bench, set_up
+from trainlab.workloads.workload import Workload
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINLAB_OFFLINE", "1")
+
+
+@pytest.fixture(autouse=True)
+def _two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def tiny_data(choice: str = "auto") -> Dataset:
+    """103 training and 31 test samples of 8 numbers in 3 classes; learnable."""
+    draw = torch.Generator().manual_seed(0)
+    centres = torch.randn(3, 8, generator=draw) * 2
+
+    def split(count: int) -> Split:
+        labels = torch.randint(3, (count,), generator=draw)
+        return Split(centres[labels] + torch.randn(count, 8, generator=draw), labels)
+
+    return Dataset("tiny", split(103), split(31))
+
+
+def tiny_model(hidden: int = 16, dropout: float = 0.2) -> nn.Module:
+    """Small enough to train in milliseconds, with dropout so that random streams matter."""
+    return nn.Sequential(
+        nn.Linear(8, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, 3)
+    )
+
+
+@pytest.fixture
+def tiny() -> Workload:
+    """The tiny workload."""
+    return Workload(
+        name="tiny",
+        model=tiny_model,
+        data=tiny_data,
+        loss=F.cross_entropy,
+        defaults={"epochs": 2, "batch_size": 10, "lr": 0.01},
+    )
+
+
+@pytest.fixture
+def make_bench(tiny: Workload, tmp_path: Path) -> Callable[..., Bench]:
+    """A ready bench of the tiny workload, or of another, with settings overridden."""
+    made = iter(range(1000))
+
+    def make(seed: int = 1, workload: Workload = tiny, **asked: Any) -> Bench:
+        settings = settings_for(workload.defaults, {"device": "cpu", **asked})
+        trial = Trial(id="t", workload=workload.name, seed=seed, settings=settings)
+        folder = TrialFolder(tmp_path / f"trial-{next(made)}")
+        folder.path.mkdir()
+        return set_up(trial, workload, folder)
+
+    return make
+
+
+TINY_FILE = '''
+import torch, torch.nn.functional as F
+from torch import nn
+from trainlab import Dataset, Split, Workload
+
+def data(choice):
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(130, 8, generator=draw)
+    y = (x[:, 0] > 0).long()
+    return Dataset("tiny", Split(x[:100], y[:100]), Split(x[100:], y[100:]))
+
+def model(hidden=8):
+    return nn.Sequential(nn.Linear(8, hidden), nn.ReLU(), nn.Linear(hidden, 2))
+
+tiny = Workload(name="tiny", model=model, data=data, loss=F.cross_entropy,
+                defaults={"epochs": 2, "batch_size": 10, "lr": 0.01})
+'''
+
+
+@pytest.fixture
+def tiny_file(tmp_path: Path) -> Path:
+    """A user's own workload file; its workload is called `tiny`."""
+    path = tmp_path / "own_work.py"
+    path.write_text(TINY_FILE)
+    return path

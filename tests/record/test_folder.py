@@ -1,0 +1,117 @@
+import json
+import math
+import resource
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from trainlab.errors import RecordError
+from trainlab.record.files import LineWriter, read_json, read_lines, write_json
+from trainlab.record.folder import RunFolder, TrialFolder, create_run
+from trainlab.record.schema import FORMAT, TrialRecord
+
+NOW = datetime(2026, 1, 31, 10, 15, 0)
+TRIAL = TrialRecord(id="t", kind="learn", workload="w", seed=1, settings={})
+
+
+def test_a_run_folder_is_named_after_study_and_time_and_never_reused(tmp_path: Path) -> None:
+    first = create_run(None, "mnist", NOW, tmp_path)
+    second = create_run(None, "mnist", NOW, tmp_path)
+    assert first.path.name == "mnist-2026-01-31T10-15-00"
+    assert second.path.name == "mnist-2026-01-31T10-15-00-2"
+
+
+def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("precious")
+    with pytest.raises(RecordError, match="is not empty; choose another --out"):
+        create_run(tmp_path, "mnist", NOW)
+
+
+def test_a_file_in_place_of_the_folder_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("")
+    with pytest.raises(RecordError, match=r"x: cannot be written: (File exists|Not a directory)"):
+        create_run(tmp_path / "x", "mnist", NOW)
+
+
+def test_records_survive_writing_and_reading(tmp_path: Path) -> None:
+    folder = TrialFolder(tmp_path / "t")
+    folder.write(TRIAL)
+    assert folder.read() == TRIAL
+    assert [path.name for path in folder.path.iterdir()] == ["trial.json"]
+
+
+def test_a_record_from_a_later_version_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    folder = TrialFolder(tmp_path / "t")
+    folder.write(TRIAL)
+    value = read_json(folder.trial_file) | {"format": FORMAT + 1}
+    write_json(folder.trial_file, value)
+    with pytest.raises(RecordError, match=f"format {FORMAT + 1}, this trainlab reads up to {FORMAT}"):
+        folder.read()
+
+
+def test_a_record_changed_by_hand_is_told_with_its_place(tmp_path: Path) -> None:
+    folder = TrialFolder(tmp_path / "t")
+    folder.write(TRIAL)
+    write_json(folder.trial_file, read_json(folder.trial_file) | {"seed": "x"})
+    with pytest.raises(RecordError, match=r"trial\.json: seed: .*integer"):
+        folder.read()
+
+
+def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"study\.json: no such file; is this a run folder\?"):
+        RunFolder(tmp_path).study()
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "\x00", '{"format": '])
+def test_a_broken_json_file_is_our_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(RecordError, match=r"study\.json"):
+        RunFolder(tmp_path).study()
+
+
+def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "curve.jsonl"
+    lines = LineWriter(path)
+    lines.write({"step": 1})
+    lines.write({"step": 2})
+    lines.close()
+    path.write_text(path.read_text() + '{"step": 3, "tr')
+    assert read_lines(path) == [{"step": 1}, {"step": 2}]
+
+
+def test_lines_are_on_disk_before_the_file_is_closed(tmp_path: Path) -> None:
+    lines = LineWriter(tmp_path / "curve.jsonl")
+    lines.write({"step": 1})
+    assert read_lines(tmp_path / "curve.jsonl") == [{"step": 1}]
+    lines.close()
+
+
+def test_json_that_is_not_json_is_never_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(tmp_path / "x.json", {"loss": math.nan})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_write_that_hits_the_limit_keeps_the_old_file_whole(tmp_path: Path) -> None:
+    code = f"""
+import resource, signal
+from pathlib import Path
+from trainlab.errors import RecordError
+from trainlab.record.files import write_json
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+path = Path({str(tmp_path)!r}) / "study.json"
+write_json(path, {{"a": 1}})
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    write_json(path, {{"a": "x" * 5000}})
+except RecordError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "study.json: cannot be written: File too large; free some space" in done.stdout
+    assert json.loads((tmp_path / "study.json").read_text()) == {"a": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 1000

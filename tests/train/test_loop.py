@@ -1,0 +1,279 @@
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from trainlab.data.dataset import Dataset, Split
+from trainlab.train.bench import Bench, set_up
+from trainlab.train.device import pick_device
+from trainlab.train.loop import test as run_test_set
+from trainlab.train.loop import train
+from trainlab.train.moments import Instrument, Moments, Point, Progress
+from trainlab.train.seeds import data_order, derived
+from trainlab.workloads.workload import Workload
+
+MakeBench = Callable[..., Bench]
+
+
+class Diary(Instrument):
+    """Writes down every moment, in order."""
+
+    def __init__(self) -> None:
+        self.moments: list[str] = []
+        self.points: list[Point] = []
+
+    def trial_begins(self, bench: Bench) -> None:
+        self.moments.append("trial")
+
+    def epoch_begins(self, epoch: int) -> None:
+        self.moments.append(f"epoch {epoch}")
+
+    def step_begins(self, step: int) -> None:
+        self.moments.append(f"step {step}")
+
+    def phase_ends(self, phase: str) -> None:
+        self.moments.append(phase)
+
+    def step_ends(self, step: int) -> None:
+        self.moments.append("step over")
+
+    def point_logged(self, point: Point) -> None:
+        self.points.append(point)
+
+    def epoch_ends(self, point: Point) -> None:
+        self.moments.append("epoch over")
+        self.points.append(point)
+
+
+def curve(bench: Bench) -> list[tuple[str, int, dict[str, float]]]:
+    diary, progress = Diary(), Progress()
+    train(bench, Moments([diary]), progress)
+    return [(point.kind, point.step, dict(point.metrics)) for point in diary.points]
+
+
+def test_moments_come_in_the_order_the_docstring_shows(make_bench: MakeBench) -> None:
+    diary = Diary()
+    train(make_bench(epochs=2, batch_size=60), Moments([diary]), Progress())
+    phases = ["data", "transfer", "data", "zero_grad", "forward", "loss", "backward", "optimizer"]
+    step = lambda n: [f"step {n}", *phases, "step over"]  # noqa: E731
+    assert diary.moments == [
+        "trial",
+        *("epoch 1", *step(1), *step(2), "epoch over"),
+        *("epoch 2", *step(3), *step(4), "epoch over"),
+    ]
+
+
+def test_the_loop_equals_the_same_training_written_by_hand(make_bench: MakeBench) -> None:
+    bench = make_bench(seed=7, epochs=2, batch_size=10, optimizer="adam", lr=0.01)
+    got = [metrics for kind, _, metrics in curve(bench) if kind == "epoch"]
+
+    data = bench.dataset
+    torch.manual_seed(derived(7, "weights"))
+    model = bench.workload.model()
+    torch.manual_seed(derived(7, "dropout"))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
+    for epoch in (1, 2):
+        model.train()
+        loss_sum = 0.0
+        hits = 0
+        for rows in data_order(7, epoch, 103).split(10):
+            optimizer.zero_grad()
+            outputs = model(data.train.inputs[rows])
+            loss = F.cross_entropy(outputs, data.train.targets[rows])
+            loss.backward()
+            optimizer.step()
+            loss_sum += loss.item() * len(rows)
+            hits += int((outputs.argmax(1) == data.train.targets[rows]).sum())
+        model.eval()
+        with torch.no_grad():
+            outputs = model(data.test.inputs)
+        assert got[epoch - 1]["train/loss"] == pytest.approx(loss_sum / 103, rel=1e-12)
+        assert got[epoch - 1]["train/accuracy"] == pytest.approx(hits / 103, rel=1e-12)
+        expected = F.cross_entropy(outputs, data.test.targets).item()
+        assert got[epoch - 1]["test/loss"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_same_seed_gives_the_same_curve_and_another_seed_another(make_bench: MakeBench) -> None:
+    assert curve(make_bench(seed=1)) == curve(make_bench(seed=1))
+    assert curve(make_bench(seed=1)) != curve(make_bench(seed=2))
+
+
+def test_losses_are_identical_with_instruments_and_without(make_bench: MakeBench) -> None:
+    watched, bare = make_bench(), make_bench()
+    train(watched, Moments([Diary(), Diary()]), Progress())
+    train(bare, Moments([]), Progress())
+    for a, b in zip(watched.model.parameters(), bare.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_batch_sizes_share_initial_weights_and_data_order(make_bench: MakeBench) -> None:
+    small, large = make_bench(batch_size=1), make_bench(batch_size=64)
+    for a, b in zip(small.model.parameters(), large.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    order = data_order(1, 1, 103)
+    assert torch.equal(torch.cat(small.train_batches.rows(order)), order)
+    assert torch.equal(torch.cat(large.train_batches.rows(order)), order)
+
+
+def test_every_sample_is_used_once_an_epoch_and_the_last_batch_may_be_smaller(
+    make_bench: MakeBench,
+) -> None:
+    batches = make_bench(batch_size=10).train_batches
+    rows = batches.rows(data_order(1, 1, 103))
+    assert [len(r) for r in rows] == [10] * 10 + [3]
+    assert len(batches) == 11
+    assert torch.equal(torch.cat(rows).sort().values, torch.arange(103))
+
+
+def test_the_test_set_does_not_depend_on_its_batch_size(make_bench: MakeBench) -> None:
+    whole = run_test_set(make_bench(test_batch_size=31))
+    pieces = run_test_set(make_bench(test_batch_size=7))
+    assert pieces["accuracy"] == whole["accuracy"]
+    assert pieces["loss"] == pytest.approx(whole["loss"], rel=1e-6)
+
+
+def test_testing_draws_nothing_from_dropouts_stream(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    before = torch.get_rng_state()
+    run_test_set(bench)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_points_count_samples_and_steps(make_bench: MakeBench) -> None:
+    diary = Diary()
+    train(make_bench(epochs=2, batch_size=10, log_every_steps=4), Moments([diary]), Progress())
+    counted = [(point.kind, point.step, point.samples) for point in diary.points]
+    assert counted == [
+        *(("step", 4, 40), ("step", 8, 80), ("step", 11, 103), ("epoch", 11, 103)),
+        *(("step", 15, 143), ("step", 19, 183), ("step", 22, 206), ("epoch", 22, 206)),
+    ]
+
+
+def test_epoch_means_are_the_sample_weighted_means_of_its_points(make_bench: MakeBench) -> None:
+    diary = Diary()
+    train(make_bench(epochs=1, batch_size=10, log_every_steps=4), Moments([diary]), Progress())
+    *points, epoch = diary.points
+    weights = [40, 40, 23]
+    mean = sum(w * p.metrics["train/loss"] for w, p in zip(weights, points, strict=True)) / 103
+    assert epoch.metrics["train/loss"] == pytest.approx(mean, rel=1e-12)
+
+
+def test_without_gradient_resets_gradients_pile_up(make_bench: MakeBench) -> None:
+    bench = make_bench(epochs=1, batch_size=103, zero_grad=False, optimizer="sgd", lr=1e-9, model={"dropout": 0.0})
+    train(bench, Moments([]), Progress())
+    once = [p.grad.clone() for p in bench.model.parameters() if p.grad is not None]
+    bench.trial = bench.trial.model_copy(
+        update={"settings": bench.settings.model_copy(update={"epochs": 2})}
+    )
+    train(bench, Moments([]), Progress())
+    for parameter, first in zip(bench.model.parameters(), once, strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(parameter.grad, 3 * first, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("every", [1, 4, 100])
+def test_a_loss_that_is_not_finite_ends_the_trial_at_the_right_step(
+    make_bench: MakeBench, tiny: Workload, every: int
+) -> None:
+    calls = iter(range(1, 1000))
+
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        mean = F.cross_entropy(outputs, targets)
+        return mean * math.nan if next(calls) == 7 else mean
+
+    bench = make_bench(workload=dataclasses.replace(tiny, loss=loss), log_every_steps=every)
+    progress = Progress()
+    train(bench, Moments([]), progress)
+    assert (progress.state, progress.diverged_at_step) == ("diverged", 7)
+    assert progress.epochs_done == 0
+
+
+def test_bf16_runs_the_model_in_bf16_and_keeps_fp32_weights(
+    make_bench: MakeBench, tiny: Workload
+) -> None:
+    seen = []
+
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        seen.append(outputs.dtype)
+        return F.cross_entropy(outputs, targets)
+
+    bench = make_bench(workload=dataclasses.replace(tiny, loss=loss), precision="bf16", epochs=1)
+    train(bench, Moments([]), Progress())
+    assert set(seen) == {torch.bfloat16}
+    assert all(p.dtype == torch.float32 for p in bench.model.parameters())
+
+
+def test_threads_are_set_and_recorded(make_bench: MakeBench) -> None:
+    assert make_bench(threads=1).resolved()["threads"] == 1
+    assert torch.get_num_threads() == 1
+
+
+def test_data_that_does_not_fit_is_moved_batch_by_batch(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident = curve(make_bench())
+    monkeypatch.setattr("trainlab.train.batches.free_bytes", lambda device: 10)
+    bench = make_bench()
+    assert not bench.train_batches.resident
+    assert curve(bench) == resident
+
+
+def test_times_come_from_the_clock_around_the_epoch(make_bench: MakeBench) -> None:
+    ticks = iter(float(n) for n in range(10_000))
+    diary, progress = Diary(), Progress()
+    train(make_bench(epochs=1, log_every_steps=100), Moments([diary]), progress, lambda: next(ticks))
+    epoch = diary.points[-1]
+    # Ticks: start 0, epoch start 1, the one point 2, training over 3, test over 4.
+    assert dict(epoch.times_s) == {"train_s": 2.0, "test_s": 1.0, "time_s": 4.0}
+    assert progress.total_s == 4.0
+
+
+def test_auto_picks_an_accelerator_only_where_there_is_one() -> None:
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    if torch.backends.mps.is_available():
+        expected = "mps"
+    assert pick_device("auto").type == expected
+
+
+def test_inputs_and_targets_must_pair_up(make_bench: MakeBench) -> None:
+    from trainlab.errors import DataError
+
+    with pytest.raises(DataError, match="3 inputs and 2 targets"):
+        Split(torch.zeros(3, 2), torch.zeros(2))
+
+
+def test_a_model_with_integer_inputs_and_sequence_targets_trains(make_bench: MakeBench) -> None:
+    draw = torch.Generator().manual_seed(0)
+    tokens = torch.randint(5, (40, 6), generator=draw)
+
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
+
+    def hits(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return (outputs.argmax(-1) == targets).float().mean(1)
+
+    language = Workload(
+        name="language",
+        model=lambda: nn.Sequential(nn.Embedding(5, 8), nn.Linear(8, 5)),
+        data=lambda choice: Dataset("tokens", Split(tokens, tokens), Split(tokens, tokens)),
+        loss=loss,
+        metrics={"accuracy": hits},
+        defaults={"epochs": 5, "batch_size": 7, "lr": 0.05},
+    )
+    final: dict[str, Any] = curve(make_bench(workload=language))[-1][2]
+    assert final["test/accuracy"] > 0.9
+
+
+def test_set_up_is_what_the_seed_says_on_any_global_random_state(
+    make_bench: MakeBench, tiny: Workload
+) -> None:
+    first = make_bench(seed=3)
+    torch.manual_seed(12345)
+    second = set_up(first.trial, tiny, first.folder)
+    for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(a, b)

@@ -1,0 +1,65 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainlab.train.meter import Meter
+from trainlab.workloads.workload import accuracy
+
+CPU = torch.device("cpu")
+
+
+def test_means_weigh_samples_not_batches() -> None:
+    meter = Meter({"accuracy": accuracy}, CPU)
+    meter.add(torch.tensor(1.0), torch.tensor([[1.0, 0.0]] * 3), torch.tensor([0, 0, 1]))
+    meter.add(torch.tensor(5.0), torch.tensor([[0.0, 1.0]]), torch.tensor([1]))
+    assert meter.means() == {"loss": (3 * 1.0 + 1 * 5.0) / 4, "accuracy": 3 / 4}
+
+
+@given(
+    st.lists(st.integers(1, 7), min_size=1, max_size=40), st.integers(0, 2**31), st.integers(1, 9)
+)
+def test_means_equal_a_float64_sum_however_steps_are_gathered(
+    sizes: list[int], seed: int, max_pending: int
+) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    meter = Meter({"accuracy": accuracy}, CPU, max_pending_steps=max_pending)
+    loss_sum, hits = 0.0, 0
+    for size in sizes:
+        loss = torch.rand((), generator=draw)
+        outputs = torch.randn(size, 4, generator=draw)
+        targets = torch.randint(4, (size,), generator=draw)
+        meter.add(loss, outputs, targets)
+        loss_sum += float(loss) * size
+        hits += int((outputs.argmax(1) == targets).sum())
+    means = meter.means()
+    assert means["loss"] == pytest.approx(loss_sum / sum(sizes), rel=1e-12)
+    assert means["accuracy"] == hits / sum(sizes)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("at", [1, 5, 9])
+def test_the_first_loss_that_is_not_finite_is_found(bad: float, at: int) -> None:
+    meter = Meter({}, CPU, max_pending_steps=2)
+    for number in range(1, 10):
+        loss = torch.tensor(bad if number >= at else 1.0)
+        meter.add(loss, torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+    assert meter.first_bad_step() == at
+
+
+def test_reset_forgets() -> None:
+    meter = Meter({}, CPU)
+    meter.add(torch.tensor(math.nan), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+    meter.reset()
+    meter.add(torch.tensor(2.0), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+    assert meter.means() == {"loss": 2.0}
+    assert meter.first_bad_step() is None
+
+
+def test_pending_outputs_are_bounded() -> None:
+    meter = Meter({}, CPU, max_pending_bytes=1000)
+    for _ in range(50):
+        meter.add(torch.tensor(1.0), torch.zeros(10, 10), torch.zeros(10, dtype=torch.long))
+        assert meter._pending_bytes < 1000

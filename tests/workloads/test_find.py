@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from trainlab.errors import WorkloadError
+from trainlab.workloads.find import find_workload
+
+
+def test_a_users_file_gives_its_workload(tiny_file: Path) -> None:
+    assert find_workload(f"{tiny_file}:tiny").name == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ("fashion-mpl", "'fashion-mpl' is not known; did you mean fashion-mlp?"),
+        ("qqq", "built in: mnist-cnn, fashion-mlp"),
+        ("{file}", "which one? Write"),
+        ("{file}:tyni", "has no 'tyni'; it has tiny"),
+        ("{file}:data", "is a function, must be a trainlab.Workload"),
+        ("nowhere.py:w", "nowhere.py: no such file"),
+        ("no.such.module:w", "no.such.module: cannot be imported"),
+    ],
+)
+def test_a_workload_that_cannot_be_found_is_told_with_a_remedy(
+    reference: str, told: str, tiny_file: Path
+) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        find_workload(reference.format(file=tiny_file))
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [("x = 1\nx = 1 / 0", ":2: ZeroDivisionError"), ("a b", ":1: SyntaxError"), ("import nope_", "nope_")],
+)
+def test_a_file_that_breaks_is_told_with_its_line(tmp_path: Path, code: str, told: str) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(code)
+    with pytest.raises(WorkloadError) as caught:
+        find_workload(f"{path}:w")
+    assert told in str(caught.value)
+
+
+def test_a_users_file_can_import_its_neighbour(tmp_path: Path, tiny_file: Path) -> None:
+    (tmp_path / "neighbour_of_own.py").write_text("SIZE = 8\n")
+    tiny_file.write_text("from neighbour_of_own import SIZE\n" + tiny_file.read_text())
+    assert find_workload(f"{tiny_file}:tiny").name == "tiny"
