@@ -43,9 +43,7 @@ def tiny_data(choice: str = "auto") -> Dataset:
 
 def tiny_model(hidden: int = 16, dropout: float = 0.2) -> nn.Module:
     """Small enough to train in milliseconds, with dropout so that random streams matter."""
-    return nn.Sequential(
-        nn.Linear(8, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, 3)
-    )
+    return nn.Sequential(nn.Linear(8, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, 3))
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def make_bench(tiny: Workload, tmp_path: Path) -> Callable[..., Bench]:
     return make
 
 
-TINY_FILE = '''
+TINY_FILE = """
 import torch, torch.nn.functional as F
 from torch import nn
 from trainlab import Dataset, Split, Workload
@@ -91,7 +89,7 @@ def model(hidden=8):
 
 tiny = Workload(name="tiny", model=model, data=data, loss=F.cross_entropy,
                 defaults={"epochs": 2, "batch_size": 10, "lr": 0.01})
-'''
+"""
 
 
 @pytest.fixture

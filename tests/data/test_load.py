@@ -183,9 +183,6 @@ def test_a_folder_that_lacks_one_file_is_told_what_it_needs(bundle_as_full, tmp_
         load_images("mnist", str(folder))
 
 
-@pytest.mark.xfail(
-    strict=True, raises=(RuntimeError, OSError), reason="expanduser() and is_dir() errors escape"
-)
 @pytest.mark.parametrize(
     "choice", ["~no-such-user/mnist", "x" * 5000], ids=["no such user", "name too long"]
 )

@@ -1,11 +1,10 @@
-import hashlib
 import os
 from pathlib import Path
 
 import platformdirs
 import pytest
 
-from trainlab.data.places import BUNDLED_FOLDER, cache_folder, cached, file_in, holds, sha256_of
+from trainlab.data.places import BUNDLED_FOLDER, cache_folder, cached, file_in, holds
 from trainlab.data.sets import FASHION_MNIST, MNIST
 from trainlab.errors import DataError
 
@@ -88,8 +87,3 @@ def test_a_folder_name_too_long_for_the_system_is_told(tmp_path):
 def test_the_bundled_folder_holds_both_sets():
     assert holds(BUNDLED_FOLDER / "mnist", MNIST.bundled)
     assert holds(BUNDLED_FOLDER / "fashion-mnist", FASHION_MNIST.bundled)
-
-
-def test_the_checksum_of_a_file_is_of_its_bytes_as_they_are(tmp_path):
-    (tmp_path / "file").write_bytes(b"\x1f\x8b not gzip")
-    assert sha256_of(tmp_path / "file") == hashlib.sha256(b"\x1f\x8b not gzip").hexdigest()

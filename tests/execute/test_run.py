@@ -76,12 +76,20 @@ def test_an_interrupt_leaves_a_valid_run(tiny_file: Path, tmp_path: Path) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         trainlab.run(
-            f"{tiny_file}:tiny", seeds=(1, 2), out=tmp_path / "r", instruments=[Interrupt()], device="cpu"
+            f"{tiny_file}:tiny",
+            seeds=(1, 2),
+            out=tmp_path / "r",
+            instruments=[Interrupt()],
+            device="cpu",
         )
     first, second = trainlab.RunFolder(tmp_path / "r").trials()
     assert (first.state, first.epochs_done) == ("interrupted", 1)
     assert second.state == "pending"
-    epochs = [p for p in trainlab.RunFolder(tmp_path / "r").trial(first.id).curve() if p["kind"] == "epoch"]
+    epochs = [
+        p
+        for p in trainlab.RunFolder(tmp_path / "r").trial(first.id).curve()
+        if p["kind"] == "epoch"
+    ]
     assert len(epochs) == 1
 
 
@@ -98,7 +106,7 @@ def test_divergence_is_an_outcome(tiny_file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_missing_gpu_is_told_before_anything_is_written(tiny_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match="device: got cuda, but torch .*; use --device cpu"):
+    with pytest.raises(DeviceError, match=r"device: got cuda, but torch .*; use --device cpu"):
         trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", device="cuda")
     assert not (tmp_path / "r").exists()
 
@@ -106,7 +114,9 @@ def test_a_missing_gpu_is_told_before_anything_is_written(tiny_file: Path, tmp_p
 def test_a_model_parameter_that_does_not_exist_is_told_with_those_that_do(
     tiny_file: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(WorkloadError, match=r"model\.hiden: tiny has no such parameter; it has hidden"):
+    with pytest.raises(
+        WorkloadError, match=r"model\.hiden: tiny has no such parameter; it has hidden"
+    ):
         trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", model={"hiden": 4})
 
 

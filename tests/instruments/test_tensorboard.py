@@ -75,7 +75,9 @@ def test_curves_are_identical_byte_for_byte_with_tensorboard_and_without(
         moments.trial_ends(progress)
         lines = bench.folder.curve_file.read_bytes().splitlines()
         # Times stand last in a line; the rest must not differ in a single byte.
-        curves.append([line.partition(b', "time_s"')[0].partition(b', "train_s"')[0] for line in lines])
+        curves.append(
+            [line.partition(b', "time_s"')[0].partition(b', "train_s"')[0] for line in lines]
+        )
     assert curves[0] == curves[1] == curves[2]
     assert len(curves[0]) > 4
 

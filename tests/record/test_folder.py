@@ -48,7 +48,9 @@ def test_a_record_from_a_later_version_is_refused_with_the_remedy(tmp_path: Path
     folder.write(TRIAL)
     value = read_json(folder.trial_file) | {"format": FORMAT + 1}
     write_json(folder.trial_file, value)
-    with pytest.raises(RecordError, match=f"format {FORMAT + 1}, this trainlab reads up to {FORMAT}"):
+    with pytest.raises(
+        RecordError, match=f"format {FORMAT + 1}, this trainlab reads up to {FORMAT}"
+    ):
         folder.read()
 
 

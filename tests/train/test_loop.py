@@ -164,7 +164,9 @@ def test_epoch_means_are_the_sample_weighted_means_of_its_points(make_bench: Mak
 
 
 def test_without_gradient_resets_gradients_pile_up(make_bench: MakeBench) -> None:
-    bench = make_bench(epochs=1, batch_size=103, zero_grad=False, optimizer="sgd", lr=1e-9, model={"dropout": 0.0})
+    bench = make_bench(
+        epochs=1, batch_size=103, zero_grad=False, optimizer="sgd", lr=1e-9, model={"dropout": 0.0}
+    )
     train(bench, Moments([]), Progress())
     once = [p.grad.clone() for p in bench.model.parameters() if p.grad is not None]
     bench.trial = bench.trial.model_copy(
@@ -226,7 +228,9 @@ def test_data_that_does_not_fit_is_moved_batch_by_batch(
 def test_times_come_from_the_clock_around_the_epoch(make_bench: MakeBench) -> None:
     ticks = iter(float(n) for n in range(10_000))
     diary, progress = Diary(), Progress()
-    train(make_bench(epochs=1, log_every_steps=100), Moments([diary]), progress, lambda: next(ticks))
+    train(
+        make_bench(epochs=1, log_every_steps=100), Moments([diary]), progress, lambda: next(ticks)
+    )
     epoch = diary.points[-1]
     # Ticks: start 0, epoch start 1, the one point 2, training over 3, test over 4.
     assert dict(epoch.times_s) == {"train_s": 2.0, "test_s": 1.0, "time_s": 4.0}

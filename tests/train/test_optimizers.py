@@ -14,12 +14,24 @@ CPU = torch.device("cpu")
 
 CASES: list[tuple[dict[str, Any], type[torch.optim.Optimizer], dict[str, Any]]] = [
     ({"optimizer": "adadelta"}, torch.optim.Adadelta, {}),
-    ({"optimizer": "adadelta", "optimizer_options": {"rho": 0.8}}, torch.optim.Adadelta, {"rho": 0.8}),
+    (
+        {"optimizer": "adadelta", "optimizer_options": {"rho": 0.8}},
+        torch.optim.Adadelta,
+        {"rho": 0.8},
+    ),
     ({"optimizer": "sgd", "momentum": 0.9}, torch.optim.SGD, {"momentum": 0.9}),
     ({"optimizer": "adam", "lr": 0.01}, torch.optim.Adam, {"lr": 0.01}),
-    ({"optimizer": "adam", "optimizer_options": {"beta1": 0.8}}, torch.optim.Adam, {"betas": (0.8, 0.999)}),
+    (
+        {"optimizer": "adam", "optimizer_options": {"beta1": 0.8}},
+        torch.optim.Adam,
+        {"betas": (0.8, 0.999)},
+    ),
     ({"optimizer": "adamw", "weight_decay": 0.1}, torch.optim.AdamW, {"weight_decay": 0.1}),
-    ({"optimizer": "rmsprop", "optimizer_options": {"alpha": 0.9}}, torch.optim.RMSprop, {"alpha": 0.9}),
+    (
+        {"optimizer": "rmsprop", "optimizer_options": {"alpha": 0.9}},
+        torch.optim.RMSprop,
+        {"alpha": 0.9},
+    ),
     ({"optimizer": "adagrad"}, torch.optim.Adagrad, {}),
 ]
 
@@ -55,7 +67,11 @@ def test_the_default_learning_rates_are_torchs() -> None:
 
 def test_the_implementation_asked_for_is_the_one_used() -> None:
     model = nn.Linear(2, 2)
-    for code, expected in (("fused", (True, None)), ("foreach", (None, True)), ("loop", (None, False))):
+    for code, expected in (
+        ("fused", (True, None)),
+        ("foreach", (None, True)),
+        ("loop", (None, False)),
+    ):
         settings = checked(TrainSpec, {"optimizer": "adam", "optimizer_code": code})
         group = make_optimizer(settings, model.parameters(), CPU).param_groups[0]
         assert (group["fused"], group["foreach"]) == expected

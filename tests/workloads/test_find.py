@@ -32,7 +32,11 @@ def test_a_workload_that_cannot_be_found_is_told_with_a_remedy(
 
 @pytest.mark.parametrize(
     ("code", "told"),
-    [("x = 1\nx = 1 / 0", ":2: ZeroDivisionError"), ("a b", ":1: SyntaxError"), ("import nope_", "nope_")],
+    [
+        ("x = 1\nx = 1 / 0", ":2: ZeroDivisionError"),
+        ("a b", ":1: SyntaxError"),
+        ("import nope_", "nope_"),
+    ],
 )
 def test_a_file_that_breaks_is_told_with_its_line(tmp_path: Path, code: str, told: str) -> None:
     path = tmp_path / "broken.py"

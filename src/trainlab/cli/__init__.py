@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import typer
 
+from trainlab import __version__
 from trainlab.cli.guard import guarded
 
 
@@ -69,11 +70,15 @@ def _unread() -> None:
     raise AssertionError("a verb that was not called has no body")
 
 
-def _root(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
-) -> None:
-    if version:
-        from trainlab import __version__
-
+def _version(asked: bool) -> None:
+    if asked:
         sys.stdout.write(f"trainlab {__version__}\n")
         raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=_version, help="Print the version and exit."
+    ),
+) -> None:
+    pass

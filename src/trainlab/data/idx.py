@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -25,7 +26,7 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str | None = None) -> T
     for a malformed file and ChecksumError where `sha256` (of the uncompressed content) differs.
     """
     content = bytearray()
-    limit = 4 + 4 * len(shape) + _product(shape)
+    limit = 4 + 4 * len(shape) + math.prod(shape)
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
@@ -60,7 +61,7 @@ def parse_idx(content: bytearray, shape: tuple[int, ...], where: str) -> Tensor:
     counts = struct.unpack_from(f">{rank}I", content, 4)
     if counts != shape:
         raise IdxError(f"{where}: holds {_by(counts)} values, must be {_by(shape)}")
-    expected = header + _product(shape)
+    expected = header + math.prod(shape)
     if len(content) != expected:
         fault = "cut short" if len(content) < expected else "has trailing bytes"
         raise IdxError(f"{where}: {fault}: must be {expected} bytes")
@@ -72,13 +73,6 @@ def idx_bytes(values: Tensor) -> bytes:
     header = struct.pack(">HBB", 0, UNSIGNED_BYTE, values.dim())
     counts = struct.pack(f">{values.dim()}I", *values.shape)
     return header + counts + values.contiguous().numpy().tobytes()
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    product = 1
-    for extent in shape:
-        product *= extent
-    return product
 
 
 def _by(shape: tuple[int, ...]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from trainlab.data.dataset import Dataset, Split
 from trainlab.data.fetch import fetch
 from trainlab.data.idx import read_idx
-from trainlab.data.places import BUNDLED_FOLDER, cached, file_in, holds
+from trainlab.data.places import BUNDLED_FOLDER, cached, expanded, file_in, holds
 from trainlab.data.sets import Files, ImageSet, image_set
 from trainlab.errors import DataError, FetchError
 
@@ -22,8 +22,7 @@ def load_images(name: str, choice: str = "auto") -> Dataset:
         return _read(images, images.bundled, BUNDLED_FOLDER / images.name, "bundled")
     if choice in ("auto", "full"):
         return _full_or_bundled(images, choice)
-    folder = _folder(images, Path(choice).expanduser())
-    return _read(images, images.full, folder, f"folder {choice}")
+    return _read(images, images.full, _folder(images, choice), f"folder {choice}")
 
 
 def _full_or_bundled(images: ImageSet, choice: str) -> Dataset:
@@ -40,9 +39,14 @@ def _full_or_bundled(images: ImageSet, choice: str) -> Dataset:
     return _read(images, images.full, folder, "cache")
 
 
-def _folder(images: ImageSet, folder: Path) -> Path:
-    if not folder.is_dir():
-        raise DataError(f"data: got {str(folder)!r}, must be full, bundled, auto or a folder")
+def _folder(images: ImageSet, choice: str) -> Path:
+    try:
+        folder = expanded(choice)
+        found = folder.is_dir()
+    except (DataError, OSError):
+        found = False
+    if not found:
+        raise DataError(f"data: got {choice!r}, must be full, bundled, auto or a folder")
     # A folder that holds several sets keeps each in its own sub-folder.
     spellings = (images.name, images.title, images.title.replace("-", ""))
     for candidate in (folder, *(folder / spelling for spelling in spellings)):

@@ -1,13 +1,12 @@
 """Where files of a set lie on this machine: the bundled subsets, the user's cache, any folder."""
 
-import hashlib
 import os
 from pathlib import Path
 
 import platformdirs
 
 from trainlab.data.sets import Files, IdxFile, ImageSet
-from trainlab.errors import DataError
+from trainlab.errors import DataError, MissingFileError
 
 BUNDLED_FOLDER = Path(__file__).with_name("bundled")
 """Part of the package: 6,000 training and 1,000 test images of each set."""
@@ -18,7 +17,15 @@ CACHE_VARIABLE = "TRAINLAB_CACHE"
 def cache_folder() -> Path:
     """The user's cache; the environment variable TRAINLAB_CACHE moves it."""
     named = os.environ.get(CACHE_VARIABLE)
-    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("trainlab"))
+    return expanded(named) if named else Path(platformdirs.user_cache_dir("trainlab"))
+
+
+def expanded(name: str) -> Path:
+    """A path as users write it, `~` included."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise DataError(f"{name}: there is no such user's home") from None
 
 
 def cached(images: ImageSet) -> Path:
@@ -27,12 +34,15 @@ def cached(images: ImageSet) -> Path:
 
 
 def file_in(folder: Path, file: IdxFile) -> Path:
-    """The file, plain or gzip, in a folder or in the sub-folders torchvision and Keras users have."""
-    for sub in (folder, folder / "raw"):
-        for name in (file.name, f"{file.name}.gz"):
-            if (sub / name).is_file():
-                return sub / name
-    raise DataError(f"{folder}: has no {file.name} or {file.name}.gz")
+    """The file, plain or gzip, in a folder or in the sub-folder torchvision makes."""
+    try:
+        for sub in (folder, folder / "raw"):
+            for name in (file.name, f"{file.name}.gz"):
+                if (sub / name).is_file():
+                    return sub / name
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from None
+    raise MissingFileError(f"{folder}: has no {file.name} or {file.name}.gz")
 
 
 def holds(folder: Path, files: Files) -> bool:
@@ -40,14 +50,6 @@ def holds(folder: Path, files: Files) -> bool:
     try:
         for file in files:
             file_in(folder, file)
-    except DataError:
+    except MissingFileError:
         return False
-    except OSError as error:
-        raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from None
     return True
-
-
-def sha256_of(path: Path) -> str:
-    """Of a file's bytes as they are."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

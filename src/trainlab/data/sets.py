@@ -1,5 +1,6 @@
 """The image sets we know: their files, checksums, where they are published, and their subsets."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -18,6 +19,11 @@ class IdxFile:
     name: str
     shape: tuple[int, ...]
     sha256: str
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the uncompressed file."""
+        return 4 + 4 * len(self.shape) + math.prod(self.shape)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from trainlab.errors import TrainlabError
+from trainlab.errors import RecordError, TrainlabError
 from trainlab.instruments.curves import Curves
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.instruments.weights import Weights
@@ -55,33 +55,33 @@ def _instruments(study: Study) -> list[Instrument]:
 
 
 def _run_one(trial: Trial, folder: TrialFolder, instruments: Sequence[Instrument]) -> None:
-    progress, bench, error = Progress(), None, None
-    asked = folder.read()
-    started = asked.model_copy(update={"state": "running", "started": _now()})
+    progress, moments = Progress(), Moments(instruments)
+    bench: Bench | None = None
+    raised: BaseException | None = None
+    started = folder.read().model_copy(update={"state": "running", "started": _now()})
     folder.write(started)
-    moments = Moments(instruments)
     try:
         bench = set_up(trial, find_workload(trial.workload), folder)
         started = started.model_copy(update=_facts(bench))
         folder.write(started)
         train(bench, moments, progress)
-    except KeyboardInterrupt:
-        progress.state = "interrupted"
-        raise
-    except TrainlabError as mistake:
-        progress.state, error = "failed", _failure(mistake)
-        raise
-    except Exception as fault:  # noqa: BLE001  a trial runs the user's code; its failure is a record
-        progress.state, error = "failed", _failure(fault)
-    finally:
-        _close(moments, progress, bench)
-        folder.write(_ended(started, progress, bench, error))
-
-
-def _close(moments: Moments, progress: Progress, bench: Bench | None) -> None:
-    """Lets instruments finish if the trial began at all."""
+    except (Exception, KeyboardInterrupt) as fault:  # noqa: BLE001  the user's code may raise anything
+        raised = fault
     if bench is not None:
-        moments.trial_ends(progress)
+        try:
+            moments.trial_ends(progress)
+        except Exception as fault:  # noqa: BLE001  closing must not hide what happened before
+            raised = raised or fault
+    if isinstance(raised, KeyboardInterrupt):
+        progress.state = "interrupted"
+    elif raised is not None:
+        progress.state = "failed"
+    try:
+        folder.write(_ended(started, progress, bench, _failure(raised)))
+    except RecordError as fault:
+        raised = raised or fault
+    if isinstance(raised, KeyboardInterrupt | TrainlabError):
+        raise raised
 
 
 def _facts(bench: Bench) -> dict[str, object]:
@@ -117,7 +117,9 @@ def _ended(
     )
 
 
-def _failure(fault: Exception) -> Failure:
+def _failure(fault: BaseException | None) -> Failure | None:
+    if fault is None or isinstance(fault, KeyboardInterrupt):
+        return None
     return Failure(
         kind=type(fault).__name__,
         message=str(fault),

@@ -1,0 +1,207 @@
+"""The command as a user meets it: a real process, its output, its exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainlab.spec import TrainSpec
+
+TRAINLAB = [sys.executable, "-m", "trainlab"]
+
+
+def trainlab(*words: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "200", **variables}
+    return subprocess.run(
+        [*TRAINLAB, *map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+
+
+def test_json_prints_one_object_on_stdout_and_nothing_else(tmp_path: Path, tiny_file: Path) -> None:
+    done = trainlab("run", f"{tiny_file}:tiny", "--json", "--seed", "1,2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [trial["state"] for trial in told["trials"]] == ["done", "done"]
+    assert (tmp_path / told["run"] / "study.json").is_file()
+
+
+def test_quiet_prints_only_the_run_folder(tmp_path: Path, tiny_file: Path) -> None:
+    done = trainlab("run", f"{tiny_file}:tiny", "-q", "--out", "here", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
+
+
+def test_a_run_shows_its_epochs_its_data_and_its_folder(tmp_path: Path) -> None:
+    words = ["run", "fashion-mlp", "--data", "bundled", "--epochs", "1", "--out", "r"]
+    done = trainlab(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "fashion-mlp epoch 1/1: train loss" in done.stderr
+    for told in ("accuracy", "bundled subset of fashion-mnist, 6,000 training", "Run folder: r"):
+        assert told in done.stdout
+
+
+def test_a_subset_used_for_want_of_the_full_set_is_said_with_the_reason(tmp_path: Path) -> None:
+    done = trainlab(
+        *("run", "fashion-mlp", "--epochs", "1"),
+        cwd=tmp_path,
+        TRAINLAB_CACHE=str(tmp_path / "none"),
+    )
+    assert "bundled subset of fashion-mnist" in done.stdout
+    assert "TRAINLAB_OFFLINE is set" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["run", "fashion-mlp", "--batch-size", "0"],
+            ["settings: batch_size: got '0', must be greater"],
+        ),
+        (["run", "fashion-mlp", "--lr", "x", "--epochs", "0"], ["epochs: got '0'", "lr: got 'x'"]),
+        (["run", "fashion-mpl"], ["did you mean fashion-mlp?"]),
+        (["run", "fashion-mlp", "--seed", "a"], ["--seed: got 'a', must be whole numbers"]),
+        (["run", "fashion-mlp", "--seed", "1,1"], ["seeds: got 1 twice"]),
+        (
+            ["run", "fashion-mlp", "--data", "nowhere"],
+            ["data: got 'nowhere', must be full, bundled"],
+        ),
+        (["run", "fashion-mlp", "--data", "."], ["is not a folder with Fashion-MNIST"]),
+        (
+            ["run", "fashion-mlp", "--data", "full"],
+            ["TRAINLAB_OFFLINE is set", "--data bundled"],
+        ),
+        (["run", "fashion-mlp", "--out", "/dev/null"], ["/dev/null: cannot be written"]),
+        (["data", "fetch", "mnst"], ["data set 'mnst' is not known; did you mean mnist?"]),
+        (["board", "nowhere"], ["nowhere: no such folder"]),
+        (["board", "."], ["has no TensorBoard event files"]),
+    ],
+)
+def test_the_users_mistake_is_one_line_each_and_exit_code_2(
+    words: Sequence[str], told: list[str], tmp_path: Path
+) -> None:
+    done = trainlab(*words, cwd=tmp_path, TRAINLAB_CACHE=str(tmp_path / "none"))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert all(line.startswith("trainlab: ") for line in done.stderr.splitlines())
+    for part in told:
+        assert part in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_missing_gpu_is_one_line(tmp_path: Path) -> None:
+    done = trainlab("run", "fashion-mlp", "--device", "cuda", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "device: got cuda" in done.stderr
+
+
+def test_an_unknown_option_is_exit_code_2(tmp_path: Path) -> None:
+    assert trainlab("run", "fashion-mlp", "--batchsize", "3", cwd=tmp_path).returncode == 2
+    assert trainlab("rn", cwd=tmp_path).returncode == 2
+
+
+def test_help_shows_every_setting_with_its_default_and_unit(tmp_path: Path) -> None:
+    shown = trainlab("run", "--help", cwd=tmp_path).stdout
+    for name in TrainSpec.model_fields:
+        assert f"--{name.replace('_', '-')}" in shown
+    for part in ("SAMPLES", "EPOCHS", "[mnist-cnn 64, fashion-mlp 32]", "adadelta, sgd, adam"):
+        assert part in shown
+
+
+def test_a_trial_that_fails_is_told_and_exit_code_1(tmp_path: Path, tiny_file: Path) -> None:
+    tiny_file.write_text(
+        tiny_file.read_text().replace("nn.Linear(hidden, 2)", "nn.Linear(hidden, 1)")
+    )
+    done = trainlab("run", f"{tiny_file}:tiny", "--out", "r", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "seed 1: failed: IndexError" in done.stdout
+    record = json.loads((tmp_path / "r/trials/learn-seed1/trial.json").read_text())
+    assert "Traceback" in record["error"]["traceback"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_a_valid_run_and_exit_code_130(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    words = ["run", "fashion-mlp", "--data", "bundled", "--epochs", "1000", "--out", "r"]
+    process = subprocess.Popen(
+        [*TRAINLAB, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    curve = tmp_path / "r/trials/learn-seed1/curve.jsonl"
+    deadline = time.monotonic() + 60
+    while not (curve.exists() and curve.stat().st_size > 1000) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    record = json.loads((tmp_path / "r/trials/learn-seed1/trial.json").read_text())
+    assert record["state"] == "interrupted"
+    assert record["steps_done"] > 0
+    for line in curve.read_text().splitlines():
+        json.loads(line)
+
+
+@pytest.mark.parametrize(
+    ("extra", "file"), [("'--no-tensorboard'", "curve.jsonl"), ("'--tensorboard'", "tensorboard")]
+)
+def test_a_full_disk_is_one_line_and_nothing_half_written(
+    extra: str, file: str, tmp_path: Path
+) -> None:
+    # A limit on file size is the same to a writer as a disk that fills up while it runs.
+    script = (
+        "import resource, signal, sys;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000));"
+        "sys.argv = ['trainlab', 'run', 'fashion-mlp', '--data', 'bundled', '--out', 'r',"
+        f" {extra}];"
+        "from trainlab.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("trainlab: ")]
+    assert len(told) == 1
+    assert f"{file}: cannot be written: File too large; free some space" in told[0]
+    record = json.loads((tmp_path / "r/trials/learn-seed1/trial.json").read_text())
+    assert record["state"] == "failed"
+
+
+def test_data_verify_names_the_file_that_is_wrong(tmp_path: Path) -> None:
+    done = trainlab("data", "verify", "mnist", cwd=tmp_path, TRAINLAB_CACHE=str(tmp_path))
+    assert done.returncode == 0
+    assert done.stdout.count("ok") == 4
+    folder = tmp_path / "data" / "mnist"
+    folder.mkdir(parents=True)
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (folder / f"{name}-ubyte").write_bytes(b"not it")
+    done = trainlab("data", "verify", "mnist", cwd=tmp_path, TRAINLAB_CACHE=str(tmp_path))
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 4
+    assert "train-images-idx3-ubyte" in done.stderr
+
+
+def test_data_list_says_what_is_cached(tmp_path: Path) -> None:
+    done = trainlab("data", "list", cwd=tmp_path, TRAINLAB_CACHE=str(tmp_path))
+    assert done.stdout.count("not fetched yet") == 2
+    assert "60,000 + 10,000" in done.stdout
+
+
+def test_env_tells_the_machine_for_people_and_for_programs(tmp_path: Path) -> None:
+    assert "torch threads" in trainlab("env", cwd=tmp_path).stdout
+    record = json.loads(trainlab("env", "--json", cwd=tmp_path).stdout)
+    assert record["packages"]["torch"] == torch.__version__
+
+
+def test_version_and_workloads(tmp_path: Path) -> None:
+    assert trainlab("--version", cwd=tmp_path).stdout.startswith("trainlab 0.")
+    shown = trainlab("workloads", cwd=tmp_path).stdout
+    assert "mnist-cnn" in shown
+    assert "fashion-mlp" in shown
