@@ -8,6 +8,7 @@ of its median (a binomial order-statistic interval: no assumption about the nois
 """
 
 import argparse
+import copy
 import statistics
 import time
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from trainlab.train.bench import MIN_STEPS_PER_POINT, POINTS_PER_EPOCH, Bench, s
 from trainlab.train.device import synchronize
 from trainlab.train.loop import _train_epoch
 from trainlab.train.moments import Instrument, Moments, Progress
+from trainlab.train.step import make_step
 from trainlab.workloads.find import find_workload
 
 
@@ -49,7 +51,7 @@ class Case:
 CASES = (
     Case("mnist-cnn", 1, 60, 1.05),
     Case("mnist-cnn", 16, 20, None),
-    Case("mnist-cnn", 64, 8, 1.02),
+    Case("mnist-cnn", 64, 6, 1.02),
     Case("fashion-mlp", 1, 300, 1.05),
     Case("fashion-mlp", 32, 180, None),
     Case("fashion-mlp", 64, 90, 1.02),
@@ -152,6 +154,40 @@ def interval(values: list[float]) -> tuple[float, float]:
     return ordered[reach], ordered[n - 1 - reach]
 
 
+def restorer(bench: Bench) -> Callable[[], None]:
+    """Puts model and optimizer back to the start, so that every block trains from the same place."""
+    step = make_step(bench, Moments([]))
+    for rows in bench.train_batches.rows(torch.arange(bench.train_batches.num_samples))[:3]:
+        step(rows)
+    model = copy.deepcopy(bench.model.state_dict())
+    optimizer = copy.deepcopy(bench.optimizer.state_dict())
+
+    def restore() -> None:
+        bench.model.load_state_dict(model)
+        bench.optimizer.load_state_dict(optimizer)
+
+    return restore
+
+
+def timed_blocks(
+    bench: Bench, ways: dict[str, Callable[[], None]], rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of each block, round by round; every other round runs them in reverse order."""
+    restore = restorer(bench)
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds + 2):
+        names = list(ways) if number % 2 else list(ways)[::-1]
+        for name in names:
+            restore()
+            synchronize(bench.device)
+            start = time.perf_counter()
+            ways[name]()
+            synchronize(bench.device)
+            if number >= 2:
+                times[name].append(time.perf_counter() - start)
+    return times
+
+
 def measure(case: Case, device: str, rounds: int, folder: Path) -> bool:
     """Prints the case's row; returns whether its bounds hold."""
     bench = bench_of(case, device, folder)
@@ -161,26 +197,19 @@ def measure(case: Case, device: str, rounds: int, folder: Path) -> bool:
         "recorded": ours(bench, [Curves(), TensorBoard()]),
         "loader": with_loader(bench),
     }
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds + 2):
-        for name, block in ways.items():
-            synchronize(bench.device)
-            start = time.perf_counter()
-            block()
-            synchronize(bench.device)
-            if number >= 2:
-                times[name].append(time.perf_counter() - start)
+    times = timed_blocks(bench, ways, rounds)
     ms = {name: 1e3 * statistics.median(values) / case.steps for name, values in times.items()}
     told = f"{case.workload:12} {case.batch_size:5} " + " ".join(f"{v:9.3f}" for v in ms.values())
-    ratio = 0.0
-    for name in ("ours", "recorded"):
-        ratios = [a / b for a, b in zip(times[name], times["hand"], strict=True)]
-        low, high = interval(ratios)
-        told += f"   {statistics.median(ratios):.3f} [{low:.3f}, {high:.3f}]"
-        ratio = statistics.median(ratios) if name == "ours" else ratio
-    faster = ms["loader"] / ms["ours"]
-    holds = (case.most is None or ratio <= case.most) and faster > 1
-    print(f"{told}   {faster:5.2f}   {'ok' if holds else 'NOT MET'}", flush=True)
+    ratios = {
+        name: [a / b for a, b in zip(times[name], times[base], strict=True)]
+        for name, base in (("ours", "hand"), ("recorded", "hand"), ("loader", "ours"))
+    }
+    medians = {name: statistics.median(values) for name, values in ratios.items()}
+    for name, values in ratios.items():
+        low, high = interval(values)
+        told += f"   {medians[name]:.3f} [{low:.3f}, {high:.3f}]"
+    holds = (case.most is None or medians["ours"] <= case.most) and medians["loader"] > 1
+    print(f"{told}   {'ok' if holds else 'NOT MET'}", flush=True)
     return holds
 
 
@@ -188,13 +217,16 @@ def main() -> None:
     """Measures every case and exits 1 if a bound does not hold."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=40)
     options = parser.parse_args()
+    # Few samples, repeated, train down to gradients so small that the CPU would compute with
+    # denormal numbers, three times slower: an artefact of the repetition, not of a loop.
+    torch.set_flush_denormal(True)
     print(f"torch {torch.__version__}, {options.device}, {torch.get_num_threads()} threads")
     print("ms per update; recorded: with curves and TensorBoard; ratios to by hand [95 %]")
     print(
         f"{'workload':12} {'batch':>5} {'ours':>9} {'by hand':>9} {'recorded':>9} {'loader':>9}"
-        "   ours / by hand         recorded / by hand    loader / ours"
+        "   ours / by hand         recorded / by hand     loader / ours"
     )
     with TemporaryDirectory() as folder:
         held = [

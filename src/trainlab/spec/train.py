@@ -111,6 +111,8 @@ class TrainSpec(Spec):
     """bf16 is autocast with fp32 weights."""
     threads: Annotated[PositiveInt | None, Unit("threads")] = None
     """Threads for torch on the CPU; not given: torch's choice. It changes rounding: keep it equal."""
+    allocator: Literal["keep", "system"] = "keep"
+    """keep: freed CPU memory stays with the process (on Linux; steps are up to 3 times faster)."""
     log_every_steps: Annotated[PositiveInt | None, Unit("updates")] = None
     """Updates between two points of the training curve; not given: about 50 points an epoch."""
     data: Annotated[str, Unit("which")] = "auto"

@@ -12,6 +12,7 @@ from trainlab.data.dataset import Dataset
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import TrainSpec
+from trainlab.train.allocator import keep_freed_memory
 from trainlab.train.batches import Batches
 from trainlab.train.device import pick_device
 from trainlab.train.optimizers import make_optimizer, make_schedule, optimizer_code
@@ -37,6 +38,8 @@ class Bench:
     train_batches: Batches
     test_batches: Batches
     folder: TrialFolder
+    keeps_memory: bool = False
+    """Whether the C allocator was told to keep freed memory."""
     notes: list[str] = field(default_factory=list)
     """What an instrument could not do, and why; ends up in the trial's record."""
 
@@ -74,6 +77,7 @@ class Bench:
             "log_every_steps": self.log_every_steps,
             "steps_per_epoch": len(self.train_batches),
             "num_parameters": sum(trainable),
+            "allocator_keeps_memory": self.keeps_memory,
             "data_resident": self.train_batches.resident,
             "shuffle": True,
             "tf32_matmul": torch.backends.cuda.matmul.allow_tf32,
@@ -89,6 +93,7 @@ def set_up(trial: Trial, workload: Workload, folder: TrialFolder) -> Bench:
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     device = pick_device(settings.device)
+    keeps_memory = settings.allocator == "keep" and keep_freed_memory()
     dataset = workload.data(settings.data)
     with initial_weights(trial.seed):
         # On the CPU first: the same seed gives the same weights on every device.
@@ -106,6 +111,7 @@ def set_up(trial: Trial, workload: Workload, folder: TrialFolder) -> Bench:
         train_batches=Batches(dataset.train, settings.batch_size, device),
         test_batches=Batches(dataset.test, settings.test_batch_size, device),
         folder=folder,
+        keeps_memory=keeps_memory,
     )
 
 

@@ -1,0 +1,76 @@
+"""What a user waits for before anything happens: help, data, and the size of the package.
+
+    python -m benchmarks.start
+
+Bounds: `trainlab --help` at most 0.3 s; 60,000 images from cached gzip under 1 s; the installed
+package at most 12 MB. The images are MNIST's if they are cached, else ones made here as large.
+"""
+
+import statistics
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from trainlab.data.idx import read_idx
+from trainlab.data.load import load_images
+from trainlab.data.places import cached, file_in, holds
+from trainlab.data.sets import MNIST
+
+REPEATS = 9
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """The median of a few repeats."""
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def show_help() -> None:
+    """The command as a user calls it."""
+    command = Path(sys.executable).with_name("trainlab")
+    subprocess.run([str(command), "--help"], check=True, capture_output=True)
+
+
+def read_images() -> None:
+    """The training images of MNIST, verified; the bundled tenth, ten times, where there is no cache."""
+    if holds(cached(MNIST), MNIST.full):
+        file = MNIST.full.train_images
+        read_idx(file_in(cached(MNIST), file), file.shape, file.sha256)
+    else:
+        for _ in range(10):
+            load_images("mnist", "bundled")
+
+
+def package_mb() -> float:
+    """Size of the unpacked wheel."""
+    with TemporaryDirectory() as folder:
+        words = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, "."]
+        subprocess.run([sys.executable, *words], check=True, capture_output=True)
+        (wheel,) = Path(folder).glob("trainlab-*.whl")
+        return sum(member.file_size for member in zipfile.ZipFile(wheel).infolist()) / 1e6
+
+
+def main() -> None:
+    """Prints each figure with its bound and exits 1 if one does not hold."""
+    figures = {
+        "trainlab --help (s)": (seconds(show_help), 0.3),
+        "60,000 images from gzip (s)": (seconds(read_images), 1.0),
+        "installed package (MB)": (package_mb(), 12.0),
+    }
+    for name, (value, most) in figures.items():
+        print(
+            f"{name:30} {value:8.3f}   at most {most:5.1f}   {'ok' if value <= most else 'NOT MET'}"
+        )
+    raise SystemExit(0 if all(value <= most for value, most in figures.values()) else 1)
+
+
+if __name__ == "__main__":
+    main()

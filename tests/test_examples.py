@@ -1,0 +1,36 @@
+"""The examples and the documents that show them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_spirals_example_learns(tmp_path: Path) -> None:
+    words = ["run", f"{ROOT}/examples/spirals.py:workload", "--json", "--device", "cpu"]
+    done = subprocess.run(
+        [sys.executable, "-m", "trainlab", *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    (trial,) = json.loads(done.stdout)["trials"]
+    assert trial["final"]["test/accuracy"] > 0.95
+
+
+def test_the_instrument_example_prints_gradient_norms(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, f"{ROOT}/examples/gradient_norm.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.count("gradient norm") > 10
+
+
+@pytest.mark.parametrize("example", ["spirals.py", "gradient_norm.py"])
+def test_the_document_shows_the_example_as_it_is(example: str) -> None:
+    shown = (ROOT / "docs/own-workload.md").read_text()
+    assert (ROOT / "examples" / example).read_text().rstrip() in shown

@@ -1,0 +1,36 @@
+"""The two labs on full data: what their published figures say must come out. Minutes, not seconds."""
+
+from pathlib import Path
+
+import pytest
+
+import trainlab
+from trainlab.data.fetch import OFFLINE_VARIABLE
+
+SEEDS = (1, 2, 3)
+
+
+@pytest.fixture(autouse=True)
+def _online(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(OFFLINE_VARIABLE, raising=False)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mnist_cnn_reaches_97_5_per_cent_after_one_epoch(seed: int, tmp_path: Path) -> None:
+    folder = trainlab.run("mnist-cnn", seeds=[seed], out=tmp_path / "r", data="full", epochs=1)
+    (trial,) = folder.trials()
+    print(f"\nmnist-cnn, batch 64, seed {seed}: {trial.final}, {trial.total_s:.1f} s")
+    assert trial.final["test/accuracy"] is not None
+    assert trial.final["test/accuracy"] >= 0.975
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fashion_mlp_reproduces_the_published_fifth_epoch(seed: int, tmp_path: Path) -> None:
+    folder = trainlab.run("fashion-mlp", seeds=[seed], out=tmp_path / "r", data="full")
+    (trial,) = folder.trials()
+    print(f"\nfashion-mlp, base, seed {seed}: {trial.final}, {trial.total_s:.1f} s")
+    assert trial.epochs_done == 5
+    assert 0.290 <= (trial.final["train/loss"] or 0) <= 0.306
+    assert 0.855 <= (trial.final["test/accuracy"] or 0) <= 0.885
