@@ -118,7 +118,8 @@ def test_a_trial_that_fails_is_told_and_exit_code_1(tmp_path: Path, tiny_file: P
     tiny_file.write_text(
         tiny_file.read_text().replace("nn.Linear(hidden, 2)", "nn.Linear(hidden, 1)")
     )
-    done = trainlab("run", f"{tiny_file}:tiny", "--out", "r", cwd=tmp_path)
+    words = ["run", f"{tiny_file}:tiny", "--out", "r", "--device", "cpu"]
+    done = trainlab(*words, cwd=tmp_path)
     assert done.returncode == 1
     assert "seed 1: failed: IndexError" in done.stdout
     record = json.loads((tmp_path / "r/trials/learn-seed1/trial.json").read_text())

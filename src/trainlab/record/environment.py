@@ -74,6 +74,8 @@ class Environment(BaseModel):
 
 def capture(folder: Path) -> Environment:
     """This machine and process now; `folder` says whose git commit is meant. Imports torch."""
+    import torch
+
     commit, dirty = _git(folder)
     gpus, driver = _gpus()
     return Environment(
@@ -86,7 +88,8 @@ def capture(folder: Path) -> Environment:
         os=_os_name(),
         kernel=platform.release(),
         python=platform.python_version(),
-        packages=_packages(),
+        # torch's own word: its build (+cpu, +cu130) is part of its version.
+        packages=_packages() | {"torch": torch.__version__},
         variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         git_commit=commit,
         git_dirty=dirty,
