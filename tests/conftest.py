@@ -1,4 +1,4 @@
-"""Shared by all tests: no network, one torch thread, a tiny workload that trains in milliseconds."""
+"""Shared by all tests: no network, one thread per process, a workload that trains in milliseconds."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,10 +23,12 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # Tests run side by side: two processes of two threads each are several times slower on two cores.
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(1)
 
 
 def tiny_data(choice: str = "auto") -> Dataset:

@@ -1,8 +1,10 @@
 """The two labs on full data: what their published figures say must come out. Minutes, not seconds."""
 
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
 import trainlab
 from trainlab.data.fetch import OFFLINE_VARIABLE
@@ -13,6 +15,7 @@ SEEDS = (1, 2, 3)
 @pytest.fixture(autouse=True)
 def _online(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(OFFLINE_VARIABLE, raising=False)
+    torch.set_num_threads(os.cpu_count() or 1)  # these run alone
 
 
 @pytest.mark.full

@@ -32,6 +32,8 @@ def imports_of(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "trainlab":
+            names = [trainlab._HOMES.get(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module]
         else:

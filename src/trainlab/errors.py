@@ -9,8 +9,7 @@
     │   ├── ChecksumError         a file that is not the published one
     │   └── FetchError            a place that did not give the file
     ├── DeviceError               a device this machine or this torch lacks
-    ├── RecordError               a run folder that cannot be written or read
-    └── MissingExtraError         an optional package that is not installed
+    └── RecordError               a run folder that cannot be written or read
 
 Only the command line catches them. Anything else that escapes is our defect.
 """
@@ -60,7 +59,3 @@ class DeviceError(TrainlabError):
 
 class RecordError(TrainlabError):
     """A run folder cannot be written or read."""
-
-
-class MissingExtraError(TrainlabError):
-    """An optional package is needed and not installed; the message names the extra."""

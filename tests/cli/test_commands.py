@@ -32,6 +32,24 @@ def test_json_prints_one_object_on_stdout_and_nothing_else(tmp_path: Path, tiny_
     assert (tmp_path / told["run"] / "study.json").is_file()
 
 
+def test_what_the_users_code_prints_stays_off_stdout(tmp_path: Path, tiny_file: Path) -> None:
+    tiny_file.write_text(tiny_file.read_text() + "\nprint('hello from my file')\n")
+    done = trainlab("run", f"{tiny_file}:tiny", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["trials"]
+    assert "hello from my file" in done.stderr
+
+
+def test_a_metric_of_the_users_own_is_shown(tmp_path: Path, tiny_file: Path) -> None:
+    metric = "metrics={'mae': lambda o, t: (o[:, 1] - t).abs()}, defaults="
+    tiny_file.write_text(tiny_file.read_text().replace("defaults=", metric))
+    words = ["run", f"{tiny_file}:tiny", "--no-tensorboard"]
+    shown = trainlab(*words, cwd=tmp_path, COLUMNS="50").stdout
+    assert "mae" in shown
+    assert "accuracy" not in shown
+    assert "…" not in shown
+    assert "trainlab board" not in shown
+
+
 def test_quiet_prints_only_the_run_folder(tmp_path: Path, tiny_file: Path) -> None:
     done = trainlab("run", f"{tiny_file}:tiny", "-q", "--out", "here", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
@@ -42,7 +60,7 @@ def test_a_run_shows_its_epochs_its_data_and_its_folder(tmp_path: Path) -> None:
     done = trainlab(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "fashion-mlp epoch 1/1: train loss" in done.stderr
-    for told in ("accuracy", "bundled subset of fashion-mnist, 6,000 training", "Run folder: r"):
+    for told in ("accuracy", "subset of fashion-mnist (bundled), 6,000 training", "Run folder: r"):
         assert told in done.stdout
 
 
@@ -52,7 +70,7 @@ def test_a_subset_used_for_want_of_the_full_set_is_said_with_the_reason(tmp_path
         cwd=tmp_path,
         TRAINLAB_CACHE=str(tmp_path / "none"),
     )
-    assert "bundled subset of fashion-mnist" in done.stdout
+    assert "subset of fashion-mnist (bundled)" in done.stdout
     assert "TRAINLAB_OFFLINE is set" in done.stdout
 
 
@@ -126,7 +144,7 @@ def test_a_trial_that_fails_is_told_and_exit_code_1(tmp_path: Path, tiny_file: P
     assert "Traceback" in record["error"]["traceback"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_leaves_a_valid_run_and_exit_code_130(
     number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -150,7 +168,12 @@ def test_an_interrupt_leaves_a_valid_run_and_exit_code_130(
 
 
 @pytest.mark.parametrize(
-    ("extra", "file"), [("'--no-tensorboard'", "curve.jsonl"), ("'--tensorboard'", "tensorboard")]
+    ("extra", "file"),
+    [
+        ("'--no-tensorboard'", "curve.jsonl"),
+        ("'--tensorboard'", "tensorboard"),
+        ("'--no-tensorboard', '--log-every-steps', '1000', '--save-model'", "model.pt"),
+    ],
 )
 def test_a_full_disk_is_one_line_and_nothing_half_written(
     extra: str, file: str, tmp_path: Path
@@ -173,6 +196,7 @@ def test_a_full_disk_is_one_line_and_nothing_half_written(
     assert f"{file}: cannot be written: File too large; free some space" in told[0]
     record = json.loads((tmp_path / "r/trials/learn-seed1/trial.json").read_text())
     assert record["state"] == "failed"
+    assert not list((tmp_path / "r").rglob("*.part"))
 
 
 def test_data_verify_names_the_file_that_is_wrong(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def test_all_problems_are_reported_together_with_place_value_and_rule() -> None:
         ),
         ({"optimizer_options": "rho"}, "optimizer_options: got 'rho', must be name=value pairs"),
         ({"optimizer": "rmsprop", "optimizer_code": "fused"}, "torch has no fused rmsprop"),
+        ({"optimizer_options": "eps=abc"}, "optimizer_options: eps: got 'abc', must be a number"),
         ({"zzz": 1}, "zzz: unknown setting; known: epochs, batch_size"),
     ],
 )
@@ -67,6 +68,13 @@ def test_another_optimizer_drops_the_defaults_tuned_for_the_workloads_own() -> N
     assert switched.epochs == 3
     assert settings_for(defaults, {"optimizer": "adadelta"}).lr == 1.0
     assert settings_for(defaults, {"optimizer": "sgd", "lr": 0.5}).start_lr == 0.5
+    assert settings_for({"lr": 0.5}, {"optimizer": "adam"}).start_lr == 0.5
+
+
+def test_everything_an_optimizer_cannot_take_is_told_at_once() -> None:
+    with pytest.raises(SpecError) as caught:
+        checked(TrainSpec, {"momentum": 0.9, "optimizer_options": "rho=1,alpha=2"})
+    assert len(caught.value.problems) == 3
 
 
 @given(

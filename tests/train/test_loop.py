@@ -1,14 +1,18 @@
 import dataclasses
 import math
+import random
+import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from trainlab.data.dataset import Dataset, Split
+from trainlab.errors import DataError
 from trainlab.train.bench import Bench, set_up
 from trainlab.train.device import pick_device
 from trainlab.train.loop import test as run_test_set
@@ -45,6 +49,12 @@ class Diary(Instrument):
     def point_logged(self, point: Point) -> None:
         self.points.append(point)
 
+    def test_begins(self, epoch: int) -> None:
+        self.moments.append("test")
+
+    def test_ends(self, epoch: int) -> None:
+        self.moments.append("test over")
+
     def epoch_ends(self, point: Point) -> None:
         self.moments.append("epoch over")
         self.points.append(point)
@@ -59,12 +69,13 @@ def curve(bench: Bench) -> list[tuple[str, int, dict[str, float]]]:
 def test_moments_come_in_the_order_the_docstring_shows(make_bench: MakeBench) -> None:
     diary = Diary()
     train(make_bench(epochs=2, batch_size=60), Moments([diary]), Progress())
+    test = ["test", "test over", "epoch over"]
     phases = ["data", "transfer", "data", "zero_grad", "forward", "loss", "backward", "optimizer"]
     step = lambda n: [f"step {n}", *phases, "step over"]  # noqa: E731
     assert diary.moments == [
         "trial",
-        *("epoch 1", *step(1), *step(2), "epoch over"),
-        *("epoch 2", *step(3), *step(4), "epoch over"),
+        *("epoch 1", *step(1), *step(2), *test),
+        *("epoch 2", *step(3), *step(4), *test),
     ]
 
 
@@ -232,9 +243,9 @@ def test_times_come_from_the_clock_around_the_epoch(make_bench: MakeBench) -> No
         make_bench(epochs=1, log_every_steps=100), Moments([diary]), progress, lambda: next(ticks)
     )
     epoch = diary.points[-1]
-    # Ticks: start 0, epoch start 1, the one point 2, training over 3, test over 4.
-    assert dict(epoch.times_s) == {"train_s": 2.0, "test_s": 1.0, "time_s": 4.0}
-    assert progress.total_s == 4.0
+    # Ticks: training begins 0, the one point 1, training over 2, test begins 3, test over 4.
+    assert dict(epoch.times_s) == {"train_s": 2.0, "test_s": 1.0, "time_s": 3.0}
+    assert progress.total_s == 3.0
 
 
 def test_auto_picks_an_accelerator_only_where_there_is_one() -> None:
@@ -244,9 +255,7 @@ def test_auto_picks_an_accelerator_only_where_there_is_one() -> None:
     assert pick_device("auto").type == expected
 
 
-def test_inputs_and_targets_must_pair_up(make_bench: MakeBench) -> None:
-    from trainlab.errors import DataError
-
+def test_inputs_and_targets_must_pair_up() -> None:
     with pytest.raises(DataError, match="3 inputs and 2 targets"):
         Split(torch.zeros(3, 2), torch.zeros(2))
 
@@ -281,3 +290,77 @@ def test_set_up_is_what_the_seed_says_on_any_global_random_state(
     second = set_up(first.trial, tiny, first.folder)
     for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_an_update_that_breaks_the_model_is_found_by_the_test_set(make_bench: MakeBench) -> None:
+    progress, diary = Progress(), Diary()
+    bench = make_bench(epochs=1, batch_size=103, optimizer="sgd", lr=1e38)
+    train(bench, Moments([diary]), progress)
+    assert (progress.state, progress.diverged_at_step) == ("diverged", 1)
+    assert diary.points[-1].kind == "epoch"
+
+
+def test_python_and_numpy_draws_derive_from_the_seed_too(
+    make_bench: MakeBench, tiny: Workload
+) -> None:
+    class Noisy(nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return super().forward(inputs) * (1 + random.random() + np.random.rand())
+
+    noisy = dataclasses.replace(tiny, model=lambda: Noisy(8, 3))
+    random.seed(0)
+    first = curve(make_bench(workload=noisy))
+    state = random.getstate()
+    assert curve(make_bench(workload=noisy)) == first
+    assert random.getstate() == state
+
+
+def test_a_model_that_keeps_a_tensor_from_testing_still_trains(
+    make_bench: MakeBench, tiny: Workload
+) -> None:
+    class Masked(nn.Linear):
+        mask = torch.zeros(0)
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            if len(inputs) > len(self.mask):
+                self.mask = inputs.new_ones(len(inputs), 1)
+            return super().forward(inputs * self.mask[: len(inputs)])
+
+    progress = Progress()
+    bench = make_bench(workload=dataclasses.replace(tiny, model=lambda: Masked(8, 3)))
+    train(bench, Moments([]), progress)
+    assert progress.state == "done"
+
+
+def test_total_time_leaves_out_what_instruments_do_between_epochs(make_bench: MakeBench) -> None:
+    class Slow(Instrument):
+        def epoch_ends(self, point: Point) -> None:
+            time.sleep(0.5)
+
+    progress = Progress()
+    train(make_bench(epochs=2), Moments([Slow()]), progress)
+    assert 0 < progress.total_s < 0.5
+
+
+def test_every_instrument_that_began_is_told_of_the_end() -> None:
+    told = []
+
+    class Closing(Instrument):
+        def __init__(self, fails: bool) -> None:
+            self.fails = fails
+
+        def trial_ends(self, progress: Progress) -> None:
+            told.append(self.fails)
+            if self.fails:
+                raise RuntimeError("cannot close")
+
+    class Unready(Instrument):
+        def trial_begins(self, bench: Bench) -> None:
+            raise RuntimeError("cannot begin")
+
+    moments = Moments([Closing(True), Closing(False), Unready(), Closing(True)])
+    with pytest.raises(RuntimeError, match="cannot begin"):
+        moments.trial_begins(None)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="cannot close"):
+        moments.trial_ends(Progress())
+    assert told == [True, False]

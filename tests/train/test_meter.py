@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainlab.train.meter import Meter
+from trainlab.errors import WorkloadError
+from trainlab.train.meter import Meter, Metric
 from trainlab.workloads.workload import accuracy
 
 CPU = torch.device("cpu")
@@ -59,7 +60,37 @@ def test_reset_forgets() -> None:
 
 
 def test_pending_outputs_are_bounded() -> None:
-    meter = Meter({}, CPU, max_pending_bytes=1000)
+    meter = Meter({"accuracy": accuracy}, CPU, max_pending_bytes=1000)
     for _ in range(50):
         meter.add(torch.tensor(1.0), torch.zeros(10, 10), torch.zeros(10, dtype=torch.long))
         assert meter._pending_bytes < 1000
+
+
+@pytest.mark.parametrize(
+    ("metric", "shape"),
+    [
+        (lambda outputs, targets: (outputs.argmax(-1) == targets).float().mean(), r"\(\)"),
+        (lambda outputs, targets: outputs.argmax(-1) == targets[:, None], r"\(6, 6\)"),
+    ],
+)
+def test_a_metric_that_is_not_per_sample_is_refused(metric: Metric, shape: str) -> None:
+    meter = Meter({"hits": metric}, CPU)
+    meter.add(torch.tensor(1.0), torch.zeros(6, 2), torch.zeros(6, dtype=torch.long))
+    with pytest.raises(WorkloadError, match=f"metrics.hits: gave shape {shape} for 6 samples"):
+        meter.means()
+
+
+def test_accuracy_of_targets_that_are_no_classes_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="targets are no classes"):
+        accuracy(torch.zeros(3, 1), torch.zeros(3))
+
+
+def test_a_loss_that_is_not_a_mean_is_refused() -> None:
+    with pytest.raises(WorkloadError, match=r"loss: gave shape \(4,\), must be the batch's mean"):
+        Meter({}, CPU).add(torch.ones(4), torch.zeros(4, 2), torch.zeros(4))
+
+
+def test_what_a_parked_slice_keeps_alive_is_counted() -> None:
+    meter = Meter({"accuracy": accuracy}, CPU, max_pending_bytes=1000)
+    meter.add(torch.tensor(1.0), torch.zeros(4, 100, 3)[:, -1], torch.zeros(4, dtype=torch.long))
+    assert meter.num_samples == 4

@@ -1,6 +1,6 @@
 import torch
 
-from trainlab.train.seeds import data_order, derived, initial_weights
+from trainlab.train.seeds import data_order, derived, drawing_from
 
 
 def test_data_order_is_a_permutation_that_depends_on_seed_and_epoch_only() -> None:
@@ -21,6 +21,6 @@ def test_drawing_weights_leaves_the_callers_random_state_alone() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    with initial_weights(1):
+    with drawing_from(1, "weights"):
         torch.rand(10)
     assert torch.equal(torch.rand(3), expected)

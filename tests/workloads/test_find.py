@@ -1,3 +1,5 @@
+import copy
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,20 @@ def test_a_users_file_can_import_its_neighbour(tmp_path: Path, tiny_file: Path) 
     (tmp_path / "neighbour_of_own.py").write_text("SIZE = 8\n")
     tiny_file.write_text("from neighbour_of_own import SIZE\n" + tiny_file.read_text())
     assert find_workload(f"{tiny_file}:tiny").name == "tiny"
+
+
+def test_a_file_named_like_a_module_of_python_does_no_harm(tmp_path: Path, tiny_file: Path) -> None:
+    (tmp_path / "copy.py").write_text(tiny_file.read_text())
+    assert find_workload(f"{tmp_path}/copy.py:tiny").name == "tiny"
+    assert sys.modules["copy"] is copy
+
+
+def test_a_module_beside_the_user_can_be_named_and_its_faults_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_file: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiny_file.rename(tmp_path / "work_beside.py")
+    assert find_workload("work_beside:tiny").name == "tiny"
+    (tmp_path / "broken_beside.py").write_text("1 / 0")
+    with pytest.raises(WorkloadError, match="broken_beside: cannot be imported: ZeroDivisionError"):
+        find_workload("broken_beside:w")

@@ -7,12 +7,11 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
-    MofNCompleteColumn,
     Progress,
     SpinnerColumn,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
@@ -35,12 +34,11 @@ class TrainingProgress(Instrument):
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
+            BarColumn(bar_width=16),
+            TaskProgressColumn(),
             TextColumn("{task.fields[told]}"),
-            TimeElapsedColumn(),
+            TimeRemainingColumn(compact=True),
             TextColumn("left"),
-            TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -77,7 +75,8 @@ class TrainingProgress(Instrument):
             self._bar.update(self._task, completed=step)
 
     def point_logged(self, point: Point) -> None:
-        told = metrics_told({n: v for n, v in point.metrics.items() if n.startswith("train/")})
+        train = {n[6:]: v for n, v in point.metrics.items() if n.startswith("train/")}
+        told = metrics_told({n: train[n] for n in list(train)[:2]})
         self._bar.update(self._task, completed=point.step, told=told)
 
     def epoch_ends(self, point: Point) -> None:
@@ -136,7 +135,9 @@ def metrics_told(metrics: dict[str, float]) -> str:
 
 
 def value_told(name: str, value: float | None) -> str:
-    """A metric as people write it: accuracies in per cent, the rest to four digits."""
+    """A metric as people write it: accuracies in per cent, the rest to four places or three digits."""
     if value is None:
         return "not finite"
-    return f"{value:.2%}".replace("%", " %") if name.endswith("accuracy") else f"{value:.4f}"
+    if name.endswith("accuracy"):
+        return f"{100 * value:.2f} %"
+    return f"{value:.4f}" if abs(value) >= 0.01 else f"{value:.3g}"

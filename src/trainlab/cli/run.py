@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -41,32 +41,37 @@ def _run(
     **settings: Any,
 ) -> None:
     asked, seeds = asked_settings(settings), _seeds(seed)
-    # Imported here, after the cheap checks: torch takes seconds.
-    from trainlab.cli.progress import DownloadProgress, TrainingProgress
-    from trainlab.cli.summary import print_summary, summary
-    from trainlab.data.fetch import reporting_to
-    from trainlab.execute.run import make_study, run_study, start_run
-
     console = Console(stderr=True, quiet=quiet)
-    study = make_study(
-        workload, asked, seeds, "settings", tensorboard=tensorboard, save_model=save_model
-    )
-    folder = start_run(study, out)
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(_terminable())
-            stack.enter_context(reporting_to(stack.enter_context(DownloadProgress(console))))
-            progress = stack.enter_context(TrainingProgress(console, len(seeds)))
-            run_study(folder, [progress])
-    except KeyboardInterrupt:
-        console.print(f"[yellow]interrupted[/yellow]; what was done is in {folder.path}")
-        raise
+    # Imported here, after the cheap checks: torch takes seconds.
+    with console.status("starting torch"):
+        from trainlab.cli.progress import DownloadProgress, TrainingProgress
+        from trainlab.cli.summary import print_summary, summary
+        from trainlab.data.fetch import reporting_to
+        from trainlab.execute.run import make_study, run_study, start_run
+        from trainlab.execute.worker import Loader
+
+    with ExitStack() as stack:
+        stack.enter_context(_terminable())
+        if as_json or quiet:  # what the user's own code prints must not get in between
+            stack.enter_context(redirect_stdout(sys.stderr))
+        stack.enter_context(reporting_to(stack.enter_context(DownloadProgress(console))))
+        load, options = Loader(), {"tensorboard": tensorboard, "save_model": save_model}
+        study = make_study(load, workload, asked, seeds, "settings", **options)
+        folder = start_run(study, out)
+        progress = stack.enter_context(TrainingProgress(console, len(seeds)))
+        try:
+            run_study(folder, [progress], load)
+            interrupted = False
+        except KeyboardInterrupt:
+            interrupted = True
     if as_json:
         sys.stdout.write(json.dumps(summary(folder), allow_nan=False) + "\n")
     elif quiet:
         sys.stdout.write(f"{folder.path}\n")
     else:
         print_summary(Console(), folder)
+    if interrupted:
+        raise KeyboardInterrupt
     if any(trial.state == "failed" for trial in folder.trials()):
         raise typer.Exit(1)
 
@@ -82,16 +87,18 @@ def _seeds(text: str) -> list[int]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """A polite kill ends a run as Ctrl-C does: recorded as interrupted."""
+    """A polite kill, or a closed terminal, ends a run as Ctrl-C does: recorded as interrupted."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _with_settings(function: Any) -> Any:

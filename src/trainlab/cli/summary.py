@@ -1,5 +1,6 @@
 """What a run came to, for people and for programs; read from its records."""
 
+import shlex
 from typing import Any
 
 from rich.console import Console
@@ -9,8 +10,6 @@ from rich.table import Table
 from trainlab.cli.progress import value_told
 from trainlab.record.folder import RunFolder
 from trainlab.record.schema import DataRecord, TrialRecord
-
-COLUMNS = ("train/loss", "train/accuracy", "test/loss", "test/accuracy")
 
 
 def summary(folder: RunFolder) -> dict[str, Any]:
@@ -42,24 +41,32 @@ def summary(folder: RunFolder) -> dict[str, Any]:
 def print_summary(console: Console, folder: RunFolder) -> None:
     """A table of every trial's epochs, the data used, what went wrong, and what to do next."""
     trials = folder.trials()
-    console.print(_table(folder, trials))
+    table = _table(folder, trials)
+    if table.row_count:
+        # Never narrower than its numbers: a terminal may wrap lines, but must not cut figures.
+        console.width = max(console.width, 80)
+        console.print(table)
     for trial in trials:
         for line in _remarks(trial):
             console.print(line, soft_wrap=True)
-    if trials and trials[0].data is not None:
-        console.print(data_told(trials[0].data), soft_wrap=True)
-    console.print(f"Run folder: [bold]{escape(str(folder.path))}[/bold]", soft_wrap=True)
-    console.print(f"Look at it: trainlab board {escape(str(folder.path))}", soft_wrap=True)
+    for told in dict.fromkeys(data_told(trial.data) for trial in trials if trial.data is not None):
+        console.print(told, soft_wrap=True)
+    path = escape(str(folder.path))
+    console.print(f"Run folder: [bold]{path}[/bold]", soft_wrap=True, highlight=False)
+    if any(folder.trial(trial.id).tensorboard_folder.exists() for trial in trials):
+        command = escape(shlex.join(["trainlab", "board", str(folder.path)]))
+        console.print(f"Look at it: {command}", soft_wrap=True, highlight=False)
 
 
 def data_told(data: DataRecord) -> str:
     """Which data, how much of it, and a warning where it is a subset."""
+    name, source = escape(data.name), escape(data.source)
     counts = f"{data.num_train:,} training and {data.num_test:,} test samples"
     if not data.is_subset:
-        return f"Data: {data.name}, {counts} ({escape(data.source)})"
-    why = f" Full data was not to be had: {escape(data.note)}" if data.note else ""
+        return f"Data: {name}, {counts} ({source})"
+    why = f" The full set was not to be had: {escape(data.note)}" if data.note else ""
     return (
-        f"[yellow]Data: a bundled subset of {data.name}, {counts}: accuracies are lower than on "
+        f"[yellow]Data: a subset of {name} ({source}), {counts}: accuracies are lower than on "
         f"the full set.[/yellow]{why}"
     )
 
@@ -78,25 +85,29 @@ def _table(folder: RunFolder, trials: list[TrialRecord]) -> Table:
         ]
     )
     table = Table(title=f"{escape(folder.study().name)}: {escape(caption)}", title_justify="left")
-    table.add_column("seed", justify="right")
-    table.add_column("epoch", justify="right")
-    for name in COLUMNS:
-        table.add_column(name.replace("/", "\n"), justify="right")
-    table.add_column("train\ntime (s)", justify="right")
-    table.add_column("test\ntime (s)", justify="right")
-    for trial in trials:
-        points = [p for p in folder.trial(trial.id).curve() if p["kind"] == "epoch"]
-        for point in points:
-            metrics = [value_told(n, point[n]) if n in point else "" for n in COLUMNS]
-            times = [f"{point[name]:.2f}" for name in ("train_s", "test_s")]
-            table.add_row(str(trial.seed), str(point["epoch"]), *metrics, *times)
-        if points:
+    epochs = [
+        (trial, point)
+        for trial in trials
+        for point in folder.trial(trial.id).curve()
+        if point["kind"] == "epoch"
+    ]
+    columns = [name for name in (epochs[0][1] if epochs else {}) if "/" in name]
+    for heading in ("seed", "epoch", *columns, "train/time (s)", "test/time (s)"):
+        table.add_column(heading.replace("/", "\n"), justify="right")
+    for number, (trial, point) in enumerate(epochs):
+        if number and epochs[number - 1][0] is not trial:
             table.add_section()
+        metrics = [value_told(name, point[name]) for name in columns]
+        times = [f"{point[name]:.2f}" for name in ("train_s", "test_s")]
+        table.add_row(str(trial.seed), str(point["epoch"]), *metrics, *times)
     return table
 
 
 def _remarks(trial: TrialRecord) -> list[str]:
     told = [f"seed {trial.seed}: note: {escape(note)}" for note in trial.notes]
+    if trial.state in ("interrupted", "pending"):
+        done = f" after {trial.steps_done:,} updates" if trial.steps_done else ""
+        told.append(f"[yellow]seed {trial.seed}: {trial.state}{done}[/yellow]")
     if trial.state == "diverged":
         told.append(
             f"[yellow]seed {trial.seed}: diverged: the loss of update {trial.diverged_at_step} "

@@ -177,7 +177,7 @@ def _pack(source: Path, part: Path) -> None:
 
 def _npm(package: Package, folder: Path) -> Path:
     # One try and no extras: npm's own retries take minutes where there is no network.
-    flags = ["--fetch-retries=0", "--loglevel=error"]
+    flags = ["--fetch-retries=0", "--fetch-timeout=10000", "--loglevel=error"]
     _client(["npm", "pack", package.name], flags, folder)
     archive = _archive(folder, "tgz", package)
     try:

@@ -2,42 +2,66 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from trainlab import __version__
-from trainlab.execute.worker import run_group
+from trainlab.errors import SpecError
+from trainlab.execute.worker import Loader, run_group
 from trainlab.plan import plan
 from trainlab.record.environment import capture
-from trainlab.record.files import write_json
 from trainlab.record.folder import RunFolder, create_run
 from trainlab.record.schema import StudyRecord, TrialRecord
-from trainlab.spec import Study, checked, settings_for
+from trainlab.spec import Study, TrainSpec, checked, settings_for
 from trainlab.train.device import pick_device
 from trainlab.train.moments import Instrument
-from trainlab.workloads.find import find_workload
+from trainlab.train.optimizers import check_optimizer
+from trainlab.workloads.workload import Workload
 
 
 def make_study(
-    workload: str, asked: Mapping[str, Any], seeds: Sequence[int], where: str = "", **options: Any
+    load: Loader,
+    workload: str,
+    asked: Mapping[str, Any],
+    seeds: Sequence[int],
+    where: str = "",
+    **options: Any,
 ) -> Study:
     """A study of one workload: its defaults, overridden by what was asked; checked before anything runs."""
-    found = find_workload(workload)
-    settings = settings_for(found.defaults, asked, where)
-    pick_device(settings.device)
-    found.check_parameters(settings.model)
+    found = load.workload(workload)
+    checked(TrainSpec, found.defaults, f"{found.name}: defaults")
+    problems: list[str] = []
+    settings = TrainSpec()
+    with _gathering(problems):
+        settings = settings_for(found.defaults, asked, where)
     values = {"name": found.name, "workload": workload, "settings": settings, "seeds": seeds}
+    with _gathering(problems):
+        checked(Study, values | options, where)
+    if problems:
+        raise SpecError(problems)
+    found.check_parameters(settings.model)
+    check_optimizer(settings, pick_device(settings.device))
+    load(workload, settings.data)
     return checked(Study, values | options, where)
+
+
+@contextmanager
+def _gathering(problems: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except SpecError as error:
+        problems += error.problems
 
 
 def start_run(study: Study, out: Path | None = None, command: str | None = None) -> RunFolder:
     """A run folder with the study, the environment and every planned trial as pending."""
     now = datetime.now().astimezone()
+    trials, environment = plan(study), capture(Path.cwd())
     folder = create_run(out, study.name, now)
-    trials = plan(study)
-    write_json(folder.environment_file, capture(Path.cwd()).model_dump(mode="json"))
+    folder.write_environment(environment)
     folder.write_study(
         StudyRecord(
             name=study.name,
@@ -53,15 +77,17 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
     return folder
 
 
-def run_study(folder: RunFolder, watchers: Sequence[Instrument] = ()) -> None:
+def run_study(
+    folder: RunFolder, watchers: Sequence[Instrument] = (), load: Loader | None = None
+) -> None:
     """Runs every trial of a started run, one after another, in this process."""
-    run_group(folder, folder.study().trials, watchers)
+    run_group(folder, folder.study().trials, watchers, load)
 
 
 def run(
-    workload: str,
+    workload: str | Workload,
     *,
-    seeds: Sequence[int] = (1,),
+    seeds: int | Sequence[int] = 1,
     out: Path | str | None = None,
     instruments: Sequence[Instrument] = (),
     tensorboard: bool = True,
@@ -70,9 +96,17 @@ def run(
 ) -> RunFolder:
     """Trains a workload once per seed and returns its run folder; settings as in TrainSpec.
 
-    For example `trainlab.run("fashion-mlp", seeds=(1, 2), lr=0.01).trials()`.
+    `workload` is a name, `FILE.py:NAME` or a Workload; `seeds` a number of seeds or the seeds
+    themselves. For example `trainlab.run("fashion-mlp", seeds=3, lr=0.01).trials()`.
     """
-    study = make_study(workload, settings, seeds, tensorboard=tensorboard, save_model=save_model)
+    load, reference = Loader(), workload
+    if isinstance(workload, Workload):
+        reference = f"{workload.name} (given as an object)"
+        load = Loader({reference: workload})
+    assert isinstance(reference, str)
+    chosen = range(1, seeds + 1) if isinstance(seeds, int) else seeds
+    options: dict[str, Any] = {"tensorboard": tensorboard, "save_model": save_model}
+    study = make_study(load, reference, settings, tuple(chosen), **options)
     folder = start_run(study, None if out is None else Path(out))
-    run_study(folder, instruments)
+    run_study(folder, instruments, load)
     return folder

@@ -6,43 +6,69 @@ entry serves this process, another process, or another machine.
 
 import math
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from types import TracebackType
 
-from trainlab.errors import RecordError, TrainlabError
+import torch
+
+from trainlab.data.dataset import Dataset
+from trainlab.errors import TrainlabError
 from trainlab.instruments.curves import Curves
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.instruments.weights import Weights
 from trainlab.plan import Trial
 from trainlab.record.folder import RunFolder, TrialFolder
-from trainlab.record.schema import DataRecord, Failure, TrialRecord
+from trainlab.record.schema import DataRecord, Failure, State, TrialRecord
 from trainlab.spec import Study, checked
-from trainlab.train.bench import Bench, set_up
+from trainlab.train.bench import Bench, load_data, set_up
 from trainlab.train.loop import train
 from trainlab.train.moments import Instrument, Moments, Progress
 from trainlab.workloads.find import find_workload
+from trainlab.workloads.workload import Workload
 
 
 def run_group(
-    folder: RunFolder, trial_ids: Sequence[str], watchers: Sequence[Instrument] = ()
+    folder: RunFolder,
+    trial_ids: Sequence[str],
+    watchers: Sequence[Instrument] = (),
+    load: "Loader | None" = None,
 ) -> None:
     """Runs the trials one after another. A trial that fails is recorded and the next one runs;
     a user's mistake (TrainlabError) or an interrupt is recorded and raised."""
     study = checked(Study, folder.study().study, str(folder.study_file))
-    for trial_id in trial_ids:
-        asked = folder.trial(trial_id).read()
-        trial = checked(
-            Trial,
-            {
-                "id": asked.id,
-                "kind": asked.kind,
-                "workload": asked.workload,
-                "seed": asked.seed,
-                "settings": asked.settings,
-            },
-            str(folder.trial(trial_id).trial_file),
-        )
-        _run_one(trial, folder.trial(trial_id), [*_instruments(study), *watchers])
+    threads = torch.get_num_threads()
+    load = load or Loader()
+    try:
+        for trial_id in trial_ids:
+            torch.set_num_threads(threads)
+            home = folder.trial(trial_id)
+            asked = home.read().model_dump(include=set(Trial.model_fields))
+            trial = checked(Trial, asked, str(home.trial_file))
+            _run_one(trial, home, [*_instruments(study), *watchers], load)
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Loader:
+    """Loads each workload and its data once, so that all trials of a group really share them."""
+
+    def __init__(self, given: Mapping[str, Workload] | None = None) -> None:
+        self._workloads = dict(given or {})
+        self._datasets: dict[tuple[str, str], Dataset] = {}
+
+    def workload(self, reference: str) -> Workload:
+        """A workload given as an object, or found by its reference."""
+        if reference not in self._workloads:
+            self._workloads[reference] = find_workload(reference)
+        return self._workloads[reference]
+
+    def __call__(self, reference: str, choice: str) -> tuple[Workload, Dataset]:
+        workload = self.workload(reference)
+        if (reference, choice) not in self._datasets:
+            self._datasets[reference, choice] = load_data(workload, choice)
+        return workload, self._datasets[reference, choice]
 
 
 def _instruments(study: Study) -> list[Instrument]:
@@ -54,34 +80,74 @@ def _instruments(study: Study) -> list[Instrument]:
     return chosen
 
 
-def _run_one(trial: Trial, folder: TrialFolder, instruments: Sequence[Instrument]) -> None:
+def _run_one(
+    trial: Trial, folder: TrialFolder, instruments: Sequence[Instrument], load: Loader
+) -> None:
     progress, moments = Progress(), Moments(instruments)
-    bench: Bench | None = None
-    raised: BaseException | None = None
-    started = folder.read().model_copy(update={"state": "running", "started": _now()})
-    folder.write(started)
-    try:
-        bench = set_up(trial, find_workload(trial.workload), folder)
-        started = started.model_copy(update=_facts(bench))
-        folder.write(started)
-        train(bench, moments, progress)
-    except (Exception, KeyboardInterrupt) as fault:  # noqa: BLE001  the user's code may raise anything
-        raised = fault
-    if bench is not None:
-        try:
-            moments.trial_ends(progress)
-        except Exception as fault:  # noqa: BLE001  closing must not hide what happened before
-            raised = raised or fault
-    if isinstance(raised, KeyboardInterrupt):
-        progress.state = "interrupted"
-    elif raised is not None:
-        progress.state = "failed"
-    try:
-        folder.write(_ended(started, progress, bench, _failure(raised)))
-    except RecordError as fault:
-        raised = raised or fault
-    if isinstance(raised, KeyboardInterrupt | TrainlabError):
-        raise raised
+    notes: list[str] = []
+    record = folder.read().model_copy(update={"state": "running", "started": _now()})
+    folder.write(record)
+    ending = _Ending()
+    with ending:
+        workload, dataset = load(trial.workload, trial.settings.data)
+        bench = set_up(trial, workload, folder, dataset)
+        notes = bench.notes
+        record = record.model_copy(update=_facts(bench))
+        folder.write(record)
+        with ending.closing(lambda: moments.trial_ends(progress)):
+            train(bench, moments, progress)
+    with ending:
+        folder.write(_ended(record, progress, notes, ending))
+    ending.tell()
+
+
+class _Ending:
+    """How a trial ended: keeps the first thing that was raised, so that its record is always written.
+
+    A trial runs the user's code, which may raise anything, and an interrupt may come at any moment.
+    """
+
+    def __init__(self) -> None:
+        self.raised: BaseException | None = None
+        self.failure: Failure | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if fault is not None and self.raised is None:
+            if not isinstance(fault, KeyboardInterrupt):
+                self.failure = Failure(
+                    kind=type(fault).__name__,
+                    message=str(fault),
+                    traceback="".join(traceback.format_exception(fault)),
+                )
+            # Without its traceback: the frames would keep the model alive beside the next one.
+            self.raised = fault.with_traceback(None)
+        return fault is not None
+
+    @contextmanager
+    def closing(self, close: Callable[[], None]) -> Iterator[None]:
+        """Runs `close` after the block, whatever the block raised."""
+        with self:
+            yield
+        close()
+
+    def state(self, reached: State) -> State:
+        """The trial's final state, given how far it came by itself."""
+        if self.raised is None:
+            return reached
+        return "interrupted" if isinstance(self.raised, KeyboardInterrupt) else "failed"
+
+    def tell(self) -> None:
+        """Raises what is not the trial's own failure: an interrupt, or the user's mistake."""
+        if isinstance(self.raised, KeyboardInterrupt | TrainlabError):
+            raise self.raised
 
 
 def _facts(bench: Bench) -> dict[str, object]:
@@ -100,30 +166,20 @@ def _facts(bench: Bench) -> dict[str, object]:
 
 
 def _ended(
-    started: TrialRecord, progress: Progress, bench: Bench | None, error: Failure | None
+    record: TrialRecord, progress: Progress, notes: Sequence[str], ending: _Ending
 ) -> TrialRecord:
-    return started.model_copy(
+    return record.model_copy(
         update={
-            "state": progress.state,
+            "state": ending.state(progress.state),
             "ended": _now(),
             "total_s": progress.total_s,
             "epochs_done": progress.epochs_done,
             "steps_done": progress.steps_done,
             "final": {n: v if math.isfinite(v) else None for n, v in progress.final.items()},
             "diverged_at_step": progress.diverged_at_step,
-            "error": error,
-            "notes": tuple(bench.notes) if bench is not None else (),
+            "error": ending.failure,
+            "notes": tuple(notes),
         }
-    )
-
-
-def _failure(fault: BaseException | None) -> Failure | None:
-    if fault is None or isinstance(fault, KeyboardInterrupt):
-        return None
-    return Failure(
-        kind=type(fault).__name__,
-        message=str(fault),
-        traceback="".join(traceback.format_exception(fault)),
     )
 
 

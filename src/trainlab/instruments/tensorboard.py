@@ -59,14 +59,13 @@ class TensorBoard(Instrument):
 
     def _write_graph(self) -> None:
         bench = self._bench
-        # A copy in eval mode, under its own random state: watching must not change the training.
-        model = copy.deepcopy(bench.model).eval()
-        said = io.StringIO()
         try:
+            # A copy in eval mode, under its own random state: watching must not change the training.
+            model = copy.deepcopy(bench.model).eval()
             with (
                 torch.random.fork_rng(devices=_cuda_devices(bench.device)),
                 warnings.catch_warnings(),
-                contextlib.redirect_stdout(said),
+                contextlib.redirect_stdout(io.StringIO()),
                 _quiet_tracer(),
             ):
                 warnings.simplefilter("ignore")

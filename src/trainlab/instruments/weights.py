@@ -1,10 +1,10 @@
 """checkpoint/model.pt: the trained weights, as a state_dict that plain torch loads."""
 
-import os
+import io
 
 import torch
 
-from trainlab.record.files import writing
+from trainlab.record.files import replacing, writing
 from trainlab.train.bench import Bench
 from trainlab.train.moments import Instrument, Progress
 
@@ -17,9 +17,11 @@ class Weights(Instrument):
 
     def trial_ends(self, progress: Progress) -> None:
         path = self._bench.folder.model_file
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
         state = {name: value.cpu() for name, value in self._bench.model.state_dict().items()}
+        # Through memory: torch.save turns a full disk into an error of its own.
+        content = io.BytesIO()
+        torch.save(state, content)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            torch.save(state, part)
-            part.replace(path)
+        with replacing(path) as part:
+            part.write_bytes(content.getbuffer())

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from pydantic import BaseModel
 
-from trainlab.record.schema import FORMAT
+from trainlab.record.schema import FORMAT, Record
 
 PACKAGES = (
     "trainlab",
@@ -37,16 +36,16 @@ THREAD_VARIABLES = (
 )
 
 
-class Gpu(BaseModel):
+class Gpu(Record):
     """One GPU as the driver names it."""
 
     name: str
-    memory_gib: float
+    memory_gib: float | None = None
     power_limit_w: float | None = None
     sm_clock_max_mhz: int | None = None
 
 
-class Environment(BaseModel):
+class Environment(Record):
     """environment.json."""
 
     format: int = FORMAT
@@ -157,10 +156,11 @@ def _gpu(handle: Any) -> Gpu:
         except pynvml.NVMLError:  # a virtual GPU may refuse to tell
             return None
 
+    memory = told(pynvml.nvmlDeviceGetMemoryInfo)
     power_mw = told(pynvml.nvmlDeviceGetPowerManagementLimit)
     return Gpu(
         name=_text(pynvml.nvmlDeviceGetName(handle)),
-        memory_gib=round(pynvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30, 1),
+        memory_gib=None if memory is None else round(memory.total / 2**30, 1),
         power_limit_w=None if power_mw is None else power_mw / 1000,
         sm_clock_max_mhz=told(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
     )
@@ -189,10 +189,24 @@ def _torch_facts() -> dict[str, Any]:
         "cudnn": None if cudnn is None else str(cudnn),
         "torch_threads": torch.get_num_threads(),
         "torch_interop_threads": torch.get_num_interop_threads(),
-        "tf32": {
-            "matmul": torch.backends.cuda.matmul.allow_tf32,
-            "convolution": torch.backends.cudnn.allow_tf32,
-        },
+        "tf32": tf32_modes(),
+    }
+
+
+def tf32_modes() -> dict[str, bool]:
+    """Whether fp32 matrix products and convolutions may run as TF32 on a GPU."""
+    import torch
+
+    if hasattr(
+        torch.backends.cuda.matmul, "fp32_precision"
+    ):  # since 2.9; the old names may then raise
+        return {
+            "matmul": torch.backends.cuda.matmul.fp32_precision == "tf32",
+            "convolution": torch.backends.cudnn.conv.fp32_precision == "tf32",  # type: ignore[attr-defined]
+        }
+    return {
+        "matmul": torch.backends.cuda.matmul.allow_tf32,
+        "convolution": torch.backends.cudnn.allow_tf32,
     }
 
 

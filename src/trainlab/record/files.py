@@ -1,5 +1,6 @@
 """Plain files, written whole or not at all, and lines appended as they happen."""
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -17,21 +18,28 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise RecordError(
-            f"{path}: cannot be written: {reason}; free some space or choose another --out"
-        ) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "free some space or choose another --out" if full else "choose another --out"
+        raise RecordError(f"{path}: cannot be written: {reason}; {remedy}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to, renamed to `path` only if the block succeeds."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with writing(path):
+        try:
+            yield part
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Writes beside and renames, so that a reader finds the old file or the new one, never half."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with writing(path):
-        try:
-            part.write_text(text + "\n", encoding="utf-8")
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+    with replacing(path) as part:
+        part.write_text(text + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -50,12 +58,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 class LineWriter:
-    """Appends JSON lines; each is on disk (flushed) before the next begins."""
+    """A new file of JSON lines; each is on disk (flushed) before the next begins."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with writing(path):
-            self._stream = path.open("a", encoding="utf-8")
+            self._stream = path.open("x", encoding="utf-8")
 
     def write(self, value: Mapping[str, Any]) -> None:
         """Appends one line."""

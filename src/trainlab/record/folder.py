@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from trainlab.errors import RecordError
+from trainlab.record.environment import Environment
 from trainlab.record.files import read_json, read_lines, write_json, writing
 from trainlab.record.schema import FORMAT, Record, StudyRecord, TrialRecord
 
@@ -64,25 +65,47 @@ class RunFolder:
         """All trials, in the order planned."""
         return [self.trial(trial_id).read() for trial_id in self.study().trials]
 
-    def environment(self) -> dict[str, Any]:
+    def write_environment(self, record: Environment) -> None:
+        """Writes environment.json."""
+        write_json(self.environment_file, record.model_dump(mode="json"))
+
+    def environment(self) -> Environment:
         """Reads environment.json."""
-        return read_json(self.environment_file)
+        return _read(self.environment_file, Environment)
 
 
 def create_run(out: Path | None, name: str, now: datetime, base: Path | None = None) -> RunFolder:
-    """A new, empty run folder: `out`, or `runs/<name>-<time>`. Never one that holds something."""
-    path = out
-    if path is None:
-        stem = (base or Path("runs")) / f"{name}-{now.strftime('%Y-%m-%dT%H-%M-%S')}"
-        path, count = stem, 1
-        while path.exists():
-            count += 1
-            path = stem.with_name(f"{stem.name}-{count}")
+    """A new run folder: `out`, or `runs/<name>-<time>`. Never one that another run has."""
+    if out is not None:
+        return _claim(out)
+    stem = (base or Path("runs")) / f"{name}-{now.strftime('%Y-%m-%dT%H-%M-%S')}"
+    path, count = stem, 1
+    while True:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.mkdir()
+            except FileExistsError:
+                count += 1
+                path = stem.with_name(f"{stem.name}-{count}")
+            else:
+                return _claim(path)
+
+
+def _claim(path: Path) -> RunFolder:
+    """Takes an empty folder; making `trials` fails for all but one of those who try at once."""
+    folder = RunFolder(path)
     with writing(path):
         if path.is_dir() and any(path.iterdir()):
             raise RecordError(f"{path}: is not empty; choose another --out, or remove it")
         path.mkdir(parents=True, exist_ok=True)
-    return RunFolder(path)
+        try:
+            folder.trials_folder.mkdir()
+        except FileExistsError:
+            raise RecordError(
+                f"{path}: another run has just taken it; choose another --out"
+            ) from None
+    return folder
 
 
 def _read(path: Path, kind: type[R]) -> R:

@@ -33,7 +33,8 @@ def checked(kind: type[S], values: Mapping[str, Any], where: str = "") -> S:
         known = list(kind.model_fields)
         prefix = f"{where}: " if where else ""
         details = error.errors(include_url=False, include_context=True)
-        raise SpecError([prefix + _told(detail, known) for detail in details]) from None
+        told = [line for detail in details for line in _told(detail, known).split("\n")]
+        raise SpecError([prefix + line for line in told]) from None
 
 
 def _told(detail: ErrorDetails, known: list[str]) -> str:

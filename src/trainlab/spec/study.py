@@ -17,7 +17,7 @@ class Study(Spec):
     """A built-in workload's name, or `file.py:name` of your own."""
     settings: TrainSpec
     """What every trial starts from."""
-    seeds: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (1,)
+    seeds: tuple[NonNegativeInt, ...] = (1,)
     """One trial each; initial weights, data order and dropout derive from it alone."""
     tensorboard: bool = True
     """Write TensorBoard event files beside the records."""
@@ -27,6 +27,8 @@ class Study(Spec):
     @field_validator("seeds")
     @classmethod
     def _seeds_are_distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if not seeds:
+            raise ValueError("got none, must be at least one")
         twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
         if twice:
             raise ValueError(f"got {twice[0]} twice, seeds must differ")

@@ -33,21 +33,24 @@ class OptimizerRules:
     lr: float
     options: frozenset[str]
     takes_momentum: bool = False
-    has_fused: bool = False
 
 
 OPTIMIZERS: dict[str, OptimizerRules] = {
     "adadelta": OptimizerRules(1.0, frozenset({"rho", "eps"})),
-    "sgd": OptimizerRules(
-        1e-3, frozenset({"dampening", "nesterov"}), takes_momentum=True, has_fused=True
-    ),
-    "adam": OptimizerRules(1e-3, frozenset({"beta1", "beta2", "eps", "amsgrad"}), has_fused=True),
-    "adamw": OptimizerRules(1e-3, frozenset({"beta1", "beta2", "eps", "amsgrad"}), has_fused=True),
+    "sgd": OptimizerRules(1e-3, frozenset({"dampening", "nesterov"}), takes_momentum=True),
+    "adam": OptimizerRules(1e-3, frozenset({"beta1", "beta2", "eps", "amsgrad"})),
+    "adamw": OptimizerRules(1e-3, frozenset({"beta1", "beta2", "eps", "amsgrad"})),
     "rmsprop": OptimizerRules(1e-2, frozenset({"alpha", "eps", "centered"}), takes_momentum=True),
-    "adagrad": OptimizerRules(
-        1e-2, frozenset({"lr_decay", "eps", "initial_accumulator_value"}), has_fused=True
-    ),
+    "adagrad": OptimizerRules(1e-2, frozenset({"lr_decay", "eps", "initial_accumulator_value"})),
 }
+
+
+FUSED = {
+    "cpu": {"adam", "adamw", "sgd", "adagrad"},
+    "cuda": {"adam", "adamw", "sgd"},
+    "mps": {"adam", "adamw", "sgd"},
+}
+"""Where torch has the whole update as one kernel."""
 
 
 def _pairs(value: object) -> object:
@@ -58,8 +61,18 @@ def _pairs(value: object) -> object:
     for part in filter(None, (p.strip() for p in value.split(","))):
         name, equals, text = part.partition("=")
         if not equals or not name.strip():
-            raise ValueError(f"got {part!r}, must be name=value pairs, as in rho=0.9,eps=1e-6")
+            raise ValueError(f"got {part!r}, must be name=value pairs, as in hidden=64,bias=true")
         pairs[name.strip()] = _scalar(text.strip())
+    return pairs
+
+
+def _numbers(value: object) -> object:
+    """Pairs whose values are numbers or true and false."""
+    pairs = _pairs(value)
+    if isinstance(pairs, dict):
+        for name, number in pairs.items():
+            if not isinstance(number, bool | int | float):
+                raise ValueError(f"{name}: got {number!r}, must be a number, true or false")
     return pairs
 
 
@@ -92,7 +105,7 @@ class TrainSpec(Spec):
     weight_decay: Annotated[NonNegativeFloat | None, Unit("factor")] = None
     """L2 penalty (decoupled for adamw); not given: the optimizer's own default."""
     optimizer_options: Annotated[
-        dict[str, bool | int | float], BeforeValidator(_pairs), Unit("name=value")
+        dict[str, bool | int | float], BeforeValidator(_numbers), Unit("name=value")
     ] = {}
     """Further options of the optimizer, as rho=0.9,eps=1e-6."""
     optimizer_code: Literal["auto", "fused", "foreach", "loop"] = "auto"
@@ -122,18 +135,20 @@ class TrainSpec(Spec):
 
     @model_validator(mode="after")
     def _fits_its_optimizer(self) -> "TrainSpec":
-        rules = OPTIMIZERS[self.optimizer]
+        rules, problems = OPTIMIZERS[self.optimizer], []
         if self.momentum is not None and not rules.takes_momentum:
             takers = ", ".join(name for name, other in OPTIMIZERS.items() if other.takes_momentum)
-            raise ValueError(f"momentum: {self.optimizer} takes none; optimizers that do: {takers}")
-        unknown = sorted(set(self.optimizer_options) - rules.options)
-        if unknown:
-            raise ValueError(
-                f"optimizer_options.{unknown[0]}: {self.optimizer} has no such option; "
-                f"it has {', '.join(sorted(rules.options))}"
-            )
-        if self.optimizer_code == "fused" and not rules.has_fused:
-            raise ValueError(f"optimizer_code: torch has no fused {self.optimizer}; use auto")
+            problems.append(f"momentum: {self.optimizer} takes none; optimizers that do: {takers}")
+        problems += [
+            f"optimizer_options.{name}: {self.optimizer} has no such option; "
+            f"it has {', '.join(sorted(rules.options))}"
+            for name in self.optimizer_options
+            if name not in rules.options
+        ]
+        if self.optimizer_code == "fused" and self.optimizer not in FUSED["cpu"]:
+            problems.append(f"optimizer_code: torch has no fused {self.optimizer}; use auto")
+        if problems:
+            raise ValueError("\n".join(problems))
         return self
 
     @property
@@ -142,7 +157,7 @@ class TrainSpec(Spec):
         return OPTIMIZERS[self.optimizer].lr if self.lr is None else self.lr
 
 
-OPTIMIZER_SETTINGS = ("lr", "momentum", "weight_decay", "optimizer_options")
+OPTIMIZER_SETTINGS = ("lr", "momentum", "weight_decay", "optimizer_options", "optimizer_code")
 
 
 def settings_for(
@@ -154,7 +169,8 @@ def settings_for(
     learning rate of 1.0 would wreck Adam.
     """
     kept = dict(defaults)
-    if asked.get("optimizer", kept.get("optimizer")) != kept.get("optimizer"):
+    own = kept.get("optimizer", TrainSpec.model_fields["optimizer"].default)
+    if asked.get("optimizer", own) != own:
         for name in OPTIMIZER_SETTINGS:
             kept.pop(name, None)
     return checked(TrainSpec, {**kept, **asked}, where)

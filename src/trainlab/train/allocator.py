@@ -8,16 +8,26 @@ same update of mnist-cnn at batch 1 took 5 ms in one process and 10 to 18 ms in 
 
 import ctypes
 import platform
+from functools import cache
 
 M_TRIM_THRESHOLD = -1
-M_MMAP_THRESHOLD = -3
-_LARGEST_INT = 2**31 - 1
+M_MMAP_MAX = -4
+_NEVER = 2**31 - 1
 
 
+@cache
 def keep_freed_memory() -> bool:
-    """Tells glibc to keep freed memory for reuse; False where the allocator is another one."""
+    """Tells glibc, once and for this whole process, to keep freed memory for reuse.
+
+    False where the allocator is another one.
+    """
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    wishes = {M_TRIM_THRESHOLD: _LARGEST_INT, M_MMAP_THRESHOLD: _LARGEST_INT // 2}
+    wishes = {M_TRIM_THRESHOLD: _NEVER, M_MMAP_MAX: 0}
     return all(mallopt(name, value) == 1 for name, value in wishes.items())
+
+
+def keeps_freed_memory() -> bool:
+    """Whether this process has been told to; it cannot be told otherwise later."""
+    return keep_freed_memory.cache_info().currsize > 0 and keep_freed_memory()

@@ -10,13 +10,14 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from trainlab.data.dataset import Dataset
 from trainlab.plan import Trial
+from trainlab.record.environment import tf32_modes
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import TrainSpec
-from trainlab.train.allocator import keep_freed_memory
+from trainlab.train.allocator import keep_freed_memory, keeps_freed_memory
 from trainlab.train.batches import Batches
 from trainlab.train.device import pick_device
 from trainlab.train.optimizers import make_optimizer, make_schedule, optimizer_code
-from trainlab.train.seeds import initial_weights
+from trainlab.train.seeds import drawing_from
 from trainlab.workloads.workload import Workload
 
 POINTS_PER_EPOCH = 50
@@ -38,8 +39,6 @@ class Bench:
     train_batches: Batches
     test_batches: Batches
     folder: TrialFolder
-    keeps_memory: bool = False
-    """Whether the C allocator was told to keep freed memory."""
     notes: list[str] = field(default_factory=list)
     """What an instrument could not do, and why; ends up in the trial's record."""
 
@@ -76,26 +75,36 @@ class Bench:
             "optimizer_code": optimizer_code(self.settings, self.device),
             "log_every_steps": self.log_every_steps,
             "steps_per_epoch": len(self.train_batches),
-            "num_parameters": sum(trainable),
-            "allocator_keeps_memory": self.keeps_memory,
+            "batch_size": min(self.settings.batch_size, self.train_batches.num_samples),
+            "num_parameters": sum(p.numel() for p in self.model.parameters()),
+            "num_trainable": sum(trainable),
+            "allocator_keeps_memory": keeps_freed_memory(),
             "data_resident": self.train_batches.resident,
             "shuffle": True,
-            "tf32_matmul": torch.backends.cuda.matmul.allow_tf32,
-            "tf32_convolution": torch.backends.cudnn.allow_tf32,
+            "tf32": tf32_modes(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         }
 
 
-def set_up(trial: Trial, workload: Workload, folder: TrialFolder) -> Bench:
+def load_data(workload: Workload, choice: str) -> Dataset:
+    """The workload's data; what it draws itself is the same for every trial and seed."""
+    with drawing_from(0, "data"):
+        return workload.data(choice)
+
+
+def set_up(
+    trial: Trial, workload: Workload, folder: TrialFolder, dataset: Dataset | None = None
+) -> Bench:
     """Everything a trial needs before its first update; initial weights derive from its seed alone."""
     settings = trial.settings
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     device = pick_device(settings.device)
-    keeps_memory = settings.allocator == "keep" and keep_freed_memory()
-    dataset = workload.data(settings.data)
-    with initial_weights(trial.seed):
+    if settings.allocator == "keep":
+        keep_freed_memory()
+    dataset = dataset or load_data(workload, settings.data)
+    with drawing_from(trial.seed, "weights"):
         # On the CPU first: the same seed gives the same weights on every device.
         model = workload.build(settings.model)
     model.to(device)
@@ -111,7 +120,6 @@ def set_up(trial: Trial, workload: Workload, folder: TrialFolder) -> Bench:
         train_batches=Batches(dataset.train, settings.batch_size, device),
         test_batches=Batches(dataset.test, settings.test_batch_size, device),
         folder=folder,
-        keeps_memory=keeps_memory,
     )
 
 

@@ -15,7 +15,10 @@
             update the weights                   phase_ends("optimizer")
             step_ends(step)
             every few steps: point_logged(point) means since the last point
-        run the whole test set, change the learning rate
+        test_begins(epoch)                       the model is about to run in eval mode
+        run the whole test set
+        test_ends(epoch)
+        change the learning rate
         epoch_ends(point)                        means over the epoch and over the test set
     trial_ends(progress)                         done, diverged, interrupted or failed
 
@@ -33,8 +36,8 @@ from trainlab.train.bench import Bench
 from trainlab.train.device import synchronize
 from trainlab.train.meter import Meter
 from trainlab.train.moments import Moments, Point, Progress
-from trainlab.train.seeds import data_order, seed_dropout
-from trainlab.train.step import make_step
+from trainlab.train.seeds import data_order, drawing_from
+from trainlab.train.step import make_step, make_test_step
 
 Clock = Callable[[], float]
 
@@ -44,33 +47,45 @@ def train(
 ) -> None:
     """Trains to the end or until the loss is not finite; `progress` holds what happened, always."""
     moments.trial_begins(bench)
-    seed_dropout(bench.trial.seed)
+    with drawing_from(bench.trial.seed, "dropout", bench.device):
+        for epoch in range(1, bench.settings.epochs + 1):
+            moments.epoch_begins(epoch)
+            _one_epoch(bench, moments, progress, epoch, clock)
+            if progress.state == "diverged":
+                return
+    progress.state = "done"
+
+
+def _one_epoch(
+    bench: Bench, moments: Moments, progress: Progress, epoch: int, clock: Clock
+) -> None:
+    """Training, test, records; times are of the first two, device synchronised around them."""
+    before_s = progress.total_s
     synchronize(bench.device)
     start = clock()
-    for epoch in range(1, bench.settings.epochs + 1):
-        moments.epoch_begins(epoch)
-        epoch_start = clock()
-        means = _train_epoch(bench, moments, progress, epoch, lambda: clock() - start)
-        synchronize(bench.device)
-        train_s = clock() - epoch_start
-        if progress.diverged_at_step is not None:
-            progress.total_s = clock() - start
-            progress.state = "diverged"
-            return
-        tested = test(bench)
-        synchronize(bench.device)
-        now = clock()
-        progress.total_s = now - start
-        progress.epochs_done = epoch
-        metrics = {f"train/{name}": value for name, value in means.items()}
-        metrics |= {f"test/{name}": value for name, value in tested.items()}
-        metrics["lr"] = learning_rate(bench)
-        progress.final = metrics
-        if bench.schedule is not None:
-            bench.schedule.step()
-        times_s = {"train_s": train_s, "test_s": now - epoch_start - train_s, "time_s": now - start}
-        moments.epoch_ends(_point("epoch", bench, progress, epoch, metrics, times_s))
-    progress.state = "done"
+    means = _train_epoch(bench, moments, progress, epoch, lambda: before_s + clock() - start)
+    synchronize(bench.device)
+    train_s = clock() - start
+    progress.total_s = before_s + train_s
+    if progress.state == "diverged":
+        return
+    moments.test_begins(epoch)
+    start = clock()
+    tested = test(bench)
+    synchronize(bench.device)
+    test_s = clock() - start
+    moments.test_ends(epoch)
+    progress.total_s += test_s
+    metrics = {f"train/{name}": value for name, value in means.items()}
+    metrics |= {f"test/{name}": value for name, value in tested.items()}
+    metrics["lr"] = learning_rate(bench)
+    progress.epochs_done, progress.final = epoch, metrics
+    if bench.schedule is not None:
+        bench.schedule.step()
+    if not math.isfinite(tested["loss"]):  # the last update of the epoch broke it
+        progress.state, progress.diverged_at_step = "diverged", progress.steps_done
+    times_s = {"train_s": train_s, "test_s": test_s, "time_s": progress.total_s}
+    moments.epoch_ends(_point("epoch", bench, progress, epoch, metrics, times_s))
 
 
 def _train_epoch(
@@ -91,13 +106,15 @@ def _train_epoch(
         if (number - first + 1) % every and number - first + 1 != len(batches):
             continue
         means = meter.means()
+        progress.total_s = elapsed_s()
         for name, value in means.items():
             sums[name] = sums.get(name, 0.0) + value * meter.num_samples
         metrics = {f"train/{name}": value for name, value in means.items()}
         metrics["lr"] = learning_rate(bench)
-        times_s = {"time_s": elapsed_s()}
+        times_s = {"time_s": progress.total_s}
         moments.point_logged(_point("step", bench, progress, epoch, metrics, times_s))
         if not math.isfinite(means["loss"]) and (bad := meter.first_bad_step()) is not None:
+            progress.state = "diverged"
             progress.diverged_at_step = number - meter.num_steps + bad
             break
         meter.reset()
@@ -105,15 +122,13 @@ def _train_epoch(
 
 
 def test(bench: Bench) -> dict[str, float]:
-    """Means over the whole test set, in eval mode; dropout's random stream is not touched."""
+    """Means over the whole test set, in eval mode."""
     bench.model.eval()
-    meter = Meter(bench.workload.metrics, bench.device)
-    with torch.inference_mode():
+    step, meter = make_test_step(bench), Meter(bench.workload.metrics, bench.device)
+    # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
+    with torch.no_grad():
         for stored, targets in bench.test_batches.in_order():
-            with bench.autocast():
-                outputs = bench.model(bench.workload.prepare(stored))
-                loss = bench.workload.loss(outputs, targets)
-            meter.add(loss, outputs, targets)
+            meter.add(*step(stored, targets))
         return meter.means()
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from trainlab.errors import WorkloadError
+
 Metric = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -32,6 +34,7 @@ class Meter:
         self._losses: list[Tensor] = []
         self._outputs: list[Tensor] = []
         self._targets: list[Tensor] = []
+        self._counts: list[int] = []
         self._pending_bytes = 0
         self.reset()
 
@@ -45,10 +48,15 @@ class Meter:
 
     def add(self, loss: Tensor, outputs: Tensor, targets: Tensor) -> None:
         """Takes in one step: its mean loss, its outputs and its targets."""
+        if loss.dim() != 0:
+            raise WorkloadError(f"loss: gave shape {tuple(loss.shape)}, must be the batch's mean")
         self._losses.append(loss.detach())
-        self._outputs.append(outputs.detach())
-        self._targets.append(targets)
-        self._pending_bytes += outputs.nbytes
+        self._counts.append(len(targets))
+        if self.metrics:
+            self._outputs.append(outputs.detach())
+            self._targets.append(targets)
+            # The storage, not the view: a parked slice keeps all of it alive.
+            self._pending_bytes += outputs.untyped_storage().nbytes() + targets.nbytes
         if (
             self._pending_bytes >= self._max_pending_bytes
             or len(self._losses) >= self._max_pending_steps
@@ -71,18 +79,29 @@ class Meter:
     def _reduce(self) -> None:
         if not self._losses:
             return
-        counts = [len(targets) for targets in self._targets]
         losses = torch.stack(self._losses).to(self._dtype)
-        weights = torch.tensor(counts, dtype=self._dtype).to(self._device, non_blocking=True)
+        weights = torch.tensor(self._counts, dtype=self._dtype).to(self._device, non_blocking=True)
         self._sums[0] += (losses * weights).sum()
-        outputs, targets = torch.cat(self._outputs), torch.cat(self._targets)
-        for index, metric in enumerate(self.metrics.values(), start=1):
-            self._sums[index] += metric(outputs, targets).to(self._dtype).sum()
+        if self.metrics:
+            outputs, targets = torch.cat(self._outputs), torch.cat(self._targets)
+            for index, (name, metric) in enumerate(self.metrics.items(), start=1):
+                values = _per_sample(name, metric(outputs, targets), len(targets))
+                self._sums[index] += values.to(self._dtype).sum()
         self._seen_losses.append(losses)
-        self.num_samples += sum(counts)
-        self.num_steps += len(counts)
+        self.num_samples += sum(self._counts)
+        self.num_steps += len(self._counts)
         self._drop_pending()
 
     def _drop_pending(self) -> None:
-        self._losses, self._outputs, self._targets = [], [], []
+        self._losses, self._outputs, self._targets, self._counts = [], [], [], []
         self._pending_bytes = 0
+
+
+def _per_sample(name: str, values: Tensor, count: int) -> Tensor:
+    """A metric that averages, or that broadcasts odd targets, would be wrong without a word."""
+    if values.shape != (count,):
+        raise WorkloadError(
+            f"metrics.{name}: gave shape {tuple(values.shape)} for {count} samples, "
+            f"must be one value per sample: ({count},)"
+        )
+    return values

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from trainlab.record.schema import State
+
 if TYPE_CHECKING:
     from trainlab.train.bench import Bench
 
@@ -29,7 +31,7 @@ class Point:
 class Progress:
     """How far a trial has come; kept by the loop, read by whoever must tell."""
 
-    state: str = "running"
+    state: State = "running"
     epochs_done: int = 0
     steps_done: int = 0
     total_s: float = 0.0
@@ -58,6 +60,12 @@ class Instrument:
     def point_logged(self, point: Point) -> None:
         """Means over the updates since the last point."""
 
+    def test_begins(self, epoch: int) -> None:
+        """The model is about to run the test set in eval mode: hooks fire there too."""
+
+    def test_ends(self, epoch: int) -> None:
+        """The test set has been run."""
+
     def epoch_ends(self, point: Point) -> None:
         """Means over the epoch, and the test set's."""
 
@@ -70,14 +78,33 @@ class Moments:
 
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self.instruments = tuple(instruments)
-        self.trial_begins = self._all("trial_begins")
+        self._begun: list[Instrument] = []
         self.epoch_begins = self._all("epoch_begins")
         self.step_begins = self._all("step_begins")
         self.phase_ends = self._all("phase_ends")
         self.step_ends = self._all("step_ends")
         self.point_logged = self._all("point_logged")
+        self.test_begins = self._all("test_begins")
+        self.test_ends = self._all("test_ends")
         self.epoch_ends = self._all("epoch_ends")
-        self.trial_ends = self._all("trial_ends")
+
+    def trial_begins(self, bench: "Bench") -> None:
+        """Tells every instrument; those that got this far will be told of the end."""
+        for instrument in self.instruments:
+            instrument.trial_begins(bench)
+            self._begun.append(instrument)
+
+    def trial_ends(self, progress: "Progress") -> None:
+        """Tells every instrument that began, whatever another one raises; then raises the first fault."""
+        faults: list[BaseException] = []
+        for instrument in self._begun:
+            try:
+                instrument.trial_ends(progress)
+            except BaseException as fault:  # noqa: BLE001  the others must still close their files
+                faults.append(fault)
+        self._begun.clear()
+        if faults:
+            raise faults[0]
 
     def _all(self, moment: str) -> Callable[[Any], None]:
         base = getattr(Instrument, moment)

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, StepLR
 
-from trainlab.errors import DeviceError
+from trainlab.errors import DeviceError, SpecError
 from trainlab.spec import TrainSpec
+from trainlab.spec.train import FUSED
 
 _CLASSES: dict[str, type[torch.optim.Optimizer]] = {
     "adadelta": torch.optim.Adadelta,
@@ -19,19 +20,12 @@ _CLASSES: dict[str, type[torch.optim.Optimizer]] = {
     "adagrad": torch.optim.Adagrad,
 }
 
-_FUSED = {
-    "cpu": {"adam", "adamw", "sgd", "adagrad"},
-    "cuda": {"adam", "adamw", "sgd"},
-    "mps": {"adam", "adamw", "sgd"},
-}
-"""Where torch has the whole update as one kernel."""
-
 
 def optimizer_code(settings: TrainSpec, device: torch.device) -> str:
     """Which implementation will run: `auto` resolved to fused, foreach or loop."""
     if settings.optimizer_code != "auto":
         return settings.optimizer_code
-    if settings.optimizer in _FUSED.get(device.type, ()):
+    if settings.optimizer in FUSED.get(device.type, ()):
         return "fused"
     # What torch itself picks: passes over all parameters at once pay on a GPU only.
     return "foreach" if device.type == "cuda" else "loop"
@@ -49,7 +43,7 @@ def make_optimizer(
         if (value := getattr(settings, name)) is not None:
             options[name] = value
     code = optimizer_code(settings, device)
-    if code == "fused" and settings.optimizer not in _FUSED.get(device.type, ()):
+    if code == "fused" and settings.optimizer not in FUSED.get(device.type, ()):
         raise DeviceError(
             f"optimizer_code: torch has no fused {settings.optimizer} on {device.type}; use auto"
         )
@@ -58,6 +52,14 @@ def make_optimizer(
     else:
         options["foreach"] = code == "foreach"
     return _CLASSES[settings.optimizer](parameters, lr=settings.start_lr, **options)  # type: ignore[call-arg]
+
+
+def check_optimizer(settings: TrainSpec, device: torch.device) -> None:
+    """Raises a SpecError where torch refuses the options, before anything runs."""
+    try:
+        make_optimizer(settings, [nn.Parameter(torch.zeros(1, device=device))], device)
+    except ValueError as error:
+        raise SpecError([f"settings: {settings.optimizer}: {error}"]) from None
 
 
 def make_schedule(settings: TrainSpec, optimizer: torch.optim.Optimizer) -> LRScheduler | None:

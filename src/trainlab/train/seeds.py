@@ -1,9 +1,11 @@
 """Everything random in a trial, drawn from its seed alone."""
 
 import hashlib
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,13 +23,18 @@ def data_order(seed: int, epoch: int, num_samples: int) -> Tensor:
 
 
 @contextmanager
-def initial_weights(seed: int) -> Iterator[None]:
-    """Models made in this block draw their weights from the seed; the caller's draws are untouched."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived(seed, "weights"))
-        yield
-
-
-def seed_dropout(seed: int) -> None:
-    """Seeds the global generators of every device, which dropout and its kind draw from."""
-    torch.manual_seed(derived(seed, "dropout"))
+def drawing_from(seed: int, purpose: str, device: torch.device | None = None) -> Iterator[None]:
+    """Whatever draws in this block (torch, numpy, random) draws from the seed; outside, nothing changes."""
+    value = derived(seed, purpose)
+    python, legacy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(
+        devices=[device] if device is not None and device.type == "cuda" else []
+    ):
+        torch.manual_seed(value)
+        random.seed(value)
+        np.random.seed(value % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(legacy)

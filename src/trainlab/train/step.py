@@ -40,3 +40,16 @@ def make_step(bench: Bench, moments: Moments) -> Step:
         return loss, outputs, targets
 
     return step
+
+
+def make_test_step(bench: Bench) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
+    """A batch as stored to its (loss, outputs, targets); nothing is updated."""
+    model, loss_of = bench.model, bench.workload.loss
+    prepare, autocast = bench.workload.prepare, bench.autocast
+
+    def step(stored: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        with autocast():
+            outputs = model(prepare(stored))
+            return loss_of(outputs, targets), outputs, targets
+
+    return step

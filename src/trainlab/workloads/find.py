@@ -49,28 +49,34 @@ def _workloads_in(module: ModuleType) -> str:
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise WorkloadError(f"{path}: no such file")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # A name of our own: a file called copy.py must not stand in for Python's.
+    name = f"trainlab_own_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise WorkloadError(f"{path}: is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    # The file's own folder is importable, as it is for `python file.py`.
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.modules[spec.name] = module
+    sys.modules[name] = module
+    # The file's own folder is importable and stays so, as it is for `python file.py`.
+    _importable(path.resolve().parent)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        sys.modules.pop(spec.name, None)
+        sys.modules.pop(name, None)
         raise WorkloadError(f"{path}{_line_of(error, path)}: {_told(error)}") from error
-    finally:
-        sys.path.remove(str(path.resolve().parent))
     return module
 
 
 def _from_package(name: str) -> ModuleType:
+    _importable(Path.cwd())
     try:
         return importlib.import_module(name)
-    except ImportError as error:
-        raise WorkloadError(f"{name}: cannot be imported: {error}") from error
+    except Exception as error:
+        raise WorkloadError(f"{name}: cannot be imported: {_told(error)}") from error
+
+
+def _importable(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 
 def _line_of(error: Exception, path: Path) -> str:

@@ -19,6 +19,8 @@ def unchanged(inputs: Tensor) -> Tensor:
 
 def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Per sample: 1 where the largest output is the target class, else 0."""
+    if targets.is_floating_point():
+        raise WorkloadError("metrics.accuracy: targets are no classes; give metrics={} or your own")
     return outputs.argmax(dim=-1) == targets
 
 
@@ -53,6 +55,12 @@ class Workload:
     """Settings to start from, as in TrainSpec."""
     summary: str = ""
     """One line for listings."""
+
+    def __post_init__(self) -> None:
+        if "loss" in self.metrics:
+            raise WorkloadError(
+                f"{self.name}: metrics.loss: the loss is recorded by itself; rename it"
+            )
 
     def check_parameters(self, parameters: Mapping[str, Any]) -> None:
         """Raises a WorkloadError that names the parameters there are, where one is not among them."""
