@@ -21,7 +21,7 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# Installs go through the constraints file, always: without it torch pulls gigabytes of CUDA packages.
+# Installs go through the constraints file, always: it pins the torch we test with.
 $(VENV)/.lab: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing trainlab into $(VENV) (once; a minute or two) ..."
 	@$(PIP) install --constraint constraints.txt --editable .

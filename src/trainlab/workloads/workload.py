@@ -87,8 +87,9 @@ class Scale:
     """Pixels 0…255 to (pixel / 255 - mean) / std, as one multiply and one add."""
 
     def __init__(self, mean: float, std: float) -> None:
-        self.factor = 1 / (255 * std)
-        self.shift = -mean / std
+        self.mean, self.std = mean, std
+        self._factor = 1 / (255 * std)
+        self._shift = -mean / std
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        return inputs.to(torch.float32).mul_(self.factor).add_(self.shift)
+        return inputs.to(torch.float32).mul_(self._factor).add_(self._shift)
