@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import NonNegativeInt
 
-from trainlab.spec import Spec, Study, TrainSpec
+from trainlab.spec import CostSpec, Spec, Study, TrainSpec
 
 
 class Trial(Spec):
@@ -12,15 +12,28 @@ class Trial(Spec):
 
     id: str
     """Names the trial's folder; unique within a run."""
-    kind: Literal["learn"] = "learn"
-    """*learn* trials answer how well it learns."""
+    kind: Literal["learn", "cost"] = "learn"
+    """*learn* answers how well it learns; *cost* what a step costs, alone in a fresh process."""
     workload: str
     seed: NonNegativeInt
     settings: TrainSpec
+    cost: CostSpec | None = None
 
 
 def plan(study: Study) -> tuple[Trial, ...]:
     """The trials that answer the study, in the order they should run."""
+    if study.cost is not None:
+        return tuple(
+            Trial(
+                id=f"cost-{study.cost.mode}-process{number}",
+                kind="cost",
+                workload=study.workload,
+                seed=study.seeds[0],
+                settings=study.settings,
+                cost=study.cost,
+            )
+            for number in range(1, study.cost.processes + 1)
+        )
     return tuple(
         Trial(
             id=f"learn-seed{seed}",

@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
 from trainlab.spec import Study, TrainSpec, checked, settings_for
-from trainlab.spec.train import OPTIMIZERS, choices_of, unit_of
+from trainlab.spec.base import choices_of, unit_of
+from trainlab.spec.train import OPTIMIZERS
 
 
 def test_all_problems_are_reported_together_with_place_value_and_rule() -> None:
@@ -109,8 +110,8 @@ def test_whatever_is_asked_gives_a_spec_or_our_error(values: dict[str, object]) 
 def test_every_setting_has_a_description_and_numbers_have_units() -> None:
     for name, field in TrainSpec.model_fields.items():
         assert field.description, name
-        if not choices_of(name) and name != "device":
-            assert unit_of(name), name
+        if not choices_of(TrainSpec, name) and name != "device":
+            assert unit_of(TrainSpec, name), name
 
 
 def test_the_same_seed_twice_is_an_error() -> None:

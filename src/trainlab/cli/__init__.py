@@ -25,6 +25,7 @@ class Verb:
 
 VERBS = {
     "run": Verb("trainlab.cli.run", "Train a workload and record everything about it."),
+    "profile": Verb("trainlab.cli.profile", "Measure what a step costs, in fresh processes."),
     "board": Verb("trainlab.cli.board", "Show a run in TensorBoard."),
     "workloads": Verb("trainlab.cli.workloads", "List the built-in workloads and their defaults."),
     "data": Verb("trainlab.cli.data", "List, fetch and verify data sets."),

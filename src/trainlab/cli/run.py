@@ -1,6 +1,5 @@
 """trainlab run: train a workload, once per seed, and record everything."""
 
-import inspect
 import json
 import signal
 import sys
@@ -13,8 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from trainlab.cli.settings import asked_settings, setting_parameters
+from trainlab.cli.settings import asked_of, setting_parameters, with_options
 from trainlab.errors import SpecError
+from trainlab.spec.train import TrainSpec
 
 
 def _run(
@@ -40,7 +40,7 @@ def _run(
     ] = False,
     **settings: Any,
 ) -> None:
-    asked, seeds = asked_settings(settings), _seeds(seed)
+    asked, seeds = asked_of(TrainSpec, settings), _seeds(seed)
     console = Console(stderr=True, quiet=quiet)
     # Imported here, after the cheap checks: torch takes seconds.
     with console.status("starting torch"):
@@ -101,16 +101,9 @@ def _terminable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _with_settings(function: Any) -> Any:
-    """The function as typer sees it: `**settings` spelled out, one option each."""
-    signature = inspect.signature(function)
-    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    function.__signature__ = signature.replace(parameters=[*named, *setting_parameters()])
-    function.epilog = (
-        "Examples: [bold]trainlab run mnist-cnn --epochs 1 --batch-size 64 --seed 1[/bold] · "
-        "[bold]trainlab run fashion-mlp --optimizer sgd --lr 0.001 --data bundled[/bold]"
-    )
-    return function
-
-
-command = _with_settings(_run)
+command = with_options(
+    _run,
+    setting_parameters(),
+    "Examples: [bold]trainlab run mnist-cnn --epochs 1 --batch-size 64 --seed 1[/bold] · "
+    "[bold]trainlab run fashion-mlp --optimizer sgd --lr 0.001 --data bundled[/bold]",
+)

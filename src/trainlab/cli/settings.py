@@ -1,4 +1,4 @@
-"""The settings of a trial as command-line options, made from TrainSpec so that they cannot drift."""
+"""Specs as command-line options, made from their fields so that they cannot drift."""
 
 import inspect
 from collections.abc import Mapping
@@ -6,38 +6,57 @@ from typing import Annotated, Any
 
 import typer
 
-from trainlab.spec.train import TrainSpec, choices_of, unit_of
+from trainlab.spec.base import Spec, choices_of, unit_of
+from trainlab.spec.train import TrainSpec
 from trainlab.workloads.catalogue import BUILTIN
 
 PANEL = "Settings (defaults are the workload's)"
 
 
 def setting_parameters() -> list[inspect.Parameter]:
-    """A keyword parameter per setting; None means "not asked"."""
-    return [_parameter(name) for name in TrainSpec.model_fields]
+    """A keyword parameter per training setting; None means "not asked"."""
+    return [
+        _parameter(TrainSpec, name, PANEL, _default_told(name)) for name in TrainSpec.model_fields
+    ]
 
 
-def asked_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that were given on the command line."""
+def spec_parameters(kind: type[Spec], panel: str) -> list[inspect.Parameter]:
+    """A keyword parameter per field of a spec, with its own defaults."""
+    return [
+        _parameter(kind, name, panel, f"[dim]\\[{_value(field.default)}][/dim]")
+        for name, field in kind.model_fields.items()
+    ]
+
+
+def asked_of(kind: type[Spec], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a spec that were given on the command line."""
     return {
         name: value
         for name, value in options.items()
-        if name in TrainSpec.model_fields and value is not None
+        if name in kind.model_fields and value is not None
     }
 
 
-def _parameter(name: str) -> inspect.Parameter:
-    field = TrainSpec.model_fields[name]
-    choices = choices_of(name)
+def with_options(function: Any, parameters: list[inspect.Parameter], epilog: str) -> Any:
+    """The function as typer sees it: its `**options` spelled out, one each."""
+    signature = inspect.signature(function)
+    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    function.__signature__ = signature.replace(parameters=[*named, *parameters])
+    function.epilog = epilog
+    return function
+
+
+def _parameter(kind: type[Spec], name: str, panel: str, default: str) -> inspect.Parameter:
+    choices = choices_of(kind, name)
     listed = f" {', '.join(choices)}." if choices else ""
     option = typer.Option(
         f"--{name.replace('_', '-')}",
-        help=f"{field.description}{listed} {_default_told(name)}",
-        metavar=(unit_of(name) or "name").upper().replace(" ", "-"),
-        rich_help_panel=PANEL,
+        help=f"{kind.model_fields[name].description}{listed} {default}",
+        metavar=(unit_of(kind, name) or "name").upper().replace(" ", "-"),
+        rich_help_panel=panel,
         show_default=False,
     )
-    # Everything arrives as text: TrainSpec converts it and tells what is wrong.
+    # Everything arrives as text: the spec converts it and tells what is wrong.
     annotation: Any = Annotated[str | None, option]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation

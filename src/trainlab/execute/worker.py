@@ -5,10 +5,12 @@ entry serves this process, another process, or another machine.
 """
 
 import math
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 
 import torch
@@ -23,6 +25,7 @@ from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.record.schema import DataRecord, Failure, State, TrialRecord
 from trainlab.spec import Study, checked
 from trainlab.train.bench import Bench, load_data, set_up
+from trainlab.train.cost import measure
 from trainlab.train.loop import train
 from trainlab.train.moments import Instrument, Moments, Progress
 from trainlab.workloads.find import find_workload
@@ -94,8 +97,12 @@ def _run_one(
         notes = bench.notes
         record = record.model_copy(update=_facts(bench))
         folder.write(record)
-        with ending.closing(lambda: moments.trial_ends(progress)):
-            train(bench, moments, progress)
+        if trial.cost is not None:
+            folder.write_cost(measure(bench, trial.cost))
+            progress.state = "done"
+        else:
+            with ending.closing(lambda: moments.trial_ends(progress)):
+                train(bench, moments, progress)
     with ending:
         folder.write(_ended(record, progress, notes, ending))
     ending.tell()
@@ -185,3 +192,12 @@ def _ended(
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+if __name__ == "__main__":
+    try:
+        run_group(RunFolder(Path(sys.argv[1])), sys.argv[2:])
+    except TrainlabError:
+        sys.exit(2)  # told in the trial's record
+    except KeyboardInterrupt:
+        sys.exit(130)

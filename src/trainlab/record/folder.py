@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from trainlab.errors import RecordError
 from trainlab.record.environment import Environment
 from trainlab.record.files import read_json, read_lines, write_json, writing
-from trainlab.record.schema import FORMAT, Record, StudyRecord, TrialRecord
+from trainlab.record.schema import FORMAT, CostRecord, Record, StudyRecord, TrialRecord
 
 R = TypeVar("R", bound=Record)
 
@@ -21,6 +21,7 @@ class TrialFolder:
         self.path = path
         self.trial_file = path / "trial.json"
         self.curve_file = path / "curve.jsonl"
+        self.cost_file = path / "cost.json"
         self.tensorboard_folder = path / "tensorboard"
         self.checkpoint_folder = path / "checkpoint"
         self.model_file = self.checkpoint_folder / "model.pt"
@@ -34,6 +35,14 @@ class TrialFolder:
     def read(self) -> TrialRecord:
         """Reads trial.json."""
         return _read(self.trial_file, TrialRecord)
+
+    def write_cost(self, record: CostRecord) -> None:
+        """Writes cost.json."""
+        write_json(self.cost_file, record.model_dump(mode="json"))
+
+    def cost(self) -> CostRecord:
+        """Reads cost.json."""
+        return _read(self.cost_file, CostRecord)
 
     def curve(self) -> list[dict[str, Any]]:
         """The points of the curve so far, oldest first."""

@@ -49,6 +49,8 @@ class TrialRecord(Record):
     seed: int
     settings: dict[str, Any]
     """As asked, defaults filled in."""
+    cost: dict[str, Any] | None = None
+    """How the cost was to be measured, for a cost trial."""
     state: State = "pending"
     resolved: dict[str, Any] = {}
     """What the settings became on this machine: device, threads, optimizer code, …"""
@@ -66,6 +68,39 @@ class TrialRecord(Record):
     error: Failure | None = None
     notes: tuple[str, ...] = ()
     """What an instrument could not do, and why."""
+
+
+class LoadRecord(Record):
+    """What else the machine did during a measurement."""
+
+    load_before: float
+    """The system's one-minute load average before."""
+    others_cores: float
+    """Cores kept busy by other processes, on average."""
+    stolen_cores: float
+    """Cores the host of a virtual machine took away, on average."""
+    cpu_mhz: float | None
+    governor: str | None
+    affinity: list[int] | None
+
+
+class CostRecord(Record):
+    """cost.json: one fresh process's measurement of a step, raw."""
+
+    format: int = FORMAT
+    mode: Literal["train", "inference"]
+    batch_size: int
+    num_samples: int
+    """Samples of an epoch (train) or of a pass over the test set (inference)."""
+    steps_per_epoch: int
+    warmup_ms: list[float]
+    """The first steps of the process, device waited for after each; never averaged in."""
+    step_ms: list[float]
+    """Bare steps: the only source of a reported time."""
+    phases_ms: dict[str, list[float]]
+    """Per marked step, milliseconds of each phase; `other` is what lies between them."""
+    stopped: Literal["tight", "budget"]
+    load: LoadRecord
 
 
 class StudyRecord(Record):

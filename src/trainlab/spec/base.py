@@ -1,13 +1,21 @@
 """The base of everything a user asks for: frozen values, checked at birth, all problems at once."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from trainlab.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unit of a setting, for help texts and tables."""
+
+    name: str
 
 
 class Spec(BaseModel):
@@ -20,6 +28,18 @@ class Spec(BaseModel):
         use_attribute_docstrings=True,
         validate_default=True,
     )
+
+
+def unit_of(kind: type[Spec], name: str) -> str:
+    """The unit of a field, or an empty string."""
+    units = [item.name for item in kind.model_fields[name].metadata if isinstance(item, Unit)]
+    return units[0] if units else ""
+
+
+def choices_of(kind: type[Spec], name: str) -> tuple[str, ...]:
+    """The values a field may take, if they are a fixed list."""
+    annotation = kind.model_fields[name].annotation
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
 S = TypeVar("S", bound=Spec)

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field, NonNegativeInt, field_validator
 
 from trainlab.spec.base import Spec
+from trainlab.spec.cost import CostSpec
 from trainlab.spec.train import TrainSpec
 
 
@@ -19,6 +20,8 @@ class Study(Spec):
     """What every trial starts from."""
     seeds: tuple[NonNegativeInt, ...] = (1,)
     """One trial each; initial weights, data order and dropout derive from it alone."""
+    cost: CostSpec | None = None
+    """Measure what a step costs, instead of training."""
     tensorboard: bool = True
     """Write TensorBoard event files beside the records."""
     save_model: bool = False

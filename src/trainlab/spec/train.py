@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -13,17 +13,10 @@ from pydantic import (
     model_validator,
 )
 
-from trainlab.spec.base import Spec, checked
+from trainlab.spec.base import Spec, Unit, checked
 
 OptimizerName = Literal["adadelta", "sgd", "adam", "adamw", "rmsprop", "adagrad"]
 Scalar = bool | int | float | str
-
-
-@dataclass(frozen=True)
-class Unit:
-    """The unit of a setting, for help texts and tables."""
-
-    name: str
 
 
 @dataclass(frozen=True)
@@ -174,20 +167,3 @@ def settings_for(
         for name in OPTIMIZER_SETTINGS:
             kept.pop(name, None)
     return checked(TrainSpec, {**kept, **asked}, where)
-
-
-def unit_of(setting: str) -> str:
-    """The unit of a setting, or an empty string."""
-    for item in TrainSpec.model_fields[setting].metadata:
-        if isinstance(item, Unit):
-            return item.name
-    return ""
-
-
-def choices_of(setting: str) -> tuple[str, ...]:
-    """The values a setting may take, if they are a fixed list."""
-    annotation = TrainSpec.model_fields[setting].annotation
-    return get_args(annotation) if get_origin(annotation) is Literal else ()
-
-
-__all__ = ["OPTIMIZERS", "TrainSpec", "choices_of", "settings_for", "unit_of"]

@@ -124,7 +124,7 @@ def _train_epoch(
 def test(bench: Bench) -> dict[str, float]:
     """Means over the whole test set, in eval mode."""
     bench.model.eval()
-    step, meter = make_test_step(bench), Meter(bench.workload.metrics, bench.device)
+    step, meter = make_test_step(bench, Moments([])), Meter(bench.workload.metrics, bench.device)
     # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
     with torch.no_grad():
         for stored, targets in bench.test_batches.in_order():

@@ -42,14 +42,21 @@ def make_step(bench: Bench, moments: Moments) -> Step:
     return step
 
 
-def make_test_step(bench: Bench) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
+def make_test_step(
+    bench: Bench, moments: Moments
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
     """A batch as stored to its (loss, outputs, targets); nothing is updated."""
     model, loss_of = bench.model, bench.workload.loss
-    prepare, autocast = bench.workload.prepare, bench.autocast
+    prepare, autocast, phase_ends = bench.workload.prepare, bench.autocast, moments.phase_ends
 
     def step(stored: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        inputs = prepare(stored)
+        phase_ends("data")
         with autocast():
-            outputs = model(prepare(stored))
-            return loss_of(outputs, targets), outputs, targets
+            outputs = model(inputs)
+            phase_ends("forward")
+            loss = loss_of(outputs, targets)
+        phase_ends("loss")
+        return loss, outputs, targets
 
     return step

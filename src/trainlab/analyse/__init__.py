@@ -1,0 +1,1 @@
+"""Analysis: records in, values out. Reads run folders only; never imports torch."""

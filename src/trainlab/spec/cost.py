@@ -1,0 +1,22 @@
+"""CostSpec: how the cost of a step is measured."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from trainlab.spec.base import Spec, Unit
+
+
+class CostSpec(Spec):
+    """A measurement of what a training step, or an inference step over the test set, costs."""
+
+    mode: Literal["train", "inference"] = "train"
+    """The training step, or the forward pass over the test set in eval mode."""
+    processes: Annotated[PositiveInt, Unit("processes")] = 3
+    """Fresh processes, one sample each: the steps of one process share its luck."""
+    warmup_steps: Annotated[NonNegativeInt, Unit("steps")] = 10
+    """Steps of a process that run before its clock starts; recorded, never averaged in."""
+    budget_s: Annotated[PositiveFloat, Unit("seconds")] = 5.0
+    """Measured steps of a process take at most this long."""
+    tight: Annotated[float, Field(gt=0, lt=1), Unit("share")] = 0.005
+    """A process stops early once the 95 % interval of its median step is this narrow."""
