@@ -56,6 +56,7 @@ format: install
 bench: install
 	@$(BIN)/python -m benchmarks.loop
 	@$(BIN)/python -m benchmarks.start
+	@$(BIN)/python -m benchmarks.cost
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -18,21 +18,25 @@ class Trial(Spec):
     seed: NonNegativeInt
     settings: TrainSpec
     cost: CostSpec | None = None
+    profiled: bool = False
+    """A cost trial under the profiler: it tells operators and never a speed."""
 
 
 def plan(study: Study) -> tuple[Trial, ...]:
     """The trials that answer the study, in the order they should run."""
     if study.cost is not None:
+        timed = [f"process{number}" for number in range(1, study.cost.processes + 1)]
         return tuple(
             Trial(
-                id=f"cost-{study.cost.mode}-process{number}",
+                id=f"cost-{study.cost.mode}-{name}",
                 kind="cost",
                 workload=study.workload,
                 seed=study.seeds[0],
                 settings=study.settings,
                 cost=study.cost,
+                profiled=name == "operators",
             )
-            for number in range(1, study.cost.processes + 1)
+            for name in (*timed, "operators")
         )
     return tuple(
         Trial(

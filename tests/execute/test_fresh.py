@@ -27,11 +27,16 @@ def test_every_cost_trial_runs_in_a_process_of_its_own(tiny_file: Path, tmp_path
     for trial_id in folder.study().trials:
         run_fresh(folder, trial_id)
     pids = set((tmp_path / "pids").read_text().split())
-    assert len(pids) == 3
+    assert len(pids) == 4
     assert str(os.getpid()) in pids
-    assert [trial.state for trial in folder.trials()] == ["done", "done"]
-    assert [trial.kind for trial in folder.trials()] == ["cost", "cost"]
-    assert all(folder.trial(trial.id).cost().step_ms for trial in folder.trials())
+    assert {trial.state for trial in folder.trials()} == {"done"}
+    assert {trial.kind for trial in folder.trials()} == {"cost"}
+    # A profiled process never supplies a speed, and a timed one no operators.
+    homes = [(trial.profiled, folder.trial(trial.id)) for trial in folder.trials()]
+    assert [profiled for profiled, _ in homes] == [False, False, True]
+    for profiled, home in homes:
+        assert home.cost_file.exists() is not profiled
+        assert home.operators_file.exists() is profiled
 
 
 def test_a_process_that_is_killed_leaves_a_failed_trial(
@@ -63,9 +68,10 @@ def test_profile_tells_the_cost_as_json_and_as_a_table(
     folder = RunFolder(tmp_path / told["run"])
     assert told["batch_size"] == 10
     assert told["sample_us"]["value"] == pytest.approx(100 * told["step_ms"]["value"])
-    assert len(folder.trials()) == 2
+    assert len(folder.trials()) == 3
     shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
-    for part in ("ms per batch", "µs per sample", "samples per s", "forward", "2 fresh processes"):
+    times = ("ms per batch", "µs per sample", "samples per s", "2 fresh processes")
+    for part in (*times, "forward", "addmm", "outside operators"):
         assert part in shown
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -12,9 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from trainlab.analyse.cost import CostSummary, Estimate, summarise
+from trainlab.analyse.operators import Sort, classic_table, outside_us, ranked
 from trainlab.cli.settings import asked_of, setting_parameters, spec_parameters, with_options
 from trainlab.errors import TrainlabError
 from trainlab.record.folder import RunFolder
+from trainlab.record.schema import OperatorsRecord
 from trainlab.spec import CostSpec, TrainSpec, checked
 
 
@@ -26,6 +28,13 @@ def _profile(
     out: Annotated[
         Path | None, typer.Option(help="The run folder. [dim]\\[runs/<name>-<time>][/dim]")
     ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many operators to show.")] = 10,
+    sort: Annotated[
+        Literal["self", "total", "calls", "memory"], typer.Option(help="What ranks operators.")
+    ] = "self",
+    classic: Annotated[
+        bool, typer.Option("--classic", help="Operators as PyTorch's own seven-column table.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON summary on stdout and nothing else.")
     ] = False,
@@ -49,12 +58,59 @@ def _profile(
     for trial in folder.trials():
         if trial.error is not None:
             raise TrainlabError(f"{trial.id}: {trial.error.kind}: {trial.error.message}")
-    found = summarise([folder.trial(trial_id).cost() for trial_id in trials])
+    found = summarise(
+        [folder.trial(trial.id).cost() for trial in folder.trials() if not trial.profiled]
+    )
+    operators = next(
+        folder.trial(trial.id) for trial in folder.trials() if trial.profiled
+    ).operators()
     if as_json:
         told = {"run": str(folder.path), **dataclasses.asdict(found)}
+        told["operators"] = [dataclasses.asdict(row) for row in ranked(operators, sort)[:top]]
+        told["outside_operators_us"] = outside_us(operators)
         sys.stdout.write(json.dumps(told, allow_nan=False) + "\n")
+        return
+    console = Console()
+    console.width = max(console.width, 80)
+    print_cost(console, folder, found)
+    if classic:
+        sys.stdout.write(classic_table(operators, top) + "\n")
     else:
-        print_cost(Console(), folder, found)
+        console.print(operator_table(operators, sort, top))
+    console.print(f"Run folder: [bold]{escape(str(folder.path))}[/bold]", highlight=False)
+
+
+def operator_table(record: OperatorsRecord, sort: Sort, top: int) -> Table:
+    """The operators that cost most, and what lies outside all of them."""
+    table = Table(
+        title=f"top {top} operators by {sort}, from a profiled process (shares, not speeds)",
+        caption=None if record.calls_are_equal else "calls differ between steps: averages shown",
+        title_justify="left",
+    )
+    table.add_column("operator", overflow="fold")
+    for heading in (
+        "share",
+        "self\nµs/step",
+        "total\nµs/step",
+        "average\nµs/call",
+        "calls",
+        "memory\nKiB/step",
+    ):
+        table.add_column(heading, justify="right")
+    for row in ranked(record, sort)[:top]:
+        table.add_row(
+            escape(row.name.removeprefix("aten::")),
+            f"{100 * row.share:.1f} %",
+            f"{row.self_us:,.1f}",
+            f"{row.total_us:,.1f}",
+            f"{row.average_us:,.1f}",
+            f"{row.calls:,}",
+            f"{row.memory_bytes / 1024:,.0f}",
+        )
+    outside = outside_us(record)
+    share = f"{100 * outside / record.profiled_step_us:.1f} %"
+    table.add_row("outside operators", share, f"{outside:,.1f}", "", "", "", "", style="dim")
+    return table
 
 
 def print_cost(console: Console, folder: RunFolder, found: CostSummary) -> None:
@@ -91,7 +147,6 @@ def print_cost(console: Console, folder: RunFolder, found: CostSummary) -> None:
     )
     for warning in found.warnings:
         console.print(f"[yellow]unstable: {warning}[/yellow]", soft_wrap=True)
-    console.print(f"Run folder: [bold]{escape(str(folder.path))}[/bold]", highlight=False)
 
 
 def _figure(value: float) -> str:

@@ -18,6 +18,7 @@ import torch
 from trainlab.data.dataset import Dataset
 from trainlab.errors import TrainlabError
 from trainlab.instruments.curves import Curves
+from trainlab.instruments.operators import profile_operators
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.instruments.weights import Weights
 from trainlab.plan import Trial
@@ -98,7 +99,10 @@ def _run_one(
         record = record.model_copy(update=_facts(bench))
         folder.write(record)
         if trial.cost is not None:
-            folder.write_cost(measure(bench, trial.cost))
+            if trial.profiled:
+                folder.write_operators(profile_operators(bench, trial.cost))
+            else:
+                folder.write_cost(measure(bench, trial.cost))
             progress.state = "done"
         else:
             with ending.closing(lambda: moments.trial_ends(progress)):

@@ -9,7 +9,14 @@ from pydantic import ValidationError
 from trainlab.errors import RecordError
 from trainlab.record.environment import Environment
 from trainlab.record.files import read_json, read_lines, write_json, writing
-from trainlab.record.schema import FORMAT, CostRecord, Record, StudyRecord, TrialRecord
+from trainlab.record.schema import (
+    FORMAT,
+    CostRecord,
+    OperatorsRecord,
+    Record,
+    StudyRecord,
+    TrialRecord,
+)
 
 R = TypeVar("R", bound=Record)
 
@@ -22,6 +29,7 @@ class TrialFolder:
         self.trial_file = path / "trial.json"
         self.curve_file = path / "curve.jsonl"
         self.cost_file = path / "cost.json"
+        self.operators_file = path / "operators.json"
         self.tensorboard_folder = path / "tensorboard"
         self.checkpoint_folder = path / "checkpoint"
         self.model_file = self.checkpoint_folder / "model.pt"
@@ -43,6 +51,14 @@ class TrialFolder:
     def cost(self) -> CostRecord:
         """Reads cost.json."""
         return _read(self.cost_file, CostRecord)
+
+    def write_operators(self, record: OperatorsRecord) -> None:
+        """Writes operators.json."""
+        write_json(self.operators_file, record.model_dump(mode="json"))
+
+    def operators(self) -> OperatorsRecord:
+        """Reads operators.json."""
+        return _read(self.operators_file, OperatorsRecord)
 
     def curve(self) -> list[dict[str, Any]]:
         """The points of the curve so far, oldest first."""

@@ -51,6 +51,8 @@ class TrialRecord(Record):
     """As asked, defaults filled in."""
     cost: dict[str, Any] | None = None
     """How the cost was to be measured, for a cost trial."""
+    profiled: bool = False
+    """Whether it ran under the profiler: such a process never supplies a speed."""
     state: State = "pending"
     resolved: dict[str, Any] = {}
     """What the settings became on this machine: device, threads, optimizer code, …"""
@@ -101,6 +103,38 @@ class CostRecord(Record):
     """Per marked step, milliseconds of each phase; `other` is what lies between them."""
     stopped: Literal["tight", "budget"]
     load: LoadRecord
+
+
+class OperatorRow(Record):
+    """Sums over all profiled steps for one operator in one phase, or for one GPU kernel."""
+
+    name: str
+    kind: Literal["operator", "kernel"]
+    phase: str
+    """Empty for kernels."""
+    calls: int
+    self_cpu_us: float
+    total_cpu_us: float
+    """With what it called: wrappers count the same time again at each level."""
+    self_device_us: float
+    total_device_us: float
+    self_cpu_bytes: int
+    """Allocated less freed, by the operator itself."""
+    self_device_bytes: int
+
+
+class OperatorsRecord(Record):
+    """operators.json: torch's profiler over some steps, in a process whose speed is never reported."""
+
+    format: int = FORMAT
+    mode: Literal["train", "inference"]
+    batch_size: int
+    num_steps: int
+    profiled_step_us: float
+    """Mean wall time of a profiled step: what the shares are shares of, not a speed."""
+    calls_are_equal: bool
+    """Whether every step called every operator equally often."""
+    rows: list[OperatorRow]
 
 
 class StudyRecord(Record):

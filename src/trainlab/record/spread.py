@@ -17,7 +17,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
 def _order(count: int) -> int:
     """How many values may be cut off at each end so that the rest covers the median at 95 %."""
     if count >= 1000:
-        return int(count / 2 - 0.98 * count**0.5)
+        return int(count / 2 - 0.98 * count**0.5) - 1
     # The number of values below the median is binomial(count, 1/2); its tail, summed exactly.
     tail, term = 0.0, 0.5**count
     for below in range(count):

@@ -14,6 +14,8 @@ class CostSpec(Spec):
     """The training step, or the forward pass over the test set in eval mode."""
     processes: Annotated[PositiveInt, Unit("processes")] = 3
     """Fresh processes, one sample each: the steps of one process share its luck."""
+    active_steps: Annotated[PositiveInt, Unit("steps")] = 10
+    """Training steps the profiler looks at; an inference pass is profiled whole."""
     warmup_steps: Annotated[NonNegativeInt, Unit("steps")] = 10
     """Steps of a process that run before its clock starts; recorded, never averaged in."""
     budget_s: Annotated[PositiveFloat, Unit("seconds")] = 5.0

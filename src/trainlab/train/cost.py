@@ -6,8 +6,10 @@ what marking costs. Step times are only ever read from bare rounds.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import Literal
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Literal
 
 import torch
 
@@ -32,6 +34,20 @@ Work = Callable[[], None]
 """Runs the next step."""
 
 
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one mode: what runs them and which batches they run on."""
+
+    batches: Batches
+    bare: Callable[[Any], None]
+    marked: Callable[[Any], None]
+    """The same step, its phases told to an instrument."""
+    endless: Iterator[Any]
+    """Full batches, epoch after epoch: a smaller last one would pass for a faster step."""
+    one_pass: Iterator[Any]
+    """Every batch of one epoch or pass, the smaller last one included."""
+
+
 class PhaseMarks(Instrument):
     """Marks the end of every phase on a stopwatch."""
 
@@ -45,9 +61,8 @@ class PhaseMarks(Instrument):
 def measure(bench: Bench, spec: CostSpec) -> CostRecord:
     """Warms up, then alternates bare and marked rounds until the interval is tight or time is up."""
     watch, load = stopwatch_for(bench.device), LoadMeter()
-    with ExitStack() as stack:
-        stack.enter_context(drawing_from(bench.trial.seed, "dropout", bench.device))
-        batches, bare, marked = _work(bench, spec.mode, PhaseMarks(watch), stack)
+    with stepping(bench, spec.mode, PhaseMarks(watch)) as steps:
+        bare, marked = (_next_of(steps, run) for run in (steps.bare, steps.marked))
         warmup_ms = [_timed_ms(bench, bare) for _ in range(spec.warmup_steps)]
         round_steps = max(MIN_ROUND_STEPS, int(ROUND_S * 1e3 / _timed_ms(bench, bare)))
         step_ms: list[float] = []
@@ -63,9 +78,9 @@ def measure(bench: Bench, spec: CostSpec) -> CostRecord:
     phases = list(dict.fromkeys(name for step in phase_steps for name in step))
     return CostRecord(
         mode=spec.mode,
-        batch_size=min(batches.batch_size, batches.num_samples),
-        num_samples=batches.num_samples,
-        steps_per_epoch=len(batches),
+        batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
+        num_samples=steps.batches.num_samples,
+        steps_per_epoch=len(steps.batches),
         warmup_ms=warmup_ms,
         step_ms=step_ms,
         phases_ms={name: [step.get(name, 0.0) for step in phase_steps] for name in phases},
@@ -74,42 +89,57 @@ def measure(bench: Bench, spec: CostSpec) -> CostRecord:
     )
 
 
-def _work(
-    bench: Bench, mode: str, marks: Instrument, stack: ExitStack
-) -> tuple[Batches, Work, Work]:
-    """What is measured: its batches, a bare step and a marked one, over the same stream of batches."""
-    if mode == "train":
-        bench.model.train()
-        batches = bench.train_batches
-        rows = _rows(bench)
-        bare, marked = (make_step(bench, Moments(watching)) for watching in ([], [marks]))
-        return batches, lambda: _forget(bare(next(rows))), lambda: _forget(marked(next(rows)))
-    bench.model.eval()
-    stack.enter_context(torch.no_grad())
+@contextmanager
+def stepping(bench: Bench, mode: str, marks: Instrument) -> Iterator[Steps]:
+    """The steps of a mode, ready to run inside this block and drawing from the trial's seed."""
+    with drawing_from(bench.trial.seed, "dropout", bench.device):
+        if mode == "train":
+            bench.model.train()
+            yield _training(bench, marks)
+        else:
+            bench.model.eval()
+            with torch.no_grad():
+                yield _inference(bench, marks)
+
+
+def _training(bench: Bench, marks: Instrument) -> Steps:
+    batches = bench.train_batches
+    bare, marked = (make_step(bench, Moments(watching)) for watching in ([], [marks]))
+
+    def epoch(number: int) -> tuple[Any, ...]:
+        return batches.rows(data_order(bench.trial.seed, number, batches.num_samples))
+
+    return Steps(
+        batches=batches,
+        bare=lambda rows: _forget(bare(rows)),
+        marked=lambda rows: _forget(marked(rows)),
+        endless=(rows for number in count(1) for rows in epoch(number) if _is_full(rows, batches)),
+        one_pass=iter(epoch(1)),
+    )
+
+
+def _inference(bench: Bench, marks: Instrument) -> Steps:
     batches = Batches(bench.dataset.test, bench.settings.batch_size, bench.device)
-    pieces = _pieces(batches)
-    run, run_marked = (make_test_step(bench, Moments(watching)) for watching in ([], [marks]))
-    return batches, lambda: _forget(run(*next(pieces))), lambda: _forget(run_marked(*next(pieces)))
+    bare, marked = (make_test_step(bench, Moments(watching)) for watching in ([], [marks]))
+    return Steps(
+        batches=batches,
+        bare=lambda batch: _forget(bare(*batch)),
+        marked=lambda batch: _forget(marked(*batch)),
+        endless=(b for _ in count(1) for b in batches.in_order() if _is_full(b[0], batches)),
+        one_pass=batches.in_order(),
+    )
+
+
+def _is_full(batch: torch.Tensor, batches: Batches) -> bool:
+    return len(batch) == min(batches.batch_size, batches.num_samples)
+
+
+def _next_of(steps: Steps, run: Callable[[Any], None]) -> Work:
+    return lambda: run(next(steps.endless))
 
 
 def _forget(results: object) -> None:
     """A step's results are not kept: they would be memory the next step cannot reuse."""
-
-
-def _rows(bench: Bench) -> Iterator[torch.Tensor]:
-    """Full batches of one shuffled epoch after another."""
-    batches, epoch = bench.train_batches, 0
-    while True:
-        epoch += 1
-        pieces = batches.rows(data_order(bench.trial.seed, epoch, batches.num_samples))
-        yield from (piece for piece in pieces if len(piece) == len(pieces[0]))
-
-
-def _pieces(batches: Batches) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Full batches of the test set, over and over."""
-    size = min(batches.batch_size, batches.num_samples)
-    while True:
-        yield from (piece for piece in batches.in_order() if len(piece[0]) == size)
 
 
 def _timed_ms(bench: Bench, work: Work) -> float:

@@ -1,0 +1,109 @@
+"""Operators ranked, from the profiler's raw sums; and the old seven-column table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from trainlab.record.schema import OperatorRow, OperatorsRecord
+
+Sort = Literal["self", "total", "calls", "memory"]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator over all phases. Times are of profiled steps: shares and ratios, not speeds."""
+
+    name: str
+    calls: int
+    calls_per_step: float
+    self_us: float
+    """Per step, on the CPU or, where the step ran on a GPU, on the device."""
+    share: float
+    """Of the profiled step's wall time (CPU), or of all kernel time (GPU)."""
+    total_us: float
+    average_us: float
+    """Total time of one call."""
+    memory_bytes: int
+    """Allocated less freed, per step."""
+
+
+def ranked(record: OperatorsRecord, sort: Sort = "self") -> list[Operator]:
+    """Operators, the costliest first. By self time, so that wrappers do not count twice."""
+    merged: dict[str, list[OperatorRow]] = {}
+    for row in record.rows:
+        if row.kind == "operator":
+            merged.setdefault(row.name, []).append(row)
+    on_device = any(row.self_device_us for row in record.rows)
+    whole = (
+        sum(row.self_device_us for row in record.rows if row.kind == "operator")
+        if on_device
+        else record.profiled_step_us * record.num_steps
+    )
+    found = [
+        _operator(name, rows, record.num_steps, whole, on_device) for name, rows in merged.items()
+    ]
+    keys = {
+        "self": lambda op: op.self_us,
+        "total": lambda op: op.total_us,
+        "calls": lambda op: op.calls,
+        "memory": lambda op: op.memory_bytes,
+    }
+    return sorted(found, key=keys[sort], reverse=True)
+
+
+def outside_us(record: OperatorsRecord) -> float:
+    """Wall time of a profiled step that no operator accounts for: Python, and the profiler itself."""
+    inside = sum(row.self_cpu_us for row in record.rows if row.kind == "operator")
+    return record.profiled_step_us - inside / record.num_steps
+
+
+def classic_table(record: OperatorsRecord, top: int = 10) -> str:
+    """The seven columns people know from PyTorch, to lay beside an old report."""
+    rows: dict[str, list[float]] = {}
+    for row in record.rows:
+        if row.kind == "operator":
+            sums = rows.setdefault(row.name, [0.0, 0.0, 0])
+            sums[0] += row.self_cpu_us
+            sums[1] += row.total_cpu_us
+            sums[2] += row.calls
+    whole = sum(sums[0] for sums in rows.values()) or 1.0
+    best = sorted(rows.items(), key=lambda item: -item[1][0])[:top]
+    width = max([4, *(len(name) for name, _ in best)])
+    headings = ("Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "# of Calls")
+    lines = [f"{'Name':>{width}}  " + "  ".join(f"{heading:>12}" for heading in headings)]
+    for name, (own, total, calls) in best:
+        cells = (
+            f"{own / whole:.2%}",
+            _time(own),
+            f"{total / whole:.2%}",
+            _time(total),
+            _time(total / calls),
+            f"{calls:.0f}",
+        )
+        lines.append(f"{name:>{width}}  " + "  ".join(f"{cell:>12}" for cell in cells))
+    return "\n".join(lines)
+
+
+def _operator(
+    name: str, rows: Sequence[OperatorRow], num_steps: int, whole: float, on_device: bool
+) -> Operator:
+    calls = sum(row.calls for row in rows)
+    own = sum(row.self_device_us if on_device else row.self_cpu_us for row in rows)
+    total = sum(row.total_device_us if on_device else row.total_cpu_us for row in rows)
+    memory = sum(row.self_device_bytes if on_device else row.self_cpu_bytes for row in rows)
+    return Operator(
+        name=name,
+        calls=calls,
+        calls_per_step=calls / num_steps,
+        self_us=own / num_steps,
+        share=own / whole if whole else 0.0,
+        total_us=total / num_steps,
+        average_us=total / calls,
+        memory_bytes=round(memory / num_steps),
+    )
+
+
+def _time(us: float) -> str:
+    if us >= 1e6:
+        return f"{us / 1e6:.3f}s"
+    return f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"

@@ -1,0 +1,159 @@
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trainlab.analyse.operators import outside_us
+from trainlab.instruments.operators import profile_operators
+from trainlab.record.schema import OperatorsRecord
+from trainlab.spec import CostSpec
+from trainlab.train.bench import Bench
+from trainlab.train.cost import measure
+from trainlab.workloads.find import find_workload
+from trainlab.workloads.workload import Workload
+
+MakeBench = Callable[..., Bench]
+INFERENCE = CostSpec(mode="inference", warmup_steps=2)
+TRAINING = CostSpec(warmup_steps=2, active_steps=6)
+
+
+def calls(record: OperatorsRecord) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for row in record.rows:
+        if row.kind == "operator":
+            found[row.name.removeprefix("aten::")] += row.calls
+    return found
+
+
+def phases(record: OperatorsRecord, name: str) -> set[str]:
+    return {row.phase for row in record.rows if row.name == name}
+
+
+@pytest.mark.parametrize("batch_size", [7, 16, 64, 1000])
+def test_calls_of_an_inference_pass_are_exact(batch_size: int, make_bench: MakeBench) -> None:
+    bench = make_bench(workload=find_workload("mnist-cnn"), data="bundled", batch_size=batch_size)
+    record = profile_operators(bench, INFERENCE)
+    found, batches = calls(record), -(-1000 // batch_size)
+    assert record.num_steps == batches
+    assert record.calls_are_equal
+    expected = {"conv2d": 2, "addmm": 2, "relu": 3, "max_pool2d": 1}
+    assert {name: found[name] / batches for name in expected} == expected
+
+
+PUBLISHED = {
+    1: (20_000, 20_000, 30_000, 10_000),
+    16: (1250, 1250, 1875, 625),
+    64: (314, 314, 471, 157),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("batch_size", PUBLISHED)
+def test_the_published_call_counts_are_reproduced(
+    batch_size: int, make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRAINLAB_OFFLINE", raising=False)
+    bench = make_bench(workload=find_workload("mnist-cnn"), data="full", batch_size=batch_size)
+    found = calls(profile_operators(bench, INFERENCE))
+    counted = tuple(found[name] for name in ("conv2d", "addmm", "relu", "max_pool2d"))
+    print(f"\ninference over 10,000 images, batch {batch_size}: {counted}")
+    assert counted == PUBLISHED[batch_size]
+
+
+def test_operators_belong_to_the_phase_they_ran_in(make_bench: MakeBench) -> None:
+    workload = find_workload("mnist-cnn")
+    bench = make_bench(workload=workload, data="bundled", batch_size=8)
+    record = profile_operators(bench, TRAINING)
+    assert phases(record, "aten::conv2d") == {"forward"}
+    assert phases(record, "aten::convolution_backward") == {"backward"}
+    assert phases(record, "aten::index_select") == {"data"}
+    assert phases(record, "aten::nll_loss_forward") == {"loss"}
+    assert "optimizer" in phases(record, "aten::addcmul_")
+    assert calls(record)["conv2d"] == 2 * 6
+    assert record.calls_are_equal
+
+
+def test_self_times_and_what_lies_outside_make_up_the_step(make_bench: MakeBench) -> None:
+    record = profile_operators(make_bench(batch_size=50), TRAINING)
+    inside = sum(row.self_cpu_us for row in record.rows) / record.num_steps
+    assert 0 < inside < record.profiled_step_us
+    assert inside + outside_us(record) == pytest.approx(record.profiled_step_us, rel=0.05)
+
+
+def test_steps_that_call_differently_are_said_to(make_bench: MakeBench, tiny: Workload) -> None:
+    class Fickle(nn.Linear):
+        turn = 0
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            self.turn += 1
+            out = super().forward(inputs)
+            return out.relu() if self.turn % 2 else out
+
+    bench = make_bench(workload=dataclasses.replace(tiny, model=lambda: Fickle(8, 3)))
+    assert not profile_operators(bench, TRAINING).calls_are_equal
+
+
+class Branching(nn.Module):
+    """A branch on the data, an in-place ReLU and a module used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.shared = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.relu, self.last = nn.ReLU(inplace=True), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.relu(self.first(inputs))
+        hidden = self.shared(self.shared(hidden))
+        if float(hidden.detach().sum()) > 0:
+            hidden = hidden * 2
+        logits: Tensor = self.last(hidden)
+        return logits
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.last = nn.LSTM(2, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.last(self.lstm(inputs.view(-1, 4, 2))[0][:, -1])
+        return logits
+
+
+class Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(2, 1, batch_first=True)
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        tokens = inputs.view(-1, 4, 2)
+        logits: Tensor = self.last(self.attention(tokens, tokens, tokens)[0].flatten(1))
+        return logits
+
+
+@pytest.mark.parametrize("model", [Branching, Recurrent, Attending])
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_any_model_can_be_measured_and_profiled(
+    model: type[nn.Module], mode: str, make_bench: MakeBench, tiny: Workload
+) -> None:
+    workload = dataclasses.replace(tiny, model=model)
+    spec = CostSpec(mode=mode, budget_s=0.1, warmup_steps=1, active_steps=3)
+    assert measure(make_bench(workload=workload), spec).step_ms
+    assert calls(profile_operators(make_bench(workload=workload), spec))["addmm"] > 0
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_kernels_are_kept_apart_from_operators_on_a_gpu(make_bench: MakeBench) -> None:
+    bench = make_bench(workload=find_workload("mnist-cnn"), data="bundled", device="cuda")
+    record = profile_operators(bench, TRAINING)
+    kernels = [row for row in record.rows if row.kind == "kernel"]
+    assert sum(row.self_device_us for row in kernels) > 0
+    assert all(row.calls % record.num_steps == 0 for row in kernels if "conv" in row.name.lower())
+    own = sum(row.self_device_us for row in record.rows if row.kind == "operator")
+    assert own == pytest.approx(sum(row.self_device_us for row in kernels), rel=0.1)
+    assert calls(record)["conv2d"] == 2 * record.num_steps
