@@ -5,7 +5,7 @@ profiler starts drops or inflates events. Within a step, an operator belongs to 
 mark comes next.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
@@ -108,20 +108,21 @@ def _add_chunk(tally: _Tally, events: Any) -> None:
     ends = sorted((e.time_range.start, e.name) for e in host if e.name.startswith(END_OF))
     starts, marks = [start for start, _ in steps], [at for at, _ in ends]
     counts: list[Counter[str]] = [Counter() for _ in steps]
-    for event in host:
-        if event.name.startswith("trainlab::"):
-            continue
+    host_names = {event.name for event in host}
+    for event in events:
         at = event.time_range.start
-        index = bisect_left(starts, at + 1e-9) - 1
-        if index < 0 or at > steps[index][1]:
+        index = bisect_right(starts, at) - 1
+        if event.name.startswith("trainlab::") or index < 0 or at > steps[index][1]:
+            continue
+        if event.device_type != DeviceType.CPU:
+            # A range named on the host is mirrored on the device, around kernels counted already.
+            if event.name not in host_names:
+                _add(tally, (event.name, "kernel", ""), event)
             continue
         mark = bisect_left(marks, at)
         phase = ends[mark][1].removeprefix(END_OF) if mark < len(ends) else "other"
         counts[index][event.name] += 1
         _add(tally, (event.name, "operator", phase), event)
-    for event in events:
-        if event.device_type == DeviceType.CUDA and not event.name.startswith("trainlab::"):
-            _add(tally, (event.name, "kernel", ""), event)
     tally.num_steps += len(steps)
     tally.step_us += sum(end - start for start, end in steps)
     tally.calls_per_step |= {tuple(sorted(count.items())) for count in counts}

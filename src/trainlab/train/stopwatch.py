@@ -1,7 +1,7 @@
 """A stopwatch that never makes the device wait while it runs."""
 
-import itertools
 import time
+from itertools import pairwise
 from typing import Protocol
 
 import torch
@@ -30,9 +30,7 @@ class HostStopwatch:
 
     def laps_ms(self) -> list[tuple[str, float]]:
         marks, self._marks = self._marks, []
-        return [
-            (label, (at - before) / 1e6) for (_, before), (label, at) in itertools.pairwise(marks)
-        ]
+        return [(label, (at - before) / 1e6) for (_, before), (label, at) in pairwise(marks)]
 
 
 class CudaStopwatch:
@@ -40,19 +38,21 @@ class CudaStopwatch:
 
     def __init__(self) -> None:
         self._marks: list[tuple[str, torch.cuda.Event]] = []
+        self._spare: list[torch.cuda.Event] = []
+        self._stream = torch.cuda.current_stream()
 
     def mark(self, label: str) -> None:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        # Events are used again: making one costs more than recording it.
+        event = self._spare.pop() if self._spare else torch.cuda.Event(enable_timing=True)
+        event.record(self._stream)
         self._marks.append((label, event))
 
     def laps_ms(self) -> list[tuple[str, float]]:
         marks, self._marks = self._marks, []
         torch.cuda.synchronize()
-        return [
-            (label, before.elapsed_time(at))
-            for (_, before), (label, at) in itertools.pairwise(marks)
-        ]
+        laps = [(label, before.elapsed_time(at)) for (_, before), (label, at) in pairwise(marks)]
+        self._spare += [event for _, event in marks]
+        return laps
 
 
 def stopwatch_for(device: torch.device) -> Stopwatch:
