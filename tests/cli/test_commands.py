@@ -150,7 +150,13 @@ def test_an_interrupt_leaves_a_valid_run_and_exit_code_130(
 ) -> None:
     words = ["run", "fashion-mlp", "--data", "bundled", "--epochs", "1000", "--out", "r"]
     process = subprocess.Popen(
-        [*TRAINLAB, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*TRAINLAB, *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # The tests themselves may have been started with the signal ignored (in the background).
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL) and None,
     )
     curve = tmp_path / "r/trials/learn-seed1/curve.jsonl"
     deadline = time.monotonic() + 60
