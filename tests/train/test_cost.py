@@ -140,7 +140,7 @@ def test_a_gpu_step_is_timed_when_it_is_done_not_when_it_is_queued() -> None:
         big @ big
     torch.cuda.synchronize()
     true_ms = (time.perf_counter() - start) * 1e3
-    assert device_ms == pytest.approx(true_ms, rel=0.15)
+    assert device_ms == pytest.approx(true_ms, rel=0.1)
     assert host_ms < true_ms / 5
 
 
@@ -152,4 +152,4 @@ def test_phases_add_up_to_the_step_on_a_gpu(make_bench: MakeBench) -> None:
     bench = make_bench(workload=find_workload("mnist-cnn"), device="cuda", data="bundled")
     record = measure(bench, CostSpec(budget_s=3))
     steps = [sum(parts) for parts in zip(*record.phases_ms.values(), strict=True)]
-    assert statistics.median(steps) == pytest.approx(statistics.median(record.step_ms), rel=0.25)
+    assert statistics.median(steps) == pytest.approx(statistics.median(record.step_ms), rel=0.03)
