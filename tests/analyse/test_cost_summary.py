@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from trainlab.analyse.cost import repeat_interval, summarise
-from trainlab.record.schema import CostRecord, LoadRecord
+from trainlab.record.cost import CostRecord, LoadRecord
 from trainlab.record.spread import median_interval
 
 QUIET = LoadRecord(
@@ -22,6 +22,9 @@ def record(step_ms: list[float], **changes: Any) -> CostRecord:
         "num_samples": 1000,
         "steps_per_epoch": 20,
         "warmup_ms": [900.0, 12.0],
+        "cold": [],
+        "settled": [],
+        "round_steps": 4,
         "step_ms": step_ms,
         "phases_ms": {"forward": [6.0] * 4, "other": [5.0] * 4},
         "stopped": "budget",
@@ -37,7 +40,6 @@ def test_units_on_hand_worked_numbers() -> None:
     assert found.epoch_s.value == pytest.approx(0.2)
     assert found.samples_per_s.value == pytest.approx(5000)
     assert found.phases_ms == {"forward": 6.0, "other": 5.0}
-    assert found.marking_cost == pytest.approx(0.1)
     assert found.first_step_ms == 900
     assert (found.num_steps, found.num_processes, found.num_warmup_steps) == (16, 2, 2)
     assert found.warnings == ()

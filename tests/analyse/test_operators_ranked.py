@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from trainlab.analyse.operators import classic_table, outside_us, ranked
-from trainlab.record.schema import OperatorRow, OperatorsRecord
+from trainlab.record.cost import OperatorRow, OperatorsRecord
 
 
 def row(name: str, **values: Any) -> OperatorRow:

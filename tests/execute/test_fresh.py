@@ -1,11 +1,17 @@
+import io
 import json
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+import trainlab
+from trainlab.analyse.measurement import measurements
+from trainlab.cli.cost_tables import print_measurement
 from trainlab.execute.fresh import run_fresh
 from trainlab.execute.run import make_study, start_run
 from trainlab.execute.worker import Loader
@@ -16,7 +22,9 @@ QUICK = CostSpec(processes=2, budget_s=0.2, warmup_steps=2)
 
 
 def started(tiny_file: Path, out: Path) -> RunFolder:
-    study = make_study(Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=QUICK)
+    study = make_study(
+        Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=QUICK, learn=False
+    )
     return start_run(study, out)
 
 
@@ -27,16 +35,18 @@ def test_every_cost_trial_runs_in_a_process_of_its_own(tiny_file: Path, tmp_path
     for trial_id in folder.study().trials:
         run_fresh(folder, trial_id)
     pids = set((tmp_path / "pids").read_text().split())
-    assert len(pids) == 4
+    assert len(pids) == 5
     assert str(os.getpid()) in pids
     assert {trial.state for trial in folder.trials()} == {"done"}
     assert {trial.kind for trial in folder.trials()} == {"cost"}
-    # A profiled process never supplies a speed, and a timed one no operators.
-    homes = [(trial.profiled, folder.trial(trial.id)) for trial in folder.trials()]
-    assert [profiled for profiled, _ in homes] == [False, False, True]
-    for profiled, home in homes:
-        assert home.cost_file.exists() is not profiled
-        assert home.operators_file.exists() is profiled
+    # A watched process never supplies a speed, and a timed one nothing else.
+    homes = [(trial.watch, folder.trial(trial.id)) for trial in folder.trials()]
+    assert [watch for watch, _ in homes] == ["steps", "steps", "operators", "layers"]
+    for watch, home in homes:
+        assert home.cost.exists() is (watch == "steps")
+        assert home.operators.exists() is (watch == "operators")
+        for record in (home.layers, home.memory, home.limits):
+            assert record.exists() is (watch == "layers")
 
 
 def test_a_process_that_is_killed_leaves_a_failed_trial(
@@ -68,11 +78,19 @@ def test_profile_tells_the_cost_as_json_and_as_a_table(
     folder = RunFolder(tmp_path / told["run"])
     assert told["batch_size"] == 10
     assert told["sample_us"]["value"] == pytest.approx(100 * told["step_ms"]["value"])
-    assert len(folder.trials()) == 3
-    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert len(folder.trials()) == 4
+    timed = [trial.id for trial in folder.trials() if trial.watch == "steps"]
+    medians = [statistics.median(folder.trial(name).cost.read().step_ms) for name in timed]
+    assert told["step_ms"]["value"] == pytest.approx(statistics.geometric_mean(medians))
+    assert [layer["name"] for layer in told["layers"]][:3] == ["0", "1", "2"]
+    assert told["memory"]["parameter_bytes"] == 4 * (8 * 8 + 8 + 8 * 2 + 2)
+    shown = Console(file=io.StringIO(), width=120)
+    print_measurement(shown, "tiny", *measurements(folder))
+    shown_text = shown.file.getvalue()
     times = ("ms per batch", "µs per sample", "samples per s", "2 fresh processes")
-    for part in (*times, "forward", "addmm", "outside operators"):
-        assert part in shown
+    parts = ("forward", "addmm", "outside operators", "layers as written", "cold start")
+    for part in (*times, *parts, "memory of a step", "What watching costs"):
+        assert part in shown_text
 
 
 def test_a_workload_that_breaks_in_its_process_is_one_line(tiny_file: Path, tmp_path: Path) -> None:
@@ -84,4 +102,28 @@ def test_a_workload_that_breaks_in_its_process_is_one_line(tiny_file: Path, tmp_
         [sys.executable, "-m", "trainlab", *words], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("trainlab: cost-train-process1: IndexError")
+    assert done.stderr.splitlines()[-1].startswith("trainlab: ")
+    assert "cost-train-untrained-process1/trial.json: IndexError" in done.stderr
+
+
+def test_a_trained_model_is_profiled_with_the_weights_it_ended_with(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    cost = {"processes": 1, "budget_s": 0.2, "warmup_steps": 2}
+    run = trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", device="cpu", profile=cost)
+    assert {trial.state for trial in run.trials()} == {"done"}
+    found = measurements(run)
+    assert [part.is_trained for part in found] == [False, True]
+    assert all(part.operators and part.layers and part.memory for part in found)
+
+
+def test_weights_that_were_never_trained_are_missed_by_name(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    cost = QUICK.model_copy(update={"weights": "trained"})
+    study = make_study(Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=cost)
+    folder = start_run(study, tmp_path / "r")
+    run_fresh(folder, "cost-train-trained-process1")
+    error = folder.trial("cost-train-trained-process1").read().error
+    assert error is not None
+    assert "trial learn-seed1 is pending, not trained" in error.message

@@ -1,4 +1,6 @@
 import dataclasses
+import gzip
+import json
 from collections import Counter
 from collections.abc import Callable
 
@@ -8,7 +10,7 @@ from torch import Tensor, nn
 
 from trainlab.analyse.operators import outside_us
 from trainlab.instruments.operators import profile_operators
-from trainlab.record.schema import OperatorsRecord
+from trainlab.record.cost import OperatorsRecord
 from trainlab.spec import CostSpec
 from trainlab.train.bench import Bench
 from trainlab.train.cost import measure
@@ -157,3 +159,37 @@ def test_kernels_are_kept_apart_from_operators_on_a_gpu(make_bench: MakeBench) -
     own = sum(row.self_device_us for row in record.rows if row.kind == "operator")
     assert own == pytest.approx(sum(row.self_device_us for row in kernels), rel=0.1)
     assert calls(record)["conv2d"] == 2 * record.num_steps
+
+
+def test_shapes_tell_calls_apart_and_add_up(make_bench: MakeBench) -> None:
+    bench = make_bench(workload=find_workload("mnist-cnn"), data="bundled", batch_size=8)
+    spec = TRAINING.model_copy(update={"by_shape": True, "trace_mb": 0})
+    record = profile_operators(bench, spec)
+    shapes = {r.shapes: r.calls for r in record.rows if r.name == "aten::conv2d"}
+    assert shapes == {"8x1x28x28, 32x1x3x3, 32": 6, "8x32x26x26, 64x32x3x3, 64": 6}
+    assert not bench.folder.trace_file.exists()
+
+
+def test_the_trace_opens_and_keeps_its_budget(make_bench: MakeBench) -> None:
+    generous, strict = make_bench(), make_bench()
+    whole = profile_operators(generous, TRAINING)
+    assert whole.trace_steps == TRAINING.active_steps
+    with gzip.open(generous.folder.trace_file, "rt") as file:
+        events = json.load(file)["traceEvents"]
+    # One step that is not counted comes first and has no range of its own.
+    assert sum(event.get("name") == "trainlab::step" for event in events) == whole.trace_steps
+    size = generous.folder.trace_file.stat().st_size
+    budget_mb = size / 2 / 1e6
+    short = profile_operators(strict, TRAINING.model_copy(update={"trace_mb": budget_mb}))
+    assert 0 < short.trace_steps < whole.trace_steps
+    assert strict.folder.trace_file.stat().st_size <= budget_mb * 1e6
+    assert short.num_steps == whole.num_steps
+    assert calls(short) == calls(whole)
+
+
+def test_a_budget_too_small_for_one_step_is_said(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    record = profile_operators(bench, TRAINING.model_copy(update={"trace_mb": 1e-4}))
+    assert record.trace_steps == 0
+    assert not bench.folder.trace_file.exists()
+    assert "not even one step fits" in bench.notes[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-from trainlab.record.schema import CostRecord
+from trainlab.record.cost import CostRecord
 from trainlab.record.spread import median_interval
 
 SPREAD_LIMIT = 0.25
@@ -48,8 +48,6 @@ class CostSummary:
     samples_per_s: Estimate
     phases_ms: dict[str, float]
     """Per step; they add up to the step of the marked rounds."""
-    marking_cost: float
-    """How much longer a marked step takes than a bare one, as a share."""
     first_step_ms: float
     """The first step of a process, which pays for start-up: never part of the above."""
     warnings: tuple[str, ...]
@@ -77,7 +75,6 @@ def summarise(records: Sequence[CostRecord]) -> CostSummary:
         epoch_s=per_sample.times(first.num_samples / 1e6),
         samples_per_s=Estimate(1e6 / per_sample.value, 1e6 / per_sample.high, 1e6 / per_sample.low),
         phases_ms=phases,
-        marking_cost=statistics.median(_marking(record) for record in records),
         first_step_ms=statistics.median((r.warmup_ms or r.step_ms)[0] for r in records),
         warnings=tuple(_warnings(records, medians)),
     )
@@ -99,14 +96,6 @@ def _phases(records: Sequence[CostRecord]) -> dict[str, float]:
         name: statistics.median(statistics.fmean(record.phases_ms[name]) for record in records)
         for name in records[0].phases_ms
     }
-
-
-def _marked_steps(record: CostRecord) -> list[float]:
-    return [sum(parts) for parts in zip(*record.phases_ms.values(), strict=True)]
-
-
-def _marking(record: CostRecord) -> float:
-    return statistics.median(_marked_steps(record)) / statistics.median(record.step_ms) - 1
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

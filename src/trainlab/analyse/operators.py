@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainlab.record.schema import OperatorRow, OperatorsRecord
+from trainlab.record.cost import OperatorRow, OperatorsRecord
 
 Sort = Literal["self", "total", "calls", "memory"]
 
@@ -14,6 +14,8 @@ class Operator:
     """One operator over all phases. Times are of profiled steps: shares and ratios, not speeds."""
 
     name: str
+    shapes: str
+    """Of its inputs, where the profile was taken by shape."""
     calls: int
     calls_per_step: float
     self_us: float
@@ -29,19 +31,17 @@ class Operator:
 
 def ranked(record: OperatorsRecord, sort: Sort = "self") -> list[Operator]:
     """Operators, the costliest first. By self time, so that wrappers do not count twice."""
-    merged: dict[str, list[OperatorRow]] = {}
+    merged: dict[tuple[str, str], list[OperatorRow]] = {}
     for row in record.rows:
         if row.kind == "operator":
-            merged.setdefault(row.name, []).append(row)
+            merged.setdefault((row.name, row.shapes), []).append(row)
     on_device = any(row.self_device_us for row in record.rows)
     whole = (
         sum(row.self_device_us for row in record.rows if row.kind == "operator")
         if on_device
         else record.profiled_step_us * record.num_steps
     )
-    found = [
-        _operator(name, rows, record.num_steps, whole, on_device) for name, rows in merged.items()
-    ]
+    found = [_operator(rows, record.num_steps, whole, on_device) for rows in merged.values()]
     keys = {
         "self": lambda op: op.self_us,
         "total": lambda op: op.total_us,
@@ -85,14 +85,15 @@ def classic_table(record: OperatorsRecord, top: int = 10) -> str:
 
 
 def _operator(
-    name: str, rows: Sequence[OperatorRow], num_steps: int, whole: float, on_device: bool
+    rows: Sequence[OperatorRow], num_steps: int, whole: float, on_device: bool
 ) -> Operator:
     calls = sum(row.calls for row in rows)
     own = sum(row.self_device_us if on_device else row.self_cpu_us for row in rows)
     total = sum(row.total_device_us if on_device else row.total_cpu_us for row in rows)
     memory = sum(row.self_device_bytes if on_device else row.self_cpu_bytes for row in rows)
     return Operator(
-        name=name,
+        name=rows[0].name,
+        shapes=rows[0].shapes,
         calls=calls,
         calls_per_step=calls / num_steps,
         self_us=own / num_steps,

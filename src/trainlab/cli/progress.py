@@ -1,6 +1,8 @@
 """What a person sees while trials run: a bar on a terminal, a line per epoch elsewhere."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console
@@ -12,10 +14,12 @@ from rich.progress import (
     TaskID,
     TaskProgressColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
 
+from trainlab.record.folder import RunFolder
 from trainlab.train.bench import Bench
 from trainlab.train.moments import Instrument, Point
 from trainlab.train.moments import Progress as TrialProgress
@@ -90,6 +94,63 @@ class TrainingProgress(Instrument):
 
     def trial_ends(self, progress: TrialProgress) -> None:
         self._bar.remove_task(self._task)
+
+
+LOOKS = {
+    "steps": "timing steps",
+    "operators": "profiling operators",
+    "layers": "watching layers and memory",
+}
+
+
+class FreshProgress:
+    """A bar over the trials that run in processes of their own; off a terminal, a line for each."""
+
+    def __init__(self, console: Console, folder: RunFolder) -> None:
+        self._console = console
+        self._looks = {
+            trial.id: LOOKS[trial.watch or "steps"]
+            for trial in folder.trials()
+            if trial.kind == "cost"
+        }
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=16),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("left"),
+            console=console,
+            transient=True,
+            # Seldom: drawing takes time from the process that is being measured.
+            refresh_per_second=2,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> "FreshProgress":
+        self._task: TaskID = self._bar.add_task("", total=len(self._looks), visible=False)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    @contextmanager
+    def __call__(self, trial_id: str) -> Iterator[None]:
+        """Around one trial."""
+        number = list(self._looks).index(trial_id) + 1
+        told = f"fresh process {number}/{len(self._looks)}: {self._looks[trial_id]}"
+        self._bar.start()
+        self._bar.update(self._task, description=told, visible=True)
+        if not self._console.is_terminal:
+            self._console.print(told, soft_wrap=True)
+        yield
+        self._bar.update(self._task, completed=number)
 
 
 class DownloadProgress:

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from trainlab.cli.settings import asked_of, setting_parameters, with_options
+from trainlab.cli.settings import asked_of, setting_parameters, spec_parameters, with_options
 from trainlab.errors import SpecError
-from trainlab.spec.train import TrainSpec
+from trainlab.spec import CostSpec, TrainSpec, checked
 
 
 def _run(
@@ -32,6 +32,10 @@ def _run(
     save_model: Annotated[
         bool, typer.Option("--save-model", help="Keep the trained weights (checkpoint/model.pt).")
     ] = False,
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Also measure what a step costs, untrained and trained."),
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress; print only the run folder.")
     ] = False,
@@ -41,10 +45,11 @@ def _run(
     **settings: Any,
 ) -> None:
     asked, seeds = asked_of(TrainSpec, settings), _seeds(seed)
+    cost = _cost(profile, asked_of(CostSpec, settings))
     console = Console(stderr=True, quiet=quiet)
     # Imported here, after the cheap checks: torch takes seconds.
     with console.status("starting torch"):
-        from trainlab.cli.progress import DownloadProgress, TrainingProgress
+        from trainlab.cli.progress import DownloadProgress, FreshProgress, TrainingProgress
         from trainlab.cli.summary import print_summary, summary
         from trainlab.data.fetch import reporting_to
         from trainlab.execute.run import make_study, run_study, start_run
@@ -55,12 +60,14 @@ def _run(
         if as_json or quiet:  # what the user's own code prints must not get in between
             stack.enter_context(redirect_stdout(sys.stderr))
         stack.enter_context(reporting_to(stack.enter_context(DownloadProgress(console))))
-        load, options = Loader(), {"tensorboard": tensorboard, "save_model": save_model}
+        load = Loader()
+        options = {"tensorboard": tensorboard, "save_model": save_model, "cost": cost}
         study = make_study(load, workload, asked, seeds, "settings", **options)
         folder = start_run(study, out)
         progress = stack.enter_context(TrainingProgress(console, len(seeds)))
+        fresh = stack.enter_context(FreshProgress(console, folder))
         try:
-            run_study(folder, [progress], load)
+            run_study(folder, [progress], load, fresh)
             interrupted = False
         except KeyboardInterrupt:
             interrupted = True
@@ -74,6 +81,15 @@ def _run(
         raise KeyboardInterrupt
     if any(trial.state == "failed" for trial in folder.trials()):
         raise typer.Exit(1)
+
+
+def _cost(profile: bool, asked: dict[str, Any]) -> CostSpec | None:
+    if profile:
+        return checked(CostSpec, {"weights": "both", **asked}, "settings")
+    if asked:
+        first = next(iter(asked)).replace("_", "-")
+        raise SpecError([f"--{first}: is about measuring cost; add --profile"])
+    return None
 
 
 def _seeds(text: str) -> list[int]:
@@ -105,7 +121,7 @@ def _terminable() -> Iterator[None]:
 
 command = with_options(
     _run,
-    setting_parameters(),
+    [*setting_parameters(), *spec_parameters(CostSpec, "Measurement, with --profile")],
     "Examples: [bold]trainlab run mnist-cnn --epochs 1 --batch-size 64 --seed 1[/bold] · "
     "[bold]trainlab run fashion-mlp --optimizer sgd --lr 0.001 --data bundled[/bold]",
 )

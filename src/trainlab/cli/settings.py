@@ -47,6 +47,17 @@ def with_options(function: Any, parameters: list[inspect.Parameter], epilog: str
 
 
 def _parameter(kind: type[Spec], name: str, panel: str, default: str) -> inspect.Parameter:
+    if kind.model_fields[name].default is False:
+        flag = typer.Option(
+            f"--{name.replace('_', '-')}",
+            help=kind.model_fields[name].description,
+            rich_help_panel=panel,
+            show_default=False,
+        )
+        given: Any = Annotated[bool | None, flag]
+        return inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=given
+        )
     choices = choices_of(kind, name)
     listed = f" {', '.join(choices)}." if choices else ""
     option = typer.Option(

@@ -2,20 +2,23 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from trainlab import __version__
-from trainlab.errors import SpecError
+from trainlab.errors import SpecError, WorkloadError
+from trainlab.execute.fresh import run_fresh
 from trainlab.execute.worker import Loader, run_group
 from trainlab.plan import plan
 from trainlab.record.environment import capture
 from trainlab.record.folder import RunFolder, create_run
 from trainlab.record.schema import StudyRecord, TrialRecord
-from trainlab.spec import Study, TrainSpec, checked, settings_for
+from trainlab.spec import CostSpec, Study, TrainSpec, checked, settings_for
+from trainlab.train.bench import prepare_process
 from trainlab.train.device import pick_device
 from trainlab.train.moments import Instrument
 from trainlab.train.optimizers import check_optimizer
@@ -44,6 +47,7 @@ def make_study(
         raise SpecError(problems)
     found.check_parameters(settings.model)
     check_optimizer(settings, pick_device(settings.device))
+    prepare_process(settings)
     load(workload, settings.data)
     return checked(Study, values | options, where)
 
@@ -78,10 +82,22 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
 
 
 def run_study(
-    folder: RunFolder, watchers: Sequence[Instrument] = (), load: Loader | None = None
+    folder: RunFolder,
+    watchers: Sequence[Instrument] = (),
+    load: Loader | None = None,
+    around: Callable[[str], AbstractContextManager[Any]] = nullcontext,
 ) -> None:
-    """Runs every trial of a started run, one after another, in this process."""
-    run_group(folder, folder.study().trials, watchers, load)
+    """Runs every trial of a started run in the order planned: learn trials here, each cost trial in a
+    fresh process, with `around(its id)` entered meanwhile."""
+    kinds = {trial.id: trial.kind for trial in folder.trials()}
+    load = load or Loader()
+    for kind, ids in groupby(folder.study().trials, key=kinds.__getitem__):
+        if kind == "learn":
+            run_group(folder, list(ids), watchers, load)
+            continue
+        for trial_id in ids:
+            with around(trial_id):
+                run_fresh(folder, trial_id)
 
 
 def run(
@@ -92,9 +108,12 @@ def run(
     instruments: Sequence[Instrument] = (),
     tensorboard: bool = True,
     save_model: bool = False,
+    profile: bool | Mapping[str, Any] = False,
     **settings: Any,
 ) -> RunFolder:
     """Trains a workload once per seed and returns its run folder; settings as in TrainSpec.
+
+    `profile` also measures what a step costs, untrained and trained; a mapping sets fields of CostSpec.
 
     `workload` is a name, `FILE.py:NAME` or a Workload; `seeds` a number of seeds or the seeds
     themselves. For example `trainlab.run("fashion-mlp", seeds=3, lr=0.01).trials()`.
@@ -106,6 +125,14 @@ def run(
     assert isinstance(reference, str)
     chosen = range(1, seeds + 1) if isinstance(seeds, int) else seeds
     options: dict[str, Any] = {"tensorboard": tensorboard, "save_model": save_model}
+    if profile is not False:
+        if isinstance(workload, Workload):
+            raise WorkloadError(
+                f"{workload.name}: cost is measured in fresh processes, which cannot get an object; "
+                "name it as FILE.py:NAME"
+            )
+        given = {} if profile is True else profile
+        options["cost"] = checked(CostSpec, {"weights": "both", **given}, "profile")
     study = make_study(load, reference, settings, tuple(chosen), **options)
     folder = start_run(study, None if out is None else Path(out))
     run_study(folder, instruments, load)

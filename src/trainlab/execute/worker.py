@@ -18,14 +18,17 @@ import torch
 from trainlab.data.dataset import Dataset
 from trainlab.errors import TrainlabError
 from trainlab.instruments.curves import Curves
+from trainlab.instruments.layers import profile_layers
+from trainlab.instruments.limits import measured_limits
+from trainlab.instruments.memory import measure_memory
 from trainlab.instruments.operators import profile_operators
 from trainlab.instruments.tensorboard import TensorBoard
-from trainlab.instruments.weights import Weights
-from trainlab.plan import Trial
+from trainlab.instruments.weights import Weights, load_weights
+from trainlab.plan import Trial, Watch
 from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.record.schema import DataRecord, Failure, State, TrialRecord
-from trainlab.spec import Study, checked
-from trainlab.train.bench import Bench, load_data, set_up
+from trainlab.spec import CostSpec, Study, checked
+from trainlab.train.bench import Bench, load_data, prepare_process, set_up
 from trainlab.train.cost import measure
 from trainlab.train.loop import train
 from trainlab.train.moments import Instrument, Moments, Progress
@@ -50,7 +53,8 @@ def run_group(
             home = folder.trial(trial_id)
             asked = home.read().model_dump(include=set(Trial.model_fields))
             trial = checked(Trial, asked, str(home.trial_file))
-            _run_one(trial, home, [*_instruments(study), *watchers], load)
+            source = folder.trial(trial.weights_of) if trial.weights_of else None
+            _run_one(trial, home, [*_instruments(study), *watchers], load, source)
     finally:
         torch.set_num_threads(threads)
 
@@ -79,13 +83,17 @@ def _instruments(study: Study) -> list[Instrument]:
     chosen: list[Instrument] = [Curves()]
     if study.tensorboard:
         chosen.append(TensorBoard())
-    if study.save_model:
+    if study.keeps_weights:
         chosen.append(Weights())
     return chosen
 
 
 def _run_one(
-    trial: Trial, folder: TrialFolder, instruments: Sequence[Instrument], load: Loader
+    trial: Trial,
+    folder: TrialFolder,
+    instruments: Sequence[Instrument],
+    load: Loader,
+    source: TrialFolder | None,
 ) -> None:
     progress, moments = Progress(), Moments(instruments)
     notes: list[str] = []
@@ -93,16 +101,16 @@ def _run_one(
     folder.write(record)
     ending = _Ending()
     with ending:
+        prepare_process(trial.settings)
         workload, dataset = load(trial.workload, trial.settings.data)
         bench = set_up(trial, workload, folder, dataset)
         notes = bench.notes
         record = record.model_copy(update=_facts(bench))
         folder.write(record)
+        if source is not None:
+            load_weights(bench, source)
         if trial.cost is not None:
-            if trial.profiled:
-                folder.write_operators(profile_operators(bench, trial.cost))
-            else:
-                folder.write_cost(measure(bench, trial.cost))
+            _measure(bench, trial.cost, trial.watch)
             progress.state = "done"
         else:
             with ending.closing(lambda: moments.trial_ends(progress)):
@@ -110,6 +118,18 @@ def _run_one(
     with ending:
         folder.write(_ended(record, progress, notes, ending))
     ending.tell()
+
+
+def _measure(bench: Bench, cost: CostSpec, watch: Watch | None) -> None:
+    folder = bench.folder
+    if watch == "operators":
+        folder.operators.write(profile_operators(bench, cost))
+    elif watch == "layers":
+        folder.layers.write(profile_layers(bench, cost))
+        folder.memory.write(measure_memory(bench, cost))
+        folder.limits.write(measured_limits(bench.device))
+    else:
+        folder.cost.write(measure(bench, cost))
 
 
 class _Ending:

@@ -5,16 +5,20 @@ profiler starts drops or inflates events. Within a step, an operator belongs to 
 mark comes next.
 """
 
+import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from trainlab.record.schema import OperatorRow, OperatorsRecord
+from trainlab.record.cost import OperatorRow, OperatorsRecord
+from trainlab.record.files import replacing
 from trainlab.spec.cost import CostSpec
 from trainlab.train.bench import Bench
 from trainlab.train.cost import Steps, stepping
@@ -24,9 +28,10 @@ from trainlab.train.moments import Instrument, Phase
 STEP = "trainlab::step"
 END_OF = "trainlab::end of "
 Kind = Literal["operator", "kernel"]
-Key = tuple[str, Kind, str]
-"""Name, kind and phase."""
+Key = tuple[str, Kind, str, str]
+"""Name, kind, phase, and shapes where asked for."""
 
+MAX_TRACE_STEPS = 10
 STEPS_PER_CHUNK = 200
 """Bounds the profiler's memory; its events are reduced to sums after each chunk."""
 
@@ -54,43 +59,60 @@ class _Sums:
 class _Tally:
     """Sums over all counted steps so far."""
 
+    by_shape: bool
     rows: dict[Key, _Sums] = field(default_factory=dict)
-    step_us: float = 0.0
-    num_steps: int = 0
+    step_us: list[float] = field(default_factory=list)
     calls_per_step: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
 
 
 def profile_operators(bench: Bench, spec: CostSpec) -> OperatorsRecord:
-    """Warms up, then profiles `active_steps` training steps, or the whole test set."""
-    tally = _Tally()
+    """Warms up, then profiles `active_steps` training steps, or the whole test set; then a trace."""
+    tally = _Tally(by_shape=spec.by_shape)
     with stepping(bench, spec.mode, PhaseEnds()) as steps:
         for _ in range(spec.warmup_steps):
             steps.marked(next(steps.endless))
-        spare = next(steps.endless)
+        bare_ms = [_timed_ms(bench, steps) for _ in range(spec.active_steps)]
         work = (
             steps.one_pass if spec.mode == "inference" else islice(steps.endless, spec.active_steps)
         )
         while chunk := list(islice(work, STEPS_PER_CHUNK)):
-            _add_chunk(tally, _profiled(bench, steps, spare, chunk))
+            profiler = _profiled(bench, steps, chunk, spec.by_shape)
+            _add_chunk(tally, profiler.events())
+        trace_steps = _write_trace(bench, steps, spec)
+    num_steps = len(tally.step_us)
     return OperatorsRecord(
         mode=spec.mode,
         batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
-        num_steps=tally.num_steps,
-        profiled_step_us=tally.step_us / tally.num_steps,
+        num_steps=num_steps,
+        profiled_step_us=sum(tally.step_us) / num_steps,
+        bare_ms=bare_ms,
+        profiled_ms=[us / 1e3 for us in tally.step_us],
         calls_are_equal=len(tally.calls_per_step) == 1,
+        trace_steps=trace_steps,
         rows=[
-            OperatorRow(name=name, kind=kind, phase=phase, **vars(sums))
-            for (name, kind, phase), sums in sorted(tally.rows.items())
+            OperatorRow(name=name, kind=kind, phase=phase, shapes=shapes, **vars(sums))
+            for (name, kind, phase, shapes), sums in sorted(tally.rows.items())
         ],
     )
 
 
-def _profiled(bench: Bench, steps: Steps, spare: Any, chunk: list[Any]) -> Any:
-    """The profiler's events of a step that is not counted and of the chunk's steps, which are."""
+def _timed_ms(bench: Bench, steps: Steps) -> float:
+    synchronize(bench.device)
+    start = time.perf_counter_ns()
+    steps.bare(next(steps.endless))
+    synchronize(bench.device)
+    return (time.perf_counter_ns() - start) / 1e6
+
+
+def _profiled(bench: Bench, steps: Steps, chunk: list[Any], by_shape: bool) -> Any:
+    """The profiler after a step that is not counted and the chunk's steps, which are."""
     activities = [ProfilerActivity.CPU]
     if bench.device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
-    with profile(activities=activities, profile_memory=True, acc_events=True) as profiler:
+    spare = next(steps.endless)
+    with profile(
+        activities=activities, profile_memory=True, acc_events=True, record_shapes=by_shape
+    ) as profiler:
         steps.marked(spare)
         synchronize(bench.device)
         for batch in chunk:
@@ -98,7 +120,30 @@ def _profiled(bench: Bench, steps: Steps, spare: Any, chunk: list[Any]) -> Any:
                 steps.marked(batch)
                 # Inside the step: what it queued belongs to it.
                 synchronize(bench.device)
-    return profiler.events()
+    return profiler
+
+
+def _write_trace(bench: Bench, steps: Steps, spec: CostSpec) -> int:
+    """Writes trace.json.gz with as many steps as its budget holds, and says how many those are."""
+    path, budget = bench.folder.trace_file, spec.trace_mb * 1e6
+    wanted = min(spec.active_steps, MAX_TRACE_STEPS) if budget else 0
+    while wanted:
+        chunk = list(islice(steps.endless, wanted))
+        # torch picks the compression by the name's ending.
+        with TemporaryDirectory() as folder:
+            part = Path(folder) / path.name
+            _profiled(bench, steps, chunk, spec.by_shape).export_chrome_trace(str(part))
+            size = part.stat().st_size
+            if size <= budget:
+                with replacing(path) as final:
+                    final.write_bytes(part.read_bytes())
+                return wanted
+        # One uncounted step is in it too. Always fewer than before, whatever the estimate.
+        wanted = min(wanted - 1, int(budget / (size / (wanted + 1))) - 1)
+        wanted = max(wanted, 0)
+    if budget:
+        bench.notes.append(f"trace: not even one step fits {spec.trace_mb:g} MB; raise --trace-mb")
+    return 0
 
 
 def _add_chunk(tally: _Tally, events: Any) -> None:
@@ -117,15 +162,21 @@ def _add_chunk(tally: _Tally, events: Any) -> None:
         if event.device_type != DeviceType.CPU:
             # A range named on the host is mirrored on the device, around kernels counted already.
             if event.name not in host_names:
-                _add(tally, (event.name, "kernel", ""), event)
+                _add(tally, (event.name, "kernel", "", ""), event)
             continue
         mark = bisect_left(marks, at)
         phase = ends[mark][1].removeprefix(END_OF) if mark < len(ends) else "other"
         counts[index][event.name] += 1
-        _add(tally, (event.name, "operator", phase), event)
-    tally.num_steps += len(steps)
-    tally.step_us += sum(end - start for start, end in steps)
+        shapes = _shapes(event) if tally.by_shape else ""
+        _add(tally, (event.name, "operator", phase, shapes), event)
+    tally.step_us += [end - start for start, end in steps]
     tally.calls_per_step |= {tuple(sorted(count.items())) for count in counts}
+
+
+def _shapes(event: Any) -> str:
+    """`64x1x28x28, 32x1x3x3`; arguments that are no tensors are left out."""
+    shapes = ["x".join(map(str, shape)) for shape in event.input_shapes or [] if shape]
+    return ", ".join(shapes)
 
 
 def _add(tally: _Tally, key: Key, event: Any) -> None:

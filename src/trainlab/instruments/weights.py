@@ -4,7 +4,9 @@ import io
 
 import torch
 
+from trainlab.errors import RecordError
 from trainlab.record.files import replacing, writing
+from trainlab.record.folder import TrialFolder
 from trainlab.train.bench import Bench
 from trainlab.train.moments import Instrument, Progress
 
@@ -25,3 +27,13 @@ class Weights(Instrument):
             path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as part:
             part.write_bytes(content.getbuffer())
+
+
+def load_weights(bench: Bench, source: TrialFolder) -> None:
+    """Puts the weights another trial of the run ended with into the bench's model."""
+    path = source.model_file
+    if not path.exists():
+        state = source.read().state
+        raise RecordError(f"{path}: is missing: trial {source.path.name} is {state}, not trained")
+    state_dict = torch.load(path, map_location=bench.device, weights_only=True)
+    bench.model.load_state_dict(state_dict)

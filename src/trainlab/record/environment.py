@@ -78,7 +78,7 @@ def capture(folder: Path) -> Environment:
     commit, dirty = _git(folder)
     gpus, driver = _gpus()
     return Environment(
-        cpu=_cpu_model(),
+        cpu=cpu_model(),
         num_vcpus=os.cpu_count() or 1,
         num_vcpus_usable=usable_vcpus(),
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
@@ -109,7 +109,7 @@ def usable_vcpus() -> int:
     return count
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     if sys.platform == "linux":
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             name, _, value = line.partition(":")

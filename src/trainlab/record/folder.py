@@ -2,23 +2,43 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from trainlab.errors import RecordError
+from trainlab.record.cost import (
+    CostRecord,
+    LayersRecord,
+    LimitsRecord,
+    MemoryRecord,
+    OperatorsRecord,
+)
 from trainlab.record.environment import Environment
 from trainlab.record.files import read_json, read_lines, write_json, writing
-from trainlab.record.schema import (
-    FORMAT,
-    CostRecord,
-    OperatorsRecord,
-    Record,
-    StudyRecord,
-    TrialRecord,
-)
+from trainlab.record.schema import FORMAT, Record, StudyRecord, TrialRecord
 
 R = TypeVar("R", bound=Record)
+
+
+class RecordFile(Generic[R]):
+    """One JSON file of a trial that holds one record."""
+
+    def __init__(self, path: Path, kind: type[R]) -> None:
+        self.path = path
+        self._kind = kind
+
+    def write(self, record: R) -> None:
+        """Writes it whole, or not at all."""
+        write_json(self.path, record.model_dump(mode="json"))
+
+    def read(self) -> R:
+        """Reads it; RecordError where it is missing or not one of ours."""
+        return _read(self.path, self._kind)
+
+    def exists(self) -> bool:
+        """Whether it has been written."""
+        return self.path.exists()
 
 
 class TrialFolder:
@@ -28,8 +48,12 @@ class TrialFolder:
         self.path = path
         self.trial_file = path / "trial.json"
         self.curve_file = path / "curve.jsonl"
-        self.cost_file = path / "cost.json"
-        self.operators_file = path / "operators.json"
+        self.cost = RecordFile(path / "cost.json", CostRecord)
+        self.operators = RecordFile(path / "operators.json", OperatorsRecord)
+        self.layers = RecordFile(path / "layers.json", LayersRecord)
+        self.memory = RecordFile(path / "memory.json", MemoryRecord)
+        self.limits = RecordFile(path / "limits.json", LimitsRecord)
+        self.trace_file = path / "trace.json.gz"
         self.tensorboard_folder = path / "tensorboard"
         self.checkpoint_folder = path / "checkpoint"
         self.model_file = self.checkpoint_folder / "model.pt"
@@ -43,22 +67,6 @@ class TrialFolder:
     def read(self) -> TrialRecord:
         """Reads trial.json."""
         return _read(self.trial_file, TrialRecord)
-
-    def write_cost(self, record: CostRecord) -> None:
-        """Writes cost.json."""
-        write_json(self.cost_file, record.model_dump(mode="json"))
-
-    def cost(self) -> CostRecord:
-        """Reads cost.json."""
-        return _read(self.cost_file, CostRecord)
-
-    def write_operators(self, record: OperatorsRecord) -> None:
-        """Writes operators.json."""
-        write_json(self.operators_file, record.model_dump(mode="json"))
-
-    def operators(self) -> OperatorsRecord:
-        """Reads operators.json."""
-        return _read(self.operators_file, OperatorsRecord)
 
     def curve(self) -> list[dict[str, Any]]:
         """The points of the curve so far, oldest first."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from trainlab.record.schema import LoadRecord
+from trainlab.record.cost import LoadRecord
 
 
 class LoadMeter:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trainlab.spec.base import Spec, Unit
 
@@ -22,3 +22,9 @@ class CostSpec(Spec):
     """Measured steps of a process take at most this long."""
     tight: Annotated[float, Field(gt=0, lt=1), Unit("share")] = 0.005
     """A process stops early once the 95 % interval of its median step is this narrow."""
+    weights: Literal["untrained", "trained", "both"] = "untrained"
+    """Measure with fresh weights, with those a learn trial of the same study ended with, or both."""
+    by_shape: Annotated[bool, Unit("true|false")] = False
+    """Tell calls of an operator on different shapes apart; the profiler then takes longer."""
+    trace_mb: Annotated[NonNegativeFloat, Unit("megabytes")] = 20.0
+    """The most trace.json.gz may take; it then holds fewer steps. 0: no trace."""

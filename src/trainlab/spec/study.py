@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field, NonNegativeInt, field_validator
+from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
 from trainlab.spec.base import Spec
 from trainlab.spec.cost import CostSpec
@@ -20,12 +20,30 @@ class Study(Spec):
     """What every trial starts from."""
     seeds: tuple[NonNegativeInt, ...] = (1,)
     """One trial each; initial weights, data order and dropout derive from it alone."""
+    learn: bool = True
+    """Train it, once per seed."""
     cost: CostSpec | None = None
-    """Measure what a step costs, instead of training."""
+    """Measure what a step costs, in fresh processes."""
     tensorboard: bool = True
     """Write TensorBoard event files beside the records."""
     save_model: bool = False
     """Keep the trained weights."""
+
+    @model_validator(mode="after")
+    def _can_be_answered(self) -> "Study":
+        if self.cost is None and not self.learn:
+            raise ValueError("learn: got false without a cost: there is nothing to do")
+        if self.cost is not None and self.cost.weights != "untrained" and not self.learn:
+            raise ValueError(
+                f"cost.weights: got {self.cost.weights}, but nothing is trained here; "
+                "use `trainlab run … --profile`"
+            )
+        return self
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether learn trials must leave their trained weights behind."""
+        return self.save_model or (self.cost is not None and self.cost.weights != "untrained")
 
     @field_validator("seeds")
     @classmethod

@@ -1,6 +1,7 @@
 """Batches of a split, gathered where the data lies: on the device if it fits, else on the host."""
 
 from collections.abc import Iterator
+from copy import copy
 
 import torch
 from torch import Tensor
@@ -27,6 +28,12 @@ class Batches:
 
     def __len__(self) -> int:
         return -(-self.num_samples // self.batch_size)
+
+    def resized(self, batch_size: int) -> "Batches":
+        """The same samples, where they lie, cut into batches of another size."""
+        other = copy(self)
+        other.batch_size = batch_size
+        return other
 
     def rows(self, order: Tensor) -> tuple[Tensor, ...]:
         """An epoch's order, cut into the row numbers of each batch."""

@@ -15,6 +15,7 @@ from trainlab.record.folder import TrialFolder
 from trainlab.spec import TrainSpec
 from trainlab.train.allocator import keep_freed_memory, keeps_freed_memory
 from trainlab.train.batches import Batches
+from trainlab.train.denormals import flush_denormals, flushes_denormals
 from trainlab.train.device import pick_device
 from trainlab.train.optimizers import make_optimizer, make_schedule, optimizer_code
 from trainlab.train.seeds import drawing_from
@@ -79,6 +80,7 @@ class Bench:
             "num_parameters": sum(p.numel() for p in self.model.parameters()),
             "num_trainable": sum(trainable),
             "allocator_keeps_memory": keeps_freed_memory(),
+            "flushes_denormals": flushes_denormals(),
             "data_resident": self.train_batches.resident,
             "shuffle": True,
             "tf32": tf32_modes(),
@@ -93,16 +95,24 @@ def load_data(workload: Workload, choice: str) -> Dataset:
         return workload.data(choice)
 
 
+def prepare_process(settings: TrainSpec) -> None:
+    """What concerns the whole process: to be done before torch's threads start, that is, before data."""
+    if settings.allocator == "keep":
+        keep_freed_memory()
+    flush_denormals(settings.denormals == "flush")
+
+
 def set_up(
     trial: Trial, workload: Workload, folder: TrialFolder, dataset: Dataset | None = None
 ) -> Bench:
     """Everything a trial needs before its first update; initial weights derive from its seed alone."""
     settings = trial.settings
+    prepare_process(settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     device = pick_device(settings.device)
-    if settings.allocator == "keep":
-        keep_freed_memory()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # events and streams are the current device's
     dataset = dataset or load_data(workload, settings.data)
     with drawing_from(trial.seed, "weights"):
         # On the CPU first: the same seed gives the same weights on every device.

@@ -5,7 +5,7 @@ what marking costs. Step times are only ever read from bare rounds.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -13,12 +13,13 @@ from typing import Any, Literal
 
 import torch
 
+from trainlab.record.cost import CostRecord
 from trainlab.record.machine import LoadMeter
-from trainlab.record.schema import CostRecord
 from trainlab.record.spread import median_interval
 from trainlab.spec.cost import CostSpec
 from trainlab.train.batches import Batches
 from trainlab.train.bench import Bench
+from trainlab.train.cold import ColdWatch
 from trainlab.train.device import synchronize
 from trainlab.train.moments import Instrument, Moments, Phase
 from trainlab.train.seeds import data_order, drawing_from
@@ -29,9 +30,14 @@ ROUND_S = 0.2
 MIN_ROUND_STEPS = 3
 MIN_STEPS = 30
 """Bare steps without which no interval is called tight."""
+COLD_STEPS = 5
 
 Work = Callable[[], None]
 """Runs the next step."""
+
+
+Run = Callable[[Any], None]
+"""Runs the step of one batch."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +45,11 @@ class Steps:
     """The steps of one mode: what runs them and which batches they run on."""
 
     batches: Batches
-    bare: Callable[[Any], None]
-    marked: Callable[[Any], None]
-    """The same step, its phases told to an instrument."""
+    watched_by: Callable[[Sequence[Instrument]], Run]
+    """The step, its phases told to these instruments."""
+    bare: Run
+    marked: Run
+    """The same step, its phases told to the instrument given."""
     endless: Iterator[Any]
     """Full batches, epoch after epoch: a smaller last one would pass for a faster step."""
     one_pass: Iterator[Any]
@@ -60,33 +68,75 @@ class PhaseMarks(Instrument):
 
 def measure(bench: Bench, spec: CostSpec) -> CostRecord:
     """Warms up, then alternates bare and marked rounds until the interval is tight or time is up."""
-    watch, load = stopwatch_for(bench.device), LoadMeter()
+    watch, load, cold = stopwatch_for(bench.device), LoadMeter(), ColdWatch(bench.device)
     with stepping(bench, spec.mode, PhaseMarks(watch)) as steps:
-        bare, marked = (_next_of(steps, run) for run in (steps.bare, steps.marked))
-        warmup_ms = [_timed_ms(bench, bare) for _ in range(spec.warmup_steps)]
-        round_steps = max(MIN_ROUND_STEPS, int(ROUND_S * 1e3 / _timed_ms(bench, bare)))
-        step_ms: list[float] = []
-        phase_steps: list[dict[str, float]] = []
+        bare, marked, watched = (
+            _next_of(steps, run) for run in (steps.bare, steps.marked, steps.watched_by([cold]))
+        )
+        first = [cold.observe(watched) for _ in range(min(COLD_STEPS, spec.warmup_steps))]
+        warmup_ms = [sum(step.phases_ms.values()) for step in first]
+        warmup_ms += [_timed_ms(bench, bare) for _ in range(spec.warmup_steps - len(first))]
+        rounds = _Rounds(bare, marked, watch, _round_steps(bench, bare))
         deadline = time.monotonic() + spec.budget_s
         stopped: Literal["tight", "budget"] = "budget"
-        while not phase_steps or time.monotonic() < deadline:
-            step_ms += _bare_round(bare, watch, round_steps)
-            phase_steps += _marked_round(marked, watch, round_steps)
-            if len(step_ms) >= MIN_STEPS and _is_tight(step_ms, spec.tight):
+        while not rounds.phase_steps or time.monotonic() < deadline:
+            rounds.run_both()
+            if len(rounds.step_ms) >= MIN_STEPS and _is_tight(rounds.step_ms, spec.tight):
                 stopped = "tight"
                 break
-    phases = list(dict.fromkeys(name for step in phase_steps for name in step))
+        settled = [cold.observe(watched) for _ in range(COLD_STEPS)]
+    phases = list(dict.fromkeys(name for step in rounds.phase_steps for name in step))
     return CostRecord(
         mode=spec.mode,
         batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
         num_samples=steps.batches.num_samples,
         steps_per_epoch=len(steps.batches),
         warmup_ms=warmup_ms,
-        step_ms=step_ms,
-        phases_ms={name: [step.get(name, 0.0) for step in phase_steps] for name in phases},
+        cold=first,
+        settled=settled,
+        round_steps=rounds.steps,
+        step_ms=rounds.step_ms,
+        phases_ms={name: [step.get(name, 0.0) for step in rounds.phase_steps] for name in phases},
         stopped=stopped,
         load=load.read(),
     )
+
+
+class _Rounds:
+    """Bare and marked rounds in turn, each first every other time: drift within a pair cancels out."""
+
+    def __init__(self, bare: Work, marked: Work, watch: Stopwatch, steps: int) -> None:
+        self.steps = steps
+        self.step_ms: list[float] = []
+        self.phase_steps: list[dict[str, float]] = []
+        self._bare, self._marked, self._watch = bare, marked, watch
+        self._bare_first = True
+
+    def run_both(self) -> None:
+        """One round of each."""
+        turns = (self._run_bare, self._run_marked)
+        for run in turns if self._bare_first else reversed(turns):
+            run()
+        self._bare_first = not self._bare_first
+
+    def _run_bare(self) -> None:
+        self._watch.mark("start")
+        for _ in range(self.steps):
+            self._bare()
+            self._watch.mark("step")
+        self.step_ms += [ms for _, ms in self._watch.laps_ms()]
+
+    def _run_marked(self) -> None:
+        self._watch.mark("start")
+        for _ in range(self.steps):
+            self._marked()
+            self._watch.mark("other")
+        step: dict[str, float] = {}
+        for name, ms in self._watch.laps_ms():
+            step[name] = step.get(name, 0.0) + ms
+            if name == "other":
+                self.phase_steps.append(step)
+                step = {}
 
 
 @contextmanager
@@ -104,27 +154,36 @@ def stepping(bench: Bench, mode: str, marks: Instrument) -> Iterator[Steps]:
 
 def _training(bench: Bench, marks: Instrument) -> Steps:
     batches = bench.train_batches
-    bare, marked = (make_step(bench, Moments(watching)) for watching in ([], [marks]))
+
+    def watched_by(instruments: Sequence[Instrument]) -> Run:
+        step = make_step(bench, Moments(instruments))
+        return lambda rows: _forget(step(rows))
 
     def epoch(number: int) -> tuple[Any, ...]:
         return batches.rows(data_order(bench.trial.seed, number, batches.num_samples))
 
     return Steps(
         batches=batches,
-        bare=lambda rows: _forget(bare(rows)),
-        marked=lambda rows: _forget(marked(rows)),
+        watched_by=watched_by,
+        bare=watched_by([]),
+        marked=watched_by([marks]),
         endless=(rows for number in count(1) for rows in epoch(number) if _is_full(rows, batches)),
         one_pass=iter(epoch(1)),
     )
 
 
 def _inference(bench: Bench, marks: Instrument) -> Steps:
-    batches = Batches(bench.dataset.test, bench.settings.batch_size, bench.device)
-    bare, marked = (make_test_step(bench, Moments(watching)) for watching in ([], [marks]))
+    batches = bench.test_batches.resized(bench.settings.batch_size)
+
+    def watched_by(instruments: Sequence[Instrument]) -> Run:
+        step = make_test_step(bench, Moments(instruments))
+        return lambda batch: _forget(step(*batch))
+
     return Steps(
         batches=batches,
-        bare=lambda batch: _forget(bare(*batch)),
-        marked=lambda batch: _forget(marked(*batch)),
+        watched_by=watched_by,
+        bare=watched_by([]),
+        marked=watched_by([marks]),
         endless=(b for _ in count(1) for b in batches.in_order() if _is_full(b[0], batches)),
         one_pass=batches.in_order(),
     )
@@ -151,25 +210,8 @@ def _timed_ms(bench: Bench, work: Work) -> float:
     return (time.perf_counter_ns() - start) / 1e6
 
 
-def _bare_round(work: Work, watch: Stopwatch, steps: int) -> list[float]:
-    watch.mark("start")
-    for _ in range(steps):
-        work()
-        watch.mark("step")
-    return [ms for _, ms in watch.laps_ms()]
-
-
-def _marked_round(work: Work, watch: Stopwatch, steps: int) -> list[dict[str, float]]:
-    watch.mark("start")
-    for _ in range(steps):
-        work()
-        watch.mark("other")
-    found: list[dict[str, float]] = [{}]
-    for name, ms in watch.laps_ms():
-        found[-1][name] = found[-1].get(name, 0.0) + ms
-        if name == "other":
-            found.append({})
-    return found[:-1]
+def _round_steps(bench: Bench, work: Work) -> int:
+    return max(MIN_ROUND_STEPS, int(ROUND_S * 1e3 / _timed_ms(bench, work)))
 
 
 def _is_tight(step_ms: list[float], share: float) -> bool:

@@ -1,0 +1,87 @@
+"""The first step of a process beside a settled one: what it pays for that the others do not."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trainlab.record.cost import ColdStep, CostRecord, LayersRecord
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A figure of the first step and of settled ones."""
+
+    name: str
+    first: float
+    settled: float
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the settled figure the first one is; None where that one is 0."""
+        return self.first / self.settled if self.settled else None
+
+
+@dataclass(frozen=True)
+class ColdStart:
+    """Medians over the timed processes; layers from the watched one."""
+
+    step_ms: Pair
+    phases_ms: tuple[Pair, ...]
+    """In the order of the step."""
+    layers_ms: tuple[Pair, ...]
+    """Forward passes of the layers, the one that gained most by warming up first."""
+    evidence: tuple[Pair, ...]
+    """What was counted during the step: memory touched first, modules and libraries loaded, …"""
+
+
+COUNTS: dict[str, Callable[[ColdStep], int | None]] = {
+    "memory touched for the first time (pages of 4 KiB)": lambda step: step.page_faults,
+    "Python modules imported": lambda step: step.modules_imported,
+    "shared libraries loaded": lambda step: step.libraries_loaded,
+    "memory blocks asked from the GPU's driver": lambda step: step.device_allocations,
+}
+
+
+def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> ColdStart | None:
+    """None where no warm-up step was kept."""
+    seen = [record for record in costs if record.cold and record.settled]
+    if not seen:
+        return None
+    names = dict.fromkeys(name for r in seen for step in r.cold for name in step.phases_ms)
+    return ColdStart(
+        step_ms=_pair("step", seen, lambda step: sum(step.phases_ms.values())),
+        phases_ms=tuple(_phase(name, seen) for name in names),
+        layers_ms=_layers(layers),
+        evidence=tuple(
+            _pair(name, seen, count)
+            for name, count in COUNTS.items()
+            if count(seen[0].cold[0]) is not None
+        ),
+    )
+
+
+def _phase(name: str, records: Sequence[CostRecord]) -> Pair:
+    return _pair(name, records, lambda step: step.phases_ms.get(name, 0.0))
+
+
+def _pair(
+    name: str, records: Sequence[CostRecord], value: Callable[[ColdStep], float | None]
+) -> Pair:
+    return Pair(
+        name,
+        statistics.median(value(record.cold[0]) or 0 for record in records),
+        statistics.median(
+            statistics.median(value(step) or 0 for step in record.settled) for record in records
+        ),
+    )
+
+
+def _layers(layers: LayersRecord | None) -> tuple[Pair, ...]:
+    if layers is None:
+        return ()
+    pairs = [
+        Pair(row.name, row.first_forward_us / 1e3, statistics.median(row.forward_us) / 1e3)
+        for row in layers.rows
+        if row.first_forward_us is not None and row.forward_us
+    ]
+    return tuple(sorted(pairs, key=lambda pair: pair.settled - pair.first))

@@ -1,0 +1,62 @@
+"""Layers with their share of the step: shares from the watched process, speeds from the bare ones."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trainlab.record.cost import LayerRow, LayersRecord
+
+BETWEEN = "between layers"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One call of a module or function. Work is per step, at the record's batch size."""
+
+    row: LayerRow
+    forward_share: float
+    """Of the whole forward (or loss) phase."""
+    backward_share: float
+    forward_ms: float
+    """Its share of the bare step's phase: what it costs when nobody watches."""
+    backward_ms: float
+
+    @property
+    def total_ms(self) -> float:
+        """Forward and backward."""
+        return self.forward_ms + self.backward_ms
+
+
+def layer_times(record: LayersRecord, phases_ms: Mapping[str, float]) -> list[Layer]:
+    """Every call in order, with the bare step's phases dealt out by share."""
+    whole = {name: _mean(values) for name, values in record.phases_us.items()}
+    return [_layer(row, record.num_steps, whole, phases_ms) for row in record.rows]
+
+
+def between_ms(layers: Sequence[Layer], phases_ms: Mapping[str, float]) -> float:
+    """Forward, loss and backward time that no layer accounts for: Python, and autograd's own work."""
+    phases = sum(phases_ms.get(name, 0.0) for name in ("forward", "loss", "backward"))
+    return phases - sum(layer.total_ms for layer in layers)
+
+
+def _layer(
+    row: LayerRow, num_steps: int, whole_us: Mapping[str, float], phases_ms: Mapping[str, float]
+) -> Layer:
+    forward = _share(row.forward_us, num_steps, whole_us.get(row.phase, 0.0))
+    backward = _share(row.backward_us, num_steps, whole_us.get("backward", 0.0))
+    return Layer(
+        row=row,
+        forward_share=forward,
+        backward_share=backward,
+        forward_ms=forward * phases_ms.get(row.phase, 0.0),
+        backward_ms=backward * phases_ms.get("backward", 0.0),
+    )
+
+
+def _share(times_us: Sequence[float], num_steps: int, whole_us: float) -> float:
+    """Of all watched steps, those in which it did not run included."""
+    return sum(times_us) / num_steps / whole_us if whole_us else 0.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values) if values else 0.0

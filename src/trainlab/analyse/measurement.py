@@ -1,0 +1,67 @@
+"""Everything a run measured about the cost of one cell, gathered from the processes that measured it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainlab.analyse.cost import CostSummary, summarise
+from trainlab.record.cost import (
+    CostRecord,
+    LayersRecord,
+    LimitsRecord,
+    MemoryRecord,
+    OperatorsRecord,
+)
+from trainlab.record.folder import RunFolder
+from trainlab.record.schema import TrialRecord
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One cell in one mode. Speeds come from the bare processes, shares from the watched ones."""
+
+    trial: TrialRecord
+    """The first of its timed trials: settings and what they became."""
+    costs: tuple[CostRecord, ...]
+    """One per timed process."""
+    summary: CostSummary
+    operators: OperatorsRecord | None
+    layers: LayersRecord | None
+    memory: MemoryRecord | None
+    limits: LimitsRecord | None
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the weights came from a learn trial of the same run."""
+        return self.trial.weights_of is not None
+
+
+def measurements(folder: RunFolder) -> list[Measurement]:
+    """One per cell, mode and weights, in the order planned; those without a timed process are left out."""
+    groups: dict[str, list[TrialRecord]] = {}
+    for trial in folder.trials():
+        if trial.kind == "cost" and trial.state == "done":
+            groups.setdefault(_cell(trial), []).append(trial)
+    return [found for trials in groups.values() if (found := _gathered(folder, trials))]
+
+
+def _cell(trial: TrialRecord) -> str:
+    assert trial.cost is not None
+    return repr((trial.workload, trial.settings, trial.cost["mode"], trial.weights_of))
+
+
+def _gathered(folder: RunFolder, trials: Sequence[TrialRecord]) -> Measurement | None:
+    timed = [trial for trial in trials if trial.watch == "steps"]
+    if not timed:
+        return None
+    costs = tuple(folder.trial(trial.id).cost.read() for trial in timed)
+    homes = {trial.watch: folder.trial(trial.id) for trial in trials}
+    operators, layers = homes.get("operators"), homes.get("layers")
+    return Measurement(
+        trial=timed[0],
+        costs=costs,
+        summary=summarise(costs),
+        operators=None if operators is None else operators.operators.read(),
+        layers=None if layers is None else layers.layers.read(),
+        memory=None if layers is None else layers.memory.read(),
+        limits=None if layers is None else layers.limits.read(),
+    )

@@ -1,0 +1,81 @@
+"""Which call of a step each tensor came from: the edges of its data-flow graph."""
+
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+BATCH = -1
+"""The source of what the model and the loss were given."""
+
+
+class Flow:
+    """The sources of the tensors of one step. Holds no tensor: watching must not cost memory."""
+
+    def __init__(self) -> None:
+        self._sources: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
+        self._writers: dict[int, int] = {}
+
+    def give(self, tensors: Iterable[Tensor], sources: Iterable[int]) -> None:
+        """These tensors come from these calls."""
+        found = frozenset(sources)
+        for tensor in tensors:
+            self._sources[id(tensor)] = (weakref.ref(tensor), found)
+
+    def write(self, tensors: Iterable[Tensor], call: int) -> None:
+        """The call changed these in place, and so every view of their memory."""
+        for tensor in tensors:
+            self.give([tensor], [call])
+            if (memory := memory_of(tensor)) is not None:
+                self._writers[memory] = call
+
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether the tensor came up in this step; an id alone may be a dead one's."""
+        entry = self._sources.get(id(tensor))
+        return entry is not None and entry[0]() is tensor
+
+    def sources(self, tensors: Iterable[Tensor]) -> set[int]:
+        """The calls these came from, or were last changed by; none for constants."""
+        found: set[int] = set()
+        for tensor in tensors:
+            if not self.knows(tensor):
+                continue
+            came_from = self._sources[id(tensor)][1]
+            writer = self._writers.get(memory_of(tensor) or 0) if self._writers else None
+            # An earlier writer is known to the source, or wrote to memory that was freed since.
+            if writer is not None and writer > max(came_from, default=BATCH):
+                found.add(writer)
+            else:
+                found |= came_from
+        return found
+
+
+def tensors_in(values: Any) -> Iterator[Tensor]:
+    """Every tensor in nested tuples, lists and dicts, in order; once per occurrence."""
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, tuple | list):
+        for value in values:
+            yield from tensors_in(value)
+    elif isinstance(values, dict):
+        for value in values.values():
+            yield from tensors_in(value)
+
+
+def memory_of(tensor: Tensor) -> int | None:
+    """What tells apart the memory of two tensors that live; None where there is none, as if sparse."""
+    if not torch._C._has_storage(tensor):
+        return None
+    return tensor.untyped_storage()._cdata
+
+
+def memory_bytes(tensor: Tensor) -> int:
+    """The memory the tensor keeps alive, whole: a view keeps all of it."""
+    return tensor.untyped_storage().nbytes() if torch._C._has_storage(tensor) else 0
+
+
+def version_of(tensor: Tensor) -> int:
+    """Counts changes in place; always 0 where torch does not track them."""
+    return 0 if tensor.is_inference() else tensor._version

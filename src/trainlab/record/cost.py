@@ -1,0 +1,202 @@
+"""What a run folder says about cost: times, phases, operators, layers, memory, limits. Raw values."""
+
+from typing import Literal
+
+from trainlab.record.schema import FORMAT, Record
+
+Mode = Literal["train", "inference"]
+
+
+class LoadRecord(Record):
+    """What else the machine did during a measurement."""
+
+    load_before: float
+    """The system's one-minute load average before."""
+    others_cores: float
+    """Cores kept busy by other processes, on average."""
+    stolen_cores: float
+    """Cores the host of a virtual machine took away, on average."""
+    cpu_mhz: float | None
+    governor: str | None
+    affinity: list[int] | None
+
+
+class ColdStep(Record):
+    """One step of a process, the device waited for after every phase, and what it did beside computing."""
+
+    phases_ms: dict[str, float]
+    page_faults: int | None
+    """Pages of memory the system mapped: memory touched for the first time. None where it is not told."""
+    modules_imported: int
+    """Python modules loaded during the step."""
+    libraries_loaded: int | None
+    """Shared libraries mapped during the step; None where the system does not tell."""
+    device_allocations: int | None
+    """Blocks of memory asked from the GPU's driver; None on the CPU."""
+
+
+class CostRecord(Record):
+    """cost.json: one fresh process's measurement of a step, raw."""
+
+    format: int = FORMAT
+    mode: Mode
+    batch_size: int
+    num_samples: int
+    """Samples of an epoch (train) or of a pass over the test set (inference)."""
+    steps_per_epoch: int
+    warmup_ms: list[float]
+    """The first steps of the process, device waited for after each; never averaged in."""
+    cold: list[ColdStep]
+    """What the first few of them paid for."""
+    settled: list[ColdStep]
+    """The same of a few steps after the measurement, to lay beside them."""
+    round_steps: int
+    """Steps of a round; bare and marked rounds took turns."""
+    step_ms: list[float]
+    """Bare steps: the only source of a reported time."""
+    phases_ms: dict[str, list[float]]
+    """Per marked step, milliseconds of each phase; `other` is what lies between them."""
+    stopped: Literal["tight", "budget"]
+    load: LoadRecord
+
+
+class OperatorRow(Record):
+    """Sums over all profiled steps for one operator in one phase, or for one GPU kernel."""
+
+    name: str
+    kind: Literal["operator", "kernel"]
+    phase: str
+    """Empty for kernels."""
+    shapes: str = ""
+    """Its inputs' shapes, where asked for."""
+    calls: int
+    self_cpu_us: float
+    total_cpu_us: float
+    """With what it called: wrappers count the same time again at each level."""
+    self_device_us: float
+    total_device_us: float
+    self_cpu_bytes: int
+    """Allocated less freed, by the operator itself."""
+    self_device_bytes: int
+
+
+class OperatorsRecord(Record):
+    """operators.json: torch's profiler over some steps, in a process whose speed is never reported."""
+
+    format: int = FORMAT
+    mode: Mode
+    batch_size: int
+    num_steps: int
+    profiled_step_us: float
+    """Mean wall time of a profiled step: what the shares are shares of, not a speed."""
+    bare_ms: list[float] = []
+    """Steps of the same process before the profiler first started: what profiling is measured against."""
+    profiled_ms: list[float] = []
+    """Each profiled step."""
+    calls_are_equal: bool
+    """Whether every step called every operator equally often."""
+    trace_steps: int = 0
+    """Steps in trace.json.gz; 0 where none fitted the budget."""
+    rows: list[OperatorRow]
+
+
+class LayerRow(Record):
+    """One call of a module or function within a step, as the user wrote it."""
+
+    name: str
+    """Where it stands in the model: `conv1`, `blocks.0.relu`; a function by its own name."""
+    call: int
+    """Which call of that name in the step, from 1: a shared module has several."""
+    kind: Literal["module", "function"]
+    type: str
+    """The module's class or the function's name: Conv2d, relu."""
+    phase: Literal["forward", "loss"]
+    inputs: list[int]
+    """Rows whose output it took; -1 stands for the batch itself. Together: the data-flow graph."""
+    output_shapes: list[list[int]]
+    num_parameters: int
+    """Of the module itself; 0 at later calls of a shared one, so that a sum is right."""
+    forward_flops: int
+    """Two per multiply-add, biases and element-wise work apart."""
+    backward_flops: int
+    forward_bytes: int
+    """Bytes its operators read and wrote, each tensor once per operator."""
+    backward_bytes: int
+    output_bytes: int
+    """New memory its outputs hold."""
+    saved_bytes: int
+    """Memory it keeps for the backward pass, parameters and the batch apart."""
+    first_forward_us: float | None
+    """In the first step of the process, which pays for start-up; None if it did not run then."""
+    first_backward_us: float | None
+    forward_us: list[float]
+    """In each watched step in which it ran: for shares, not a speed."""
+    backward_us: list[float]
+
+
+class LayersRecord(Record):
+    """layers.json: the calls of a step with their shapes, work and time, in a watched process."""
+
+    format: int = FORMAT
+    mode: Mode
+    batch_size: int
+    num_steps: int
+    calls_are_equal: bool
+    """Whether every watched step made the same calls."""
+    rows: list[LayerRow]
+    """In the order of the calls."""
+    uncounted: list[str]
+    """Operators that may do arithmetic for which no FLOP count is known."""
+    phases_us: dict[str, list[float]]
+    """Forward, loss and backward of each watched step, whole: what the rows are shares of."""
+    bare_ms: list[float]
+    """Unwatched steps, in turns with the watched ones: what watching is measured against."""
+    watched_ms: list[float]
+
+
+class MemoryRecord(Record):
+    """memory.json: where the memory of a step goes, in a watched process."""
+
+    format: int = FORMAT
+    mode: Mode
+    batch_size: int
+    source: Literal["allocator", "profiler"]
+    """Who told the peak: the GPU's allocator, or torch's profiler on the CPU."""
+    peak_bytes: int
+    """The most that tensors held at once during a step, the data set apart."""
+    parameter_bytes: int
+    """This and the next five: each kind at its fullest, whenever that is."""
+    buffer_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    input_bytes: int
+    """The batch as the model and the loss get it."""
+    activation_bytes: int
+    """Kept between forward and backward: what the layers saved."""
+    other_bytes: int
+    """The peak less what of each of these was alive then: results on the way, workspaces."""
+    peak_phase: str
+    """Where in the step the peak lies."""
+    at_peak: dict[str, int]
+    """Bytes of each kind alive at the peak; with `other_bytes` they add up to it."""
+    data_bytes: int
+    """The data set where it lies on the device; in no figure above."""
+    process_peak_bytes: int | None
+    """The largest resident size of the process so far, libraries included."""
+
+
+class LimitsRecord(Record):
+    """limits.json: what this machine can do at best, measured."""
+
+    format: int = FORMAT
+    device_name: str
+    threads: int
+    torch: str
+    measured: str
+    flops_per_s: dict[str, float]
+    """Best matrix product, by precision: fp32, tf32, bf16."""
+    bytes_per_s: float
+    """Best large copy, bytes read plus bytes written."""
+    busy: bool = False
+    """Whether other programs ran meanwhile: the figures may then be too low."""
+    notes: list[str] = []

@@ -1,0 +1,55 @@
+"""Cell: one combination of levels, with the settings that follow from it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from trainlab.spec.base import Spec
+from trainlab.spec.train import Scalar, TrainSpec
+
+BASE = "base"
+Levels = Mapping[str, Scalar]
+"""Factor to level; a parameter of the model is called `model.<name>`."""
+
+
+class Cell(Spec):
+    """One combination of levels."""
+
+    id: str
+    """`base`, or its levels as `batch_size=16,lr=0.01`."""
+    levels: dict[str, Scalar] = {}
+    settings: TrainSpec
+
+
+def cell_id(levels: Levels) -> str:
+    """The levels as one word."""
+    told = (f"{name.removeprefix('model.')}={level_told(level)}" for name, level in levels.items())
+    return ",".join(told) or BASE
+
+
+def level_told(level: Scalar) -> str:
+    """A level as users write it: true, 0.001, adam."""
+    if isinstance(level, bool):
+        return str(level).lower()
+    return f"{level:g}" if isinstance(level, float) else str(level)
+
+
+def combinations(vary: Mapping[str, Sequence[Scalar]], design: str) -> Iterator[dict[str, Scalar]]:
+    """The levels of each cell: the full grid, or the base and one change at a time."""
+    if design == "grid":
+        for levels in product(*vary.values()):
+            yield dict(zip(vary, levels, strict=True))
+        return
+    yield {}
+    for name, levels in vary.items():
+        for level in levels:
+            yield {name: level}
+
+
+def with_levels(asked: Mapping[str, Any], levels: Levels) -> dict[str, Any]:
+    """What was asked for, overridden by a cell's levels; dotted names reach into mappings."""
+    merged = dict(asked)
+    for name, level in levels.items():
+        outer, dot, inner = name.partition(".")
+        merged[outer] = {**merged.get(outer, {}), inner: level} if dot else level
+    return merged
