@@ -11,7 +11,6 @@ interval keeps the bound, "NOT MET" where the whole interval breaks it, else "ca
 """
 
 import argparse
-import dataclasses
 import statistics
 import time
 from collections.abc import Callable

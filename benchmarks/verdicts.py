@@ -22,7 +22,7 @@ from trainlab.analyse.noise import compare_cost, noise_floor
 from trainlab.analyse.paired import fewest_pairs, p_different, p_equivalent, p_flip, p_student
 from trainlab.analyse.power import detectable
 from trainlab.analyse.scaling import fit_batches
-from trainlab.analyse.statistics import mean_of, new_run_interval, pair, paired_ratio
+from trainlab.analyse.statistics import Interval, mean_of, new_run_interval, pair, paired_ratio
 from trainlab.analyse.verdict import LEVEL, holm
 
 Floats = NDArray[np.float64]
@@ -149,25 +149,22 @@ def false_differences(studies: int) -> None:
 
 
 def false_equivalence(studies: int) -> None:
-    """One comparison whose true difference is exactly the margin; and how often none is shown."""
-    for margin in (1.0, 3.0):
-        print(f'\nFalse "equivalent", difference = margin = {margin:.0f} std; at most 5 %')
-        row("seeds", COUNTS, "6")
-        for name, draw in NOISES.items():
-            shares = []
-            for n in COUNTS:
-                cells = draw((studies, 2, n))
-                noise = cells[:, 1] - cells[:, 0]
-                scaled = margin * min(noise.std(), 10.0)
-                p = in_parts(partial(p_equivalent, margin=scaled), noise + scaled)
-                shares.append((p <= LEVEL).mean())
-            row(name, shares)
-            hold(f"false equivalent: {name}", at_most_level(shares, studies))
-        noises = [rng.standard_normal((studies, n)) for n in COUNTS]
-        shown = [
-            (in_parts(partial(p_equivalent, margin=margin), x) <= LEVEL).mean() for x in noises
-        ]
-        row("normal, no difference", shown, "6.1%")
+    """One comparison whose true difference is exactly the margin; and one without any."""
+    print('\nFalse "equivalent", difference = margin = 1 std; at most 5 %')
+    row("seeds", COUNTS, "6")
+    for name, draw in NOISES.items():
+        shares = []
+        for n in COUNTS:
+            cells = draw((studies, 2, n))
+            noise = cells[:, 1] - cells[:, 0]
+            margin = min(noise.std(), 10.0)
+            p = in_parts(partial(p_equivalent, margin=margin), noise + margin)
+            shares.append((p <= LEVEL).mean())
+        row(name, shares)
+        hold(f"false equivalent: {name}", at_most_level(shares, studies))
+    noises = [rng.standard_normal((studies, n)) for n in COUNTS]
+    shown = [(in_parts(partial(p_equivalent, margin=1.0), x) <= LEVEL).mean() for x in noises]
+    row("normal, no difference", shown, "6.1%")
 
 
 def one_sided_equivalence(studies: int) -> None:
@@ -187,6 +184,26 @@ def one_sided_equivalence(studies: int) -> None:
         row(name, shares)
 
 
+def within(interval: Interval | None, value: float) -> bool:
+    """Whether there is an interval and it holds the value."""
+    return interval is not None and interval.contains(value)
+
+
+def held(draw: Draw, shape: tuple[int, int], truth: float) -> Floats:
+    """The shares of intervals of the mean, of a new run and of a paired ratio that hold the truth."""
+    runs, new, other = draw(shape), draw((shape[0],)), draw(shape)
+    figures = np.exp(np.clip((runs, other), -50, 50)).transpose(1, 0, 2).tolist()
+    count = np.zeros(3)
+    for values, more, (a, b) in zip(runs.tolist(), new.tolist(), figures, strict=True):
+        mean, ratio = mean_of(values), paired_ratio(pair(dict(enumerate(a)), dict(enumerate(b))))
+        count += [
+            within(mean.interval if mean else None, truth),
+            within(new_run_interval(values), more),
+            within(ratio.interval if ratio else None, 1.0),
+        ]
+    return count / shape[0]
+
+
 def coverage(studies: int) -> None:
     """How often each interval holds what it is for."""
     counts = (3, 5, 10, 16)
@@ -194,42 +211,11 @@ def coverage(studies: int) -> None:
     row("seeds", counts, "6")
     for name in ("normal", "exponential", "t, 2 degrees", "contaminated"):
         truth = 1.0 if name == "exponential" else 0.0
-        mean: list[float] = []
-        run: list[float] = []
-        ratio: list[float] = []
-        for n in counts:
-            runs, new = NOISES[name]((studies, n)), NOISES[name]((studies, 1))[:, 0]
-            other = NOISES[name]((studies, n))
-            held = np.zeros(3)
-            for values, more, beside in zip(
-                runs.tolist(), new.tolist(), other.tolist(), strict=True
-            ):
-                known, one = mean_of(values), new_run_interval(values)
-                times = paired_ratio(
-                    pair(
-                        *(
-                            dict(enumerate(np.exp(np.clip(v, -50, 50)).tolist()))
-                            for v in (values, beside)
-                        )
-                    )
-                )
-                assert known is not None
-                assert known.interval is not None
-                assert one is not None
-                assert times is not None
-                assert times.interval is not None
-                held += [
-                    known.interval.contains(truth),
-                    one.contains(more),
-                    times.interval.contains(1.0),
-                ]
-            for kind, share in zip((mean, run, ratio), held / studies, strict=True):
-                kind.append(share)
-        row(f"{name}, mean", mean)
-        row(f"{name}, new run", run)
-        row(f"{name}, paired ratio", ratio)
+        shares = np.array([held(NOISES[name], (studies, n), truth) for n in counts]).T
+        for kind, line in zip(("mean", "new run", "paired ratio"), shares, strict=True):
+            row(f"{name}, {kind}", line)
         if name == "normal":
-            hold("coverage", all(0.94 <= share <= 0.96 for share in mean + run + ratio))
+            hold("coverage", bool((np.abs(shares - 0.95) <= 0.01).all()))
 
 
 def power(studies: int) -> None:
@@ -298,27 +284,21 @@ def cost(studies: int) -> None:
 def scaling(studies: int) -> None:
     """A line that is true, measured with noise in proportion."""
     print(
-        "\nScaling: intervals that hold the truth (fixed 2, 0.05 per sample, noise 3 %; new size 100)"
+        "\nScaling: intervals that hold the truth: fixed, per sample, a new size; and said to fit"
     )
     for sizes in ((1, 16, 256), (1, 4, 16, 64, 256), (1, 2, 4, 8, 16, 32, 64, 128, 256)):
         true = np.array([2 + 0.05 * size for size in sizes])
-        held = np.zeros(4)
-        for noise in rng.standard_normal((studies, len(sizes) + 1)):
-            factors = 1 + 0.03 * noise
+        count = np.zeros(4)
+        for factors in 1 + 0.03 * rng.standard_normal((studies, len(sizes) + 1)):
             fit = fit_batches(dict(zip(sizes, (true * factors[:-1]).tolist(), strict=True)))
-            new = fit.predict(100).interval
-            assert fit.fixed.interval is not None
-            assert fit.per_sample.interval is not None
-            assert new is not None
-            held += [
-                fit.fixed.interval.contains(2),
-                fit.per_sample.interval.contains(0.05),
-                new.contains(7 * factors[-1]),
+            count += [
+                within(fit.fixed.interval, 2),
+                within(fit.per_sample.interval, 0.05),
+                within(fit.predict(100).interval, 7 * factors[-1]),
                 fit.verdict == "fits",
             ]
-        row(f"{len(sizes)} sizes", held / studies)
-        hold("scaling", all(0.94 <= share <= 0.96 for share in held[:3] / studies))
-    print("  (fixed, per sample, a measurement at a new size, said to fit)")
+        row(f"{len(sizes)} sizes", count / studies)
+        hold("scaling", bool((np.abs(count[:3] / studies - 0.95) <= 0.01).all()))
 
 
 def main() -> None:

@@ -1,12 +1,21 @@
 """From a study to its trials. Pure: the same study always gives the same trials in the same order."""
 
-from typing import Literal
+import hashlib
+import random
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeVar
 
 from pydantic import NonNegativeInt
 
-from trainlab.spec import CostSpec, Spec, Study, TrainSpec
+from trainlab.spec import Cell, CostSpec, Spec, Study, TrainSpec
+from trainlab.spec.cell import BASE
+from trainlab.spec.train import Scalar
 
 Watch = Literal["steps", "operators", "layers"]
+T = TypeVar("T")
+LONGEST_ID = 80
+"""Of a cell, as part of a folder's name."""
 
 
 class Trial(Spec):
@@ -17,56 +26,114 @@ class Trial(Spec):
     kind: Literal["learn", "cost"] = "learn"
     """*learn* answers how well it learns; *cost* what a step costs, alone in a fresh process."""
     workload: str
+    cell: str = BASE
+    """The cell's id; trials of one cell differ by seed or process only."""
+    levels: dict[str, Scalar] = {}
     seed: NonNegativeInt
     settings: TrainSpec
     cost: CostSpec | None = None
     watch: Watch | None = None
     """What a cost trial looks at. Only `steps` runs bare and supplies speeds; the others tell shares."""
+    again: bool = False
+    """The second of an A/A pair: the same cell measured twice, so that what differs is noise."""
     weights_of: str | None = None
     """The learn trial whose trained weights a cost trial starts from."""
 
 
 def plan(study: Study) -> tuple[Trial, ...]:
-    """The trials that answer the study, in the order they should run."""
-    return (*_learn_trials(study), *_cost_trials(study))
+    """The trials that answer the study, in the order they should run.
+
+    The first seed first, then cost, then the other seeds: a study cut short has something of all.
+    """
+    first, *others = study.seeds
+    return (
+        *_learn_trials(study, first),
+        *_cost_trials(study),
+        *(trial for seed in others for trial in _learn_trials(study, seed)),
+    )
 
 
-def _learn_trials(study: Study) -> list[Trial]:
+def _learn_trials(study: Study, seed: int) -> list[Trial]:
+    """Every cell with this seed, in an order of the seed's own: drift favours no cell."""
     if not study.learn:
         return []
     return [
         Trial(
-            id=f"learn-seed{seed}",
+            id=_learn_id(study, cell, seed),
             workload=study.workload,
+            cell=cell.id,
+            levels=cell.levels,
             seed=seed,
-            settings=study.settings,
+            settings=cell.settings,
         )
-        for seed in study.seeds
+        for cell in _shuffled(study.all_cells, f"{study.name}/learn/{seed}")
     ]
 
 
-def _cost_trials(study: Study) -> list[Trial]:
-    """Timed processes first, so that no profiler has warmed or worn the machine before them."""
+def _cost_trials(study: Study) -> Iterator[Trial]:
+    """Timed processes first, so that no profiler has warmed or worn the machine before them; process
+    by process over all cells, so that drift hits all alike."""
     if study.cost is None:
-        return []
-    seed, cost = study.seeds[0], study.cost
-    sources = {"untrained": None, "trained": f"learn-seed{seed}"}
-    chosen = sources if cost.weights == "both" else {cost.weights: sources[cost.weights]}
-    looks: list[tuple[Watch, str]] = [
-        ("steps", f"process{number}") for number in range(1, cost.processes + 1)
-    ]
-    looks += [("operators", "operators"), ("layers", "layers")]
-    return [
-        Trial(
-            id=f"cost-{cost.mode}-{weights}-{name}",
-            kind="cost",
-            workload=study.workload,
-            seed=seed,
-            settings=study.settings,
-            cost=cost,
-            watch=watch,
-            weights_of=source,
-        )
-        for watch, name in looks
-        for weights, source in chosen.items()
-    ]
+        return
+    cells = study.all_cells
+    for number in range(1, study.cost.processes + 1):
+        timed = [(cell, False) for cell in cells]
+        if len(cells) > 1:
+            timed.append((cells[0], True))
+        for cell, again in _shuffled(timed, f"{study.name}/cost/{number}"):
+            yield from _looks(study, cell, "steps", f"process{number}", again)
+    watches: tuple[Watch, ...] = ("operators", "layers")
+    for watch in watches:
+        for cell in cells:
+            yield from _looks(study, cell, watch, watch)
+
+
+def _looks(
+    study: Study, cell: Cell, watch: Watch, name: str, again: bool = False
+) -> Iterator[Trial]:
+    """One look at a cell, for each mode and each kind of weights asked for."""
+    assert study.cost is not None
+    seed, asked = study.seeds[0], study.cost
+    modes: tuple[str, ...] = ("train", "inference") if asked.mode == "both" else (asked.mode,)
+    kinds = ("untrained", "trained") if asked.weights == "both" else (asked.weights,)
+    for mode in modes:
+        for weights in kinds:
+            parts = [
+                mode,
+                *([_word(cell.id)] if len(study.all_cells) > 1 else []),
+                *(["again"] if again else []),
+                *([weights] if asked.weights != "untrained" else []),
+                name,
+            ]
+            yield Trial(
+                id="-".join(["cost", *parts]),
+                kind="cost",
+                workload=study.workload,
+                cell=cell.id,
+                levels=cell.levels,
+                seed=seed,
+                settings=cell.settings,
+                cost=asked.model_copy(update={"mode": mode}),
+                watch=watch,
+                again=again,
+                weights_of=_learn_id(study, cell, seed) if weights == "trained" else None,
+            )
+
+
+def _learn_id(study: Study, cell: Cell, seed: int) -> str:
+    middle = f"{_word(cell.id)}-" if len(study.all_cells) > 1 else ""
+    return f"learn-{middle}seed{seed}"
+
+
+def _word(cell_id: str) -> str:
+    """A cell's id as part of a folder's name, unique even where it had to be cut or cleaned."""
+    word = re.sub(r"[^A-Za-z0-9._=,+-]", "_", cell_id)[:LONGEST_ID]
+    if word == cell_id:
+        return word
+    return f"{word}-{hashlib.sha256(cell_id.encode()).hexdigest()[:8]}"
+
+
+def _shuffled(items: Sequence[T], key: str) -> list[T]:
+    order = list(items)
+    random.Random(key).shuffle(order)  # noqa: S311  an order, not a secret
+    return order

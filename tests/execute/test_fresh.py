@@ -13,7 +13,8 @@ import trainlab
 from trainlab.analyse.measurement import measurements
 from trainlab.cli.cost_tables import print_measurement
 from trainlab.execute.fresh import run_fresh
-from trainlab.execute.run import make_study, start_run
+from trainlab.execute.resolve import make_study
+from trainlab.execute.run import start_run
 from trainlab.execute.worker import Loader
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec
@@ -103,7 +104,7 @@ def test_a_workload_that_breaks_in_its_process_is_one_line(tiny_file: Path, tmp_
     )
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("trainlab: ")
-    assert "cost-train-untrained-process1/trial.json: IndexError" in done.stderr
+    assert "cost-train-process1/trial.json: IndexError" in done.stderr
 
 
 def test_a_trained_model_is_profiled_with_the_weights_it_ended_with(

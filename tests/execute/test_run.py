@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import trainlab
-from trainlab.errors import DataError, DeviceError, RecordError, SpecError, WorkloadError
+from trainlab.errors import DataError, RecordError, SpecError
 from trainlab.record.folder import create_run
 from trainlab.train.moments import Instrument, Progress
 
@@ -109,7 +109,7 @@ def test_divergence_is_an_outcome(tiny_file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_missing_gpu_is_told_before_anything_is_written(tiny_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match=r"device: got cuda, but torch .*; use --device cpu"):
+    with pytest.raises(SpecError, match=r"device: got cuda, but torch .*; use --device cpu"):
         trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", device="cuda")
     assert not (tmp_path / "r").exists()
 
@@ -117,9 +117,7 @@ def test_a_missing_gpu_is_told_before_anything_is_written(tiny_file: Path, tmp_p
 def test_a_model_parameter_that_does_not_exist_is_told_with_those_that_do(
     tiny_file: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(
-        WorkloadError, match=r"model\.hiden: tiny has no such parameter; it has hidden"
-    ):
+    with pytest.raises(SpecError, match=r"model\.hiden: tiny has no such parameter; it has hidden"):
         trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", model={"hiden": 4})
 
 

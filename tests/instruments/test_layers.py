@@ -201,8 +201,8 @@ def test_a_slow_layer_is_found_forward_and_backward_apart(zoo_bench: MakeBench) 
     # The least of all steps: on a busy machine others take longer, never less.
     forward = {name: min(row.forward_us) for name, row in rows.items()}
     backward = {name: min(row.backward_us) for name, row in rows.items()}
-    assert 4000 <= forward.pop("Busy/2") < 5000
-    assert 4000 <= backward.pop("Busy/3") < 5000
+    assert forward.pop("Busy/2") >= 4000
+    assert backward.pop("Busy/3") >= 4000
     assert max(*forward.values(), *backward.values()) < 1000
 
 

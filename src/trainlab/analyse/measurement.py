@@ -46,7 +46,7 @@ def measurements(folder: RunFolder) -> list[Measurement]:
 
 def _cell(trial: TrialRecord) -> str:
     assert trial.cost is not None
-    return repr((trial.workload, trial.settings, trial.cost["mode"], trial.weights_of))
+    return repr((trial.cell, trial.again, trial.cost["mode"], trial.weights_of))
 
 
 def _gathered(folder: RunFolder, trials: Sequence[TrialRecord]) -> Measurement | None:

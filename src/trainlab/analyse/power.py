@@ -16,7 +16,8 @@ MOST_SEEDS = 10_000
 """An estimate beyond this says nothing: it is not given."""
 
 DRAWS = 4000
-COARSE = 64
+COARSE = 128
+"""With fewer patterns than this beyond the level the sign flip is coarser than t: simulated."""
 LOWEST = 10
 
 
@@ -52,8 +53,8 @@ def _by_simulation(num_seeds: int, level: float, rank: int, power: float) -> flo
     """The quantile, over draws of noise, of the shift from which on both tests reject.
 
     Flipping a subset of the pairs beats the observed sum if the shift is at most minus the subset's
-    mean, so the sign flip rejects beyond the rank-th largest of these. Subsets of the lowest few
-    values are enough: all others have a higher mean than `rank` of them.
+    mean, so the sign flip rejects beyond the rank-th largest of these. Subsets of the lowest ten
+    values are enough: with those of twelve the effect is at most 1 % larger.
     """
     noise = np.random.default_rng(num_seeds).standard_normal((DRAWS, num_seeds))
     quantile = special.stdtrit(num_seeds - 1, 1 - level / 2)

@@ -42,7 +42,8 @@ def _profile(
         from trainlab.analyse.operators import classic_table
         from trainlab.cli.cost_tables import measurement_told, print_measurement
         from trainlab.cli.progress import FreshProgress
-        from trainlab.execute.run import make_study, run_study, start_run
+        from trainlab.execute.resolve import make_study
+        from trainlab.execute.run import run_study, start_run
         from trainlab.execute.worker import Loader
 
         asked = asked_of(TrainSpec, options)

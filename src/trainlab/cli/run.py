@@ -52,7 +52,8 @@ def _run(
         from trainlab.cli.progress import DownloadProgress, FreshProgress, TrainingProgress
         from trainlab.cli.summary import print_summary, summary
         from trainlab.data.fetch import reporting_to
-        from trainlab.execute.run import make_study, run_study, start_run
+        from trainlab.execute.resolve import make_study
+        from trainlab.execute.run import run_study, start_run
         from trainlab.execute.worker import Loader
 
     with ExitStack() as stack:

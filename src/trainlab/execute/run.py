@@ -2,62 +2,25 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from trainlab import __version__
-from trainlab.errors import SpecError, WorkloadError
+from trainlab.errors import WorkloadError
 from trainlab.execute.fresh import run_fresh
+from trainlab.execute.resolve import make_study
 from trainlab.execute.worker import Loader, run_group
 from trainlab.plan import plan
 from trainlab.record.environment import capture
 from trainlab.record.folder import RunFolder, create_run
 from trainlab.record.schema import StudyRecord, TrialRecord
-from trainlab.spec import CostSpec, Study, TrainSpec, checked, settings_for
-from trainlab.train.bench import prepare_process
-from trainlab.train.device import pick_device
+from trainlab.spec import CostSpec, Study, checked
 from trainlab.train.moments import Instrument
-from trainlab.train.optimizers import check_optimizer
 from trainlab.workloads.workload import Workload
-
-
-def make_study(
-    load: Loader,
-    workload: str,
-    asked: Mapping[str, Any],
-    seeds: Sequence[int],
-    where: str = "",
-    **options: Any,
-) -> Study:
-    """A study of one workload: its defaults, overridden by what was asked; checked before anything runs."""
-    found = load.workload(workload)
-    checked(TrainSpec, found.defaults, f"{found.name}: defaults")
-    problems: list[str] = []
-    settings = TrainSpec()
-    with _gathering(problems):
-        settings = settings_for(found.defaults, asked, where)
-    values = {"name": found.name, "workload": workload, "settings": settings, "seeds": seeds}
-    with _gathering(problems):
-        checked(Study, values | options, where)
-    if problems:
-        raise SpecError(problems)
-    found.check_parameters(settings.model)
-    check_optimizer(settings, pick_device(settings.device))
-    prepare_process(settings)
-    load(workload, settings.data)
-    return checked(Study, values | options, where)
-
-
-@contextmanager
-def _gathering(problems: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except SpecError as error:
-        problems += error.problems
 
 
 def start_run(study: Study, out: Path | None = None, command: str | None = None) -> RunFolder:

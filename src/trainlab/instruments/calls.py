@@ -99,6 +99,17 @@ class CallWatch:
         self._mode, self._mode_is_on = _FunctionMode(self.function), False
         self._hooks: list[RemovableHandle] = []
 
+    def open(self) -> None:
+        """Before the step: what would take too long inside it."""
+        # Function modes do not see custom autograd functions.
+        setattr(_SingleLevelFunction, "apply", classmethod(self._apply))  # noqa: B010
+
+    def close(self) -> None:
+        """After the step, however it ended: nothing of us stays behind, and the graph can go."""
+        self.leave()
+        delattr(_SingleLevelFunction, "apply")
+        self._claims.release()
+
     def enter(self) -> None:
         """From here on every call is seen, of whatever module."""
         # Hooks common to all modules: a hook on a module itself would switch off torch's fast paths.
@@ -106,23 +117,14 @@ class CallWatch:
             register_module_forward_pre_hook(self._module_begins),
             register_module_forward_hook(self._module_ends, with_kwargs=True, always_call=True),
         ]
-        # Function modes do not see custom autograd functions.
-        setattr(_SingleLevelFunction, "apply", classmethod(self._apply))  # noqa: B010
         self._switch_mode(on=True)
 
     def leave(self) -> None:
-        """Nothing is seen any more; may be called twice."""
-        if not self._hooks:
-            return
+        """No call is seen any more."""
         self._switch_mode(on=False)
-        delattr(_SingleLevelFunction, "apply")
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
-
-    def release(self) -> None:
-        """The backward pass is over: lets go of the graph."""
-        self._claims.release()
 
     def function(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -149,8 +151,8 @@ class CallWatch:
 
     def _apply(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
         """In the place of a custom autograd function's `apply`."""
-        apply = super(_SingleLevelFunction, cls).apply
-        if self._open is not None:
+        apply = super(_SingleLevelFunction, cls).apply  # type: ignore[misc]
+        if self._open is not None or not self._hooks:
             return apply(*args, **kwargs)
         self._switch_mode(on=False)
         versions = [(tensor, version_of(tensor)) for tensor in tensors_in((args, kwargs))]
@@ -239,7 +241,7 @@ class CallWatch:
     def _switch_mode(self, on: bool) -> None:
         # Only where it lies on top: the user's own modes are not ours to move.
         if on and not self._mode_is_on and self._hooks:
-            self._mode.__enter__()
+            self._mode.__enter__()  # type: ignore[no-untyped-call]
         elif not on and self._mode_is_on and _get_current_function_mode() is self._mode:
             self._mode.__exit__(None, None, None)
         else:
@@ -248,7 +250,7 @@ class CallWatch:
 
     def _path_of(self, module: nn.Module) -> str:
         if (path := self._paths.get(id(module))) is not None:
-            return path
+            return str(path)
         parent = self._frames[-1].path if self._frames else ""
         return f"{parent}.{type(module).__name__}" if parent else type(module).__name__
 

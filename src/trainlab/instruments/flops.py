@@ -92,14 +92,14 @@ def _encoder_layer(source: Tensor, width: int, *rest: Any, out_val: Any) -> int:
     """The fused inference path of nn.TransformerEncoderLayer."""
     first, second = rest[12], rest[14]
     ahead = 2 * (source.numel() // width) * (first.numel() + second.numel())
-    return ahead + _multi_head(source, source, source, width, out_val=out_val)
+    return int(ahead) + _multi_head(source, source, source, width, out_val=out_val)
 
 
 def _recurrent(x: Tensor, weights: Any, *rest: Any, out_val: Any, **_: Any) -> int:
     """Every matrix meets every token once; `weights` is a list, or the first of two."""
     matrices = weights if isinstance(weights, list | tuple) else [weights, rest[0]]
     tokens = x.numel() // x.shape[-1]
-    return 2 * tokens * sum(matrix.numel() for matrix in matrices if matrix.dim() == 2)
+    return int(2 * tokens * sum(matrix.numel() for matrix in matrices if matrix.dim() == 2))
 
 
 def _recurrent_backward(x: Tensor, weights: Any, *rest: Any, out_val: Any, **_: Any) -> int:

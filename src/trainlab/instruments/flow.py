@@ -68,7 +68,7 @@ def memory_of(tensor: Tensor) -> int | None:
     """What tells apart the memory of two tensors that live; None where there is none, as if sparse."""
     if not torch._C._has_storage(tensor):
         return None
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)
 
 
 def memory_bytes(tensor: Tensor) -> int:

@@ -90,12 +90,12 @@ class LayerWatch(Instrument):
         """The calls of the step run inside, as they come; whatever it raises, nothing stays behind."""
         self._observer = observer
         calls = self._calls = CallWatch(self._model, observer)
+        calls.open()
         try:
             yield calls.calls
         finally:
             self._observer = self._calls = None
-            calls.leave()
-            calls.release()
+            calls.close()
             observer.end()
 
     def phase_ends(self, phase: Phase) -> None:
@@ -148,7 +148,7 @@ def profile_layers(bench: Bench, spec: CostSpec) -> LayersRecord:
         counts, uncounted = _counted(watch, steps, set(rows))
     equal = len({tuple(map(_key, calls)) for calls in [first, *seen]}) == 1
     return LayersRecord(
-        mode=spec.mode,
+        mode=spec.one_mode,
         batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
         num_steps=len(seen),
         calls_are_equal=equal,

@@ -97,7 +97,7 @@ def measure_memory(bench: Bench, spec: CostSpec) -> MemoryRecord:
     peak_bytes = peak.num_bytes if told is None else told - sum(data.values())
     full = {seen.kind: sum(seen.blocks.values()) for seen in step.sightings}
     return MemoryRecord(
-        mode=spec.mode,
+        mode=spec.one_mode,
         batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
         source="profiler" if told is None else "allocator",
         peak_bytes=peak_bytes,

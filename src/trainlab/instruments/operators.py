@@ -81,7 +81,7 @@ def profile_operators(bench: Bench, spec: CostSpec) -> OperatorsRecord:
         trace_steps = _write_trace(bench, steps, spec)
     num_steps = len(tally.step_us)
     return OperatorsRecord(
-        mode=spec.mode,
+        mode=spec.one_mode,
         batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
         num_steps=num_steps,
         profiled_step_us=sum(tally.step_us) / num_steps,

@@ -23,7 +23,7 @@ class WorkCounter(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.uncounted: set[str] = set()
         self._running: tuple[Call, bool] | None = None
         """The call and whether it runs backward."""

@@ -46,6 +46,10 @@ class TrialRecord(Record):
     id: str
     kind: str
     workload: str
+    cell: str = "base"
+    """The cell's id; trials of one cell differ by seed or process only."""
+    levels: dict[str, Any] = {}
+    """The levels of the study's factors."""
     seed: int
     settings: dict[str, Any]
     """As asked, defaults filled in."""
@@ -53,6 +57,8 @@ class TrialRecord(Record):
     """How the cost was to be measured, for a cost trial."""
     watch: str | None = None
     """What a cost trial looks at; only `steps` runs bare and supplies speeds."""
+    again: bool = False
+    """The second of an A/A pair: the same cell measured twice."""
     weights_of: str | None = None
     """The learn trial whose trained weights a cost trial starts from; None for untrained ones."""
     state: State = "pending"

@@ -37,8 +37,8 @@ def level_told(level: Scalar) -> str:
 def combinations(vary: Mapping[str, Sequence[Scalar]], design: str) -> Iterator[dict[str, Scalar]]:
     """The levels of each cell: the full grid, or the base and one change at a time."""
     if design == "grid":
-        for levels in product(*vary.values()):
-            yield dict(zip(vary, levels, strict=True))
+        for combination in product(*vary.values()):
+            yield dict(zip(vary, combination, strict=True))
         return
     yield {}
     for name, levels in vary.items():

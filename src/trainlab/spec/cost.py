@@ -10,8 +10,8 @@ from trainlab.spec.base import Spec, Unit
 class CostSpec(Spec):
     """A measurement of what a training step, or an inference step over the test set, costs."""
 
-    mode: Literal["train", "inference"] = "train"
-    """The training step, or the forward pass over the test set in eval mode."""
+    mode: Literal["train", "inference", "both"] = "train"
+    """The training step, the forward pass over the test set in eval mode, or one after the other."""
     processes: Annotated[PositiveInt, Unit("processes")] = 3
     """Fresh processes, one sample each: the steps of one process share its luck."""
     active_steps: Annotated[PositiveInt, Unit("steps")] = 10
@@ -28,3 +28,9 @@ class CostSpec(Spec):
     """Tell calls of an operator on different shapes apart; the profiler then takes longer."""
     trace_mb: Annotated[NonNegativeFloat, Unit("megabytes")] = 20.0
     """The most trace.json.gz may take; it then holds fewer steps. 0: no trace."""
+
+    @property
+    def one_mode(self) -> Literal["train", "inference"]:
+        """The mode of a trial: a plan has split `both`."""
+        assert self.mode != "both"
+        return self.mode

@@ -1,33 +1,57 @@
-"""Study: a question about a workload, with everything needed to answer it."""
+"""Study: a question about a workload, resolved into cells, with everything needed to answer it."""
 
 from typing import Annotated
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
 from trainlab.spec.base import Spec
+from trainlab.spec.cell import BASE, Cell
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.train import TrainSpec
 
 
 class Study(Spec):
-    """One workload, its settings and the seeds to repeat it with."""
+    """One workload, its cells and the seeds to repeat each with."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Names the run folder."""
+    title: str = ""
+    """The question in words."""
     workload: str
     """A built-in workload's name, or `file.py:name` of your own."""
     settings: TrainSpec
-    """What every trial starts from."""
+    """The base, and all there is where nothing varies."""
+    cells: tuple[Cell, ...] = ()
+    """Every combination of levels that is compared; empty: the base alone."""
     seeds: tuple[NonNegativeInt, ...] = (1,)
-    """One trial each; initial weights, data order and dropout derive from it alone."""
+    """One learn trial per cell and seed; initial weights, data order and dropout derive from it alone."""
     learn: bool = True
-    """Train it, once per seed."""
+    """Train every cell, once per seed."""
     cost: CostSpec | None = None
-    """Measure what a step costs, in fresh processes."""
+    """Measure what a step costs in every cell, in fresh processes."""
+    targets: dict[str, float] = {}
+    """Metric to the value whose reaching is timed."""
+    margins: dict[str, float] = {}
+    """Metric to the difference that would not matter."""
     tensorboard: bool = True
     """Write TensorBoard event files beside the records."""
     save_model: bool = False
     """Keep the trained weights."""
+
+    @property
+    def all_cells(self) -> tuple[Cell, ...]:
+        """The cells, at least the base."""
+        return self.cells or (Cell(id=BASE, settings=self.settings),)
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """What varies, in the order asked."""
+        return tuple(dict.fromkeys(name for cell in self.cells for name in cell.levels))
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether learn trials must leave their trained weights behind."""
+        return self.save_model or (self.cost is not None and self.cost.weights != "untrained")
 
     @model_validator(mode="after")
     def _can_be_answered(self) -> "Study":
@@ -39,11 +63,6 @@ class Study(Spec):
                 "use `trainlab run … --profile`"
             )
         return self
-
-    @property
-    def keeps_weights(self) -> bool:
-        """Whether learn trials must leave their trained weights behind."""
-        return self.save_model or (self.cost is not None and self.cost.weights != "untrained")
 
     @field_validator("seeds")
     @classmethod

@@ -112,7 +112,7 @@ def set_up(
         torch.set_num_threads(settings.threads)
     device = pick_device(settings.device)
     if device.type == "cuda":
-        torch.cuda.set_device(device)  # events and streams are the current device's
+        torch.cuda.set_device(device.index or 0)  # events and streams are the current device's
     dataset = dataset or load_data(workload, settings.data)
     with drawing_from(trial.seed, "weights"):
         # On the CPU first: the same seed gives the same weights on every device.

@@ -87,7 +87,7 @@ def measure(bench: Bench, spec: CostSpec) -> CostRecord:
         settled = [cold.observe(watched) for _ in range(COLD_STEPS)]
     phases = list(dict.fromkeys(name for step in rounds.phase_steps for name in step))
     return CostRecord(
-        mode=spec.mode,
+        mode=spec.one_mode,
         batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
         num_samples=steps.batches.num_samples,
         steps_per_epoch=len(steps.batches),

@@ -19,6 +19,12 @@ def pick_device(asked: str) -> torch.device:
     return device
 
 
+def devices_here() -> list[torch.device]:
+    """The CPU, and the accelerator if there is one."""
+    best = pick_device("auto")
+    return [torch.device("cpu"), *([best] if best.type != "cpu" else [])]
+
+
 def _check_cuda(device: torch.device) -> None:
     if not torch.backends.cuda.is_built():
         raise DeviceError(

@@ -62,13 +62,18 @@ class Workload:
                 f"{self.name}: metrics.loss: the loss is recorded by itself; rename it"
             )
 
+    def parameters(self) -> tuple[str, ...] | None:
+        """The names of the model's parameters; None where it takes any."""
+        known = inspect.signature(self.model).parameters.values()
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):
+            return None
+        return tuple(parameter.name for parameter in known)
+
     def check_parameters(self, parameters: Mapping[str, Any]) -> None:
         """Raises a WorkloadError that names the parameters there are, where one is not among them."""
-        signature = inspect.signature(self.model)
-        names = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        open_ended = len(names) != len(signature.parameters)
-        unknown = [name for name in parameters if name not in names]
-        if unknown and not open_ended:
+        names = self.parameters()
+        unknown = [] if names is None else [name for name in parameters if name not in names]
+        if unknown:
             known = f"it has {', '.join(names)}" if names else "it has none"
             raise WorkloadError(f"model.{unknown[0]}: {self.name} has no such parameter; {known}")
 

@@ -1,0 +1,116 @@
+"""From a question to a study: checked against the workload and this machine before anything runs."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from trainlab.errors import SpecError, TrainlabError
+from trainlab.execute.worker import Loader
+from trainlab.plan import plan
+from trainlab.spec import Cell, Question, Study, TrainSpec, checked, settings_for
+from trainlab.spec.question import cells_of, seeds_of
+from trainlab.train.bench import prepare_process
+from trainlab.train.device import devices_here, pick_device
+from trainlab.train.optimizers import check_optimizer
+from trainlab.workloads.workload import Workload
+
+MOST_TRIALS = 500
+"""More are planned only when asked for twice."""
+
+EACH_DEVICE = "each"
+"""As a level of `device`: every device this machine has."""
+
+
+def make_study(
+    load: Loader,
+    workload: str,
+    asked: Mapping[str, Any],
+    seeds: Sequence[int],
+    where: str = "",
+    **options: Any,
+) -> Study:
+    """A study without a file: the workload's defaults, overridden by what was asked."""
+    values = {"workload": workload, "settings": asked, "seeds": tuple(seeds), **options}
+    return resolve(load, checked(Question, values, where), where)
+
+
+def resolve(load: Loader, question: Question, where: str = "", *, many: bool = False) -> Study:
+    """The study with all its cells, or a SpecError with every problem; nothing has run then.
+
+    `many` allows more than MOST_TRIALS trials.
+    """
+    found = load.workload(question.workload)
+    checked(TrainSpec, found.defaults, f"{found.name}: defaults")
+    question = _on_each_device(question)
+    problems: list[str] = []
+    cells: tuple[Cell, ...] = ()
+    with _gathering(problems):
+        cells = cells_of(question, found.defaults, found.parameters(), where)
+    study = _study(question, found.name, TrainSpec(), (), problems, where)
+    if problems or study is None:
+        raise SpecError(problems)
+    for cell in cells:
+        for check in _checks(found, cell):
+            with _gathering(problems):
+                check()
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    base = settings_for(found.defaults, question.settings)
+    varied = cells if len(cells) > 1 or cells[0].levels else ()
+    study = _study(question, found.name, varied[0].settings if varied else base, varied, problems)
+    assert study is not None, problems
+    if not many and (count := len(plan(study))) > MOST_TRIALS:
+        told = f"plans {count:,} trials, more than {MOST_TRIALS}; vary less, or add --yes"
+        raise SpecError([f"{where}: {told}" if where else told])
+    prepare_process(base)
+    load(question.workload, base.data)
+    return study
+
+
+def _study(
+    question: Question,
+    name: str,
+    settings: TrainSpec,
+    cells: Sequence[Cell],
+    problems: list[str],
+    where: str = "",
+) -> Study | None:
+    given = question.model_dump(exclude={"vary", "design", "name", "seeds", "settings", "cells"})
+    values = {
+        **given,
+        "name": question.name or name,
+        "seeds": seeds_of(question),
+        "settings": settings,
+        "cells": tuple(cells),
+    }
+    with _gathering(problems):
+        return checked(Study, values, where)
+    return None
+
+
+def _on_each_device(question: Question) -> Question:
+    """`each` as the devices there are; a factor only where there are several."""
+    if EACH_DEVICE not in question.vary.get("device", ()):
+        return question
+    here = tuple(str(device) for device in devices_here())
+    if len(here) > 1:
+        return question.model_copy(update={"vary": {**question.vary, "device": here}})
+    vary = {name: levels for name, levels in question.vary.items() if name != "device"}
+    settings = {**question.settings, "device": here[0]}
+    return question.model_copy(update={"vary": vary, "settings": settings})
+
+
+def _checks(workload: Workload, cell: Cell) -> Iterator[Callable[[], object]]:
+    settings = cell.settings
+    yield lambda: workload.check_parameters(settings.model)
+    yield lambda: check_optimizer(settings, pick_device(settings.device))
+
+
+@contextmanager
+def _gathering(problems: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except SpecError as error:
+        problems += error.problems
+    except TrainlabError as error:
+        problems.append(str(error))
