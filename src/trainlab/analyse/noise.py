@@ -6,7 +6,7 @@ Measured on simulated processes (`benchmarks.verdicts`), the floor being that of
 where nothing differs, at most 2 % are called different, whatever the shape of the noise; with three
 processes a slowdown of 5 % is found in all of them at 0.5 % noise between processes, in 96 % at 1 %, 42 %
 at 2 % and 10 % at 4 %. The limit: luck that all processes of a cell share. As large as the noise between
-processes, it is called different in 11 %; half as large, in 3 %.
+processes, it is called different in 11 %; half as large, in 4 %.
 """
 
 import math
@@ -129,7 +129,7 @@ def _detectable(num_processes: int, std: float, floor: float, level: float) -> f
     """The log ratio that passes both the test and the floor with the power asked for.
 
     Welch's degrees of freedom vary; three quarters of the most there can be gives a true power of 0.79
-    to 0.82 from three processes on, and 0.66 with two.
+    to 0.82 at a level of 5 % from three processes on, and of 0.66 with two.
     """
     freedom = 1.5 * (num_processes - 1)
     error = std * math.sqrt(2 / num_processes)

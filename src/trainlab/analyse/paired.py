@@ -4,7 +4,8 @@ Of 10,000 simulated studies each (`benchmarks.verdicts`): t alone calls 12 to 59
 where only one cell's noise is skewed and the means are equal, and 6 % of rounded values at 8. The sign
 flip alone holds wherever signs are fair, but may contradict the interval that is shown. Both together
 find a shift of one standard deviation in 64 % of studies of 8 seeds where t finds 68 %, and 79 % beside
-80 % at 10. Ranks and signs find no more. The price: below 6 seeds nothing is ever called different.
+80 % at 10. The price: below 6 seeds nothing is ever called different, and where one value in ten is
+spread ten times as wide, 8 seeds find 36 % where the sign flip alone finds 48 % and ranks 45 %.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 A run that diverged has no finite value: it is left out and counted, never replaced. An interval that
 the numbers cannot give is `None`, never NaN. Intervals cover 95 % within half a point under normal noise
-from 3 to 16 seeds, 88 to 91 % for the mean of exponential noise, and 91 to 93 % for a new run under heavy
+from 3 to 16 seeds, 88 to 92 % for the mean of exponential noise, and 91 to 93 % for a new run under heavy
 tails (`benchmarks.verdicts`).
 """
 

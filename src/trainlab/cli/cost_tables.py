@@ -203,7 +203,7 @@ def figure(value: float) -> str:
 
 def percent(share: float) -> str:
     """`12.3 %`."""
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f} %" if abs(share) >= 1e-3 or not share else f"{100 * share:.1g} %"
 
 
 def _print_method(console: Console, summary: CostSummary) -> None:

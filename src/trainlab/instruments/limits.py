@@ -24,7 +24,7 @@ from trainlab.train.device import free_bytes
 from trainlab.train.stopwatch import stopwatch_for
 
 CPU_SIZES = (256, 512, 1024, 2048)
-GPU_SIZES = (4096, 8192)
+GPU_SIZES = (4096, 5120, 6144, 8192, 12288)
 """Rows and columns of the square matrices multiplied, the cheapest first."""
 
 BUDGET_S = 0.7

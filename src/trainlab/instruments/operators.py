@@ -27,7 +27,13 @@ from trainlab.train.moments import Instrument, Phase
 
 STEP = "trainlab::step"
 END_OF = "trainlab::end of "
-Kind = Literal["operator", "kernel"]
+RUNTIME = {
+    "Activity Buffer Request",
+    "Command Buffer Full",
+    "Lazy Function Loading",
+    "Runtime Triggered Module Loading",
+}
+Kind = Literal["operator", "kernel", "runtime"]
 Key = tuple[str, Kind, str, str]
 """Name, kind, phase, and shapes where asked for."""
 
@@ -166,6 +172,9 @@ def _add_chunk(tally: _Tally, events: Any) -> None:
             continue
         mark = bisect_left(marks, at)
         phase = ends[mark][1].removeprefix(END_OF) if mark < len(ends) else "other"
+        if event.name in RUNTIME:
+            _add(tally, (event.name, "runtime", phase, ""), event)
+            continue
         counts[index][event.name] += 1
         shapes = _shapes(event) if tally.by_shape else ""
         _add(tally, (event.name, "operator", phase, shapes), event)

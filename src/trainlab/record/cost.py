@@ -64,7 +64,8 @@ class OperatorRow(Record):
     """Sums over all profiled steps for one operator in one phase, or for one GPU kernel."""
 
     name: str
-    kind: Literal["operator", "kernel"]
+    kind: Literal["operator", "kernel", "runtime"]
+    """`runtime`: the driver loading code or emptying buffers, whenever it likes."""
     phase: str
     """Empty for kernels."""
     shapes: str = ""

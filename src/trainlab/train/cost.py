@@ -26,7 +26,8 @@ from trainlab.train.seeds import data_order, drawing_from
 from trainlab.train.step import make_step, make_test_step
 from trainlab.train.stopwatch import Stopwatch, stopwatch_for
 
-ROUND_S = 0.2
+ROUND_S = 0.05
+"""Short, so that a bare round and the marked one beside it meet the same machine."""
 MIN_ROUND_STEPS = 3
 MIN_STEPS = 30
 """Bare steps without which no interval is called tight."""
