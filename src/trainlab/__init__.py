@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from trainlab.data.dataset import Dataset as Dataset
     from trainlab.data.dataset import Split as Split
     from trainlab.errors import TrainlabError as TrainlabError
-    from trainlab.execute.run import run as run
+    from trainlab.lab import Run as Run
+    from trainlab.lab import open_run as open_run
+    from trainlab.lab import run as run
     from trainlab.plan import Trial as Trial
     from trainlab.record.folder import RunFolder as RunFolder
     from trainlab.spec import Study as Study
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Dataset": "trainlab.data.dataset",
     "Instrument": "trainlab.train.moments",
+    "Run": "trainlab.lab",
     "RunFolder": "trainlab.record.folder",
     "Split": "trainlab.data.dataset",
     "Study": "trainlab.spec",
@@ -30,7 +33,8 @@ _HOMES = {
     "TrainlabError": "trainlab.errors",
     "Trial": "trainlab.plan",
     "Workload": "trainlab.workloads.workload",
-    "run": "trainlab.execute.run",
+    "open_run": "trainlab.lab",
+    "run": "trainlab.lab",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

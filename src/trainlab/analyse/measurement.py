@@ -1,6 +1,6 @@
 """Everything a run measured about the cost of one cell, gathered from the processes that measured it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trainlab.analyse.cost import CostSummary, summarise
@@ -21,6 +21,8 @@ class Measurement:
 
     trial: TrialRecord
     """The first of its timed trials: settings and what they became."""
+    processes: tuple[str, ...]
+    """The timed trials, by id."""
     costs: tuple[CostRecord, ...]
     """One per timed process."""
     summary: CostSummary
@@ -34,14 +36,23 @@ class Measurement:
         """Whether the weights came from a learn trial of the same run."""
         return self.trial.weights_of is not None
 
+    def cost_of(self, trial_id: str) -> CostRecord | None:
+        """The raw record of one of its timed trials."""
+        return dict(zip(self.processes, self.costs, strict=True)).get(trial_id)
+
 
 def measurements(folder: RunFolder) -> list[Measurement]:
     """One per cell, mode and weights, in the order planned; those without a timed process are left out."""
+    return measurements_of(folder, folder.trials())
+
+
+def measurements_of(folder: RunFolder, trials: Iterable[TrialRecord]) -> list[Measurement]:
+    """The same, from trials that have been read already."""
     groups: dict[str, list[TrialRecord]] = {}
-    for trial in folder.trials():
+    for trial in trials:
         if trial.kind == "cost" and trial.state == "done":
             groups.setdefault(_cell(trial), []).append(trial)
-    return [found for trials in groups.values() if (found := _gathered(folder, trials))]
+    return [found for group in groups.values() if (found := _gathered(folder, group))]
 
 
 def _cell(trial: TrialRecord) -> str:
@@ -58,6 +69,7 @@ def _gathered(folder: RunFolder, trials: Sequence[TrialRecord]) -> Measurement |
     operators, layers = homes.get("operators"), homes.get("layers")
     return Measurement(
         trial=timed[0],
+        processes=tuple(trial.id for trial in timed),
         costs=costs,
         summary=summarise(costs),
         operators=None if operators is None else operators.operators.read(),

@@ -24,8 +24,12 @@ class Verb:
 
 
 VERBS = {
-    "run": Verb("trainlab.cli.run", "Train a workload and record everything about it."),
+    "run": Verb("trainlab.cli.run", "Run a workload or a study and say what follows from it."),
     "profile": Verb("trainlab.cli.profile", "Measure what a step costs, in fresh processes."),
+    "studies": Verb("trainlab.cli.studies", "List the built-in studies, or print one to edit."),
+    "show": Verb("trainlab.cli.show", "Show what a run has shown, from its records."),
+    "compare": Verb("trainlab.cli.compare", "Lay two runs side by side: say, two machines."),
+    "reproduce": Verb("trainlab.cli.reproduce", "Hold a run against the published figures."),
     "board": Verb("trainlab.cli.board", "Show a run in TensorBoard."),
     "workloads": Verb("trainlab.cli.workloads", "List the built-in workloads and their defaults."),
     "data": Verb("trainlab.cli.data", "List, fetch and verify data sets."),

@@ -41,7 +41,7 @@ def _profile(
         from trainlab.analyse.measurement import measurements
         from trainlab.analyse.operators import classic_table
         from trainlab.cli.cost_tables import measurement_told, print_measurement
-        from trainlab.cli.progress import FreshProgress
+        from trainlab.cli.progress import StudyProgress
         from trainlab.execute.resolve import make_study
         from trainlab.execute.run import run_study, start_run
         from trainlab.execute.worker import Loader
@@ -49,19 +49,21 @@ def _profile(
         asked = asked_of(TrainSpec, options)
         study = make_study(Loader(), workload, asked, (1,), "settings", cost=cost, learn=False)
     folder = start_run(study, out)
-    with FreshProgress(console, folder) as progress:
+    with StudyProgress(console, folder) as progress:
         run_study(folder, around=progress)
     raise_failures(folder)
-    (found,) = measurements(folder)
+    each = measurements(folder)
     if as_json:
-        told = {"run": str(folder.path), **measurement_told(found, sort, top)}
-        sys.stdout.write(json.dumps(told, allow_nan=False) + "\n")
+        modes = [measurement_told(found, sort, top) for found in each]
+        told = modes[0] if len(modes) == 1 else {"measurements": modes}
+        sys.stdout.write(json.dumps({"run": str(folder.path), **told}, allow_nan=False) + "\n")
         return
     console = Console()
     console.width = max(console.width, 80)
-    print_measurement(console, study.name, found, sort=sort, top=0 if classic else top)
-    if classic and found.operators is not None:
-        sys.stdout.write(classic_table(found.operators, top) + "\n")
+    for found in each:
+        print_measurement(console, study.name, found, sort=sort, top=0 if classic else top)
+        if classic and found.operators is not None:
+            sys.stdout.write(classic_table(found.operators, top) + "\n")
     console.print(f"Run folder: [bold]{escape(str(folder.path))}[/bold]", highlight=False)
 
 

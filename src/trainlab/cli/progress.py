@@ -10,91 +10,25 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskID,
-    TaskProgressColumn,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
+from trainlab.cli.pace import Pace
 from trainlab.record.folder import RunFolder
+from trainlab.record.schema import TrialRecord
+from trainlab.report.numbers import metric_value
 from trainlab.train.bench import Bench
 from trainlab.train.moments import Instrument, Point
 from trainlab.train.moments import Progress as TrialProgress
 
 REFRESH_S = 0.1
-
-
-class TrainingProgress(Instrument):
-    """A bar with epoch, loss, accuracy and time left; off a terminal, a line per epoch."""
-
-    def __init__(self, console: Console, num_trials: int) -> None:
-        self._console = console
-        self._num_trials = num_trials
-        self._trial = 0
-        self._shown_at = 0.0
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=16),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[told]}"),
-            TimeRemainingColumn(compact=True),
-            TextColumn("left"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-
-    def __enter__(self) -> "TrainingProgress":
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
-
-    def trial_begins(self, bench: Bench) -> None:
-        self._trial += 1
-        self._epochs = bench.settings.epochs
-        self._label = bench.workload.name
-        if self._num_trials > 1:
-            self._label += f" trial {self._trial}/{self._num_trials}"
-        total = self._epochs * len(bench.train_batches)
-        self._task: TaskID = self._bar.add_task(self._label, total=total, told="")
-
-    def epoch_begins(self, epoch: int) -> None:
-        self._bar.update(self._task, description=f"{self._label} epoch {epoch}/{self._epochs}")
-
-    def step_ends(self, step: int) -> None:
-        now = time.monotonic()
-        if now - self._shown_at >= REFRESH_S:
-            self._shown_at = now
-            self._bar.update(self._task, completed=step)
-
-    def point_logged(self, point: Point) -> None:
-        train = {n[6:]: v for n, v in point.metrics.items() if n.startswith("train/")}
-        told = metrics_told({n: train[n] for n in list(train)[:2]})
-        self._bar.update(self._task, completed=point.step, told=told)
-
-    def epoch_ends(self, point: Point) -> None:
-        if not self._console.is_terminal:
-            shown = {name: value for name, value in point.metrics.items() if "/" in name}
-            self._console.print(
-                f"{self._label} epoch {point.epoch}/{self._epochs}: {metrics_told(shown)}, "
-                f"{point.times_s['time_s']:.1f} s",
-                soft_wrap=True,
-            )
-
-    def trial_ends(self, progress: TrialProgress) -> None:
-        self._bar.remove_task(self._task)
-
 
 LOOKS = {
     "steps": "timing steps",
@@ -103,33 +37,32 @@ LOOKS = {
 }
 
 
-class FreshProgress:
-    """A bar over the trials that run in processes of their own; off a terminal, a line for each."""
+class StudyProgress(Instrument):
+    """One bar for a whole study, with the time left; a line per result. Off a terminal, lines only."""
 
     def __init__(self, console: Console, folder: RunFolder) -> None:
         self._console = console
-        self._looks = {
-            trial.id: LOOKS[trial.watch or "steps"]
-            for trial in folder.trials()
-            if trial.kind == "cost"
-        }
+        self._folder = folder
+        trials = folder.trials()
+        self._pace = Pace(trials)
+        self._names = {trial.id: _name(trial) for trial in trials}
+        self._is_study = len({trial.cell for trial in trials}) > 1
+        self._shown_at = 0.0
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=16),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(compact=True),
-            TextColumn("left"),
+            TextColumn("{task.fields[told]}"),
+            _LeftColumn(self._pace),
             console=console,
             transient=True,
-            # Seldom: drawing takes time from the process that is being measured.
+            # Seldom: drawing takes time from what is being measured.
             refresh_per_second=2,
             disable=not console.is_terminal,
         )
+        self._task: TaskID = self._bar.add_task("", total=1.0, told="", visible=False)
 
-    def __enter__(self) -> "FreshProgress":
-        self._task: TaskID = self._bar.add_task("", total=len(self._looks), visible=False)
+    def __enter__(self) -> "StudyProgress":
         return self
 
     def __exit__(
@@ -142,15 +75,95 @@ class FreshProgress:
 
     @contextmanager
     def __call__(self, trial_id: str) -> Iterator[None]:
-        """Around one trial."""
-        number = list(self._looks).index(trial_id) + 1
-        told = f"fresh process {number}/{len(self._looks)}: {self._looks[trial_id]}"
-        self._bar.start()
-        self._bar.update(self._task, description=told, visible=True)
+        """Around a trial that runs in a process of its own."""
+        self._begins(trial_id)
         if not self._console.is_terminal:
-            self._console.print(told, soft_wrap=True)
+            self._console.print(f"{self._place()}: {self._names[trial_id]}", soft_wrap=True)
         yield
-        self._bar.update(self._task, completed=number)
+        self._pace.ends()
+
+    def trial_begins(self, bench: Bench) -> None:
+        self._id = bench.trial.id
+        self._epochs = bench.settings.epochs
+        self._steps = self._epochs * len(bench.train_batches)
+        self._begins(self._id)
+
+    def epoch_begins(self, epoch: int) -> None:
+        if self._epochs > 1:
+            self._bar.update(self._task, description=f"{self._label} epoch {epoch}/{self._epochs}")
+
+    def step_ends(self, step: int) -> None:
+        now = time.monotonic()
+        if now - self._shown_at >= REFRESH_S:
+            self._shown_at = now
+            self._pace.is_at(step / self._steps)
+            self._bar.update(self._task, completed=self._pace.share_done())
+
+    def point_logged(self, point: Point) -> None:
+        train = {n[6:]: v for n, v in point.metrics.items() if n.startswith("train/")}
+        told = metrics_told({n: train[n] for n in list(train)[:2]})
+        self._bar.update(self._task, told=told)
+
+    def epoch_ends(self, point: Point) -> None:
+        last = point.epoch == self._epochs
+        if (self._is_study and last) or (not self._is_study and not self._console.is_terminal):
+            shown = {name: value for name, value in point.metrics.items() if "/" in name}
+            epoch = "" if self._is_study else f" epoch {point.epoch}/{self._epochs}"
+            self._console.print(
+                f"{self._label}{epoch}: {metrics_told(shown)}, {point.times_s['time_s']:.1f} s",
+                soft_wrap=True,
+                highlight=False,
+            )
+
+    def trial_ends(self, progress: TrialProgress) -> None:
+        self._pace.ends()
+
+    def _begins(self, trial_id: str) -> None:
+        self._pace.begins(trial_id)
+        self._label = self._names[trial_id]
+        if self._pace.num_trials > 1:
+            self._label = f"{self._place()} {self._label}"
+        self._bar.start()
+        self._bar.update(
+            self._task,
+            description=self._label,
+            told="",
+            visible=True,
+            completed=self._pace.share_done(),
+        )
+
+    def _place(self) -> str:
+        return f"{self._pace.number}/{self._pace.num_trials}"
+
+
+class _LeftColumn(ProgressColumn):
+    """Time left, counted down at every refresh, whether or not anything was reported since."""
+
+    def __init__(self, pace: Pace) -> None:
+        super().__init__()
+        self._pace = pace
+
+    def render(self, task: Task) -> Text:
+        left = self._pace.left_s()
+        return Text("estimating" if left is None else f"{_time_told(left)} left", style="cyan")
+
+
+def _name(trial: TrialRecord) -> str:
+    if trial.kind == "learn":
+        name = trial.workload if trial.cell == "base" else trial.cell
+        return f"{name} seed {trial.seed}" if trial.seed != 1 or trial.cell != "base" else name
+    mode = (trial.cost or {}).get("mode", "train")
+    again = " again" if trial.again else ""
+    cell = "" if trial.cell == "base" else f"{trial.cell} "
+    return f"{cell}{mode}{again}: {LOOKS[trial.watch or 'steps']}"
+
+
+def _time_told(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes}:{rest:02} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02} h"
 
 
 class DownloadProgress:
@@ -192,13 +205,4 @@ class DownloadProgress:
 
 def metrics_told(metrics: dict[str, float]) -> str:
     """`train loss 0.3012, test accuracy 87.10 %`."""
-    return ", ".join(f"{n.replace('/', ' ')} {value_told(n, v)}" for n, v in metrics.items())
-
-
-def value_told(name: str, value: float | None) -> str:
-    """A metric as people write it: accuracies in per cent, the rest to four places or three digits."""
-    if value is None:
-        return "not finite"
-    if name.endswith("accuracy"):
-        return f"{100 * value:.2f} %"
-    return f"{value:.4f}" if abs(value) >= 0.01 else f"{value:.3g}"
+    return ", ".join(f"{n.replace('/', ' ')} {metric_value(n, v)}" for n, v in metrics.items())

@@ -1,4 +1,4 @@
-"""trainlab run: train a workload, once per seed, and record everything."""
+"""trainlab run: a workload, a built-in study or a study file; record everything and say what follows."""
 
 import json
 import signal
@@ -12,30 +12,65 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from trainlab.cli.asked import question_of, seconds_of, seeds_asked
 from trainlab.cli.settings import asked_of, setting_parameters, spec_parameters, with_options
 from trainlab.errors import SpecError
-from trainlab.spec import CostSpec, TrainSpec, checked
+from trainlab.spec import CostSpec, Question, TrainSpec, checked
 
 
 def _run(
-    workload: Annotated[
-        str, typer.Argument(help="A built-in workload (see `trainlab workloads`) or FILE.py:NAME.")
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKLOAD|STUDY",
+            help="A workload (see `trainlab workloads`), FILE.py:NAME, a study (see `trainlab studies`) "
+            "or a study file (.toml).",
+        ),
     ],
     *,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LEVELS",
+            help="A factor and its levels, as lr=0.01,0.001; again for more. A list given to any "
+            "setting does the same.",
+        ),
+    ] = None,
+    design: Annotated[
+        str | None,
+        typer.Option(metavar="DESIGN", help="grid, or one-at-a-time around the base."),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, metavar="COUNT", help="How many seeds: 1 to COUNT.")
+    ] = None,
     seed: Annotated[
-        str, typer.Option(metavar="SEEDS", help="One seed, or several as 1,2,3: one trial each.")
-    ] = "1",
+        str | None, typer.Option(metavar="SEEDS", help="The seeds themselves, as 1 or 1,2,3.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run folder. [dim]\\[runs/<name>-<time>][/dim]")
     ] = None,
-    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard event files.")] = True,
+    tensorboard: Annotated[bool | None, typer.Option(help="Write TensorBoard event files.")] = None,
     save_model: Annotated[
-        bool, typer.Option("--save-model", help="Keep the trained weights (checkpoint/model.pt).")
-    ] = False,
+        bool | None,
+        typer.Option("--save-model", help="Keep the trained weights (checkpoint/model.pt)."),
+    ] = None,
     profile: Annotated[
         bool,
         typer.Option("--profile", help="Also measure what a step costs, untrained and trained."),
     ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Start no trial after this long, as 10m or 2h."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Allow a study of more than 500 trials.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and run nothing.")
+    ] = False,
+    lang: Annotated[
+        str, typer.Option(metavar="en|zh", help="The language of the findings.")
+    ] = "en",
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress; print only the run folder.")
     ] = False,
@@ -44,62 +79,71 @@ def _run(
     ] = False,
     **settings: Any,
 ) -> None:
-    asked, seeds = asked_of(TrainSpec, settings), _seeds(seed)
-    cost = _cost(profile, asked_of(CostSpec, settings))
+    question, where = question_of(
+        what,
+        asked_of(TrainSpec, settings),
+        vary or (),
+        design=design,
+        seeds=seeds_asked(seed, seeds),
+        tensorboard=tensorboard,
+        save_model=save_model,
+    )
+    question = _with_cost(question, profile, asked_of(CostSpec, settings))
+    budget_s = None if budget is None else seconds_of(budget)
     console = Console(stderr=True, quiet=quiet)
     # Imported here, after the cheap checks: torch takes seconds.
     with console.status("starting torch"):
-        from trainlab.cli.progress import DownloadProgress, FreshProgress, TrainingProgress
+        from trainlab.cli.plan_told import print_plan
+        from trainlab.cli.progress import DownloadProgress, StudyProgress
         from trainlab.cli.summary import print_summary, summary
         from trainlab.data.fetch import reporting_to
-        from trainlab.execute.resolve import make_study
+        from trainlab.execute.resolve import resolve
         from trainlab.execute.run import run_study, start_run
         from trainlab.execute.worker import Loader
+        from trainlab.report.language import check_language
 
+    check_language(lang)
     with ExitStack() as stack:
         stack.enter_context(_terminable())
         if as_json or quiet:  # what the user's own code prints must not get in between
             stack.enter_context(redirect_stdout(sys.stderr))
         stack.enter_context(reporting_to(stack.enter_context(DownloadProgress(console))))
         load = Loader()
-        options = {"tensorboard": tensorboard, "save_model": save_model, "cost": cost}
-        study = make_study(load, workload, asked, seeds, "settings", **options)
+        study = resolve(load, question, where, many=yes)
+        if study.cells or dry_run:
+            print_plan(Console() if dry_run else console, study)
+        if dry_run:
+            return
         folder = start_run(study, out)
-        progress = stack.enter_context(TrainingProgress(console, len(seeds)))
-        fresh = stack.enter_context(FreshProgress(console, folder))
+        progress = stack.enter_context(StudyProgress(console, folder))
         try:
-            run_study(folder, [progress], load, fresh)
+            run_study(folder, [progress], load, progress, budget_s)
             interrupted = False
         except KeyboardInterrupt:
             interrupted = True
     if as_json:
         sys.stdout.write(json.dumps(summary(folder), allow_nan=False) + "\n")
     elif quiet:
+        summary(folder)
         sys.stdout.write(f"{folder.path}\n")
     else:
-        print_summary(Console(), folder)
+        print_summary(Console(), folder, lang)
     if interrupted:
         raise KeyboardInterrupt
     if any(trial.state == "failed" for trial in folder.trials()):
         raise typer.Exit(1)
 
 
-def _cost(profile: bool, asked: dict[str, Any]) -> CostSpec | None:
-    if profile:
-        return checked(CostSpec, {"weights": "both", **asked}, "settings")
-    if asked:
-        first = next(iter(asked)).replace("_", "-")
-        raise SpecError([f"--{first}: is about measuring cost; add --profile"])
-    return None
-
-
-def _seeds(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise SpecError(
-            [f"--seed: got {text!r}, must be whole numbers, as in 1 or 1,2,3"]
-        ) from None
+def _with_cost(question: Question, profile: bool, asked: dict[str, Any]) -> Question:
+    """The study's measurement of cost, overridden by flags; --profile adds one to a study without."""
+    if question.cost is None and not profile:
+        if asked:
+            first = next(iter(asked)).replace("_", "-")
+            raise SpecError([f"--{first}: is about measuring cost; add --profile"])
+        return question
+    known = {"weights": "both"} if question.cost is None else question.cost.model_dump()
+    cost = checked(CostSpec, {**known, **asked}, "settings")
+    return question.model_copy(update={"cost": cost})
 
 
 @contextmanager
@@ -122,7 +166,11 @@ def _terminable() -> Iterator[None]:
 
 command = with_options(
     _run,
-    [*setting_parameters(), *spec_parameters(CostSpec, "Measurement, with --profile")],
-    "Examples: [bold]trainlab run mnist-cnn --epochs 1 --batch-size 64 --seed 1[/bold] · "
-    "[bold]trainlab run fashion-mlp --optimizer sgd --lr 0.001 --data bundled[/bold]",
+    [
+        *setting_parameters(),
+        *spec_parameters(CostSpec, "Measurement, with --profile or a study that measures cost"),
+    ],
+    "Examples: [bold]trainlab run mnist-lab[/bold] · "
+    "[bold]trainlab run mnist-cnn --epochs 1 --batch-size 64 --seed 1[/bold] · "
+    "[bold]trainlab run fashion-mlp --vary lr=0.01,0.001 --vary optimizer=adam,sgd --seeds 8[/bold]",
 )

@@ -1,54 +1,61 @@
 """What a run came to, for people and for programs; read from its records."""
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trainlab.cli.progress import value_told
+from trainlab.analyse.finding import Finding
+from trainlab.analyse.findings import findings
+from trainlab.cli.cost_tables import print_measurement
+from trainlab.cli.study_tables import cost_table, learn_table
+from trainlab.lab import finish
 from trainlab.record.folder import RunFolder
 from trainlab.record.schema import DataRecord, TrialRecord
+from trainlab.report.language import sentence
+from trainlab.report.numbers import metric_value
 
 
 def summary(folder: RunFolder) -> dict[str, Any]:
-    """The run as one JSON object."""
-    trials = folder.trials()
+    """The run as one JSON object; its tables are written on the way."""
+    evidence = finish(folder)
+    found = findings(evidence)
     return {
         "run": str(folder.path),
-        "study": folder.study().name,
-        "trials": [
-            {
-                "id": trial.id,
-                "seed": trial.seed,
-                "state": trial.state,
-                "final": trial.final,
-                "total_s": trial.total_s,
-                "epochs_done": trial.epochs_done,
-                "steps_done": trial.steps_done,
-                "diverged_at_step": trial.diverged_at_step,
-                "device": trial.resolved.get("device"),
-                "data": None if trial.data is None else trial.data.model_dump(),
-                "error": None if trial.error is None else trial.error.message,
-                "notes": list(trial.notes),
-            }
-            for trial in trials
+        "study": evidence.name,
+        "trials": [_trial_told(trial) for trial in evidence.trials],
+        "findings": [
+            {**asdict(one), "numbers": dict(one.numbers), "sentence": sentence(one)}
+            for one in found
         ],
     }
 
 
-def print_summary(console: Console, folder: RunFolder) -> None:
-    """A table of every trial's epochs, the data used, what went wrong, and what to do next."""
-    trials = folder.trials()
-    table = _table(folder, trials)
-    if table.row_count:
-        # Never narrower than its numbers: a terminal may wrap lines, but must not cut figures.
-        console.width = max(console.width, 80)
-        console.print(table)
+def print_summary(console: Console, folder: RunFolder, lang: str = "en") -> None:
+    """Tables of what was learned and what it costs, findings, the data used, and what to do next."""
+    evidence = finish(folder)
+    # Never narrower than its numbers: a terminal may wrap lines, but must not cut figures.
+    console.width = max(console.width, 80)
+    trials = list(evidence.trials)
+    if evidence.study.cells:
+        if evidence.learned:
+            console.print(learn_table(evidence))
+        if evidence.measured:
+            console.print(cost_table(evidence))
+    else:
+        learned = [trial for trial in trials if trial.kind == "learn"]
+        if learned and (table := _table(folder, learned)).row_count:
+            console.print(table)
+        for measured in evidence.measured:
+            print_measurement(console, evidence.name, measured)
     for trial in trials:
         for line in _remarks(trial):
             console.print(line, soft_wrap=True)
+    print_findings(console, findings(evidence), lang)
     for told in dict.fromkeys(data_told(trial.data) for trial in trials if trial.data is not None):
         console.print(told, soft_wrap=True)
     path = escape(str(folder.path))
@@ -56,6 +63,39 @@ def print_summary(console: Console, folder: RunFolder) -> None:
     if any(folder.trial(trial.id).tensorboard_folder.exists() for trial in trials):
         command = escape(shlex.join(["trainlab", "board", str(folder.path)]))
         console.print(f"Look at it: {command}", soft_wrap=True, highlight=False)
+
+
+def print_findings(console: Console, found: Sequence[Finding], lang: str) -> None:
+    """A line each, marked by verdict."""
+    marks = {
+        "different": "[green]≠[/green]",
+        "equivalent": "[cyan]=[/cyan]",
+        "cannot tell": "[yellow]?[/yellow]",
+    }
+    if found:
+        console.print("[bold]Findings[/bold]")
+    for one in found:
+        mark = marks.get(one.verdict or "", "·")
+        console.print(f" {mark} {escape(sentence(one, lang))}", highlight=False)
+
+
+def _trial_told(trial: TrialRecord) -> dict[str, Any]:
+    return {
+        "id": trial.id,
+        "kind": trial.kind,
+        "cell": trial.cell,
+        "seed": trial.seed,
+        "state": trial.state,
+        "final": trial.final,
+        "total_s": trial.total_s,
+        "epochs_done": trial.epochs_done,
+        "steps_done": trial.steps_done,
+        "diverged_at_step": trial.diverged_at_step,
+        "device": trial.resolved.get("device"),
+        "data": None if trial.data is None else trial.data.model_dump(),
+        "error": None if trial.error is None else trial.error.message,
+        "notes": list(trial.notes),
+    }
 
 
 def data_told(data: DataRecord) -> str:
@@ -97,25 +137,26 @@ def _table(folder: RunFolder, trials: list[TrialRecord]) -> Table:
     for number, (trial, point) in enumerate(epochs):
         if number and epochs[number - 1][0] is not trial:
             table.add_section()
-        metrics = [value_told(name, point[name]) for name in columns]
+        metrics = [metric_value(name, point[name]) for name in columns]
         times = [f"{point[name]:.2f}" for name in ("train_s", "test_s")]
         table.add_row(str(trial.seed), str(point["epoch"]), *metrics, *times)
     return table
 
 
 def _remarks(trial: TrialRecord) -> list[str]:
-    told = [f"seed {trial.seed}: note: {escape(note)}" for note in trial.notes]
+    name = f"seed {trial.seed}" if trial.kind == "learn" and trial.cell == "base" else trial.id
+    told = [f"{name}: note: {escape(note)}" for note in trial.notes]
     if trial.state in ("interrupted", "pending"):
         done = f" after {trial.steps_done:,} updates" if trial.steps_done else ""
-        told.append(f"[yellow]seed {trial.seed}: {trial.state}{done}[/yellow]")
+        told.append(f"[yellow]{name}: {trial.state}{done}[/yellow]")
     if trial.state == "diverged":
         told.append(
-            f"[yellow]seed {trial.seed}: diverged: the loss of update {trial.diverged_at_step} "
+            f"[yellow]{name}: diverged: the loss of update {trial.diverged_at_step} "
             "is not finite; a smaller learning rate usually helps[/yellow]"
         )
     if trial.error is not None:
         told.append(
-            f"[red]seed {trial.seed}: failed: {escape(trial.error.kind)}: "
+            f"[red]{name}: failed: {escape(trial.error.kind)}: "
             f"{escape(trial.error.message)}[/red] (traceback in its trial.json)"
         )
     return told

@@ -15,7 +15,7 @@ from trainlab.record.cost import (
     OperatorsRecord,
 )
 from trainlab.record.environment import Environment
-from trainlab.record.files import read_json, read_lines, write_json, writing
+from trainlab.record.files import read_json, read_lines, replacing, write_json, writing
 from trainlab.record.schema import FORMAT, Record, StudyRecord, TrialRecord
 
 R = TypeVar("R", bound=Record)
@@ -81,6 +81,10 @@ class RunFolder:
         self.study_file = path / "study.json"
         self.environment_file = path / "environment.json"
         self.trials_folder = path / "trials"
+        self.results_csv = path / "results.csv"
+        self.results_parquet = path / "results.parquet"
+        self.epochs_csv = path / "epochs.csv"
+        self.report_folder = path / "report"
 
     def trial(self, trial_id: str) -> TrialFolder:
         """The folder of one trial."""
@@ -101,6 +105,11 @@ class RunFolder:
     def write_environment(self, record: Environment) -> None:
         """Writes environment.json."""
         write_json(self.environment_file, record.model_dump(mode="json"))
+
+    def write_table(self, path: Path, content: bytes) -> None:
+        """Writes one of the run's tables whole."""
+        with replacing(path) as part:
+            part.write_bytes(content)
 
     def environment(self) -> Environment:
         """Reads environment.json."""

@@ -55,7 +55,7 @@ def _pairs(value: object) -> object:
         name, equals, text = part.partition("=")
         if not equals or not name.strip():
             raise ValueError(f"got {part!r}, must be name=value pairs, as in hidden=64,bias=true")
-        pairs[name.strip()] = _scalar(text.strip())
+        pairs[name.strip()] = scalar_of(text.strip())
     return pairs
 
 
@@ -69,7 +69,8 @@ def _numbers(value: object) -> object:
     return pairs
 
 
-def _scalar(text: str) -> Scalar:
+def scalar_of(text: str) -> Scalar:
+    """A word of a command line as true or false, a number, or itself."""
     if text.lower() in {"true", "false"}:
         return text.lower() == "true"
     for kind in (int, float):

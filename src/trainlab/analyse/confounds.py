@@ -1,0 +1,105 @@
+"""What differs between two trials or two runs beyond the factor that was meant to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainlab.record.environment import Environment
+from trainlab.record.schema import TrialRecord
+
+FOLLOWS: Mapping[str, frozenset[str]] = {
+    "batch_size": frozenset({"batch_size", "steps_per_epoch", "log_every_steps"}),
+    "device": frozenset({"device", "device_name", "threads", "data_resident", "optimizer_code"}),
+    "lr": frozenset({"lr"}),
+    "optimizer": frozenset({"optimizer", "optimizer_code"}),
+    "optimizer_code": frozenset({"optimizer_code"}),
+    "threads": frozenset({"threads"}),
+    "allocator": frozenset({"allocator_keeps_memory"}),
+    "denormals": frozenset({"flushes_denormals"}),
+    "precision": frozenset({"precision"}),
+    "model": frozenset({"num_parameters", "num_trainable"}),
+}
+"""What of `resolved` a factor changes by itself; anything else that differs is a confound.
+
+A device brings its threads and optimizer code along; an optimizer does not bring another learning rate.
+"""
+
+BREAKS_POOLING = ("torch", "numpy")
+"""Packages whose version changes results: runs that differ in one are compared, never pooled."""
+
+
+@dataclass(frozen=True)
+class Confound:
+    """One thing that differs and was not asked about."""
+
+    what: str
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.first} against {self.second}"
+
+
+def trial_confounds(
+    first: TrialRecord, second: TrialRecord, factors: frozenset[str]
+) -> tuple[Confound, ...]:
+    """Of two trials that should differ by these factors only."""
+    expected = set(factors)
+    for factor in factors:
+        expected |= FOLLOWS.get(factor.partition(".")[0], frozenset())
+    found = _differences(first.resolved, second.resolved, expected)
+    asked = {name.partition(".")[0] for name in factors}
+    settings = _differences(first.settings, second.settings, asked | expected | {"lr"})
+    data = _differences(_data(first), _data(second), set())
+    return (*found, *settings, *data)
+
+
+def run_confounds(first: Environment, second: Environment) -> tuple[Confound, ...]:
+    """Of the machines and software of two runs."""
+    a, b = first.model_dump(mode="json"), second.model_dump(mode="json")
+    flat = [_flat(side) for side in (a, b)]
+    return tuple(_differences(flat[0], flat[1], {"format", "git_dirty"}))
+
+
+def pooling_problems(first: Environment, second: Environment) -> tuple[str, ...]:
+    """Why trials of two runs must not be put into one mean; empty where nothing speaks against it."""
+    problems = [
+        f"{name} {first.packages.get(name)} against {second.packages.get(name)}"
+        for name in BREAKS_POOLING
+        if first.packages.get(name) != second.packages.get(name)
+    ]
+    if (first.cpu, first.gpus) != (second.cpu, second.gpus):
+        problems.append(f"another machine: {first.cpu} against {second.cpu}")
+    return tuple(problems)
+
+
+def _differences(
+    first: Mapping[str, Any], second: Mapping[str, Any], expected: set[str]
+) -> list[Confound]:
+    names = [*first, *(name for name in second if name not in first)]
+    return [
+        Confound(name, _told(first.get(name)), _told(second.get(name)))
+        for name in names
+        if name not in expected and first.get(name) != second.get(name)
+    ]
+
+
+def _data(trial: TrialRecord) -> dict[str, Any]:
+    if trial.data is None:
+        return {}
+    told = trial.data.model_dump(include={"name", "num_train", "num_test", "is_subset"})
+    return {f"data.{name}": value for name, value in told.items()}
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{inner}": one for inner, one in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _told(value: Any) -> str:
+    return "not set" if value is None else str(value)

@@ -1,0 +1,137 @@
+"""What the learn trials show: effects of factors on loss and accuracy, divergence, time to quality."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+from trainlab.analyse.confounds import trial_confounds
+from trainlab.analyse.contrast import Contrast, contrasts
+from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.finding import Finding
+from trainlab.analyse.quality import Point, Target, time_to_quality
+from trainlab.analyse.verdict import Comparison, compare, decide
+
+TEST = "paired t and exact sign flip, Holm over the family"
+SUBJECTS = ("test/accuracy", "test/loss", "train/loss")
+
+
+def learn_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Effects first, then what went wrong, then time to the targets."""
+    pairs = contrasts(evidence.cells)
+    for metric in subjects(evidence):
+        yield from _effects(evidence, metric, pairs)
+    yield from _divergence(evidence)
+    for metric, value in evidence.study.targets.items():
+        yield from _quality(evidence, metric, value)
+
+
+def subjects(evidence: Evidence) -> list[str]:
+    """The metrics that are compared: the usual ones, then any of the workload's own on the test set."""
+    known = evidence.metrics()
+    usual = [name for name in SUBJECTS if name in known]
+    return usual + [name for name in known if name.startswith("test/") and name not in usual]
+
+
+def _effects(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:
+    """One family per metric: all its comparisons are decided together."""
+    margin = evidence.study.margins.get(metric)
+    seen = [pair for pair in pairs if _ran(evidence, pair)]
+    compared = decide(
+        [
+            compare(
+                evidence.values(pair.reference.id, metric),
+                evidence.values(pair.other.id, metric),
+                margin,
+            )
+            for pair in seen
+        ]
+    )
+    for pair, found in zip(seen, compared, strict=True):
+        yield _effect(evidence, metric, pair, found)
+
+
+def _ran(evidence: Evidence, pair: Contrast) -> bool:
+    return pair.reference.id in evidence.learned and pair.other.id in evidence.learned
+
+
+def _effect(evidence: Evidence, metric: str, pair: Contrast, found: Comparison) -> Finding:
+    first, second = (
+        next(iter(evidence.learned[cell.id].values())).trial
+        for cell in (pair.reference, pair.other)
+    )
+    factors = frozenset(pair.factor.split(","))
+    resets = pair.factor == "zero_grad" and pair.levels[1] is False
+    return Finding(
+        kind="no_reset" if resets else "effect",
+        subject=metric,
+        factor=pair.factor,
+        levels=pair.levels,
+        cells=(pair.reference.id, pair.other.id),
+        numbers={
+            "mean_a": found.mean_a,
+            "mean_b": found.mean_b,
+            "difference": None if found.difference is None else found.difference.value,
+            "p": found.p_holm,
+            "family": found.family,
+            "margin": found.margin,
+            "fewest_seeds": found.fewest_seeds,
+            "seeds_needed": found.seeds_needed,
+            "detectable": found.detectable,
+            "num_dropped": found.num_dropped,
+            "num_diverged": found.num_diverged,
+        },
+        n=found.n,
+        interval=None if found.difference is None else found.difference.interval,
+        test=TEST,
+        verdict=found.verdict,
+        confounds=tuple(str(one) for one in trial_confounds(first, second, factors)),
+    )
+
+
+def _divergence(evidence: Evidence) -> Iterator[Finding]:
+    for cell, seeds in evidence.learned.items():
+        gone = [one.trial for one in seeds.values() if one.trial.state == "diverged"]
+        steps = [trial.diverged_at_step for trial in gone if trial.diverged_at_step is not None]
+        if gone:
+            median = statistics.median(steps) if steps else None
+            numbers = {"num_diverged": len(gone), "median_step": median}
+            yield Finding(
+                kind="diverged",
+                subject="train/loss",
+                cells=(cell,),
+                numbers=numbers,
+                n=len(seeds),
+            )
+
+
+def target_of(metric: str, value: float) -> Target:
+    """Losses must fall to it; anything else must rise to it."""
+    return Target(metric, "at most" if metric.endswith("loss") else "at least", value)
+
+
+def _quality(evidence: Evidence, metric: str, value: float) -> Iterator[Finding]:
+    target = target_of(metric, value)
+    for cell in evidence.cells:
+        seeds = evidence.learned.get(cell.id, {})
+        trials = [
+            [
+                Point(int(line["epoch"]), float(line["time_s"]), float(line[metric]))
+                for line in one.epochs
+                if line.get(metric) is not None
+            ]
+            for one in seeds.values()
+        ]
+        if not trials:
+            continue
+        found = time_to_quality(trials, target)
+        yield Finding(
+            kind="quality",
+            subject=metric,
+            cells=(cell.id,),
+            numbers={
+                "target": value,
+                "num_reached": found.num_reached,
+                "median_epoch": found.median_epoch,
+                "median_s": found.median_elapsed_s,
+            },
+            n=found.num_trials,
+        )

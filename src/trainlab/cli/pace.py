@@ -1,0 +1,91 @@
+"""How far a study has come and how long it will still take, from the trials that have ended."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+from trainlab.record.schema import TrialRecord
+
+LEAST_SHARE = 0.02
+"""Of a trial, before its own speed says how long it takes."""
+
+Key = tuple[object, ...]
+
+
+class Pace:
+    """Times each trial; expects one to take as long as the most similar ones did."""
+
+    def __init__(
+        self, trials: Sequence[TrialRecord], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._keys = {trial.id: _likeness(trial) for trial in trials}
+        self._waiting = [trial.id for trial in trials]
+        self._took: dict[Key, list[float]] = {}
+        self._clock = clock
+        self._now: str | None = None
+        self._since = 0.0
+        self._share = 0.0
+        self._done_s = 0.0
+        self.num_trials = len(trials)
+
+    @property
+    def number(self) -> int:
+        """Which trial runs, from 1."""
+        return self.num_trials - len(self._waiting)
+
+    def begins(self, trial_id: str) -> None:
+        """A trial starts; trials planned before it that never ran are passed over."""
+        self._waiting = self._waiting[self._waiting.index(trial_id) + 1 :]
+        self._now, self._since, self._share = trial_id, self._clock(), 0.0
+
+    def is_at(self, share: float) -> None:
+        """How much of the running trial is done."""
+        self._share = share
+
+    def ends(self) -> None:
+        """The running trial has ended."""
+        assert self._now is not None
+        took = self._clock() - self._since
+        self._done_s += took
+        for key in self._keys[self._now]:
+            self._took.setdefault(key, []).append(took)
+        self._now = None
+
+    def expected_s(self, trial_id: str) -> float | None:
+        """How long a trial should take, from the most similar that ended; None before any did."""
+        for key in self._keys[trial_id]:
+            if key in self._took:
+                return statistics.median(self._took[key])
+        return None
+
+    def left_s(self) -> float | None:
+        """All that is still to come; None while nothing is known about some of it."""
+        waiting = [self.expected_s(trial_id) for trial_id in self._waiting]
+        current = self._current_left_s()
+        if current is None or None in waiting:
+            return None
+        return current + sum(one for one in waiting if one is not None)
+
+    def share_done(self) -> float:
+        """Of the whole study, by time; by number of trials while times are unknown."""
+        left = self.left_s()
+        if left is None:
+            return max(0, self.number - 1 + self._share) / self.num_trials
+        done = self._done_s + (self._clock() - self._since if self._now else 0.0)
+        return done / (done + left) if done + left else 1.0
+
+    def _current_left_s(self) -> float | None:
+        if self._now is None:
+            return 0.0
+        gone = self._clock() - self._since
+        if self._share >= LEAST_SHARE:
+            return gone * (1 - self._share) / self._share
+        expected = self.expected_s(self._now)
+        return None if expected is None else max(0.0, expected - gone)
+
+
+def _likeness(trial: TrialRecord) -> tuple[Key, ...]:
+    """From the most similar trials to the least: same cell, same look, same kind."""
+    mode = (trial.cost or {}).get("mode")
+    cell = (trial.kind, trial.watch, mode, trial.cell)
+    return (cell, cell[:3], cell[:2], cell[:1], ())

@@ -1,0 +1,29 @@
+"""A study's plan in words, before the long part begins."""
+
+from rich.console import Console
+from rich.markup import escape
+
+from trainlab.plan import plan
+from trainlab.spec import Study
+
+MOST_CELLS_TOLD = 12
+
+
+def print_plan(console: Console, study: Study) -> None:
+    """The cells, how many trials of which kind, and in which order they run."""
+    trials = plan(study)
+    learn = sum(trial.kind == "learn" for trial in trials)
+    cells = [cell.id for cell in study.all_cells]
+    shown = ", ".join(cells[:MOST_CELLS_TOLD])
+    more = f" and {len(cells) - MOST_CELLS_TOLD} more" if len(cells) > MOST_CELLS_TOLD else ""
+    if study.title:
+        console.print(f"[bold]{escape(study.title)}[/bold]", highlight=False)
+    count = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+    console.print(f"{escape(study.name)}: {count}: {escape(shown)}{more}", highlight=False)
+    parts = [f"{learn} learn trials ({len(study.seeds)} seeds)"] if learn else []
+    if study.cost is not None:
+        timed = sum(trial.watch == "steps" for trial in trials)
+        pair = ", one cell measured twice as a check" if len(cells) > 1 else ""
+        watched = len(trials) - learn - timed
+        parts.append(f"{timed} timed and {watched} watched processes for cost{pair}")
+    console.print(f"{'; '.join(parts)}. Time left is shown once the first have ended.")

@@ -1,0 +1,46 @@
+"""trainlab studies: the built-in studies, and how to write one."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from trainlab.spec import Question
+from trainlab.spec.cell import level_told
+from trainlab.studies import builtin_study, study_file, study_names
+
+
+def command(
+    name: Annotated[
+        str | None, typer.Argument(help="Print this study's file, to start your own from.")
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of study files, for editors.")
+    ] = False,
+) -> None:
+    """List the built-in studies."""
+    if schema:
+        sys.stdout.write(json.dumps(Question.model_json_schema(), indent=2) + "\n")
+        return
+    if name is not None:
+        if name not in study_names():
+            raise typer.BadParameter(f"no such study; there are {', '.join(study_names())}")
+        sys.stdout.write(study_file(name).read_text(encoding="utf-8"))
+        return
+    table = Table()
+    for column in ("study", "workload", "question", "varies"):
+        table.add_column(column, overflow="fold")
+    for known in study_names():
+        study = builtin_study(known)
+        factors = [f"{n} {', '.join(map(level_told, levels))}" for n, levels in study.vary.items()]
+        factors += [
+            " ".join(f"{n}={level_told(v)}" for n, v in cell.items()) for cell in study.cells
+        ]
+        table.add_row(known, study.workload, study.title, "; ".join(factors))
+    Console().print(table)
+    Console().print(
+        "Your own: trainlab studies NAME > my-study.toml, edit, trainlab run my-study.toml"
+    )

@@ -1,0 +1,1 @@
+"""From findings and records to a document; nothing here imports torch."""
