@@ -38,14 +38,14 @@ def floor_of(evidence: Evidence, mode: str) -> float | None:
     first, second = (evidence.measurement(cell, mode, again=again) for again in (False, True))
     if first is None or second is None or len(first.costs) != len(second.costs):
         return None
-    return noise_floor(_sample_us(first), _sample_us(second))
+    return noise_floor(sample_us(first), sample_us(second))
 
 
 def _times(evidence: Evidence, mode: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:
     floor = floor_of(evidence, mode)
     known = [(pair, *both) for pair in pairs if (both := _both(evidence, mode, pair))]
     compared = decide_cost(
-        [compare_cost(_sample_us(a), _sample_us(b), floor or 0.0) for _, a, b in known]
+        [compare_cost(sample_us(a), sample_us(b), floor or 0.0) for _, a, b in known]
     )
     for (pair, first, second), found in zip(known, compared, strict=True):
         yield _time(mode, pair, (first, second), found, floor)
@@ -252,6 +252,6 @@ def _both(evidence: Evidence, mode: str, pair: Contrast) -> tuple[Measurement, M
     return None if first is None or second is None else (first, second)
 
 
-def _sample_us(found: Measurement) -> list[float]:
+def sample_us(found: Measurement) -> list[float]:
     """One figure per process."""
     return [statistics.median(r.step_ms) * 1e3 / r.batch_size for r in found.costs]

@@ -10,7 +10,10 @@ from rich.console import Console
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A run folder, finished or not.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="A run folder, finished or not; several of one study are pooled."),
+    ],
     lang: Annotated[
         str, typer.Option(metavar="en|zh", help="The language of the findings.")
     ] = "en",
@@ -19,13 +22,17 @@ def command(
     ] = False,
 ) -> None:
     """Show the tables and findings of a run."""
-    from trainlab.cli.summary import print_summary, summary
+    from trainlab.analyse.runs import pooled
+    from trainlab.cli.summary import print_study, print_summary, summary
     from trainlab.lab import open_run
     from trainlab.report.language import check_language
 
     check_language(lang)
-    folder = open_run(run)
-    if as_json:
-        sys.stdout.write(json.dumps(summary(folder), allow_nan=False) + "\n")
+    folders = [open_run(run) for run in runs]
+    if len(folders) > 1:
+        evidence = pooled([folder.evidence() for folder in folders])
+        print_study(Console(), evidence, lang)
+    elif as_json:
+        sys.stdout.write(json.dumps(summary(folders[0]), allow_nan=False) + "\n")
     else:
-        print_summary(Console(), folder, lang)
+        print_summary(Console(), folders[0], lang)

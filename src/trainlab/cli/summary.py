@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.finding import Finding
 from trainlab.analyse.findings import findings
 from trainlab.cli.cost_tables import print_measurement
@@ -38,24 +39,15 @@ def summary(folder: RunFolder) -> dict[str, Any]:
 def print_summary(console: Console, folder: RunFolder, lang: str = "en") -> None:
     """Tables of what was learned and what it costs, findings, the data used, and what to do next."""
     evidence = finish(folder)
-    # Never narrower than its numbers: a terminal may wrap lines, but must not cut figures.
-    console.width = max(console.width, 80)
     trials = list(evidence.trials)
-    if evidence.study.cells:
-        if evidence.learned:
-            console.print(learn_table(evidence))
-        if evidence.measured:
-            console.print(cost_table(evidence))
-    else:
+    if not evidence.study.cells:
+        console.width = max(console.width, 80)
         learned = [trial for trial in trials if trial.kind == "learn"]
         if learned and (table := _table(folder, learned)).row_count:
             console.print(table)
         for measured in evidence.measured:
             print_measurement(console, evidence.name, measured)
-    for trial in trials:
-        for line in _remarks(trial):
-            console.print(line, soft_wrap=True)
-    print_findings(console, findings(evidence), lang)
+    print_study(console, evidence, lang)
     for told in dict.fromkeys(data_told(trial.data) for trial in trials if trial.data is not None):
         console.print(told, soft_wrap=True)
     path = escape(str(folder.path))
@@ -63,6 +55,20 @@ def print_summary(console: Console, folder: RunFolder, lang: str = "en") -> None
     if any(folder.trial(trial.id).tensorboard_folder.exists() for trial in trials):
         command = escape(shlex.join(["trainlab", "board", str(folder.path)]))
         console.print(f"Look at it: {command}", soft_wrap=True, highlight=False)
+
+
+def print_study(console: Console, evidence: Evidence, lang: str) -> None:
+    """The cells side by side, what went wrong, and the findings."""
+    # Never narrower than its numbers: a terminal may wrap lines, but must not cut figures.
+    console.width = max(console.width, 80)
+    if evidence.study.cells and evidence.learned:
+        console.print(learn_table(evidence))
+    if evidence.study.cells and evidence.measured:
+        console.print(cost_table(evidence))
+    for trial in evidence.trials:
+        for line in _remarks(trial):
+            console.print(line, soft_wrap=True)
+    print_findings(console, findings(evidence), lang)
 
 
 def print_findings(console: Console, found: Sequence[Finding], lang: str) -> None:
@@ -74,7 +80,14 @@ def print_findings(console: Console, found: Sequence[Finding], lang: str) -> Non
     }
     if found:
         console.print("[bold]Findings[/bold]")
-    for one in found:
+    subjects = list(dict.fromkeys(one.subject for one in found if one.kind == "effect"))
+    shown = [
+        one
+        for one in found
+        # Open comparisons of the first metric are told; of the others, the last line tells how many.
+        if one.kind != "effect" or one.verdict != "cannot tell" or one.subject == subjects[0]
+    ]
+    for one in shown:
         mark = marks.get(one.verdict or "", "·")
         console.print(f" {mark} {escape(sentence(one, lang))}", highlight=False)
 
