@@ -1,6 +1,6 @@
 """The bench from Python: run a study, open a run, ask for its tables and findings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +84,7 @@ def run(
     from trainlab.execute.run import run_study, start_run
     from trainlab.execute.worker import Loader
     from trainlab.spec import CostSpec, Question, checked
+    from trainlab.spec.question import checked_question
     from trainlab.workloads.workload import Workload
 
     load, reference = Loader(), workload
@@ -104,12 +105,18 @@ def run(
         **fields,
         "workload": reference,
         "settings": settings,
-        "vary": {name: tuple(levels) for name, levels in (vary or {}).items()},
+        "vary": {name: _levels(levels) for name, levels in (vary or {}).items()},
         "seeds": seeds if isinstance(seeds, int) else tuple(seeds),
         "design": design,
     }
-    study = resolve(load, checked(Question, values))
+    study = resolve(load, checked_question(values))
     folder = start_run(study, None if out is None else Path(out))
     run_study(folder, instruments, load)
     finish(folder)
     return Run(folder.path)
+
+
+def _levels(given: Any) -> Any:
+    """Any series as levels; a single value is left for the check, which says what is wanted."""
+    is_series = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    return tuple(given) if is_series else given

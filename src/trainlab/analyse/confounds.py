@@ -49,7 +49,9 @@ def trial_confounds(
         expected |= FOLLOWS.get(factor.partition(".")[0], frozenset())
     found = _differences(first.resolved, second.resolved, expected)
     asked = {name.partition(".")[0] for name in factors}
-    settings = _differences(first.settings, second.settings, asked | expected | {"lr"})
+    # What a setting became counts, where that is known: `auto` and `cpu` may be the same device.
+    told = asked | expected | first.resolved.keys() | second.resolved.keys()
+    settings = _differences(first.settings, second.settings, told)
     data = _differences(_data(first), _data(second), set())
     return (*found, *settings, *data)
 

@@ -96,6 +96,8 @@ def _memory(evidence: Evidence, mode: str, pairs: Sequence[Contrast]) -> Iterato
         if both is None or both[0].memory is None or both[1].memory is None:
             continue
         a, b = both[0].memory.peak_bytes, both[1].memory.peak_bytes
+        factors = frozenset(pair.factor.split(","))
+        confounds = trial_confounds(both[0].trial, both[1].trial, factors)
         yield Finding(
             kind="memory",
             subject=f"{mode}/peak_bytes",
@@ -104,6 +106,7 @@ def _memory(evidence: Evidence, mode: str, pairs: Sequence[Contrast]) -> Iterato
             cells=(pair.reference.id, pair.other.id),
             numbers={"mib_a": a / 2**20, "mib_b": b / 2**20, "ratio": b / a},
             n=1,
+            confounds=tuple(str(one) for one in confounds),
         )
 
 

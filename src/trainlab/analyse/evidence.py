@@ -1,8 +1,9 @@
 """Evidence: all records of a run, read once, arranged by cell."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from trainlab.analyse.measurement import Measurement, measurements_of
@@ -51,6 +52,10 @@ class Evidence:
 
     def metrics(self) -> tuple[str, ...]:
         """Those the learn trials ended with, in the order of the records; settings apart."""
+        return self._metrics
+
+    @cached_property
+    def _metrics(self) -> tuple[str, ...]:
         names: dict[str, None] = {}
         for seeds in self.learned.values():
             for one in seeds.values():
@@ -62,23 +67,25 @@ class Evidence:
         return {seed: one.value(metric) for seed, one in self.learned.get(cell, {}).items()}
 
     def measurement(
-        self, cell: str, mode: str, *, again: bool = False, trained: bool = False
+        self, cell: str, mode: str, *, again: bool = False, trained: bool | None = None
     ) -> Measurement | None:
-        """What was measured about a cell's cost."""
-        return next(
-            (
-                found
-                for found in self.measured
-                if (found.trial.cell, found.summary.mode, found.trial.again, found.is_trained)
-                == (cell, mode, again, trained)
-            ),
-            None,
-        )
+        """What was measured about a cell's cost; not asked: with the weights the study asks for first."""
+        if trained is None:
+            trained = self.study.cost is not None and self.study.cost.weights == "trained"
+        return self._by_look.get((cell, mode, again, trained))
+
+    @cached_property
+    def _by_look(self) -> dict[tuple[str, str, bool, bool], Measurement]:
+        return {
+            (found.trial.cell, found.summary.mode, found.trial.again, found.is_trained): found
+            for found in self.measured
+        }
 
 
 def gather(folder: RunFolder) -> Evidence:
     """Reads a run; RecordError where it is none of ours."""
     record = folder.study()
+    study = checked(Study, record.study, str(folder.study_file))
     trials = tuple(folder.trials())
     learned: dict[str, dict[int, Learned]] = {}
     for trial in trials:
@@ -88,9 +95,20 @@ def gather(folder: RunFolder) -> Evidence:
             learned.setdefault(trial.cell, {})[trial.seed] = Learned(trial, epochs)
     return Evidence(
         name=record.name,
-        study=checked(Study, record.study, str(folder.study_file)),
+        study=study,
         environment=folder.environment(),
         trials=trials,
         learned=learned,
-        measured=tuple(measurements_of(folder, trials)),
+        measured=tuple(sorted(measurements_of(folder, trials), key=_place(study))),
     )
+
+
+def _place(study: Study) -> Callable[[Measurement], tuple[int, str, bool, bool]]:
+    """Cells in the order asked, training before inference, the second of an A/A pair after the first."""
+    order = {cell.id: number for number, cell in enumerate(study.all_cells)}
+
+    def place(found: Measurement) -> tuple[int, str, bool, bool]:
+        backwards = "a" if found.summary.mode == "train" else "b"
+        return order[found.trial.cell], backwards, found.is_trained, found.trial.again
+
+    return place

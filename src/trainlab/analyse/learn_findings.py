@@ -54,11 +54,6 @@ def _ran(evidence: Evidence, pair: Contrast) -> bool:
 
 
 def _effect(evidence: Evidence, metric: str, pair: Contrast, found: Comparison) -> Finding:
-    first, second = (
-        next(iter(evidence.learned[cell.id].values())).trial
-        for cell in (pair.reference, pair.other)
-    )
-    factors = frozenset(pair.factor.split(","))
     resets = pair.factor == "zero_grad" and pair.levels[1] is False
     return Finding(
         kind="no_reset" if resets else "effect",
@@ -83,8 +78,21 @@ def _effect(evidence: Evidence, metric: str, pair: Contrast, found: Comparison) 
         interval=None if found.difference is None else found.difference.interval,
         test=TEST,
         verdict=found.verdict,
-        confounds=tuple(str(one) for one in trial_confounds(first, second, factors)),
+        confounds=_confounds(evidence, pair),
     )
+
+
+def _confounds(evidence: Evidence, pair: Contrast) -> tuple[str, ...]:
+    """Of every two trials that are compared, each told once."""
+    first, second = (evidence.learned[cell.id] for cell in (pair.reference, pair.other))
+    factors = frozenset(pair.factor.split(","))
+    found = (
+        str(one)
+        for seed, a in first.items()
+        if (b := second.get(seed)) and a.trial.state == b.trial.state == "done"
+        for one in trial_confounds(a.trial, b.trial, factors)
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def _divergence(evidence: Evidence) -> Iterator[Finding]:
@@ -119,6 +127,8 @@ def _quality(evidence: Evidence, metric: str, value: float) -> Iterator[Finding]
                 if line.get(metric) is not None
             ]
             for one in seeds.values()
+            # One that was stopped from outside might yet have got there.
+            if one.trial.state in ("done", "diverged")
         ]
         if not trials:
             continue

@@ -1,5 +1,6 @@
 """Results as tables: a row per trial, a tidy row per trial and metric, a row per epoch."""
 
+import math
 import statistics
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainlab.analyse.evidence import Evidence
 from trainlab.record.folder import RunFolder
 from trainlab.record.schema import TrialRecord
+from trainlab.spec.cell import level_told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +92,7 @@ def _about(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
         "watch": trial.watch or "",
         "weights": "" if trial.kind == "learn" else _weights(trial),
         "again": trial.again,
-        "device": trial.resolved.get("device_name", ""),
+        "device_name": trial.resolved.get("device_name", ""),
     }
 
 
@@ -103,11 +105,12 @@ def _weights(trial: TrialRecord) -> str:
 
 
 def _level(trial: TrialRecord, factor: str) -> str:
+    """As users write it; what it became here where the cell leaves it open, else empty."""
     outer, dot, inner = factor.partition(".")
-    value = trial.settings.get(outer)
-    if dot and isinstance(value, dict):
-        value = value.get(inner)
-    return str(trial.levels.get(factor, value))
+    asked = trial.settings.get(outer)
+    value = trial.levels.get(factor, asked.get(inner) if dot and asked else asked)
+    value = trial.resolved.get(factor) if value is None else value
+    return "" if value is None else level_told(value)
 
 
 def _values(evidence: Evidence, trial: TrialRecord) -> dict[str, float]:
@@ -117,13 +120,13 @@ def _values(evidence: Evidence, trial: TrialRecord) -> dict[str, float]:
 
 
 def _learn_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
-    for name, value in trial.final.items():
-        if value is not None and "/" in name:
-            yield name, value
-    if trial.total_s is not None:
-        yield "total_s", trial.total_s
+    """A trial that did not end well has its rows, so that it is seen, but no values."""
     one = evidence.learned.get(trial.cell, {}).get(trial.seed)
-    if one is not None and one.epochs:
+    for name in evidence.metrics():
+        yield name, math.nan if one is None else one.value(name)
+    if trial.state == "done" and trial.total_s is not None:
+        yield "total_s", trial.total_s
+    if trial.state == "done" and one is not None and one.epochs:
         times = [float(line["train_s"]) for line in one.epochs]
         yield "train_s_per_epoch", statistics.fmean(times)
 

@@ -3,13 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from trainlab.analyse.confounds import Confound, pooling_problems, run_confounds
+from trainlab.analyse.confounds import (
+    Confound,
+    pooling_problems,
+    run_confounds,
+    trial_confounds,
+)
 from trainlab.analyse.cost_findings import MODES, floor_of, sample_us
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.learn_findings import subjects
 from trainlab.analyse.noise import CostComparison, compare_cost, decide_cost
 from trainlab.analyse.verdict import Comparison, compare, decide
 from trainlab.errors import RecordError
+from trainlab.record.schema import TrialRecord
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class SideBySide:
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     confounds: tuple[Confound, ...]
-    """What differs between the machines and software: the answer to "why"."""
+    """What differs between the cells, the machines and the software: the answer to "why"."""
 
 
 def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
@@ -43,20 +49,19 @@ def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
             f"compare: {first.name} is about {first.study.workload}, {second.name} about "
             f"{second.study.workload}; compare runs of one workload"
         )
-    names_a, names_b = ([_place(cell.id) for cell in one.cells] for one in (first, second))
-    shared = [name for name in names_a if name in names_b]
-    if not shared:
+    pairs = _matched(first, second)
+    ids_a, ids_b = ([cell.id for cell in one.cells] for one in (first, second))
+    if not pairs:
         raise RecordError(
-            f"compare: no cell in common: {', '.join(names_a)} against {', '.join(names_b)}"
+            f"compare: no cell in common: {', '.join(ids_a)} against {', '.join(ids_b)}"
         )
-    cells_a, cells_b = ({_place(cell.id): cell.id for cell in one.cells} for one in (first, second))
-    pairs = [(name, cells_a[name], cells_b[name]) for name in shared]
+    machines = run_confounds(first.environment, second.environment)
     return SideBySide(
         learned=tuple(_learned(first, second, pairs)),
         costs=tuple(_costs(first, second, pairs)),
-        only_a=tuple(name for name in names_a if name not in names_b),
-        only_b=tuple(name for name in names_b if name not in names_a),
-        confounds=run_confounds(first.environment, second.environment),
+        only_a=tuple(cell for cell in ids_a if cell not in {a for _, a, _ in pairs}),
+        only_b=tuple(cell for cell in ids_b if cell not in {b for _, _, b in pairs}),
+        confounds=(*_cell_confounds(first, second, pairs), *machines),
     )
 
 
@@ -66,8 +71,13 @@ def pooled(runs: Sequence[Evidence]) -> Evidence:
     learned = {cell: dict(seeds) for cell, seeds in first.learned.items()}
     for other in runs[1:]:
         problems = list(pooling_problems(first.environment, other.environment))
+        if other.study.workload != first.study.workload:
+            problems.append(f"{first.study.workload} against {other.study.workload}")
         if other.study.all_cells != first.study.all_cells:
             problems.append("their cells or settings differ")
+        else:
+            same = [(cell.id, cell.id, cell.id) for cell in first.cells]
+            problems += [str(one) for one in _cell_confounds(first, other, same)]
         for cell, seeds in other.learned.items():
             twice = sorted(learned.get(cell, {}).keys() & seeds.keys())
             if twice:
@@ -80,7 +90,9 @@ def pooled(runs: Sequence[Evidence]) -> Evidence:
             )
         for cell, seeds in other.learned.items():
             learned.setdefault(cell, {}).update(seeds)
-    trials = tuple(trial for run in runs for trial in run.trials)
+    # Cost is not pooled: a machine's luck on one day is not that of another.
+    more = (t for run in runs[1:] for t in run.trials if t.kind == "learn")
+    trials = (*first.trials, *more)
     return replace(first, trials=trials, learned=learned)
 
 
@@ -88,6 +100,38 @@ def _place(cell_id: str) -> str:
     """A cell's id without its device: the same cell on another machine."""
     parts = [part for part in cell_id.split(",") if not part.startswith("device=")]
     return ",".join(parts) or "base"
+
+
+def _matched(first: Evidence, second: Evidence) -> list[tuple[str, str, str]]:
+    """Cells that are the same, with a name for both: by id, or where only their device is another."""
+    ids_a, ids_b = ([cell.id for cell in one.cells] for one in (first, second))
+    pairs = []
+    for a in ids_a:
+        others = [a] if a in ids_b else [b for b in ids_b if b not in ids_a]
+        for b in others:
+            if (place := _place(a)) == _place(b):
+                pairs.append((b if a == place else a if b == place else place, a, b))
+    return pairs
+
+
+def _cell_confounds(
+    first: Evidence, second: Evidence, pairs: Sequence[tuple[str, str, str]]
+) -> tuple[Confound, ...]:
+    """Settings, what they became, and data: whatever differs between trials of the same cell."""
+    found: dict[str, Confound] = {}
+    for _, cell_a, cell_b in pairs:
+        ended_a, ended_b = _ended(first, cell_a), _ended(second, cell_b)
+        for kind in sorted(ended_a.keys() & ended_b.keys()):
+            for one in trial_confounds(ended_a[kind], ended_b[kind], frozenset()):
+                found.setdefault(str(one), one)
+    return tuple(found.values())
+
+
+def _ended(evidence: Evidence, cell: str) -> dict[str, TrialRecord]:
+    """One trial of each kind that ended well."""
+    learned = [one.trial for one in evidence.learned.get(cell, {}).values()]
+    measured = [one.trial for one in evidence.measured if one.trial.cell == cell]
+    return {trial.kind: trial for trial in (*learned, *measured) if trial.state == "done"}
 
 
 def _learned(

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from trainlab.errors import SpecError
-from trainlab.spec import Question, checked
-from trainlab.spec.question import read_question
+from trainlab.spec import Question
+from trainlab.spec.question import checked_question, read_question
 from trainlab.spec.train import Scalar, scalar_of
 from trainlab.studies import builtin_study, study_names
 
@@ -46,7 +46,7 @@ def question_of(
         raise SpecError(problems)
     asked = {name: value for name, value in given.items() if value is not None}
     merged = {**question.model_dump(), "settings": single, "vary": levels, **asked}
-    return checked(Question, merged, where), where
+    return checked_question(merged, where), where
 
 
 def seconds_of(text: str) -> float:

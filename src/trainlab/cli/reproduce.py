@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from trainlab.errors import SpecError
+from trainlab.studies import builtin_study
 from trainlab.studies.published import PUBLISHED
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ def command(
     from trainlab.report.numbers import metric_value
 
     folder = open_run(run) if run is not None else _ran(study, seeds, out)
-    found = reproduce(folder.evidence(), PUBLISHED[study])
+    evidence, expected = folder.evidence(), builtin_study(study).workload
+    if evidence.study.workload != expected:
+        raise SpecError([f"{run}: is about {evidence.study.workload}, {study} about {expected}"])
+    found = reproduce(evidence, PUBLISHED[study])
     table = Table(
         title=f"{study}: published single runs, and where one more run of ours falls (95 %)",
         title_justify="left",
@@ -82,11 +86,12 @@ def _ran(study: str, seeds: int | None, out: Path | None) -> "Run":
     from trainlab.execute.run import run_study, start_run
     from trainlab.execute.worker import Loader
     from trainlab.lab import Run, finish
-    from trainlab.studies import builtin_study
 
     question = builtin_study(study)
     settings = {"data": "full", **question.settings}
-    changes = {"settings": settings, "cost": None, "tensorboard": False}
+    # The published cells differ by what was trained, not by where.
+    vary = {name: levels for name, levels in question.vary.items() if name != "device"}
+    changes = {"settings": settings, "vary": vary, "cost": None, "tensorboard": False}
     question = question.model_copy(update=changes | ({"seeds": seeds} if seeds else {}))
     console, load = Console(stderr=True), Loader()
     with DownloadProgress(console) as downloads, reporting_to(downloads):

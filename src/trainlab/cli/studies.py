@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from trainlab.errors import SpecError
 from trainlab.spec import Question
 from trainlab.spec.cell import level_told
 from trainlab.studies import builtin_study, study_file, study_names
@@ -27,7 +28,7 @@ def command(
         return
     if name is not None:
         if name not in study_names():
-            raise typer.BadParameter(f"no such study; there are {', '.join(study_names())}")
+            raise SpecError([f"{name}: no such study; there are {', '.join(study_names())}"])
         sys.stdout.write(study_file(name).read_text(encoding="utf-8"))
         return
     table = Table()

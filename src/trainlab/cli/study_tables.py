@@ -27,7 +27,9 @@ def learn_table(evidence: Evidence) -> Table:
         times = [float(line["train_s"]) for one in seeds.values() for line in one.epochs]
         told = [mean_told(metric, mean) for metric, mean in zip(metrics, means, strict=True)]
         seconds = figure(sum(times) / len(times)) if times else ""
-        table.add_row(escape(cell.id), str(len(seeds)), *told, seconds)
+        done = sum(one.trial.state == "done" for one in seeds.values())
+        count = str(done) if done == len(seeds) else f"{done} of {len(seeds)}"
+        table.add_row(escape(cell.id), count, *told, seconds)
     return table
 
 

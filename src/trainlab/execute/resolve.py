@@ -1,5 +1,6 @@
 """From a question to a study: checked against the workload and this machine before anything runs."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -7,8 +8,8 @@ from typing import Any
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.execute.worker import Loader
 from trainlab.plan import plan
-from trainlab.spec import Cell, Question, Study, TrainSpec, checked, settings_for
-from trainlab.spec.question import cells_of, seeds_of
+from trainlab.spec import Cell, Question, Study, TrainSpec, checked
+from trainlab.spec.question import EACH_DEVICE, cells_of, seeds_of
 from trainlab.train.bench import prepare_process
 from trainlab.train.device import devices_here, pick_device
 from trainlab.train.optimizers import check_optimizer
@@ -16,9 +17,6 @@ from trainlab.workloads.workload import Workload
 
 MOST_TRIALS = 500
 """More are planned only when asked for twice."""
-
-EACH_DEVICE = "each"
-"""As a level of `device`: every device this machine has."""
 
 
 def make_study(
@@ -42,7 +40,9 @@ def resolve(load: Loader, question: Question, where: str = "", *, many: bool = F
     found = load.workload(question.workload)
     checked(TrainSpec, found.defaults, f"{found.name}: defaults")
     question = _on_each_device(question)
-    problems: list[str] = []
+    problems = _metric_problems(question, found, where)
+    if not many and (count := _count_cells(question)) > MOST_TRIALS:
+        raise SpecError([*problems, _too_many(count, where)])
     cells: tuple[Cell, ...] = ()
     with _gathering(problems):
         cells = cells_of(question, found.defaults, found.parameters(), where)
@@ -55,16 +55,43 @@ def resolve(load: Loader, question: Question, where: str = "", *, many: bool = F
                 check()
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
-    base = settings_for(found.defaults, question.settings)
+    # In a grid the base itself need not be sound: momentum beside a varied optimizer.
+    base = cells[0].settings
     varied = cells if len(cells) > 1 or cells[0].levels else ()
-    study = _study(question, found.name, varied[0].settings if varied else base, varied, problems)
+    study = _study(question, found.name, base, varied, problems)
     assert study is not None, problems
     if not many and (count := len(plan(study))) > MOST_TRIALS:
-        told = f"plans {count:,} trials, more than {MOST_TRIALS}; vary less, or add --yes"
-        raise SpecError([f"{where}: {told}" if where else told])
+        raise SpecError([_too_many(count, where)])
     prepare_process(base)
     load(question.workload, base.data)
     return study
+
+
+def _count_cells(question: Question) -> int:
+    """At least so many trials are planned; known before a huge grid is laid out."""
+    counts = [len(levels) for levels in question.vary.values()]
+    grid = math.prod(counts) if question.design == "grid" else 1 + sum(counts)
+    return grid + len(question.cells)
+
+
+def _too_many(count: int, where: str) -> str:
+    told = (
+        f"plans {count:,} trials or more, but {MOST_TRIALS} is the limit; vary less, or add --yes"
+    )
+    return f"{where}: {told}" if where else told
+
+
+def _metric_problems(question: Question, workload: Workload, where: str) -> list[str]:
+    """Targets and margins of metrics that will never be recorded."""
+    known = [f"{part}/{name}" for part in ("train", "test") for name in ("loss", *workload.metrics)]
+    places = [("targets", name) for name in question.targets]
+    places += [("margins", name) for name in question.margins]
+    prefix = f"{where}: " if where else ""
+    return [
+        f"{prefix}{place}.{name}: {workload.name} has no such metric; it has {', '.join(known)}"
+        for place, name in places
+        if name not in known
+    ]
 
 
 def _study(

@@ -5,6 +5,9 @@ import math
 from trainlab.spec.cell import level_told
 from trainlab.spec.train import Scalar
 
+MANY = 1e6
+"""Losses beyond it, of a training gone wrong, are told with an exponent."""
+
 
 def figure(value: float, digits: int = 3) -> str:
     """Three digits, thousands apart, no exponent for everyday sizes."""
@@ -34,12 +37,14 @@ def metric_value(metric: str, value: float | None) -> str:
         return "not finite"
     if is_share(metric):
         return f"{100 * value:.2f} %"
-    return f"{value:.4f}" if abs(value) >= 0.01 else f"{value:.3g}"
+    return f"{value:.4f}" if 0.01 <= abs(value) < MANY else f"{value:.3g}"
 
 
 def metric_difference(metric: str, value: float, points: str) -> str:
     """`+0.41 points` for accuracies, `+0.0123` otherwise; `points` is the language's word."""
-    return f"{100 * value:+.2f} {points}" if is_share(metric) else f"{value:+.4f}"
+    if is_share(metric):
+        return f"{100 * value:+.2f} {points}"
+    return f"{value:+.4f}" if 0.001 <= abs(value) < MANY or value == 0 else f"{value:+.3g}"
 
 
 def p_value(p: float) -> str:

@@ -1,6 +1,6 @@
 """The base of everything a user asks for: frozen values, checked at birth, all problems at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -44,17 +44,34 @@ def choices_of(kind: type[Spec], name: str) -> tuple[str, ...]:
 
 S = TypeVar("S", bound=Spec)
 
+SCALARS = ("bool", "int", "float", "str")
+"""What pydantic calls the branches of a field that takes any scalar."""
+
 
 def checked(kind: type[S], values: Mapping[str, Any], where: str = "") -> S:
     """`kind(**values)`, or a SpecError that lists every problem as `where: place: got, rule`."""
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
-        known = list(kind.model_fields)
         prefix = f"{where}: " if where else ""
-        details = error.errors(include_url=False, include_context=True)
-        told = [line for detail in details for line in _told(detail, known).split("\n")]
+        told = _all_told(kind, error.errors(include_url=False))
         raise SpecError([prefix + line for line in told]) from None
+
+
+def field_problems(kind: type[Spec], values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with each value by itself; rules between several fields are left out."""
+    try:
+        kind.model_validate(dict(values))
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        return _all_told(kind, [detail for detail in details if detail["loc"]])
+    return []
+
+
+def _all_told(kind: type[Spec], details: Sequence[ErrorDetails]) -> list[str]:
+    known = list(kind.model_fields)
+    told = (line for detail in details for line in _told(detail, known).split("\n"))
+    return list(dict.fromkeys(told))  # a scalar that is none fails once per type it could be
 
 
 def _told(detail: ErrorDetails, known: list[str]) -> str:
@@ -66,6 +83,9 @@ def _told(detail: ErrorDetails, known: list[str]) -> str:
         return f"{place}: unknown setting; {hint}"
     if kind == "missing":
         return f"{place}: is required"
+    if detail["loc"] and detail["loc"][-1] in SCALARS:
+        place = _place(detail["loc"][:-1])
+        return f"{place}: got {detail['input']!r}, must be a number, a text, true or false"
     got = f"got {detail['input']!r}"
     if kind == "value_error":
         told = str(context["error"])
@@ -98,4 +118,8 @@ def _rule(kind: str, context: Mapping[str, Any], message: str) -> str:
         return "must be a number"
     if kind.startswith("bool_"):
         return "must be true or false"
+    if kind in ("tuple_type", "list_type"):
+        return "must be a list"
+    if kind == "dict_type":
+        return "must be a table of names and values"
     return message[:1].lower() + message[1:]

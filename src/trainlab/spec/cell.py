@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 from trainlab.spec.base import Spec
-from trainlab.spec.train import Scalar, TrainSpec
+from trainlab.spec.train import Scalar, TrainSpec, pairs_of
 
 BASE = "base"
 Levels = Mapping[str, Scalar]
@@ -31,7 +31,8 @@ def level_told(level: Scalar) -> str:
     """A level as users write it: true, 0.001, adam."""
     if isinstance(level, bool):
         return str(level).lower()
-    return f"{level:g}" if isinstance(level, float) else str(level)
+    # Six digits read better, but two levels must never read the same.
+    return f"{level:g}" if isinstance(level, float) and float(f"{level:g}") == level else str(level)
 
 
 def combinations(vary: Mapping[str, Sequence[Scalar]], design: str) -> Iterator[dict[str, Scalar]]:
@@ -51,5 +52,6 @@ def with_levels(asked: Mapping[str, Any], levels: Levels) -> dict[str, Any]:
     merged = dict(asked)
     for name, level in levels.items():
         outer, dot, inner = name.partition(".")
-        merged[outer] = {**merged.get(outer, {}), inner: level} if dot else level
+        # A flag gives a mapping as text.
+        merged[outer] = {**pairs_of(merged.get(outer, {})), inner: level} if dot else level
     return merged

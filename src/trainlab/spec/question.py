@@ -1,22 +1,33 @@
 """Question: a study as a person writes it, in a TOML file or as flags; resolved into cells."""
 
-import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trainlab.errors import SpecError
-from trainlab.spec.base import Spec, checked
+from trainlab.spec.base import Spec, checked, field_problems
 from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_told, with_levels
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.train import Scalar, TrainSpec, settings_for
 
 NOT_VARIED = ("data", "log_every_steps")
 """Settings that change what is compared rather than how it is trained."""
+
+EACH_DEVICE = "each"
+"""As a level of `device`: every device this machine has."""
+
+
+def _seeds(value: object) -> object:
+    """Told in one line: pydantic would tell once for a number and once for a list."""
+    if type(value) is int and value >= 1:
+        return value
+    if isinstance(value, list | tuple) and all(type(seed) is int and seed >= 0 for seed in value):
+        return tuple(value)
+    raise ValueError(f"got {value!r}, must be a number of seeds or a list of seeds, as [1, 2, 3]")
 
 
 class Question(Spec):
@@ -28,7 +39,7 @@ class Question(Spec):
     """Names the run folder; not given: the workload's name."""
     title: str = ""
     """The question in words, for the report."""
-    seeds: PositiveInt | tuple[NonNegativeInt, ...] = 1
+    seeds: Annotated[PositiveInt | tuple[NonNegativeInt, ...], BeforeValidator(_seeds)] = 1
     """How many seeds, or the seeds themselves: one learn trial per cell and seed."""
     design: Literal["grid", "one-at-a-time"] = "grid"
     """All combinations of levels, or the base and one change at a time."""
@@ -44,7 +55,7 @@ class Question(Spec):
     """Measure what a step costs in every cell, in fresh processes."""
     targets: dict[str, float] = {}
     """Metric to the value whose reaching is timed, as "test/accuracy" = 0.97."""
-    margins: dict[str, float] = {}
+    margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter: within it, cells can be called equivalent."""
     tensorboard: bool = True
     """Write TensorBoard event files beside the records."""
@@ -60,7 +71,21 @@ def read_question(path: Path) -> Question:
         raise SpecError([f"{path}: cannot be read: {error.strerror or error}"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError([f"{path}: is not TOML: {error}"]) from None
-    return checked(Question, values, str(path))
+    return checked_question(values, str(path))
+
+
+def checked_question(values: Mapping[str, Any], where: str = "") -> Question:
+    """The question, or a SpecError with its problems and those of the settings and levels in it."""
+    try:
+        return checked(Question, values, where)
+    except SpecError as error:
+        settings, vary, cells = (values.get(name) for name in ("settings", "vary", "cells"))
+        inner = _value_problems(
+            settings if isinstance(settings, Mapping) else {},
+            vary if isinstance(vary, Mapping) else {},
+            cells if isinstance(cells, list | tuple) else (),
+        )
+        raise SpecError([*error.problems, *(_at(where, problem) for problem in inner)]) from None
 
 
 def seeds_of(question: Question) -> tuple[int, ...]:
@@ -85,27 +110,32 @@ def cells_of(
         _factor(name, parameters, "vary", problems): levels
         for name, levels in question.vary.items()
     }
-    problems += _level_problems(vary)
     listed = [
         {_factor(n, parameters, f"cells[{i}]", problems): v for n, v in cell.items()}
         for i, cell in enumerate(question.cells)
     ]
+    problems += _value_problems(question.settings, vary, listed)
     if problems:
         raise SpecError([_at(where, problem) for problem in problems])
     design = "one-at-a-time" if listed and not vary else question.design
     cells: dict[str, Cell] = {}
+    names: set[str] = set()
     told: dict[str, None] = {}
     for levels in (*combinations(vary, design), *listed):
         try:
             settings = settings_for(defaults, with_levels(question.settings, levels))
         except SpecError as error:
-            told.update(dict.fromkeys(_placed(problem, vary) for problem in error.problems))
+            told.update(dict.fromkeys(error.problems))
             continue
-        same = cells.get(key := settings.model_dump_json())
-        if same is None:
-            cells[key] = Cell(id=cell_id(levels), levels=levels, settings=settings)
-        elif same.id != BASE:
-            told[f"{cell_id(levels)}: is the same as {same.id}; leave one out"] = None
+        name, key = cell_id(levels), settings.model_dump_json()
+        same = cells.get(key)
+        if same is not None and same.id != BASE:
+            told[f"{name}: is the same as {same.id}; leave one out"] = None
+        elif same is None and name in names:
+            told[f"{name}: two cells are called so; give levels that read differently"] = None
+        elif same is None:
+            cells[key] = Cell(id=name, levels=levels, settings=settings)
+            names.add(name)
     if told:
         raise SpecError([_at(where, problem) for problem in told])
     return tuple(cells.values())
@@ -121,6 +151,10 @@ def _factor(name: str, parameters: Collection[str] | None, place: str, problems:
     parameter = inner if outer == "model" and inner else name
     if parameters is None or parameter in parameters:
         return f"model.{parameter}"
+    if name in (*NOT_VARIED, "seed", "seeds"):
+        instead = "it stays the same in a study" if name in NOT_VARIED else "give seeds apart"
+        problems.append(f"{place}.{name}: is no factor; {instead}")
+        return name
     settings = [known for known in TrainSpec.model_fields if known not in NOT_VARIED]
     near = get_close_matches(name, [*settings, *parameters], n=1)
     own = f"the model's parameters: {', '.join(parameters)}" if parameters else "the model has none"
@@ -129,25 +163,47 @@ def _factor(name: str, parameters: Collection[str] | None, place: str, problems:
     return name
 
 
-def _level_problems(vary: Mapping[str, tuple[Scalar, ...]]) -> list[str]:
-    problems = []
+def _value_problems(
+    settings: Mapping[str, Any], vary: Mapping[str, Any], cells: Sequence[Any]
+) -> list[str]:
+    """Of every setting and level by itself, each with its place; rules between settings come later."""
+    levels = [
+        (f"vary.{name}[{index}]", name, level)
+        for name, given in vary.items()
+        if isinstance(given, list | tuple)
+        for index, level in enumerate(given)
+    ]
+    levels += [
+        (f"cells[{index}].{name}", name, level)
+        for index, cell in enumerate(cells)
+        if isinstance(cell, Mapping)
+        for name, level in cell.items()
+    ]
+    return [
+        *field_problems(TrainSpec, settings),
+        *_number_problems(vary),
+        *(problem for one in levels for problem in _level_problems(*one)),
+    ]
+
+
+def _number_problems(vary: Mapping[str, Any]) -> Iterator[str]:
     for name, levels in vary.items():
+        if not isinstance(levels, list | tuple):
+            continue
         if not levels:
-            problems.append(f"vary.{name}: got no levels, must be at least one")
+            yield f"vary.{name}: got no levels, must be at least one"
         told = [level_told(level) for level in levels]
-        twice = [text for text in dict.fromkeys(told) if told.count(text) > 1]
-        problems += [f"vary.{name}: got {text} twice, levels must differ" for text in twice]
-    return problems
+        for text in dict.fromkeys(told):
+            if told.count(text) > 1:
+                yield f"vary.{name}: got {text} twice, levels must differ"
 
 
-def _placed(problem: str, vary: Mapping[str, tuple[Scalar, ...]]) -> str:
-    """`batch_size: got 0, …` as `vary.batch_size[2]: got 0, …` where that level is at fault."""
-    match = re.match(r"([\w.]+): got (.+?), ", problem)
-    if match:
-        for index, level in enumerate(vary.get(match[1], ())):
-            if repr(level) == match[2]:
-                return problem.replace(match[1], f"vary.{match[1]}[{index}]", 1)
-    return problem
+def _level_problems(place: str, name: str, level: Any) -> Iterator[str]:
+    known = name.partition(".")[0] in TrainSpec.model_fields
+    if not known or level == EACH_DEVICE or not isinstance(level, bool | int | float | str):
+        return
+    for problem in field_problems(TrainSpec, with_levels({}, {name: level})):
+        yield f"{place}: got {problem.partition('got ')[2]}"
 
 
 def _at(where: str, problem: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field, NonNegativeInt, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
 
 from trainlab.spec.base import Spec
 from trainlab.spec.cell import BASE, Cell
@@ -31,7 +31,7 @@ class Study(Spec):
     """Measure what a step costs in every cell, in fresh processes."""
     targets: dict[str, float] = {}
     """Metric to the value whose reaching is timed."""
-    margins: dict[str, float] = {}
+    margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter."""
     tensorboard: bool = True
     """Write TensorBoard event files beside the records."""

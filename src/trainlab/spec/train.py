@@ -46,7 +46,7 @@ FUSED = {
 """Where torch has the whole update as one kernel."""
 
 
-def _pairs(value: object) -> object:
+def pairs_of(value: object) -> Any:
     """`hidden=64,bias=true` as a mapping, so that flags and files say the same thing."""
     if not isinstance(value, str):
         return value
@@ -61,7 +61,7 @@ def _pairs(value: object) -> object:
 
 def _numbers(value: object) -> object:
     """Pairs whose values are numbers or true and false."""
-    pairs = _pairs(value)
+    pairs = pairs_of(value)
     if isinstance(pairs, dict):
         for name, number in pairs.items():
             if not isinstance(number, bool | int | float):
@@ -126,7 +126,7 @@ class TrainSpec(Spec):
     """Updates between two points of the training curve; not given: about 50 points an epoch."""
     data: Annotated[str, Unit("which")] = "auto"
     """full, bundled (a subset), a folder, or auto: full if it can be had, else bundled."""
-    model: Annotated[dict[str, Scalar], BeforeValidator(_pairs), Unit("name=value")] = {}
+    model: Annotated[dict[str, Scalar], BeforeValidator(pairs_of), Unit("name=value")] = {}
     """Parameters of the workload's model, as hidden=256."""
 
     @model_validator(mode="after")

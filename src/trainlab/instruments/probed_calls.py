@@ -1,0 +1,219 @@
+"""Probes of calls: what chosen layers take and give, forward and backward.
+
+Gradients are read at the nodes of the autograd graph that the layer made. Nothing is added to the
+graph, so neither the losses nor in-place layers are disturbed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainlab.errors import SpecError
+from trainlab.instruments import quantities as q
+from trainlab.instruments.selectors import Selector, no_match, types_of
+from trainlab.instruments.taps import AtEnd, Site, Taps, Tensors
+from trainlab.instruments.targets import Target, Targets
+from trainlab.spec.probe import ProbeSpec
+from trainlab.train.moments import Phase
+
+
+class ProbedCalls:
+    """Reads what chosen calls take and give, forward and backward."""
+
+    def __init__(self, model: nn.Module, specs: Sequence[ProbeSpec], targets: Targets) -> None:
+        self._targets = targets
+        self._selectors = {spec: [Selector(text) for text in spec.select] for spec in specs}
+        self._modules = {
+            name or type(module).__name__: types_of(module)
+            for name, module in model.named_modules()
+        }
+        self._wanted: dict[tuple[str, tuple[str, ...]], list[ProbeSpec]] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+        """Every call that was asked about, with its types: for hints."""
+        self._hit: set[Selector] = set()
+        self._gathering: list[q.Gathered] = []
+        self._places: dict[tuple[str, int], int] = {}
+        self.taps = Taps(model, self, functions=not self._all_are_modules())
+        self._constants = self.taps.constants
+
+    def phase_ends(self, phase: Phase) -> None:
+        if phase == "zero_grad":
+            self.taps.enter()
+        elif phase == "forward":
+            self.taps.phase = "loss"
+        elif phase == "loss":
+            self.taps.leave()
+        elif phase == "backward":
+            for gathered in self._gathering:
+                gathered.finish()
+            self._gathering.clear()
+
+    def wants(self, name: str, types: tuple[str, ...]) -> bool:
+        key = (name, types)
+        if key not in self._wanted:
+            self._names[name] = types
+            self._wanted[key] = [
+                spec
+                for spec, selectors in self._selectors.items()
+                if any(selector.reaches(name, types) for selector in selectors)
+            ]
+        return bool(self._wanted[key])
+
+    def begins(self, site: Site, taken: Tensors) -> AtEnd:
+        specs = []
+        for spec in self._wanted[site.name, site.types]:
+            hits = [
+                s for s in self._selectors[spec] if s.reaches(site.name, site.types, site.number)
+            ]
+            self._hit.update(hits)
+            if hits:
+                specs.append(spec)
+        if not specs:
+            return lambda made, by_keyword: None
+        place = self._places.setdefault((site.name, site.number), len(self._places))
+        targets = [
+            self._targets.at(spec, site.name, site.number, site.types, site.kind, place)
+            for spec in specs
+        ]
+        given = q.main_tensor(taken, self._constants)
+        before = [t for t in targets if t.spec.quantity == "pre_activation"] if taken else []
+        for target in before:
+            self._take(target, given)
+        rest = [target for target in targets if target not in before]
+        return self._at_end(rest, given)
+
+    def check(self, last_chance: bool) -> bool:
+        """Whether every selector has been seen to work; raises for one that cannot."""
+        settled = True
+        for spec, selectors in self._selectors.items():
+            for selector in selectors:
+                if selector in self._hit:
+                    continue
+                known = any(selector.reaches(name, types) for name, types in self._modules.items())
+                if last_chance and known:
+                    told = f"{selector.text!r} was never called while training"
+                    raise SpecError([f"probe {spec}: {told}; does forward() use it?"])
+                if last_chance or (not known and not self.taps.sees_functions):
+                    raise self._unknown(spec, selector)
+                settled = False
+            targets = self._targets.of(spec)
+            silent = [target for target in targets if not target.num_fired]
+            if targets and len(silent) == len(targets):
+                where = silent[0].layer
+                why = silent[0].why_not or q.NEVER_ARRIVED
+                raise SpecError([f"probe {spec}: never fired at {where}: {why}"])
+            for target in silent:
+                target.why_not = target.why_not or q.NEVER_ARRIVED
+        return settled
+
+    def _unknown(self, spec: ProbeSpec, selector: Selector) -> SpecError:
+        known = {**self._modules, **self._names}
+        types = [one for types in known.values() for one in types[:1]]
+        return no_match(str(spec), selector, known, types, "layer")
+
+    def _all_are_modules(self) -> bool:
+        """Whether modules are all that can be meant: then functions need not be watched."""
+        return all(
+            (selector.is_type or not selector.is_glob)
+            and any(selector.reaches(name, types) for name, types in self._modules.items())
+            for selectors in self._selectors.values()
+            for selector in selectors
+        )
+
+    def _at_end(self, targets: Sequence[Target], given: Tensor | None) -> AtEnd:
+        # Before the call: an in-place one gives its input another place in the graph.
+        with _unwatched():
+            edge = None if given is None else q.edge_of(given)
+        since = q.next_number()
+
+        def ends(made: Tensors, by_keyword: Tensors) -> None:
+            result, source = q.main_tensor(made), edge
+            if given is None and (named := q.main_tensor(by_keyword, self._constants)) is not None:
+                with _unwatched():
+                    source = q.edge_of(named)
+            for target in targets:
+                quantity = target.spec.quantity
+                if quantity == "grad_input":
+                    self._watch_input(target, made, since, source)
+                elif quantity == "grad_output":
+                    self._watch_output(target, result)
+                elif quantity == "pre_activation":
+                    self._take(target, q.main_tensor(by_keyword, self._constants))
+                elif quantity == "local_grad" and not target.by_count:
+                    self._take_slope(target, result)
+                else:
+                    self._take(target, result)
+
+        return ends
+
+    def _take(self, target: Target, values: Tensor | None) -> None:
+        if values is not None:
+            self._targets.take(target, values)
+        elif not target.num_fired:
+            target.why_not = q.NO_TENSOR
+
+    def _take_slope(self, target: Target, result: Tensor | None) -> None:
+        slope = q.slope_of(target.spec, target.types)
+        if result is not None:
+            with _unwatched(), torch.no_grad():
+                result = slope(result.detach())
+        self._take(target, result)
+
+    def _watch_output(self, target: Target, result: Tensor | None) -> None:
+        if result is None or result.grad_fn is None:
+            self._silent(target, q.NO_TENSOR if result is None else q.NO_GRADIENT_OUT)
+            return
+        place, take = result.output_nr, self._targets.take
+
+        def arrives(gradients: tuple[Tensor | None, ...]) -> None:
+            if (gradient := gradients[place]) is not None:
+                take(target, gradient)
+
+        result.grad_fn.register_prehook(arrives)
+
+    def _watch_input(
+        self, target: Target, made: Tensors, since: int, source: tuple[Any, int] | None
+    ) -> None:
+        if source is None:
+            self._silent(target, q.NO_GRADIENT_IN)
+            return
+        if not any(tensor.requires_grad for tensor in made):
+            self._silent(target, q.NO_GRADIENT_OUT)
+            return
+        same = [t for t in made if t.grad_fn is source[0] and t.output_nr == source[1]]
+        if same:
+            # The layer handed its input on: one tensor, one gradient.
+            self._watch_output(target, same[0])
+            return
+        nodes = list(q.edges_into(made, since, source))
+        if not nodes:
+            self._silent(target, q.CUT_OFF)
+            return
+        gathered = q.Gathered(
+            sum(len(places) for _, places in nodes), lambda sum_: self._targets.take(target, sum_)
+        )
+        self._gathering.append(gathered)
+        for node, places in nodes:
+            node.register_hook(_handing(gathered, places))
+
+    def _silent(self, target: Target, why: str) -> None:
+        if not target.num_fired:
+            target.why_not = why
+
+
+def _handing(gathered: q.Gathered, places: Sequence[int]) -> Callable[..., None]:
+    def over(inputs: tuple[Tensor | None, ...], outputs: tuple[Tensor | None, ...]) -> None:
+        for place in places:
+            gathered.add(inputs[place])
+
+    return over
+
+
+@contextmanager
+def _unwatched() -> Iterator[None]:
+    """What runs here is no call of the user's."""
+    with torch._C.DisableTorchFunction():
+        yield

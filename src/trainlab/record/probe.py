@@ -1,0 +1,91 @@
+"""What a run folder says about probes: probes.jsonl, a line per value; probes.json, proof of firing."""
+
+from typing import Any, Literal
+
+from trainlab.record.schema import FORMAT, Record
+
+
+class HistogramRecord(Record):
+    """How many elements fell where; edges follow from the ends, the number of bins and `log`."""
+
+    log: bool
+    """Bins of magnitudes, equally wide in their logarithm; signs are not kept."""
+    low: float
+    high: float
+    counts: list[int]
+    below: int
+    """Below `low`; with log bins zeros are among them."""
+    above: int
+    """At or above `high`, and what is not a number."""
+
+
+class ProbeRecord(Record):
+    """One line of probes.jsonl: the value of one probe at one layer or parameter over one period."""
+
+    probe: str
+    """As asked: `relu:grad_input:sq_sum@epoch`."""
+    layer: str
+    """The layer's or parameter's name, as in layers.json."""
+    call: int = 1
+    """Which call of that name in the step, from 1; always 1 for a parameter."""
+    quantity: str
+    reducer: str
+    every: str
+    """`step`, `epoch` or a number of steps."""
+    epoch: int
+    step: int
+    """The last update of the period, counted over the whole trial."""
+    num_steps: int
+    """Updates in the period; fewer than asked where the trial ended in it."""
+    fired: int
+    """Tensors that were reduced in it."""
+    count: int
+    """Elements that were reduced in it."""
+    value: float | None = None
+    """None for a histogram, and where it is not finite."""
+    not_finite: Literal["nan", "inf", "-inf"] | None = None
+    histogram: HistogramRecord | None = None
+
+    @property
+    def target(self) -> str:
+        """The layer with its call: `relu`, `relu/2`."""
+        return target_name(self.layer, self.call)
+
+    def line(self) -> dict[str, Any]:
+        """As a flat JSON object without what does not apply."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class FiredRecord(Record):
+    """One probe at one layer or parameter: whether, how often and on what it fired."""
+
+    probe: str
+    meaning: str
+    """What a value is, in a sentence."""
+    layer: str
+    call: int = 1
+    type: str
+    """The module's class, the function's name, or `parameter`."""
+    kind: Literal["module", "function", "parameter"]
+    place: int
+    """Order of the first firing of layers, of definition of parameters: how deep in the model."""
+    fired: int
+    """Tensors reduced in the whole trial."""
+    first_step: int | None
+    last_step: int | None
+    shapes: list[list[int]]
+    """Distinct shapes in the order they came; the first few."""
+    why_not: str | None = None
+    """Why it never fired, where it did not."""
+
+
+class ProbesRecord(Record):
+    """probes.json: what the probes of a trial really saw."""
+
+    format: int = FORMAT
+    rows: list[FiredRecord]
+
+
+def target_name(layer: str, call: int) -> str:
+    """`relu` for the first call of that name, `relu/2` for the second."""
+    return layer if call == 1 else f"{layer}/{call}"

@@ -1,0 +1,239 @@
+"""ProbeSpec: which quantity of which layers is watched, how it is reduced and how often it is told."""
+
+import re
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, PositiveInt, field_validator, model_validator
+
+from trainlab.errors import SpecError
+from trainlab.spec.base import Spec, checked
+
+Quantity = Literal[
+    "activation",
+    "pre_activation",
+    "grad_output",
+    "grad_input",
+    "local_grad",
+    "weight",
+    "grad",
+    "update",
+]
+Every = Literal["step", "epoch"] | PositiveInt
+
+QUANTITIES: dict[str, str] = {
+    "activation": "what the layer gives (its first tensor)",
+    "pre_activation": "what the layer takes in (its first tensor that is no parameter)",
+    "grad_output": "the gradient of the loss with respect to what the layer gives",
+    "grad_input": "the gradient of the loss that flows back through the layer to what it took in",
+    "local_grad": "the layer's own derivative, whatever the loss: at a ReLU 1 where its input was "
+    "positive, else 0",
+    "weight": "a parameter as it stands at the end of the period",
+    "grad": "a parameter's gradient as the optimizer gets it",
+    "update": "what the optimizer added to a parameter: after less before",
+}
+"""Quantity to its meaning, told beside plots."""
+
+OF_PARAMETERS = ("weight", "grad", "update")
+"""Quantities of parameters; the others are of calls of layers."""
+
+REDUCERS: dict[str, str] = {
+    "sum": "their sum",
+    "sq_sum": "the sum of their squares",
+    "norm": "the root of the sum of their squares",
+    "mean": "their mean",
+    "std": "their standard deviation (divided by the count)",
+    "min": "the smallest",
+    "max": "the largest",
+    "zero_fraction": "the share that is exactly zero",
+    "positive_count": "how many are above zero",
+    "dead_fraction": "the share of units that were never above zero",
+    "histogram": "how many fall into each bin",
+}
+"""Reducer to its meaning; each is over all elements of all tensors of a period together."""
+
+SHAPE = "SELECT:QUANTITY:REDUCER[@EVERY], as in relu:grad_input:sq_sum@epoch"
+
+
+class Bins(Spec):
+    """The bins of a histogram: equally wide, or equally wide in the logarithm of the magnitude."""
+
+    log: bool = True
+    low: float = 1e-12
+    high: float = 1e4
+    num: PositiveInt = 64
+
+    @model_validator(mode="after")
+    def _has_room(self) -> "Bins":
+        if self.low >= self.high:
+            raise ValueError(f"histogram: got low {self.low:g}, must be below high {self.high:g}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"histogram: got low {self.low:g}, must be above 0 for log bins")
+        return self
+
+    def edges(self) -> list[float]:
+        """One more than there are bins; a value on an edge belongs to the bin above it."""
+        if self.log:
+            ratio = self.high / self.low
+            return [self.low * ratio ** (i / self.num) for i in range(self.num + 1)]
+        width = (self.high - self.low) / self.num
+        return [self.low + width * i for i in range(self.num + 1)]
+
+
+def _selectors(value: object) -> object:
+    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+
+def _cadence(value: object) -> object:
+    """`10` and `10steps` as a number of steps."""
+    if isinstance(value, str) and (found := re.fullmatch(r"(\d+) ?(steps?)?", value)):
+        return int(found[1])
+    return value
+
+
+class ProbeSpec(Spec):
+    """One probe; as text `SELECT:QUANTITY:REDUCER[@EVERY]`, or as a table with these keys."""
+
+    select: Annotated[tuple[str, ...], BeforeValidator(_selectors)]
+    """Layers by name (`conv1`, `relu/2` for the second call of that name), glob (`encoder.*`) or type
+    (`type=Conv2d`); parameters by name or glob (`*.weight`) or through their layer."""
+    quantity: Quantity
+    """What is watched."""
+    reducer: str
+    """A name, `histogram(LOW,HIGH,BINS)`, `histogram(log,LOW,HIGH,BINS)`, or `FILE.py:FUNCTION`."""
+    every: Annotated[Every, BeforeValidator(_cadence)] = "epoch"
+    """A value per `step`, per that many steps, or per `epoch`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        return split_probe(value) if isinstance(value, str) else value
+
+    @field_validator("select")
+    @classmethod
+    def _selects_something(cls, select: tuple[str, ...]) -> tuple[str, ...]:
+        empty = [part for part in select if not part or part == "type="]
+        if empty or not select:
+            raise ValueError("got nothing, must be a layer's name, a glob or type=NAME")
+        return select
+
+    @field_validator("quantity", mode="before")
+    @classmethod
+    def _is_a_quantity(cls, value: object) -> object:
+        if value not in QUANTITIES:
+            raise ValueError(_unknown(value, QUANTITIES))
+        return value
+
+    @field_validator("every", mode="before")
+    @classmethod
+    def _is_a_cadence(cls, value: object) -> object:
+        value = _cadence(value)
+        if value in ("step", "epoch") or (type(value) is int and value > 0):
+            return value
+        raise ValueError(f"got {value!r}, must be step, epoch or a number of steps, as in 100")
+
+    @field_validator("reducer")
+    @classmethod
+    def _is_a_reducer(cls, value: str) -> str:
+        place, colon, name = value.rpartition(":")
+        if colon:
+            if not place.endswith(".py") or not name.isidentifier():
+                raise ValueError(f"got {value!r}, a function of your own is FILE.py:FUNCTION")
+        elif value.startswith("histogram"):
+            bins_of(value)
+        elif value not in REDUCERS:
+            raise ValueError(_unknown(value, REDUCERS) + "; your own is FILE.py:FUNCTION")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "ProbeSpec":
+        if self.reducer == "dead_fraction" and self.quantity not in (
+            "activation",
+            "pre_activation",
+        ):
+            raise ValueError(
+                f"reducer: got dead_fraction of {self.quantity}, "
+                "it must be of activation or pre_activation"
+            )
+        return self
+
+    def __str__(self) -> str:
+        return f"{','.join(self.select)}:{self.quantity}:{self.reducer}@{self.every}"
+
+    @property
+    def is_of_parameters(self) -> bool:
+        """Whether parameters are watched rather than calls."""
+        return self.quantity in OF_PARAMETERS
+
+    @property
+    def bins(self) -> Bins | None:
+        """The bins of a histogram."""
+        return bins_of(self.reducer) if self.reducer.startswith("histogram") else None
+
+    @property
+    def function(self) -> tuple[str, str] | None:
+        """File and name of the user's own reducer."""
+        place, colon, name = self.reducer.rpartition(":")
+        return (place, name) if colon else None
+
+    @property
+    def meaning(self) -> str:
+        """A sentence that says what a value is, to stand beside its plot."""
+        if self.quantity == "local_grad" and self.reducer in ("sum", "sq_sum"):
+            what = (
+                "how many inputs of the ReLU were positive: its own derivative is 1 there, else 0"
+            )
+        elif self.function is not None:
+            what = f"{self.function[1]} of {QUANTITIES[self.quantity]}"
+        else:
+            told = REDUCERS[self.reducer.partition("(")[0]]
+            what = f"{QUANTITIES[self.quantity]}; of all its elements, {told}"
+        period = {"step": "in each step", "epoch": "over each epoch"}
+        when = period.get(str(self.every), f"over every {self.every} steps")
+        at = "at the end of each period" if self.quantity == "weight" else when
+        return f"{what[0].upper()}{what[1:]}, {at}."
+
+
+def probe_of(text: str, where: str = "--probe") -> ProbeSpec:
+    """A probe written as text, or a SpecError with every problem."""
+    try:
+        values = split_probe(text)
+    except ValueError as error:
+        raise SpecError([f"{where}: {error}"]) from None
+    return checked(ProbeSpec, values, f"{where} {text!r}")
+
+
+def split_probe(text: str) -> dict[str, Any]:
+    """The parts of a probe's text, unchecked; ValueError where there are too few."""
+    parts = text.split(":", 2)
+    if len(parts) < 3 or not all(part.strip() for part in parts):
+        raise ValueError(f"got {text!r}, must be {SHAPE}")
+    reducer, at, every = parts[2].rpartition("@")
+    values: dict[str, Any] = {"select": parts[0], "quantity": parts[1].strip()}
+    values["reducer"] = (reducer if at else parts[2]).strip()
+    return values | ({"every": every.strip()} if at else {})
+
+
+def bins_of(reducer: str) -> Bins:
+    """The bins that `histogram`, `histogram(-3,3,60)` or `histogram(log,1e-9,1,45)` asks for."""
+    found = re.fullmatch(r"histogram(?:\((.*)\))?", reducer)
+    words = [word.strip() for word in found[1].split(",")] if found and found[1] else []
+    if found and not words:
+        return Bins()
+    log = bool(words) and words[0] == "log"
+    try:
+        low, high, num = words[1:] if log else words
+        return Bins(log=log, low=float(low), high=float(high), num=int(num))
+    except ValueError as error:
+        if "histogram: " in str(error):
+            raise ValueError(str(error).split("Value error, ")[-1].split(" [type")[0]) from None
+        raise ValueError(
+            f"got {reducer!r}, must be histogram, histogram(LOW,HIGH,BINS) "
+            "or histogram(log,LOW,HIGH,BINS)"
+        ) from None
+
+
+def _unknown(value: object, known: dict[str, str]) -> str:
+    near = get_close_matches(str(value), known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"got {value!r}, {hint}known: {', '.join(known)}"

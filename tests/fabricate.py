@@ -1,0 +1,261 @@
+"""Run folders made of records alone: what analysis reads, without any training."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainlab.plan import Trial, plan
+from trainlab.record.cost import (
+    CostRecord,
+    LayersRecord,
+    LimitsRecord,
+    LoadRecord,
+    MemoryRecord,
+    OperatorRow,
+    OperatorsRecord,
+)
+from trainlab.record.environment import Environment
+from trainlab.record.folder import RunFolder, TrialFolder
+from trainlab.record.schema import DataRecord, Failure, StudyRecord, TrialRecord
+from trainlab.spec import Question, Study
+from trainlab.spec.question import cells_of, seeds_of
+
+ENVIRONMENT = Environment(
+    cpu="Made-up CPU",
+    num_vcpus=2,
+    num_vcpus_usable=2,
+    memory_gib=8.0,
+    gpus=(),
+    driver=None,
+    os="Linux",
+    kernel="6.0",
+    python="3.12.0",
+    packages={"trainlab": "0.1.0", "torch": "2.9.0+cpu", "numpy": "2.0.0"},
+    cuda=None,
+    cudnn=None,
+    torch_threads=1,
+    torch_interop_threads=1,
+    tf32=None,
+    variables={},
+    git_commit="abc",
+    git_dirty=False,
+)
+DATA = DataRecord(name="tiny", source="made up", is_subset=False, num_train=960, num_test=320)
+QUIET = LoadRecord(
+    load_before=0.0, others_cores=0.0, stolen_cores=0.0, cpu_mhz=None, governor=None, affinity=None
+)
+FINAL = {"train/loss": 0.3, "test/loss": 0.4, "test/accuracy": 0.9}
+
+
+def made_study(workload: str = "tiny", defaults: Mapping[str, Any] | None = None, **q: Any) -> Study:
+    """A study as `resolve` makes it, of a workload whose model takes `hidden`."""
+    question = Question(workload=workload, **{"seeds": 3, **q})
+    cells = cells_of(question, {"epochs": 2, **(defaults or {})}, ("hidden",))
+    varied = cells if len(cells) > 1 or cells[0].levels else ()
+    kept = question.model_dump(exclude={"vary", "design", "settings", "cells", "seeds", "name"})
+    return Study(
+        **kept,
+        name=question.name or "made",
+        settings=cells[0].settings,
+        cells=varied,
+        seeds=seeds_of(question),
+    )
+
+
+@dataclass
+class Fabricated:
+    """What the records of a made-up run say; each is a function of the trial where it may vary."""
+
+    final: Callable[[Trial], Mapping[str, float | None]] = lambda trial: FINAL
+    """Metrics of the last epoch."""
+    state: Callable[[Trial], str] = lambda trial: "done"
+    step_ms: Callable[[Trial, int], float] = lambda trial, process: 1.0
+    """The median step of a timed process, numbered from 1."""
+    resolved: Callable[[Trial], Mapping[str, Any]] = lambda trial: {}
+    """What differs from the usual."""
+    data: Callable[[Trial], DataRecord] = lambda trial: DATA
+    rows: Callable[[Trial], list[OperatorRow]] = lambda trial: [operator("aten::addmm", 400.0)]
+    peak_bytes: Callable[[Trial], int] = lambda trial: 2**20 * trial.settings.batch_size
+    phases_ms: Callable[[Trial], Mapping[str, float]] = lambda trial: {
+        "forward": 0.5,
+        "optimizer": 0.25,
+        "other": 0.25,
+    }
+    step_points: int = 0
+    """Lines of kind `step` before each epoch's."""
+    environment: Environment = ENVIRONMENT
+
+    def write(self, path: Path, study: Study) -> RunFolder:
+        """The folder, with a record of every trial that is planned."""
+        folder, trials = RunFolder(path), plan(study)
+        folder.trials_folder.mkdir(parents=True)
+        folder.write_environment(self.environment)
+        folder.write_study(
+            StudyRecord(
+                name=study.name,
+                created="2026-01-01T00:00:00+00:00",
+                trainlab="0.1.0",
+                command="trainlab run",
+                study=study.model_dump(mode="json"),
+                trials=tuple(trial.id for trial in trials),
+            )
+        )
+        for trial in trials:
+            self._write_trial(folder.trial(trial.id), trial)
+        return folder
+
+    def _write_trial(self, home: TrialFolder, trial: Trial) -> None:
+        state = self.state(trial)
+        record = TrialRecord(**trial.model_dump(mode="json"))
+        if state == "pending":
+            home.write(record)
+            return
+        final = dict(self.final(trial)) if trial.kind == "learn" else {}
+        told: dict[str, Any] = {
+            "state": state,
+            "resolved": usual(trial) | dict(self.resolved(trial)),
+            "data": self.data(trial),
+            "total_s": 2.0,
+            "epochs_done": trial.settings.epochs,
+            "final": final,
+        }
+        if state == "diverged":
+            told["diverged_at_step"] = 7
+        if state == "failed":
+            told["error"] = Failure(kind="RuntimeError", message="it broke", traceback="")
+        home.write(record.model_copy(update=told))
+        if trial.kind == "learn":
+            self._write_curve(home, trial, final)
+        elif state == "done":
+            self._write_cost(home, trial)
+
+    def _write_curve(
+        self, home: TrialFolder, trial: Trial, final: Mapping[str, float | None]
+    ) -> None:
+        lines = []
+        for epoch in range(1, trial.settings.epochs + 1):
+            place = {"epoch": epoch, "step": 10 * epoch, "samples": 100 * epoch}
+            step = {"kind": "step", **place, "train/loss": 0.5, "time_s": float(epoch)}
+            lines += [step] * self.step_points
+            times = {"time_s": float(epoch), "train_s": 0.75, "test_s": 0.25}
+            lines.append({"kind": "epoch", **place, **final, **times})
+        home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def _write_cost(self, home: TrialFolder, trial: Trial) -> None:
+        assert trial.cost is not None
+        mode, size = trial.cost.one_mode, trial.settings.batch_size
+        if trial.watch == "operators":
+            rows = self.rows(trial)
+            home.operators.write(
+                OperatorsRecord(
+                    mode=mode,
+                    batch_size=size,
+                    num_steps=1,
+                    profiled_step_us=1000.0,
+                    calls_are_equal=True,
+                    rows=rows,
+                )
+            )
+        elif trial.watch == "layers":
+            self._write_layers(home, trial, mode, size)
+        else:
+            number = int(trial.id.rpartition("process")[2])
+            step = self.step_ms(trial, number)
+            home.cost.write(_cost(mode, size, step, self.phases_ms(trial)))
+
+    def _write_layers(self, home: TrialFolder, trial: Trial, mode: Any, size: int) -> None:
+        home.layers.write(
+            LayersRecord(
+                mode=mode,
+                batch_size=size,
+                num_steps=1,
+                calls_are_equal=True,
+                rows=[],
+                uncounted=[],
+                phases_us={"forward": [1.0]},
+                bare_ms=[1.0],
+                watched_ms=[1.0],
+            )
+        )
+        peak = self.peak_bytes(trial)
+        parts = ("parameter", "buffer", "gradient", "optimizer", "input", "activation", "data")
+        home.memory.write(
+            MemoryRecord(
+                mode=mode,
+                batch_size=size,
+                source="profiler",
+                peak_bytes=peak,
+                **{f"{part}_bytes": 0 for part in parts},
+                other_bytes=peak,
+                peak_phase="backward",
+                at_peak={},
+                process_peak_bytes=None,
+            )
+        )
+        home.limits.write(
+            LimitsRecord(
+                device_name="cpu",
+                threads=1,
+                torch="2.9.0",
+                measured="2026-01-01",
+                flops_per_s={"fp32": 1e9},
+                bytes_per_s=1e9,
+            )
+        )
+
+
+def usual(trial: Trial) -> dict[str, Any]:
+    """What settings become, as a bench tells it."""
+    settings = trial.settings
+    return {
+        "device": "cpu" if settings.device == "auto" else settings.device,
+        "device_name": "cpu",
+        "threads": settings.threads or 1,
+        "lr": settings.start_lr,
+        "optimizer_code": "fused",
+        "log_every_steps": 5,
+        "steps_per_epoch": 960 // settings.batch_size,
+        "batch_size": settings.batch_size,
+        "num_parameters": 99,
+        "num_trainable": 99,
+        "allocator_keeps_memory": True,
+        "flushes_denormals": True,
+        "data_resident": True,
+        "shuffle": True,
+        "tf32": None,
+    }
+
+
+def operator(name: str, self_us: float, calls: int = 1) -> OperatorRow:
+    """A row of the profiler over one step of 1,000 µs."""
+    return OperatorRow(
+        name=name,
+        kind="operator",
+        phase="forward",
+        calls=calls,
+        self_cpu_us=self_us,
+        total_cpu_us=self_us,
+        self_device_us=0.0,
+        total_device_us=0.0,
+        self_cpu_bytes=0,
+        self_device_bytes=0,
+    )
+
+
+def _cost(mode: Any, size: int, step_ms: float, phases: Mapping[str, float]) -> CostRecord:
+    return CostRecord(
+        mode=mode,
+        batch_size=size,
+        num_samples=960,
+        steps_per_epoch=960 // size,
+        warmup_ms=[step_ms * 3],
+        cold=[],
+        settled=[],
+        round_steps=5,
+        step_ms=[step_ms] * 5,
+        phases_ms={name: [value * step_ms] for name, value in phases.items()},
+        stopped="tight",
+        load=QUIET,
+    )

@@ -1,0 +1,202 @@
+"""Study files: what is wrong is told, all of it, each in one line with its place."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainlab.errors import SpecError
+from trainlab.spec import Cell, Question
+from trainlab.spec.question import cells_of, checked_question, read_question, seeds_of
+from trainlab.studies import study_file, study_names
+
+PARAMETERS = ("hidden",)
+
+
+def cells(text: str, **defaults: Any) -> tuple[Cell, ...]:
+    question = checked_question(tomllib.loads(text), "s.toml")
+    return cells_of(question, defaults, PARAMETERS, "s.toml")
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        cells(f'workload = "w"\n{text}')
+    assert all(line.startswith("s.toml: ") and "\n" not in line for line in caught.value.problems)
+    return [line.removeprefix("s.toml: ") for line in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[vary]\nbatch_sze = [1]", "vary.batch_sze: unknown factor; did you mean batch_size?"),
+        ("[vary]\nhiden = [1]", "vary.hiden: unknown factor; did you mean hidden?"),
+        ("[[cells]]\nbatch_sze = 1", "cells[0].batch_sze: unknown factor; did you mean batch_size"),
+        ("[vary]\nseed = [1, 2]", "vary.seed: is no factor; give seeds apart"),
+        ('[vary]\ndata = ["full"]', "vary.data: is no factor; it stays the same in a study"),
+        ('[vary]\nbatch_size = [1, 2, "x"]', "vary.batch_size[2]: got 'x', must be a whole number"),
+        ("[vary]\nbatch_size = [1, 2, 0]", "vary.batch_size[2]: got 0, must be greater than 0"),
+        ('[vary]\noptimizer = ["adam", "adm"]', "vary.optimizer[1]: got 'adm', must be one of"),
+        ("[vary]\nzero_grad = [3]", "vary.zero_grad[0]: got 3, must be true or false"),
+        ('[[cells]]\nlr = 0.1\n[[cells]]\nlr = "x"', "cells[1].lr: got 'x', must be a number"),
+        (
+            '[vary]\n"optimizer_options.rho" = ["x"]',
+            "vary.optimizer_options.rho[0]: got 'x', must be a number, true or false",
+        ),
+        ("[vary]\nlr = [[1]]", "vary.lr[0]: got [1], must be a number, a text, true or false"),
+        ("[vary]\nlr = 0.1", "vary.lr: got 0.1, must be a list"),
+        ("[vary]\nlr = []", "vary.lr: got no levels, must be at least one"),
+        ("[vary]\nlr = [0.1, 0.10]", "vary.lr: got 0.1 twice, levels must differ"),
+        ("seeds = 0", "seeds: got 0, must be a number of seeds or a list of seeds"),
+        ("seeds = [1, -1]", "seeds: got [1, -1], must be a number of seeds or a list of seeds"),
+        ("seeds = true", "seeds: got True, must be a number of seeds"),
+        ("sedes = 3", "sedes: unknown setting; did you mean seeds?"),
+        ("[settings]\nepochz = 3", "epochz: unknown setting; did you mean epochs?"),
+        ("[settings]\nmomentum = 0.9", "momentum: adam takes none; optimizers that do: sgd"),
+        ('design = "gird"', "design: got 'gird', must be one of 'grid', 'one-at-a-time'"),
+        ('[margins]\n"test/loss" = 0', "margins.test/loss: got 0, must be greater than 0"),
+        ("[cost]\nprocesses = 0", "cost.processes: got 0, must be greater than 0"),
+        ("vary = 3", "vary: got 3, must be a table of names and values"),
+        (
+            "[[cells]]\nlr = 0.1\n[[cells]]\nlr = 0.1",
+            "lr=0.1: is the same as lr=0.1; leave one out",
+        ),
+        (
+            "[vary]\nbatch_size = [1]\n[[cells]]\nbatch_size = 1",
+            "batch_size=1: is the same as batch_size=1; leave one out",
+        ),
+        (
+            '[[cells]]\nhidden = 1\n[[cells]]\nhidden = "1"',
+            "hidden=1: two cells are called so; give levels that read differently",
+        ),
+    ],
+)
+def test_a_bad_study_is_one_line(text: str, told: str) -> None:
+    (line,) = problems(text)
+    assert line.startswith(told)
+
+
+def test_all_problems_of_settings_and_levels_are_told_together() -> None:
+    text = '[settings]\nepochs = 0\n[vary]\nbatch_sze = [1]\nlr = [0.1, "y"]\nhidden = []'
+    assert [line.partition(":")[0] for line in problems(text)] == [
+        "vary.batch_sze",
+        "epochs",
+        "vary.hidden",
+        "vary.lr[1]",
+    ]
+
+
+def test_an_unknown_key_hides_no_bad_level() -> None:
+    text = 'sedes = 3\n[settings]\nepochs = 0\n[vary]\nlr = [0.1, "y"]\ndevice = ["each"]'
+    assert [line.partition(":")[0] for line in problems(text)] == ["sedes", "epochs", "vary.lr[1]"]
+
+
+def test_what_is_no_toml_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text('workload == "w"')
+    with pytest.raises(SpecError, match=r"s\.toml: is not TOML: .*line 1"):
+        read_question(path)
+    with pytest.raises(SpecError, match=r"none\.toml: cannot be read: No such file"):
+        read_question(tmp_path / "none.toml")
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(SpecError, match="is not TOML"):
+        read_question(path)
+
+
+def test_a_missing_workload_is_told() -> None:
+    with pytest.raises(SpecError, match="workload: is required"):
+        checked_question({})
+
+
+def test_seeds_are_a_number_or_themselves() -> None:
+    assert seeds_of(Question(workload="w", seeds=3)) == (1, 2, 3)
+    assert seeds_of(Question(workload="w", seeds=(4, 2))) == (4, 2)
+
+
+def test_a_level_equal_to_the_base_is_the_base() -> None:
+    found = cells(
+        'workload = "w"\ndesign = "one-at-a-time"\n[vary]\nbatch_size = [16, 32]', batch_size=32
+    )
+    assert [cell.id for cell in found] == ["base", "batch_size=16"]
+
+
+def test_listed_cells_alone_start_from_the_base() -> None:
+    found = cells('workload = "w"\n[[cells]]\noptimizer = "sgd"\nlr = 0.5')
+    assert [cell.id for cell in found] == ["base", "optimizer=sgd,lr=0.5"]
+
+
+def test_another_optimizer_drops_the_defaults_tuned_for_the_workloads_own() -> None:
+    text = 'workload = "w"\n[vary]\noptimizer = ["adadelta", "adam"]'
+    first, second = cells(text, optimizer="adadelta", lr=1.0)
+    assert (first.settings.start_lr, second.settings.start_lr) == (1.0, 0.001)
+
+
+def test_a_name_that_is_no_setting_is_a_parameter_of_the_model() -> None:
+    (small, large) = cells('workload = "w"\n[vary]\nhidden = [4, 8]')
+    assert small.levels == {"model.hidden": 4}
+    assert large.settings.model == {"hidden": 8}
+    assert cells('workload = "w"\n[vary]\n"model.hidden" = [4, 8]') == (small, large)
+
+
+def accepts(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> bool:
+    """Enough of JSON schema for ours, so that no package is needed to hold a file against it."""
+    if "$ref" in schema:
+        return accepts(root["$defs"][schema["$ref"].rpartition("/")[2]], value, root)
+    if "anyOf" in schema:
+        return any(accepts(one, value, root) for one in schema["anyOf"])
+    if "enum" in schema:
+        return value in schema["enum"]
+    kinds: dict[str, Any] = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "boolean": bool,
+        "integer": int,
+        "number": (int, float),
+        "null": type(None),
+    }
+    kind = schema.get("type")
+    if kind and not isinstance(value, kinds[kind]):
+        return False
+    if isinstance(value, bool) and kind in ("integer", "number"):
+        return False
+    if kind in ("integer", "number"):
+        return bool(
+            value >= schema.get("minimum", value)
+            and (value > schema["exclusiveMinimum"] if "exclusiveMinimum" in schema else True)
+        )
+    if kind == "array":
+        return all(accepts(schema.get("items", {}), one, root) for one in value)
+    if kind == "object":
+        known, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+        return set(schema.get("required", ())) <= set(value) and all(
+            accepts(known[name], one, root)
+            if name in known
+            else bool(rest) and accepts(rest if isinstance(rest, dict) else {}, one, root)
+            for name, one in value.items()
+        )
+    return True
+
+
+def test_the_schema_accepts_the_built_in_studies_and_refuses_mistakes() -> None:
+    schema = Question.model_json_schema()
+    for name in study_names():
+        values = tomllib.loads(study_file(name).read_text())
+        assert accepts(schema, values, schema), name
+        for wrong in (
+            {"sedes": 3},
+            {"vary": {"lr": 0.1}},
+            {"seeds": "x"},
+            {"design": "gird"},
+            {"cost": {"processes": 0}},
+            {"margins": {"test/loss": 0}},
+        ):
+            assert not accepts(schema, {**values, **wrong}, schema), wrong
+    assert not accepts(schema, {"seeds": 3}, schema)
+
+
+def test_the_schema_describes_every_field_for_editors() -> None:
+    schema = Question.model_json_schema()
+    fields = {**schema["properties"], **schema["$defs"]["CostSpec"]["properties"]}
+    assert all(field.get("description") for name, field in fields.items() if name != "workload")
+    assert fields["workload"]["description"].startswith("A built-in workload's name")
