@@ -37,11 +37,16 @@ KNOWN_MS = 200.0
 ROUND_S = 0.05
 
 
-def tiny(wait: Callable[[float], None]) -> Workload:
-    """Next to no work of its own, and a loss that takes a known time."""
+def tiny(wait: Callable[[float], None], taken_ms: list[float]) -> Workload:
+    """Next to no work of its own, and a loss that takes a known time.
+
+    What a wait really took is written down: a virtual machine may be stopped in the middle of it.
+    """
 
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        wait(time.perf_counter() + KNOWN_MS / 1e3)
+        start = time.perf_counter()
+        wait(start + KNOWN_MS / 1e3)
+        taken_ms.append((time.perf_counter() - start) * 1e3)
         return nn.functional.cross_entropy(outputs, targets)
 
     split = Split(torch.randn(64, 4), torch.zeros(64, dtype=torch.long))
@@ -140,12 +145,14 @@ def main() -> None:
     print(f"torch {torch.__version__}, {given.device}, {torch.get_num_threads()} threads")
     with TemporaryDirectory() as folder:
         for name, wait in (("spins", spin), ("sleeps", sleep)):
-            record = measure(bench_of(tiny(wait), 4, "cpu", folder), CostSpec(budget_s=10))
-            found = statistics.median(record.step_ms)
-            held.append(abs(found / KNOWN_MS - 1) <= 0.02)
+            taken_ms: list[float] = []
+            bench = bench_of(tiny(wait, taken_ms), 4, "cpu", folder)
+            found = statistics.median(measure(bench, CostSpec(budget_s=10)).step_ms)
+            known = statistics.median(taken_ms)
+            held.append(abs(found / known - 1) <= 0.02)
             told = "ok" if held[-1] else "NOT MET"
             print(
-                f"{name} for {KNOWN_MS} ms: reported {found:.3f} ms, {found / KNOWN_MS - 1:+.2%}: {told}"
+                f"{name} for {known:.3f} ms: reported {found:.3f} ms, {found / known - 1:+.2%}: {told}"
             )
         cases = (("mnist-cnn", 64, 0.02), ("mnist-cnn", 1, 0.10), ("fashion-mlp", 32, 0.03))
         for name, batch_size, most in cases:

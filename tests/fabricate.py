@@ -49,7 +49,9 @@ QUIET = LoadRecord(
 FINAL = {"train/loss": 0.3, "test/loss": 0.4, "test/accuracy": 0.9}
 
 
-def made_study(workload: str = "tiny", defaults: Mapping[str, Any] | None = None, **q: Any) -> Study:
+def made_study(
+    workload: str = "tiny", defaults: Mapping[str, Any] | None = None, **q: Any
+) -> Study:
     """A study as `resolve` makes it, of a workload whose model takes `hidden`."""
     question = Question(workload=workload, **{"seeds": 3, **q})
     cells = cells_of(question, {"epochs": 2, **(defaults or {})}, ("hidden",))

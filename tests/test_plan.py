@@ -1,7 +1,12 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from trainlab.plan import plan
-from trainlab.spec import CostSpec, Study, TrainSpec
+from trainlab.spec import Cell, CostSpec, Study, TrainSpec
 
 
 def test_plan_makes_one_trial_per_seed_in_order() -> None:
@@ -44,3 +49,84 @@ def test_trained_and_untrained_weights_take_turns() -> None:
 def test_a_study_that_cannot_be_answered_is_refused(given: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Study(name="s", workload="w", settings=TrainSpec(), **given)
+
+
+def grid(**given: object) -> Study:
+    cells = tuple(
+        Cell(id=f"batch_size={n}", levels={"batch_size": n}, settings=TrainSpec(batch_size=n))
+        for n in (1, 2, 4, 8, 16, 32)
+    )
+    return Study(
+        **{
+            "name": "s",
+            "workload": "w",
+            "settings": cells[0].settings,
+            "cells": cells,
+            "seeds": (1, 2, 3),
+            **given,
+        }
+    )
+
+
+def test_seeds_are_the_outer_loop_and_cells_are_shuffled_within_each() -> None:
+    trials = plan(grid())
+    assert [trial.seed for trial in trials] == [1] * 6 + [2] * 6 + [3] * 6
+    orders = [[t.cell for t in trials if t.seed == seed] for seed in (1, 2, 3)]
+    asked = [cell.id for cell in grid().cells]
+    assert all(sorted(order) == sorted(asked) for order in orders)
+    assert len({tuple(order) for order in (*orders, asked)}) == 4
+
+
+def test_a_study_file_plans_the_same_trials_in_the_same_order_in_every_process(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "s.json").write_text(grid(cost=CostSpec()).model_dump_json())
+    script = (
+        "from pathlib import Path; from trainlab.plan import plan; from trainlab.spec import Study;"
+        "print(*[t.id for t in plan(Study.model_validate_json(Path('s.json').read_text()))])"
+    )
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for seed in ("1", "2")
+    ]
+    assert told[0] == told[1] == [trial.id for trial in plan(grid(cost=CostSpec()))]
+
+
+def test_cost_comes_after_the_first_seed_so_that_a_study_cut_short_has_something_of_all() -> None:
+    kinds = [trial.kind for trial in plan(grid(cost=CostSpec()))]
+    assert kinds[:7] == ["learn"] * 6 + ["cost"]
+    assert kinds[-12:] == ["learn"] * 12
+
+
+def test_the_first_cell_is_measured_twice_in_turns_with_the_others() -> None:
+    trials = plan(grid(cost=CostSpec(processes=2, mode="both"), learn=False))
+    again = [trial for trial in trials if trial.again]
+    assert {(t.cell, t.watch) for t in again} == {("batch_size=1", "steps")}
+    assert len(again) == 2 * 2
+    timed = [trial for trial in trials if trial.watch == "steps"]
+    half = len(timed) // 2
+    assert all(trial.id.endswith("process1") for trial in timed[:half])
+    assert all(trial.id.endswith("process2") for trial in timed[half:])
+
+
+def test_a_single_cell_has_nothing_to_be_told_apart_from_noise() -> None:
+    study = Study(name="s", workload="w", settings=TrainSpec(), cost=CostSpec(), learn=False)
+    assert not any(trial.again for trial in plan(study))
+
+
+def test_trial_ids_are_folder_names_and_unique_even_for_long_or_odd_cells() -> None:
+    names = ["a/b", "a b", "a:b", "x" * 200, "x" * 201]
+    cells = tuple(
+        Cell(id=name, levels={"model.x": name}, settings=TrainSpec(model={"x": name}))
+        for name in names
+    )
+    ids = [trial.id for trial in plan(grid(cells=cells))]
+    assert len(set(ids)) == len(ids)
+    assert all("/" not in one and " " not in one and len(one) < 120 for one in ids)

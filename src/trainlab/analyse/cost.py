@@ -47,7 +47,7 @@ class CostSummary:
     epoch_s: Estimate
     samples_per_s: Estimate
     phases_ms: dict[str, float]
-    """Per step; they add up to the step of the marked rounds."""
+    """Per step; they add up to the bare step. `ledger` says what marking them costs."""
     first_step_ms: float
     """The first step of a process, which pays for start-up: never part of the above."""
     warnings: tuple[str, ...]
@@ -61,7 +61,7 @@ def summarise(records: Sequence[CostRecord]) -> CostSummary:
         repeat_interval(medians) if len(medians) > 1 else Estimate(*median_interval(first.step_ms))
     )
     per_sample = step.times(1e3 / first.batch_size)
-    phases = _phases(records)
+    phases = _phases(records, step.value)
     return CostSummary(
         mode=first.mode,
         batch_size=first.batch_size,
@@ -90,12 +90,14 @@ def repeat_interval(samples: Sequence[float]) -> Estimate:
     return Estimate(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach))
 
 
-def _phases(records: Sequence[CostRecord]) -> dict[str, float]:
-    """Mean over marked steps, the median over processes: means add up to the step, medians do not."""
-    return {
+def _phases(records: Sequence[CostRecord], step_ms: float) -> dict[str, float]:
+    """Shares of the marked steps, dealt out over the bare one: what marking adds is in none of them."""
+    marked = {
         name: statistics.median(statistics.fmean(record.phases_ms[name]) for record in records)
         for name in records[0].phases_ms
     }
+    whole = sum(marked.values())
+    return {name: ms / whole * step_ms for name, ms in marked.items()}
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -108,7 +108,7 @@ def _level(trial: TrialRecord, factor: str) -> str:
     """As users write it; what it became here where the cell leaves it open, else empty."""
     outer, dot, inner = factor.partition(".")
     asked = trial.settings.get(outer)
-    value = trial.levels.get(factor, asked.get(inner) if dot and asked else asked)
+    value = trial.levels.get(factor, (asked or {}).get(inner) if dot else asked)
     value = trial.resolved.get(factor) if value is None else value
     return "" if value is None else level_told(value)
 

@@ -110,7 +110,8 @@ def _matched(first: Evidence, second: Evidence) -> list[tuple[str, str, str]]:
         others = [a] if a in ids_b else [b for b in ids_b if b not in ids_a]
         for b in others:
             if (place := _place(a)) == _place(b):
-                pairs.append((b if a == place else a if b == place else place, a, b))
+                name = b if a == place else a if b in (a, place) else place
+                pairs.append((name, a, b))
     return pairs
 
 

@@ -25,7 +25,8 @@ def command(
         str, typer.Argument(help="A study with published figures: fashion-lab, mnist-lab.")
     ],
     run: Annotated[
-        Path | None, typer.Option(help="A run folder to hold against them, instead of a new run.")
+        list[Path] | None,
+        typer.Option(help="A run folder to hold against them, not a new run; several are pooled."),
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=2, help="How many seeds, for a new run.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder of a new run.")] = None,
@@ -34,13 +35,16 @@ def command(
     if study not in PUBLISHED:
         raise SpecError([f"{study}: has no published figures; {', '.join(PUBLISHED)} have"])
     from trainlab.analyse.reproduce import Reproduced, reproduce
+    from trainlab.analyse.runs import pooled
     from trainlab.lab import open_run
     from trainlab.report.numbers import metric_value
 
-    folder = open_run(run) if run is not None else _ran(study, seeds, out)
-    evidence, expected = folder.evidence(), builtin_study(study).workload
+    folders = [open_run(path) for path in run] if run else [_ran(study, seeds, out)]
+    evidence = pooled([folder.evidence() for folder in folders])
+    expected = builtin_study(study).workload
     if evidence.study.workload != expected:
-        raise SpecError([f"{run}: is about {evidence.study.workload}, {study} about {expected}"])
+        where = folders[0].path
+        raise SpecError([f"{where}: is about {evidence.study.workload}, {study} about {expected}"])
     found = reproduce(evidence, PUBLISHED[study])
     table = Table(
         title=f"{study}: published single runs, and where one more run of ours falls (95 %)",
@@ -69,12 +73,13 @@ def command(
     console.print(table)
     inside, told = sum(one.inside is True for one in found), len(found)
     console.print(f"{inside} of {told} published figures are inside.", highlight=False)
-    data = {t.data.name: t.data.is_subset for t in folder.trials() if t.data is not None}
+    data = {t.data.name: t.data.is_subset for t in evidence.trials if t.data is not None}
     if any(data.values()):
         console.print(
             "[yellow]This run used a subset: the figures were published for all data.[/yellow]"
         )
-    console.print(f"Run folder: {escape(str(folder.path))}", highlight=False)
+    for folder in folders:
+        console.print(f"Run folder: {escape(str(folder.path))}", highlight=False)
     if not found or inside < ENOUGH * told:
         raise typer.Exit(1)
 

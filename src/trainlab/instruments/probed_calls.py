@@ -4,8 +4,7 @@ Gradients are read at the nodes of the autograd graph that the layer made. Nothi
 graph, so neither the losses nor in-place layers are disturbed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -33,10 +32,9 @@ class ProbedCalls:
         self._wanted: dict[tuple[str, tuple[str, ...]], list[ProbeSpec]] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         """Every call that was asked about, with its types: for hints."""
-        self._hit: set[Selector] = set()
         self._gathering: list[q.Gathered] = []
         self._places: dict[tuple[str, int], int] = {}
-        self.taps = Taps(model, self, functions=not self._all_are_modules())
+        self.taps = Taps(model, self)
         self._constants = self.taps.constants
 
     def phase_ends(self, phase: Phase) -> None:
@@ -63,14 +61,11 @@ class ProbedCalls:
         return bool(self._wanted[key])
 
     def begins(self, site: Site, taken: Tensors) -> AtEnd:
-        specs = []
-        for spec in self._wanted[site.name, site.types]:
-            hits = [
-                s for s in self._selectors[spec] if s.reaches(site.name, site.types, site.number)
-            ]
-            self._hit.update(hits)
-            if hits:
-                specs.append(spec)
+        specs = [
+            spec
+            for spec in self._wanted[site.name, site.types]
+            if any(s.reaches(site.name, site.types, site.number) for s in self._selectors[spec])
+        ]
         if not specs:
             return lambda made, by_keyword: None
         place = self._places.setdefault((site.name, site.number), len(self._places))
@@ -83,31 +78,49 @@ class ProbedCalls:
         for target in before:
             self._take(target, given)
         rest = [target for target in targets if target not in before]
-        return self._at_end(rest, given)
+        return self._at_end(site, rest, given)
 
     def check(self, last_chance: bool) -> bool:
         """Whether every selector has been seen to work; raises for one that cannot."""
-        settled = True
-        for spec, selectors in self._selectors.items():
-            for selector in selectors:
-                if selector in self._hit:
-                    continue
-                known = any(selector.reaches(name, types) for name, types in self._modules.items())
-                if last_chance and known:
-                    told = f"{selector.text!r} was never called while training"
-                    raise SpecError([f"probe {spec}: {told}; does forward() use it?"])
-                if last_chance or (not known and not self.taps.sees_functions):
-                    raise self._unknown(spec, selector)
-                settled = False
-            targets = self._targets.of(spec)
-            silent = [target for target in targets if not target.num_fired]
-            if targets and len(silent) == len(targets):
-                where = silent[0].layer
-                why = silent[0].why_not or q.NEVER_ARRIVED
-                raise SpecError([f"probe {spec}: never fired at {where}: {why}"])
-            for target in silent:
-                target.why_not = target.why_not or q.NEVER_ARRIVED
-        return settled
+        worked = [
+            self._works(spec, selector, last_chance)
+            for spec, selectors in self._selectors.items()
+            for selector in selectors
+        ]
+        if all(worked) and self._all_are_modules():
+            self.taps.see_modules_only()
+        return all(worked)
+
+    def silent(self) -> list[str]:
+        """What did not fire although others that the same selector reaches did."""
+        return [
+            f"probe {target.spec}: {target.name} never fired: {target.why_not or q.NEVER_ARRIVED}"
+            for spec in self._selectors
+            for target in self._targets.of(spec)
+            if not target.num_fired
+        ]
+
+    def _works(self, spec: ProbeSpec, selector: Selector, last_chance: bool) -> bool:
+        reached = [
+            target
+            for target in self._targets.of(spec)
+            if selector.reaches(target.layer, target.types, target.call)
+        ]
+        if not reached:
+            known = any(selector.reaches(name, types) for name, types in self._modules.items())
+            if last_chance and known:
+                told = f"{selector.text!r} was never called while training; does forward() use it?"
+                raise SpecError([f"probe {spec}: {told}"])
+            if last_chance:
+                raise self._unknown(spec, selector)
+            return False
+        if any(target.num_fired for target in reached):
+            return True
+        why = next((target.why_not for target in reached if target.why_not), None)
+        if why is None and not last_chance:
+            return False
+        told = f"never fired at {reached[0].name}: {why or q.NEVER_ARRIVED}"
+        raise SpecError([f"probe {spec}: {told}"])
 
     def _unknown(self, spec: ProbeSpec, selector: Selector) -> SpecError:
         known = {**self._modules, **self._names}
@@ -115,25 +128,23 @@ class ProbedCalls:
         return no_match(str(spec), selector, known, types, "layer")
 
     def _all_are_modules(self) -> bool:
-        """Whether modules are all that can be meant: then functions need not be watched."""
-        return all(
-            (selector.is_type or not selector.is_glob)
-            and any(selector.reaches(name, types) for name, types in self._modules.items())
-            for selectors in self._selectors.values()
-            for selector in selectors
-        )
+        """Whether modules are all that was meant: then functions need not be watched."""
+        kinds = {target.kind for spec in self._selectors for target in self._targets.of(spec)}
+        selectors = [one for group in self._selectors.values() for one in group]
+        return kinds == {"module"} and not any(one.is_glob for one in selectors)
 
-    def _at_end(self, targets: Sequence[Target], given: Tensor | None) -> AtEnd:
+    def _at_end(self, site: Site, targets: Sequence[Target], given: Tensor | None) -> AtEnd:
         # Before the call: an in-place one gives its input another place in the graph.
-        with _unwatched():
-            edge = None if given is None else q.edge_of(given)
+        edge = None if given is None else q.edge_of(given)
         since = q.next_number()
 
         def ends(made: Tensors, by_keyword: Tensors) -> None:
+            if not made:
+                self._withdraw(site)
+                return
             result, source = q.main_tensor(made), edge
             if given is None and (named := q.main_tensor(by_keyword, self._constants)) is not None:
-                with _unwatched():
-                    source = q.edge_of(named)
+                source = q.edge_of(named)
             for target in targets:
                 quantity = target.spec.quantity
                 if quantity == "grad_input":
@@ -149,6 +160,13 @@ class ProbedCalls:
 
         return ends
 
+    def _withdraw(self, site: Site) -> None:
+        """A call that makes no tensor (`size`, say) is none in the layer record, and none here."""
+        for spec in self._wanted[site.name, site.types]:
+            self._targets.forget(spec, site.name)
+        self._wanted[site.name, site.types] = []
+        self._names.pop(site.name, None)
+
     def _take(self, target: Target, values: Tensor | None) -> None:
         if values is not None:
             self._targets.take(target, values)
@@ -158,7 +176,7 @@ class ProbedCalls:
     def _take_slope(self, target: Target, result: Tensor | None) -> None:
         slope = q.slope_of(target.spec, target.types)
         if result is not None:
-            with _unwatched(), torch.no_grad():
+            with torch.no_grad():
                 result = slope(result.detach())
         self._take(target, result)
 
@@ -210,10 +228,3 @@ def _handing(gathered: q.Gathered, places: Sequence[int]) -> Callable[..., None]
             gathered.add(inputs[place])
 
     return over
-
-
-@contextmanager
-def _unwatched() -> Iterator[None]:
-    """What runs here is no call of the user's."""
-    with torch._C.DisableTorchFunction():
-        yield

@@ -30,11 +30,11 @@ class Probes(Instrument):
 
     def __init__(self, specs: Sequence[ProbeSpec], tell: Sequence[Tell] = ()) -> None:
         """`tell` gets every record as it is written, TensorBoard's writer say."""
-        self._specs, self._tell = tuple(specs), tuple(tell)
+        self._specs, self._tell = tuple(dict.fromkeys(specs)), tuple(tell)
         self._lines: LineWriter | None = None
 
     def trial_begins(self, bench: Bench) -> None:
-        self._bench, self._device = bench, bench.device
+        self._bench = bench
         self._targets = Targets(self._specs, bench)
         self._waiting: list[Closed] = []
         self._epoch = self._step = 0
@@ -79,6 +79,7 @@ class Probes(Instrument):
             self._calls.taps.close()
             if epoch == 1:
                 self._calls.check(last_chance=True)
+                self._bench.notes += self._calls.silent()
         self._parameters.check()
         for spec in self._specs:
             if spec.every == "epoch":

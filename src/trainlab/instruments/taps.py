@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from trainlab.instruments.calls import Call, CallWatch, _name
@@ -30,7 +31,7 @@ class Site:
 
 Tensors = list[Tensor]
 AtEnd = Callable[[Tensors, Tensors], None]
-"""Gets what the call made, and what it took by keyword."""
+"""Gets what the call made, which may be nothing, and what it took by keyword."""
 
 
 class Tap(Protocol):
@@ -46,19 +47,13 @@ class Tap(Protocol):
 class Taps(CallWatch):
     """Tells a tap about the calls of each step; nothing is timed, claimed or kept."""
 
-    def __init__(self, model: nn.Module, tap: Tap, functions: bool) -> None:
-        """Without `functions` only modules are seen, which is cheaper."""
+    def __init__(self, model: nn.Module, tap: Tap) -> None:
         super().__init__(model, _Nobody())
-        self._tap, self._functions, self._is_open = tap, functions, False
+        self._tap, self._functions, self._is_open = tap, True, False
         self._given: Any = ()
         self._ends: AtEnd | None = None
         self._stack: list[tuple[str, AtEnd | None]] = []
         self._types: dict[type, tuple[str, ...]] = {}
-
-    @property
-    def sees_functions(self) -> bool:
-        """Whether functions are seen, or modules only."""
-        return self._functions
 
     @property
     def constants(self) -> frozenset[int]:
@@ -75,6 +70,11 @@ class Taps(CallWatch):
         if self._is_open:
             super().close()
             self._is_open = False
+
+    def see_modules_only(self) -> None:
+        """From the next step on; cheaper."""
+        self.close()
+        self._functions = False
 
     def enter(self) -> None:
         """A new step: calls are numbered from 1 again."""
@@ -134,11 +134,13 @@ class Taps(CallWatch):
         kind: Literal["module", "function"],
         taken: Tensors,
     ) -> AtEnd:
-        return self._tap.begins(Site(name, self._numbers[name] + 1, types, kind), taken)
+        site = Site(name, self._numbers[name] + 1, types, kind)
+        with torch._C.DisableTorchFunction():  # what the tap computes is no call of the model's
+            return self._tap.begins(site, taken)
 
     def _over(self, name: str, ends: AtEnd, made: Tensors, by_keyword: Tensors) -> None:
-        if made:
-            self._numbers[name] += 1
+        self._numbers[name] += bool(made)
+        with torch._C.DisableTorchFunction():
             ends(made, by_keyword)
 
     def _under_path(self, name: str) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 from trainlab.instruments.own_reducer import own_reducer
 from trainlab.instruments.quantities import counts_positive
 from trainlab.instruments.reducers import Reduce, Reduction, reduction_for
-from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord
+from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord, target_name
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.bench import Bench
 
@@ -47,6 +47,11 @@ class Target:
         self._last_step: int | None = None
         self._shapes: dict[tuple[int, ...], None] = {}
         self._fired = self._count = 0
+
+    @property
+    def name(self) -> str:
+        """The layer with its call: `relu`, `relu/2`."""
+        return target_name(self.layer, self.call)
 
     def take(self, values: Tensor, step: int) -> None:
         """Reduces one tensor."""
@@ -149,6 +154,11 @@ class Targets:
             )
         return known[layer, call]
 
+    def forget(self, spec: ProbeSpec, layer: str) -> None:
+        """Lets go of what turned out to be no layer."""
+        known = self._by_spec[spec]
+        self._by_spec[spec] = {key: one for key, one in known.items() if key[0] != layer}
+
     def of(self, spec: ProbeSpec) -> list[Target]:
         """Those of a probe that came up so far."""
         return list(self._by_spec[spec].values())
@@ -159,7 +169,7 @@ class Targets:
 
     def take(self, target: Target, values: Tensor) -> None:
         """Reduces a tensor."""
-        with torch.no_grad(), torch._C.DisableTorchFunction(), self._full_precision():
+        with torch._C.DisableTorchFunction(), torch.no_grad(), self._full_precision():
             target.take(values.detach(), self.step)
 
     def _full_precision(self) -> AbstractContextManager[Any]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from trainlab.analyse.finding import Finding, Kind, Number
 from trainlab.report.numbers import (
     bare_operator,
+    count,
     figure,
     level,
     metric_difference,
@@ -31,10 +32,15 @@ def _change(found: Finding) -> str:
         return f"{found.cells[0]} → {found.cells[1]}"
     first, second = (level(one) for one in found.levels)
     told = f"{(found.factor or '').removeprefix('model.')} {first} → {second}"
+    return f"{told}{_at(found)}"
+
+
+def _at(found: Finding) -> str:
+    """Which of several such comparisons it is."""
     factor = (found.factor or "").removeprefix("model.")
     parts = found.cells[1].split(",")
     rest = "，".join(p for p in parts if p != "base" and not p.startswith(f"{factor}="))
-    return f"{told}（{rest}）" if rest else told
+    return f"（{rest}）" if rest else ""
 
 
 def _effect(found: Finding) -> str:
@@ -75,9 +81,9 @@ def _no_reset(found: Finding) -> str:
 
 
 def _diverged(found: Finding) -> str:
-    count, step = found.numbers["num_diverged"], found.numbers["median_step"]
-    where = "" if step is None else f"，发生在第 {figure(_number(step))} 次更新（中位数）"
-    return f"{found.cells[0]}：{found.n} 次试验中有 {count} 次发散{where}。"
+    gone, step = found.numbers["num_diverged"], found.numbers["median_step"]
+    where = "" if step is None else f"，发生在第 {count(_number(step))} 次更新（中位数）"
+    return f"{found.cells[0]}：{found.n} 次试验中有 {gone} 次发散{where}。"
 
 
 def _quality(found: Finding) -> str:
@@ -88,7 +94,7 @@ def _quality(found: Finding) -> str:
     epoch, seconds = _number(found.numbers["median_epoch"]), _number(found.numbers["median_s"])
     return (
         f"{cell}：{found.n} 次试验中有 {reached} 次达到 {found.subject} {target}，"
-        f"用了 {figure(epoch)} 轮、{figure(seconds)} 秒（中位数）。"
+        f"用了 {count(epoch)} 轮、{figure(seconds)} 秒（中位数）。"
     )
 
 
@@ -130,7 +136,7 @@ def _scaling(found: Finding) -> str:
     worst = numbers["worst_error"]
     if numbers["fit"] == "does not fit":
         return (
-            f"{MODES[mode]}的每批时间不符合“固定开销加每样本开销”：由其他批大小预测某一批大小时，"
+            f"{MODES[mode]}{_at(found)}的每批时间不符合“固定开销加每样本开销”：由其他批大小预测某一批大小时，"
             f"误差最大 {percent(_number(worst))}。"
         )
     check = (
@@ -144,7 +150,7 @@ def _scaling(found: Finding) -> str:
         if enough is None
         else f"批大小超过 {figure(_number(enough))} 后，再加倍的收益不足 10 %。"
     )
-    return f"{MODES[mode]}每批固定开销 {fixed} 毫秒，每个样本 {each} 微秒{check}。{end}"
+    return f"{MODES[mode]}{_at(found)}每批固定开销 {fixed} 毫秒，每个样本 {each} 微秒{check}。{end}"
 
 
 def _dominates(found: Finding) -> str:
@@ -153,7 +159,7 @@ def _dominates(found: Finding) -> str:
     shares = [percent(_number(numbers[key])) for key in ("share_a", "share_b")]
     mode = MODES[str(numbers["mode"])]
     told = (
-        f"在{mode}中，{bare_operator(found.subject)} 在批大小 {first} 时占 {shares[0]}，"
+        f"在{mode}{_at(found)}中，{bare_operator(found.subject)} 在批大小 {first} 时占 {shares[0]}，"
         f"在批大小 {second} 时占 {shares[1]}"
     )
     if numbers["first_a"] == found.subject:
@@ -168,7 +174,7 @@ def _growth(found: Finding) -> str:
     first, second = (level(one) for one in found.levels)
     averages = " → ".join(figure(_number(numbers[k])) for k in ("average_us_a", "average_us_b"))
     return (
-        f"在{MODES[str(numbers['mode'])]}中，批大小从 {first} 到 {second}，每次 "
+        f"在{MODES[str(numbers['mode'])]}{_at(found)}中，批大小从 {first} 到 {second}，每次 "
         f"{bare_operator(found.subject)} 用时 {averages} 微秒：工作量为 "
         f"{figure(_number(numbers['work']), 2)} 倍，时间为 {figure(_number(numbers['time']), 2)} 倍。"
     )
@@ -177,7 +183,7 @@ def _growth(found: Finding) -> str:
 def _optimizer_share(found: Finding) -> str:
     first, second = (level(one) for one in found.levels)
     a, b = (percent(_number(found.numbers[k])) for k in ("share_a", "share_b"))
-    return f"优化器在批大小 {first} 时占训练步的 {a}，在批大小 {second} 时占 {b}。"
+    return f"优化器{_at(found)}在批大小 {first} 时占训练步的 {a}，在批大小 {second} 时占 {b}。"
 
 
 def _unstable(found: Finding) -> str:

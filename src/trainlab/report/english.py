@@ -5,6 +5,7 @@ from collections.abc import Callable
 from trainlab.analyse.finding import Finding, Kind, Number
 from trainlab.report.numbers import (
     bare_operator,
+    count,
     figure,
     level,
     metric_difference,
@@ -31,8 +32,13 @@ def _change(found: Finding) -> str:
         return f"{found.cells[0]} → {found.cells[1]}"
     first, second = (level(one) for one in found.levels)
     told = f"{(found.factor or '').removeprefix('model.')} {first} → {second}"
+    return f"{told}{_at(found)}"
+
+
+def _at(found: Finding) -> str:
+    """` (at lr=0.1)`: which of several such comparisons it is."""
     rest = _rest(found)
-    return f"{told} (at {rest})" if rest else told
+    return f" (at {rest})" if rest else ""
 
 
 def _rest(found: Finding) -> str:
@@ -80,9 +86,9 @@ def _no_reset(found: Finding) -> str:
 
 
 def _diverged(found: Finding) -> str:
-    count, step = found.numbers["num_diverged"], found.numbers["median_step"]
-    where = "" if step is None else f", at update {figure(_number(step))} (median)"
-    return f"{found.cells[0]}: {count} of {found.n} trials diverged{where}."
+    gone, step = found.numbers["num_diverged"], found.numbers["median_step"]
+    where = "" if step is None else f", at update {count(_number(step))} (median)"
+    return f"{found.cells[0]}: {gone} of {found.n} trials diverged{where}."
 
 
 def _quality(found: Finding) -> str:
@@ -93,7 +99,7 @@ def _quality(found: Finding) -> str:
     epoch, seconds = _number(found.numbers["median_epoch"]), _number(found.numbers["median_s"])
     return (
         f"{cell}: {reached} of {found.n} trials reached {found.subject} {target}, "
-        f"after {figure(epoch)} epochs and {figure(seconds)} s (medians)."
+        f"after {count(epoch)} epochs and {figure(seconds)} s (medians)."
     )
 
 
@@ -136,12 +142,14 @@ def _memory(found: Finding) -> str:
 def _scaling(found: Finding) -> str:
     numbers, mode = found.numbers, found.subject.partition("/")[0]
     fixed, each = figure(_number(numbers["fixed_ms"])), figure(_number(numbers["per_sample_us"]))
-    start = f"{MODES[mode]} costs {fixed} ms whatever the batch and {each} µs per sample"
+    start = (
+        f"{MODES[mode]}{_at(found)} costs {fixed} ms whatever the batch and {each} µs per sample"
+    )
     worst = numbers["worst_error"]
     if numbers["fit"] == "does not fit":
         return (
-            f"Time per batch of {mode} does not follow a fixed cost plus a cost per sample: a size "
-            f"predicted from the others is off by up to {percent(_number(worst))}."
+            f"Time per batch of {mode}{_at(found)} does not follow a fixed cost plus a cost per "
+            f"sample: a size predicted from the others is off by up to {percent(_number(worst))}."
         )
     check = (
         "; with two sizes this cannot be checked"
@@ -162,8 +170,8 @@ def _dominates(found: Finding) -> str:
     first, second = (level(one) for one in found.levels)
     shares = [percent(_number(numbers[key])) for key in ("share_a", "share_b")]
     told = (
-        f"In {numbers['mode']}, {bare_operator(found.subject)} takes {shares[0]} of a step at batch "
-        f"{first} and {shares[1]} at batch {second}"
+        f"In {numbers['mode']}{_at(found)}, {bare_operator(found.subject)} takes {shares[0]} of a step "
+        f"at batch {first} and {shares[1]} at batch {second}"
     )
     if numbers["first_a"] == found.subject:
         return f"{told}: it dominates at both."
@@ -176,8 +184,8 @@ def _growth(found: Finding) -> str:
     first, second = (level(one) for one in found.levels)
     averages = " → ".join(figure(_number(numbers[k])) for k in ("average_us_a", "average_us_b"))
     return (
-        f"In {numbers['mode']}, one {bare_operator(found.subject)} takes {averages} µs from batch {first} "
-        f"to {second}: {figure(_number(numbers['time']), 2)} times the time for "
+        f"In {numbers['mode']}{_at(found)}, one {bare_operator(found.subject)} takes {averages} µs "
+        f"from batch {first} to {second}: {figure(_number(numbers['time']), 2)} times the time for "
         f"{figure(_number(numbers['work']), 2)} times the work."
     )
 
@@ -185,7 +193,10 @@ def _growth(found: Finding) -> str:
 def _optimizer_share(found: Finding) -> str:
     first, second = (level(one) for one in found.levels)
     a, b = (percent(_number(found.numbers[k])) for k in ("share_a", "share_b"))
-    return f"The optimizer takes {a} of a training step at batch {first} and {b} at batch {second}."
+    return (
+        f"The optimizer takes {a} of a training step{_at(found)} at batch {first} and {b} at batch "
+        f"{second}."
+    )
 
 
 def _unstable(found: Finding) -> str:

@@ -21,6 +21,11 @@ def figure(value: float, digits: int = 3) -> str:
     return f"{value:.{places}f}"
 
 
+def count(value: float) -> str:
+    """A number of things, whole where it is: `7`, `1,204`; a median may be `7.50`."""
+    return f"{value:,.0f}" if value == int(value) else figure(value)
+
+
 def percent(share: float) -> str:
     """`12.3 %`."""
     return f"{100 * share:.1f} %"

@@ -114,7 +114,7 @@ def cells_of(
         {_factor(n, parameters, f"cells[{i}]", problems): v for n, v in cell.items()}
         for i, cell in enumerate(question.cells)
     ]
-    problems += _value_problems(question.settings, vary, listed)
+    problems += _value_problems(question.settings, question.vary, question.cells)
     if problems:
         raise SpecError([_at(where, problem) for problem in problems])
     design = "one-at-a-time" if listed and not vary else question.design

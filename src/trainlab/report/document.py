@@ -1,0 +1,179 @@
+"""Document: a report as a value. Sections hold blocks; every renderer draws the same ones.
+
+Texts are plain: no markup of any format, so a renderer must escape all of them and nothing else.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Mark = Literal["different", "equivalent", "cannot tell", "fact"]
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Plain text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something a reader must not miss."""
+
+    text: str
+    tone: Literal["warning", "failure"] = "warning"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One finding: its sentence and how sure it is."""
+
+    text: str
+    mark: Mark
+    told: str
+    """The mark in words, for those who do not see colours."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Findings, one below the other."""
+
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    heading: str
+    is_number: bool = False
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One field of a table: how it reads, and what it sorts by."""
+
+    text: str
+    value: float | None = None
+    mark: Mark | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row; `cell` names the study's cell it is about, so that hiding the cell hides it."""
+
+    entries: tuple[Entry, ...]
+    cell: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings. `caption` is its title and never empty."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    note: str = ""
+    is_sortable: bool = False
+    """A reader may sort and filter it where the format allows."""
+    num_shown: int | None = None
+    """Rows shown at first, and all there are in formats that cannot show more; None: all."""
+    is_code: bool = False
+    """Whether the first column holds names from code."""
+
+    @property
+    def shown(self) -> tuple[Row, ...]:
+        """Those a format shows that cannot unfold a table."""
+        return self.rows[: self.num_shown]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart: a Vega-Lite spec over data that is a value of its own."""
+
+    id: str
+    caption: str
+    alt: str
+    """What it shows, for those who do not see it."""
+    spec: dict[str, Any] = field(hash=False)
+    note: str = ""
+    is_wide: bool = False
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture drawn by us, as SVG for light paper; colours are classes where the format has styles."""
+
+    id: str
+    caption: str
+    alt: str
+    svg: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Text to copy: a command, a file."""
+
+    caption: str
+    text: str
+    language: str = ""
+
+
+Block = Paragraph | Notice | Points | Table | Figure | Drawing | Listing
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what is below it."""
+
+    id: str
+    title: str
+    blocks: tuple[Block, ...] = ()
+    sections: tuple["Section", ...] = ()
+
+    def all_blocks(self) -> Iterator[Block]:
+        """Its own, then those of the sections in it."""
+        yield from self.blocks
+        for section in self.sections:
+            yield from section.all_blocks()
+
+
+@dataclass(frozen=True)
+class Document:
+    """A whole report in one language."""
+
+    title: str
+    subtitle: str
+    lang: str
+    made_by: str
+    notices: tuple[Notice, ...]
+    sections: tuple[Section, ...]
+    cells: tuple[str, ...] = ()
+    """Those a reader may hide; empty where there is but one."""
+
+    def all_blocks(self) -> Iterator[Block]:
+        """Every block in reading order."""
+        yield from self.notices
+        for section in self.sections:
+            yield from section.all_blocks()
+
+    def figures(self) -> list[Figure]:
+        """Every chart, in reading order."""
+        return [block for block in self.all_blocks() if isinstance(block, Figure)]
+
+    def drawings(self) -> list[Drawing]:
+        """Every picture of ours, in reading order."""
+        return [block for block in self.all_blocks() if isinstance(block, Drawing)]
+
+
+def table(
+    caption: str,
+    headings: tuple[tuple[str, bool], ...],
+    rows: Iterator[Row] | list[Row],
+    **more: Any,
+) -> Table:
+    """A table from headings, each with whether its column holds numbers."""
+    columns = tuple(Column(heading, is_number) for heading, is_number in headings)
+    return Table(caption=caption, columns=columns, rows=tuple(rows), **more)

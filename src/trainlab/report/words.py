@@ -1,0 +1,1 @@
+WORDS: dict[str, tuple[str, str]] = {"answer": ("In short", "概要")}

@@ -1,0 +1,307 @@
+"""Findings from made-up records: planted differences are found, planted confounds named."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricate import DATA, Fabricated, made_study, operator
+from trainlab.analyse.evidence import Evidence, gather
+from trainlab.analyse.finding import Finding
+from trainlab.analyse.findings import findings
+from trainlab.plan import Trial
+from trainlab.spec import CostSpec, Study
+
+NOISE = (0.0, 0.7, -0.4, 0.3, -0.8, 0.5, -0.2, 0.9, -0.6, 0.1)
+"""By seed or process: fixed, so that every run of the tests sees the same."""
+
+
+def evidence(path: Path, study: Study, **told: Any) -> Evidence:
+    return gather(Fabricated(**told).write(path / "run", study))
+
+
+def of_kind(kind: str, found: Evidence) -> list[Finding]:
+    return [one for one in findings(found) if one.kind == kind]
+
+
+def shifted(cell: str, by: float, spread: float) -> Any:
+    """Accuracies that vary with the seed, and are higher by so much in one cell."""
+
+    def final(trial: Trial) -> dict[str, float]:
+        own = NOISE[(trial.seed + len(trial.cell)) % 10] * spread
+        return {"test/accuracy": 0.9 + own + (by if trial.cell == cell else 0.0)}
+
+    return final
+
+
+def test_a_planted_difference_is_found_with_its_size(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=8)
+    found = evidence(tmp_path, study, final=shifted("lr=0.01", 0.05, 0.002))
+    (effect,) = of_kind("effect", found)
+    assert effect.verdict == "different"
+    assert effect.cells == ("lr=0.1", "lr=0.01")
+    assert effect.levels == (0.1, 0.01)
+    assert effect.n == 8
+    assert effect.numbers["difference"] == pytest.approx(0.05, abs=0.003)
+    assert effect.interval is not None
+    assert effect.interval.contains(0.05)
+    assert of_kind("undecided", found) == []
+
+
+def test_with_3_seeds_nothing_is_shown_and_the_number_needed_is_known(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=3)
+    found = evidence(tmp_path, study, final=shifted("lr=0.01", 0.05, 0.002))
+    (effect,) = of_kind("effect", found)
+    assert effect.verdict == "cannot tell"
+    assert effect.numbers["fewest_seeds"] == 6
+    (undecided,) = of_kind("undecided", found)
+    assert undecided.numbers["num_open"] == undecided.numbers["num_tested"] == 1
+    assert (undecided.numbers["seeds"], undecided.numbers["fewest_seeds"]) == (3, 6)
+
+
+def test_cells_within_the_stated_margin_are_equivalent(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=8, margins={"test/accuracy": 0.01})
+    (effect,) = of_kind("effect", evidence(tmp_path, study, final=shifted("", 0.0, 0.001)))
+    assert effect.verdict == "equivalent"
+    assert effect.numbers["margin"] == 0.01
+
+
+def test_comparisons_of_a_metric_are_decided_as_one_family(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01, 0.001, 0.0001)}, seeds=8)
+    effects = of_kind("effect", evidence(tmp_path, study))
+    assert [(one.subject, one.numbers["family"]) for one in effects] == [
+        *[("test/accuracy", 3)] * 3,
+        *[("test/loss", 3)] * 3,
+        *[("train/loss", 3)] * 3,
+    ]
+
+
+def test_training_without_resets_is_a_finding_of_its_own(tmp_path: Path) -> None:
+    study = made_study(design="one-at-a-time", vary={"zero_grad": (False,), "lr": (0.1,)})
+    kinds = {(one.kind, one.factor) for one in findings(evidence(tmp_path, study)) if one.factor}
+    assert kinds == {("no_reset", "zero_grad"), ("effect", "lr")}
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_threads_that_differ_between_two_cells_are_named_whichever_seed_it_is(
+    seed: int, tmp_path: Path
+) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)})
+
+    def resolved(trial: Trial) -> dict[str, int]:
+        return {"threads": 2} if (trial.cell, trial.seed) == ("lr=0.01", seed) else {}
+
+    for one in of_kind("effect", evidence(tmp_path, study, resolved=resolved)):
+        assert one.confounds == ("threads: 1 against 2",)
+
+
+def test_other_data_in_one_cell_is_named(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)})
+    subset = DATA.model_copy(update={"num_train": 96})
+    found = evidence(tmp_path, study, data=lambda t: subset if t.cell == "lr=0.01" else DATA)
+    assert of_kind("effect", found)[0].confounds == ("data.num_train: 960 against 96",)
+
+
+def test_a_failed_trial_makes_no_confounds_up(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)})
+
+    def state(trial: Trial) -> str:
+        return "failed" if (trial.cell, trial.seed) == ("lr=0.01", 1) else "done"
+
+    folder = Fabricated(state=state).write(tmp_path / "r", study)
+    home = folder.trial("learn-lr=0.01-seed1")
+    home.write(home.read().model_copy(update={"resolved": {}, "data": None, "final": {}}))
+    found = gather(folder)
+    assert {one.confounds for one in of_kind("effect", found)} == {()}
+
+
+@pytest.mark.parametrize("state", ["diverged", "failed", "interrupted", "running", "pending"])
+def test_a_trial_that_did_not_end_well_never_counts_as_a_value(state: str, tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=4)
+    found = evidence(
+        tmp_path,
+        study,
+        state=lambda t: state if (t.cell, t.seed) == ("lr=0.01", 2) else "done",
+        final=lambda t: {"test/accuracy": 0.0 if (t.cell, t.seed) == ("lr=0.01", 2) else 0.9},
+    )
+    (effect,) = of_kind("effect", found)
+    assert (effect.n, effect.numbers["mean_b"]) == (3, 0.9)
+    value = found.values("lr=0.01", "test/accuracy").get(2, math.nan)
+    assert math.isnan(value)
+    unfinished = of_kind("unfinished", found)
+    assert bool(unfinished) == (state != "diverged")
+    assert bool(of_kind("diverged", found)) == (state == "diverged")
+    if unfinished:
+        numbers = unfinished[0].numbers
+        told = "pending" if state == "running" else state
+        assert (numbers["num_done"], numbers["num_planned"], numbers[f"num_{told}"]) == (7, 8, 1)
+
+
+def test_cells_of_which_no_seed_ended_well_cannot_be_compared(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)})
+    state = {"lr=0.1": "done", "lr=0.01": "diverged"}
+    found = evidence(tmp_path, study, state=lambda t: state[t.cell])
+    assert {(one.n, one.verdict) for one in of_kind("effect", found)} == {(0, "cannot tell")}
+    (gone,) = of_kind("diverged", found)
+    assert (gone.cells, gone.numbers, gone.n) == (
+        ("lr=0.01",),
+        {"num_diverged": 3, "median_step": 7},
+        3,
+    )
+
+
+def test_time_to_quality_counts_who_never_got_there_and_leaves_out_who_was_stopped(
+    tmp_path: Path,
+) -> None:
+    study = made_study(seeds=4, targets={"test/accuracy": 0.85, "test/loss": 0.1})
+    found = evidence(
+        tmp_path,
+        study,
+        final=lambda t: {"test/accuracy": 0.8 if t.seed == 1 else 0.9, "test/loss": 0.4},
+        state=lambda t: "interrupted" if t.seed == 4 else "done",
+    )
+    accuracy, loss = of_kind("quality", found)
+    assert (accuracy.n, accuracy.numbers) == (
+        3,
+        {"target": 0.85, "num_reached": 2, "median_epoch": 1, "median_s": 1.0},
+    )
+    assert (loss.n, loss.numbers["num_reached"], loss.numbers["median_s"]) == (3, 0, None)
+
+
+def slower(by: float, spread: float, floor: float) -> Any:
+    """Steps of processes: `lr=0.01` slower by a share, the A/A pair apart by a share."""
+
+    def step_ms(trial: Trial, process: int) -> float:
+        own = 1 + spread * NOISE[(process + len(trial.cell) + 3 * trial.again) % 10]
+        return own * (1 + by * (trial.cell == "lr=0.01")) * (1 + floor * trial.again)
+
+    return step_ms
+
+
+def costs(tmp_path: Path, step_ms: Any, **given: Any) -> Evidence:
+    cost = CostSpec(**{"processes": 3, **given})
+    study = made_study(vary={"lr": (0.1, 0.01)}, learn=cost.weights != "untrained", cost=cost)
+    return evidence(tmp_path, study, step_ms=step_ms)
+
+
+def test_a_slowdown_of_5_per_cent_is_found_when_the_noise_allows(tmp_path: Path) -> None:
+    (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 0.0)))
+    assert cost.verdict == "different"
+    assert cost.numbers["ratio"] == pytest.approx(1.05, abs=0.003)
+    assert cost.numbers["epoch_s_a"] == pytest.approx(0.015, rel=0.01)
+
+
+def test_it_cannot_be_told_when_the_same_cell_measured_twice_differs_as_much(
+    tmp_path: Path,
+) -> None:
+    (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 0.06)))
+    assert cost.verdict == "cannot tell"
+    assert cost.numbers["noise_floor"] == pytest.approx(0.06, abs=0.005)
+    assert cost.numbers["processes_needed"] is None
+
+
+def test_it_cannot_be_told_when_processes_differ_as_much(tmp_path: Path) -> None:
+    found = costs(tmp_path, slower(0.05, 0.1, 0.0))
+    (cost,) = of_kind("cost", found)
+    assert cost.verdict == "cannot tell"
+    assert of_kind("unstable", found)
+
+
+def test_without_an_a_a_pair_nothing_is_called_different(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec())
+    found = evidence(
+        tmp_path,
+        study,
+        step_ms=slower(0.5, 0.002, 0.0),
+        state=lambda t: "failed" if t.again else "done",
+    )
+    (cost,) = of_kind("cost", found)
+    assert (cost.verdict, cost.numbers["noise_floor"]) == ("cannot tell", None)
+
+
+def test_a_failed_process_is_left_out_of_the_cost(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec())
+    found = evidence(
+        tmp_path, study, state=lambda t: "failed" if t.id.endswith("process2") else "done"
+    )
+    (cost,) = of_kind("cost", found)
+    assert cost.n == 2
+
+
+def test_threads_that_differ_are_named_beside_time_and_memory(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec())
+    found = evidence(
+        tmp_path, study, resolved=lambda t: {"threads": 2} if t.cell == "lr=0.01" else {}
+    )
+    told = [*of_kind("cost", found), *of_kind("memory", found)]
+    assert len(told) == 2
+    assert all(one.confounds == ("threads: 1 against 2",) for one in told)
+
+
+def test_a_study_of_trained_weights_alone_has_its_findings_too(tmp_path: Path) -> None:
+    found = costs(tmp_path, slower(0.05, 0.002, 0.0), weights="trained")
+    (cost,) = of_kind("cost", found)
+    assert cost.verdict == "different"
+
+
+def by_batch(path: Path, **told: Any) -> Evidence:
+    study = made_study(vary={"batch_size": (1, 4, 16)}, learn=False, cost=CostSpec(mode="both"))
+    return evidence(path, study, **told)
+
+
+def test_time_per_batch_is_split_into_a_fixed_part_and_one_per_sample(tmp_path: Path) -> None:
+    found = by_batch(tmp_path, step_ms=lambda t, _: 2.0 + 0.1 * t.settings.batch_size)
+    train, inference = of_kind("scaling", found)
+    assert (train.subject, inference.subject) == ("train/step_ms", "inference/step_ms")
+    assert train.numbers["fixed_ms"] == pytest.approx(2.0)
+    assert train.numbers["per_sample_us"] == pytest.approx(100.0)
+    assert train.numbers["enough"] == pytest.approx(80.0)
+    assert train.numbers["fit"] == "fits"
+    assert train.n == 3
+
+
+def test_operators_are_ranked_at_both_ends_and_followed_in_between(tmp_path: Path) -> None:
+    def rows(trial: Trial) -> list[Any]:
+        size = trial.settings.batch_size
+        return [operator("aten::addmm", 25.0 * size), operator("aten::copy_", 100.0)]
+
+    found = by_batch(tmp_path, rows=rows)
+    top = of_kind("dominates", found)[0]
+    assert (top.subject, top.levels) == ("aten::addmm", (1, 16))
+    assert top.numbers == {
+        "mode": "train",
+        "share_a": 0.025,
+        "share_b": 0.4,
+        "first_a": "aten::copy_",
+        "first_share_a": 0.1,
+    }
+    grown = [(one.levels, one.numbers["time"]) for one in of_kind("growth", found)]
+    assert grown == [((1, 4), 4.0), ((4, 16), 4.0)] * 2
+
+
+def test_the_optimizers_share_is_told_at_the_smallest_and_the_largest_batch(
+    tmp_path: Path,
+) -> None:
+    found = by_batch(
+        tmp_path,
+        phases_ms=lambda t: {
+            "forward": 1.0,
+            "optimizer": 1.0 if t.settings.batch_size == 1 else 0.25,
+        },
+    )
+    share = of_kind("optimizer_share", found)[0]
+    assert share.numbers == {"share_a": 0.5, "share_b": 0.2}
+
+
+def test_memory_grows_with_the_batch_as_recorded(tmp_path: Path) -> None:
+    grown = of_kind("memory", by_batch(tmp_path))
+    assert [(one.levels, one.numbers["ratio"]) for one in grown] == [((1, 4), 4), ((1, 16), 16)] * 2
+
+
+def test_batches_are_only_laid_in_a_row_where_all_else_is_equal(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 4), "hidden": (2, 8)}, learn=False, cost=CostSpec())
+    assert [one.cells for one in of_kind("scaling", evidence(tmp_path, study))] == [
+        ("batch_size=1,hidden=2", "batch_size=4,hidden=2"),
+        ("batch_size=1,hidden=8", "batch_size=4,hidden=8"),
+    ]

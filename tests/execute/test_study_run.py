@@ -1,0 +1,128 @@
+"""Studies that really train: pairs by seed, the budget, what the bench tells afterwards."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+import torch
+
+import trainlab
+from trainlab.execute import run as run_module
+from trainlab.execute.resolve import resolve
+from trainlab.execute.run import run_study, start_run
+from trainlab.execute.worker import Loader
+from trainlab.spec import Question
+from trainlab.train.bench import Bench
+from trainlab.train.moments import Instrument
+
+
+class Watches(Instrument):
+    """Keeps each trial's initial weights and the order its training samples come in."""
+
+    def __init__(self) -> None:
+        self.weights: dict[tuple[str, int], torch.Tensor] = {}
+        self.inputs: dict[tuple[str, int], list[torch.Tensor]] = {}
+
+    def trial_begins(self, bench: Bench) -> None:
+        key = (bench.trial.cell, bench.trial.seed)
+        flat = [parameter.detach().flatten() for parameter in bench.model.parameters()]
+        self.weights[key] = torch.cat(flat).clone()
+        seen = self.inputs.setdefault(key, [])
+
+        def look(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+            if module.training:
+                seen.append(inputs[0].clone())
+
+        bench.model.register_forward_pre_hook(look)
+
+
+def test_a_seed_gives_the_same_weights_and_data_order_in_every_cell(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    watch = Watches()
+    trainlab.run(
+        f"{tiny_file}:tiny",
+        vary={"lr": [0.01, 0.001], "batch_size": [10, 20]},
+        seeds=2,
+        out=tmp_path / "r",
+        device="cpu",
+        instruments=[watch],
+        tensorboard=False,
+    )
+    cells = sorted({cell for cell, _ in watch.weights})
+    assert len(cells) == 4
+    for seed in (1, 2):
+        first = watch.weights[cells[0], seed]
+        order = torch.cat(watch.inputs[cells[0], seed])
+        for cell in cells[1:]:
+            assert torch.equal(watch.weights[cell, seed], first)
+            assert torch.equal(torch.cat(watch.inputs[cell, seed]), order)
+    assert not torch.equal(watch.weights[cells[0], 1], watch.weights[cells[0], 2])
+    assert not torch.equal(
+        torch.cat(watch.inputs[cells[0], 1]), torch.cat(watch.inputs[cells[0], 2])
+    )
+
+
+def test_a_study_run_twice_has_the_same_trials_in_the_same_order_with_the_same_results(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    runs = [
+        trainlab.run(
+            f"{tiny_file}:tiny",
+            vary={"lr": [0.01, 0.1, 0.3]},
+            seeds=2,
+            out=tmp_path / name,
+            device="cpu",
+            tensorboard=False,
+        )
+        for name in ("a", "b")
+    ]
+    a, b = (run.study() for run in runs)
+    assert (a.trials, a.study) == (b.trials, b.study)
+    tables = [run.results().drop(columns=["total_s", "train_s_per_epoch"]) for run in runs]
+    pd.testing.assert_frame_equal(*tables)
+
+
+def test_a_run_answers_with_tables_and_findings(tiny_file: Path, tmp_path: Path) -> None:
+    run = trainlab.run(
+        f"{tiny_file}:tiny",
+        vary={"hidden": [2, 8]},
+        seeds=2,
+        out=tmp_path / "r",
+        device="cpu",
+        tensorboard=False,
+    )
+    assert list(run.results()["model.hidden"]) == [t.cell[-1] for t in run.trials()]
+    assert len(run.epochs()) == 2 * 2 * 2
+    assert {one.kind for one in run.findings()} == {"effect", "undecided"}
+    assert any("hidden 2 → 8" in told for told in run.sentences())
+    assert any("个种子" in told for told in run.sentences("zh"))
+    assert run.results_csv.is_file()
+    assert trainlab.open_run(run.path).sentences() == run.sentences()
+
+
+def ticking(step_s: float) -> Iterator[float]:
+    now = 0.0
+    while True:
+        yield now
+        now += step_s
+
+
+def test_once_the_budget_is_spent_no_trial_is_started(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = Question(
+        workload=f"{tiny_file}:tiny", vary={"lr": (0.1, 0.2)}, seeds=3, tensorboard=False
+    )
+    load = Loader()
+    folder = start_run(resolve(load, question), tmp_path / "r")
+    clock = ticking(60.0)
+    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    # The clock is read once at the start and once before each trial.
+    run_study(folder, load=load, budget_s=150.0)
+    states = [trial.state for trial in folder.trials()]
+    assert states == ["done", "done", "pending", "pending", "pending", "pending"]
+    (unfinished,) = [f for f in trainlab.open_run(folder.path).findings() if f.kind == "unfinished"]
+    assert unfinished.numbers["num_pending"] == 4

@@ -1,0 +1,767 @@
+"""That a probe tells what keeping every tensor would tell, costs the training nothing and proves it.
+
+The oracles keep all tensors with torch's own hooks and reduce them in float64. Models: models.py.
+"""
+
+import dataclasses
+import gc
+import json
+import math
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from models import ZOO, Raising, mean_of_logits
+from torch import Tensor, nn
+from torch.autograd.function import _SingleLevelFunction
+from torch.nn.modules import module as hooks
+from torch.overrides import _get_current_function_mode
+
+from trainlab.data.dataset import Dataset, Split
+from trainlab.errors import SpecError
+from trainlab.instruments import reducers, sums
+from trainlab.instruments.flow import tensors_in
+from trainlab.instruments.layers import profile_layers
+from trainlab.instruments.probes import Probes
+from trainlab.instruments.reducers import Totals
+from trainlab.record.files import read_json, read_lines
+from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.spec import CostSpec
+from trainlab.spec.probe import Bins, ProbeSpec, probe_of
+from trainlab.train.bench import Bench
+from trainlab.train.loop import train
+from trainlab.train.moments import Instrument, Moments, Phase, Point, Progress
+from trainlab.train.step import make_step
+from trainlab.workloads.find import find_workload
+from trainlab.workloads.workload import Workload
+
+MakeBench = Callable[..., Bench]
+
+
+class Convolutions(nn.Module):
+    """Images: convolutions, an in-place ReLU as a function, pooling, batch norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.conv2, self.last = nn.Conv2d(4, 6, 2), nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        images = inputs.view(-1, 1, 2, 4)
+        hidden = F.relu(self.norm(self.conv1(images)), inplace=True)
+        logits: Tensor = self.last(F.relu(self.conv2(hidden)).amax((2, 3)))
+        return logits
+
+
+class Block(nn.Module):
+    """x + f(x): its input has two ways through it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs + torch.tanh(self.inner(inputs)) * inputs
+
+
+class Blocks(nn.Module):
+    """Containers whose inputs are used several times inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.blocks = nn.Linear(8, 8), nn.Sequential(Block(), Block())
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.last(self.blocks(self.first(inputs)))
+        return logits
+
+
+MODELS = {**ZOO, "Convolutions": Convolutions, "Blocks": Blocks}
+OF_CALLS = ("activation", "pre_activation", "grad_output", "grad_input")
+
+
+@pytest.fixture
+def zoo_bench(make_bench: MakeBench, tiny: Workload) -> MakeBench:
+    """A bench of the tiny workload with another model."""
+
+    def make(model: Callable[..., nn.Module], **asked: Any) -> Bench:
+        structured = getattr(model, "__name__", "") == "Structured"
+        workload = dataclasses.replace(
+            tiny, model=model, **({"loss": mean_of_logits, "metrics": {}} if structured else {})
+        )
+        return make_bench(workload=workload, **asked)
+
+    return make
+
+
+@pytest.fixture
+def cnn(make_bench: MakeBench) -> MakeBench:
+    """A bench of mnist-cnn on its first 96 images."""
+    whole = find_workload("mnist-cnn")
+    data = whole.data("bundled")
+    few = [Split(split.inputs[:96], split.targets[:96]) for split in (data.train, data.test)]
+    workload = dataclasses.replace(whole, data=lambda choice: Dataset(data.name, *few))
+
+    def make(**asked: Any) -> Bench:
+        return make_bench(workload=workload, **{"batch_size": 32, **asked})
+
+    return make
+
+
+def probed(
+    bench: Bench, *probes: str, beside: Sequence[Instrument] = ()
+) -> tuple[list[ProbeRecord], Progress]:
+    """Trains with these probes; their lines, and how the training went."""
+    progress, moments = Progress(), Moments([Probes([probe_of(p) for p in probes]), *beside])
+    try:
+        train(bench, moments, progress)
+    finally:
+        moments.trial_ends(progress)
+    lines = read_lines(bench.folder.path / "probes.jsonl")
+    return [ProbeRecord.model_validate(line) for line in lines], progress
+
+
+def proof(bench: Bench) -> list[FiredRecord]:
+    """What the trial says its probes saw."""
+    return ProbesRecord.model_validate(read_json(bench.folder.path / "probes.json")).rows
+
+
+def plain(bench: Bench) -> Progress:
+    """The same training without probes."""
+    progress = Progress()
+    train(bench, Moments([]), progress)
+    return progress
+
+
+def by_target(lines: Sequence[ProbeRecord], epoch: int = 1) -> dict[str, float]:
+    """Values of one probe in one epoch."""
+    return {line.target: line.value or 0.0 for line in lines if line.epoch == epoch}
+
+
+class Keeper(Instrument):
+    """Keeps every tensor of every module's calls while training: torch's own hooks, float64."""
+
+    def __init__(self, backward: bool) -> None:
+        self.kept: dict[tuple[str, str], list[Tensor]] = {}
+        self._backward = backward
+        self._handles: list[Any] = []
+
+    def trial_begins(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def epoch_begins(self, epoch: int) -> None:
+        self._epoch = epoch
+        for path, module in self._bench.model.named_modules():
+            name = path or type(module).__name__
+            hook = self._backward_hook(name) if self._backward else self._forward_hook(name)
+            if self._backward:
+                handle = module.register_full_backward_hook(hook)
+            else:
+                handle = module.register_forward_hook(hook, with_kwargs=True)
+            self._handles.append(handle)
+
+    def step_begins(self, step: int) -> None:
+        self._calls: Counter[str] = Counter()
+        self._repeats = False
+
+    def phase_ends(self, phase: Phase) -> None:
+        # A checkpoint runs its forward pass again in the backward pass.
+        self._repeats = phase == "loss"
+
+    def test_begins(self, epoch: int) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _keep(self, quantity: str, name: str, tensors: Any) -> None:
+        found = [t for t in tensors_in(tensors) if t.is_floating_point()]
+        if found and self._epoch == 1:
+            self.kept.setdefault((quantity, name), []).append(found[0].detach().double().clone())
+
+    def _forward_hook(self, name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: Any, kwargs: Any, made: Any) -> None:
+            if self._repeats:
+                return
+            self._calls[name] += 1
+            call = name + (f"/{self._calls[name]}" if self._calls[name] > 1 else "")
+            self._keep("pre_activation", call, (args, kwargs))
+            self._keep("activation", call, made)
+
+        return hook
+
+    def _backward_hook(self, name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, gradients_in: Any, gradients_out: Any) -> None:
+            self._keep("grad_input", name, gradients_in)
+            self._keep("grad_output", name, gradients_out)
+
+        return hook
+
+
+def reduced(tensors: Sequence[Tensor], reducer: str) -> float:
+    """All tensors together, in float64."""
+    row = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    squares = row.square().sum()
+    found = {
+        "sum": row.sum(),
+        "sq_sum": squares,
+        "norm": squares.sqrt(),
+        "mean": row.mean(),
+        "std": row.std(correction=0),
+        "min": row.min(),
+        "max": row.max(),
+        "zero_fraction": (row == 0).double().mean(),
+        "positive_count": (row > 0).sum(),
+    }
+    return float(found[reducer])
+
+
+REDUCERS = (
+    *("sum", "sq_sum", "norm", "mean", "std"),
+    *("min", "max", "zero_fraction", "positive_count"),
+)
+IN_PLACE = {"Branching", "InPlace", "Convolutions"}
+"""torch's own backward hooks refuse in-place layers; a forward hook sees their input changed."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_activations_are_what_keeping_every_tensor_gives(name: str, zoo_bench: MakeBench) -> None:
+    keeper = Keeper(backward=False)
+    plain_bench = zoo_bench(MODELS[name])
+    moments = Moments([keeper])
+    train(plain_bench, moments, Progress())
+    quantities = OF_CALLS[: 1 if name in IN_PLACE else 2]
+    for quantity in quantities:
+        probes = [f"*:{quantity}:{reducer}" for reducer in REDUCERS]
+        lines, _ = probed(zoo_bench(MODELS[name]), *probes)
+        kept = {n: tensors for (q, n), tensors in keeper.kept.items() if q == quantity}
+        assert len(kept) >= 2
+        for reducer in REDUCERS:
+            found = by_target([line for line in lines if line.reducer == reducer])
+            for layer, tensors in kept.items():
+                wanted = reduced(tensors, reducer)
+                assert found[layer] == pytest.approx(wanted, rel=1e-6, abs=1e-12), (layer, reducer)
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - IN_PLACE - {"Checkpointed", "Careless"}))
+def test_gradients_are_what_keeping_every_tensor_gives(name: str, zoo_bench: MakeBench) -> None:
+    keeper = Keeper(backward=True)
+    train(zoo_bench(MODELS[name]), Moments([keeper]), Progress())
+    for quantity in OF_CALLS[2:]:
+        kept = {n: tensors for (q, n), tensors in keeper.kept.items() if q == quantity}
+        if quantity == "grad_input" and not kept:
+            continue  # every module is fed by the batch itself
+        lines, _ = probed(zoo_bench(MODELS[name]), f"*:{quantity}:sq_sum", f"*:{quantity}:max")
+        assert kept
+        for reducer in ("sq_sum", "max"):
+            calls = [line for line in lines if line.reducer == reducer and line.epoch == 1]
+            for layer, tensors in kept.items():
+                # torch's hook does not say which call of a shared module it is about.
+                values = [line.value or 0.0 for line in calls if line.layer == layer]
+                found = sum(values) if reducer == "sq_sum" else max(values, default=math.nan)
+                wanted = reduced(tensors, reducer)
+                assert found == pytest.approx(wanted, rel=1e-6, abs=1e-12), (quantity, layer)
+
+
+def test_in_place_layers_tell_the_same_as_their_plain_twins(zoo_bench: MakeBench) -> None:
+    class Twin(nn.Module):
+        def __init__(self, inplace: bool) -> None:
+            super().__init__()
+            self.first, self.relu = nn.Linear(8, 8), nn.ReLU(inplace=inplace)
+            self.last, self.inplace = nn.Linear(8, 3), inplace
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            hidden = F.relu(self.relu(self.first(inputs)) - 0.1, self.inplace)
+            logits: Tensor = self.last(hidden)
+            return logits
+
+    probes = [f"{s}:{q}:sq_sum" for q in OF_CALLS for s in ("relu", "relu/2")]
+    probes += ["relu:local_grad:sq_sum", "first:activation:sq_sum", "first:grad_output:sq_sum"]
+    both = [by_values(probed(zoo_bench(lambda i=i: Twin(i)), *probes)[0]) for i in (False, True)]
+    assert both[0] == both[1]
+    assert len(both[0]) == 2 * (4 * 3 + 2 + 2), "in two epochs; `relu` reaches both calls"
+    assert all(value for value in both[0].values())
+
+
+def by_values(lines: Sequence[ProbeRecord]) -> dict[tuple[str, str, int], float | None]:
+    return {(line.probe, line.target, line.epoch): line.value for line in lines}
+
+
+def test_functions_have_the_names_and_calls_of_the_layer_record(cnn: MakeBench) -> None:
+    record = profile_layers(cnn(), CostSpec(warmup_steps=1, active_steps=1))
+    lines, _ = probed(cnn(), "*:activation:max", "relu/2:activation:max")
+    rows = {(row.name, row.call) for row in record.rows}
+    found = {(line.layer, line.call) for line in lines if line.probe.startswith("*")}
+    assert found == rows | {("Net", 1)}
+    assert [line.target for line in lines if line.probe.startswith("relu")] == ["relu/2"]
+
+
+def test_a_functions_gradients_are_those_of_its_own_call(
+    cnn: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, _ = probed(cnn(), *(f"relu:{q}:sq_sum" for q in ("grad_input", "local_grad")))
+    kept: list[tuple[Tensor, Tensor]] = []
+    relu = F.relu
+
+    def keeping(inputs: Tensor) -> Tensor:
+        if inputs.requires_grad:
+            inputs = inputs.view_as(inputs)
+            inputs.retain_grad()
+            kept.append((inputs, inputs.detach() > 0))
+        return relu(inputs)
+
+    monkeypatch.setattr(F, "relu", keeping)
+    plain(cnn())
+    for index, target in enumerate(["relu", "relu/2", "relu/3"]):
+        mine = kept[index::3]
+        gradients = reduced(
+            [one.grad.double() for one, _ in mine if one.grad is not None], "sq_sum"
+        )
+        found = {line.quantity: line.value for line in lines if line.target == target}
+        assert found["grad_input"] == pytest.approx(gradients, rel=1e-6)
+        assert found["local_grad"] == sum(int(above.sum()) for _, above in mine)
+
+
+class ParameterKeeper(Instrument):
+    """Keeps gradients and weights of every step."""
+
+    def __init__(self) -> None:
+        self.grad: list[Tensor] = []
+        self.weight: list[Tensor] = []
+
+    def trial_begins(self, bench: Bench) -> None:
+        self._parameter = bench.model.get_parameter("0.weight")
+        self.weight.append(self._parameter.detach().double().clone())
+
+    def phase_ends(self, phase: Phase) -> None:
+        if phase == "backward":
+            assert self._parameter.grad is not None
+            self.grad.append(self._parameter.grad.double().clone())
+        elif phase == "optimizer":
+            self.weight.append(self._parameter.detach().double().clone())
+
+
+@pytest.mark.parametrize("reducer", REDUCERS)
+def test_weights_gradients_and_updates_are_those_of_the_optimizer(
+    reducer: str, make_bench: MakeBench
+) -> None:
+    keeper = ParameterKeeper()
+    probes = [f"0.weight:{q}:{reducer}" for q in ("weight", "grad", "update")]
+    lines, _ = probed(make_bench(epochs=1), *probes, beside=[keeper])
+    updates = [b - a for a, b in zip(keeper.weight, keeper.weight[1:], strict=False)]
+    wanted = {"weight": keeper.weight[-1:], "grad": keeper.grad, "update": updates}
+    for line in lines:
+        expected = reduced(wanted[line.quantity], reducer)
+        assert line.value == pytest.approx(expected, rel=1e-6, abs=1e-9), line.quantity
+        assert (line.fired, line.num_steps) == (len(wanted[line.quantity]), 11)
+    assert len(lines) == 3
+
+
+def test_a_layer_stands_for_its_parameters_and_a_tied_one_counts_once(
+    zoo_bench: MakeBench,
+) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two, self.last = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+            self.two.weight = self.one.weight
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            logits: Tensor = self.last(self.two(self.one(inputs)))
+            return logits
+
+    lines, _ = probed(zoo_bench(Tied, epochs=1), "two,type=Linear:grad:norm", "*.bias:grad:norm")
+    found = [line.layer for line in lines if line.probe.startswith("two")]
+    assert found == ["one.weight", "one.bias", "two.bias", "last.weight", "last.bias"]
+    assert [line.layer for line in lines[5:]] == ["one.bias", "two.bias", "last.bias"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_are_the_same_to_the_last_bit_with_probes_and_without(
+    name: str, zoo_bench: MakeBench
+) -> None:
+    probes = [f"*:{quantity}:sq_sum@step" for quantity in OF_CALLS]
+    probes += [f"*:{quantity}:norm" for quantity in ("weight", "grad", "update")]
+    if name in ("Checkpointed", "Careless"):
+        probes = [probe for probe in probes if "grad_input" not in probe]
+    model = MODELS[name]
+    _, progress = probed(zoo_bench(model), *probes)
+    assert progress.final == plain(zoo_bench(model)).final
+
+
+def test_probes_look_at_training_steps_only(zoo_bench: MakeBench) -> None:
+    bench = zoo_bench(MODELS["Encoding"])
+    lines, _ = probed(bench, "encoder:activation:mean", "last:activation:positive_count@step")
+    assert [line.fired for line in lines if line.every == "epoch"] == [11, 11]
+    assert [line.step for line in lines if line.every == "step"] == list(range(1, 23))
+    assert [row.fired for row in proof(bench)] == [22, 22]
+    assert proof(bench)[0].shapes == [[10, 2, 4], [3, 2, 4]]
+
+
+def test_a_cadence_of_steps_is_over_all_of_them_and_the_rest_is_told_at_the_end(
+    make_bench: MakeBench,
+) -> None:
+    lines, _ = probed(make_bench(), "0:activation:sum@5", "0:activation:sum@step")
+    each = [line.value or 0 for line in lines if line.every == "step"]
+    fives = [line for line in lines if line.every == "5"]
+    assert [line.step for line in fives] == [5, 10, 15, 20, 22]
+    assert [line.num_steps for line in fives] == [5, 5, 5, 5, 2]
+    assert [line.value for line in fives] == pytest.approx(
+        [sum(each[start : start + 5]) for start in range(0, 22, 5)], rel=1e-12
+    )
+
+
+def test_a_histogram_counts_every_element_once(make_bench: MakeBench) -> None:
+    keeper = Keeper(backward=False)
+    train(make_bench(epochs=1), Moments([keeper]), Progress())
+    row = torch.cat([t.reshape(-1) for t in keeper.kept["activation", "1"]])
+    fixed, log = "histogram(-1,2,7)", "histogram(log,1e-3,1,6)"
+    lines, _ = probed(make_bench(epochs=1), f"1:activation:{fixed}", f"1:activation:{log}")
+    for line, reducer in zip(lines, (fixed, log), strict=True):
+        found, spec = line.histogram, probe_of(f"1:activation:{reducer}").bins
+        assert found is not None
+        assert spec is not None
+        values = row.abs() if spec.log else row
+        edges = torch.tensor(spec.edges(), dtype=torch.float64)
+        places = torch.bucketize(values, edges, right=True)
+        assert [found.below, *found.counts, found.above] == torch.bincount(
+            places, minlength=spec.num + 2
+        ).tolist()
+        assert line.count == len(row)
+
+
+def test_what_is_not_a_number_falls_above_the_last_bin() -> None:
+    histogram = reducers.Histogram(Bins(log=False, low=0, high=1, num=2))
+    histogram.add(torch.tensor([math.nan, math.inf, -math.inf, 0.0, 0.5, 1.0]))
+    assert histogram.close().tolist() == [1, 1, 1, 3]
+
+
+def test_units_that_never_fire_are_counted_over_the_whole_period(zoo_bench: MakeBench) -> None:
+    class Dying(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+            nn.init.constant_(self.first.bias, -100.0)
+            with torch.no_grad():
+                self.first.bias[:2] = 100.0
+            self.conv = nn.Conv2d(1, 4, 1)
+            nn.init.constant_(self.conv.weight, 0.0)
+            with torch.no_grad():
+                self.conv.bias[:] = torch.tensor([-1.0, 1.0, 1.0, 1.0])
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            hidden = torch.relu(self.first(inputs))
+            images = torch.relu(self.conv(hidden.view(-1, 1, 2, 4)))
+            logits: Tensor = self.last(images.mean(1).flatten(1))
+            return logits
+
+    lines, _ = probed(zoo_bench(Dying, epochs=1), "relu:activation:dead_fraction")
+    assert by_target(lines) == {"relu": 0.75, "relu/2": 0.25}
+
+
+def own_file(folder: Path, body: str) -> str:
+    path = folder / "mine.py"
+    path.write_text(f"import torch\n\n{body}\n")
+    return str(path)
+
+
+def test_a_function_of_the_users_own_is_averaged_over_a_period(
+    make_bench: MakeBench, tmp_path: Path
+) -> None:
+    path = own_file(tmp_path, "def biggest(values):\n    return values.abs().max()")
+    lines, _ = probed(
+        make_bench(epochs=1), f"0:activation:{path}:biggest", f"0:activation:{path}:biggest@step"
+    )
+    steps = [line.value or 0 for line in lines if line.every == "step"]
+    (epoch,) = [line.value for line in lines if line.every == "epoch"]
+    assert epoch == pytest.approx(sum(steps) / 11, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("def other(values):\n    return 1", "has no function 'mine'; it has other"),
+        ("def mine(values):\n    return values", r"gave shape \(10, 16\), must be a tensor of one"),
+        ("def mine(values):\n    return 3.0", "gave 3.0, must be a tensor of one number"),
+        ("def mine(values):\n    return 1 / 0", "failed: ZeroDivisionError: division by zero"),
+        ("def mine(", "cannot be read: SyntaxError"),
+    ],
+)
+def test_a_function_of_the_users_own_that_fails_is_one_line(
+    body: str, told: str, make_bench: MakeBench, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match=told) as error:
+        probed(make_bench(), f"0:activation:{own_file(tmp_path, body)}:mine")
+    assert len(error.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("probe", "told"),
+    [
+        ("rleu:activation:mean", "'rleu' reaches no layer; did you mean relu"),
+        ("type=Linaer:activation:mean", "did you mean type=Linear"),
+        (
+            "frist.weight:grad:norm",
+            "'frist.weight' reaches no parameter; did you mean first.weight",
+        ),
+        ("type=Conv2d:grad:norm", "reaches no parameter; there are"),
+        ("unused:activation:mean", "'unused' was never called while training"),
+        ("first:grad_input:norm", "never fired at first: its input carries no gradient"),
+        ("last,first:grad_input:norm", "never fired at first: its input carries no gradient"),
+        ("relu/3:activation:mean", "'relu/3' reaches no layer"),
+        ("frozen:grad:norm", "never fired: none of these parameters ever got a gradient"),
+        ("aside:grad_output:norm", "never fired at aside: no gradient arrived"),
+        ("silent:grad_output:norm", "never fired at silent: no gradient is kept for its output"),
+        ("first:local_grad:sum", "local_grad of linear is not known; it is for relu, relu6"),
+        ("view:grad_input:norm", "never fired at view.relu: its input is changed in place"),
+        ("argmax:activation:mean", "never fired at argmax: it gives or takes no plain floating"),
+    ],
+)
+def test_a_probe_that_cannot_fire_says_why_and_what_to_do(
+    probe: str, told: str, zoo_bench: MakeBench
+) -> None:
+    class Viewing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.relu = nn.ReLU(inplace=True)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            self.relu(inputs.view(-1, 2, 4)[:, 0])
+            return inputs
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.unused, self.aside = (nn.Linear(8, 8) for _ in range(3))
+            self.frozen, self.last = nn.Linear(8, 8).requires_grad_(False), nn.Linear(8, 3)
+            self.silent, self.view = nn.Linear(8, 8), Viewing()
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            hidden = self.frozen(F.relu(self.first(inputs)))
+            self.aside(hidden).argmax()
+            with torch.no_grad():
+                quiet = self.silent(hidden)
+            hidden = hidden + quiet
+            logits: Tensor = self.last(F.relu(self.view(hidden * 2)))
+            return logits
+
+    probe = probe.replace("view:", "view.relu:")
+    with pytest.raises(SpecError, match=told) as error:
+        probed(zoo_bench(Model), probe)
+    (line,) = error.value.problems
+    assert line.startswith("probe ")
+    assert "\n" not in line
+
+
+def test_layers_of_a_glob_that_cannot_fire_are_noted(make_bench: MakeBench) -> None:
+    bench = make_bench(epochs=1)
+    lines, _ = probed(bench, "type=Linear:grad_input:norm")
+    assert [line.layer for line in lines] == ["3"]
+    (note,) = bench.notes
+    assert note.startswith("probe type=Linear:grad_input:norm@epoch: 0 never fired: its input")
+    assert [(row.fired, row.why_not is None) for row in proof(bench)] == [(0, False), (11, True)]
+
+
+def test_a_layer_that_runs_in_some_steps_only_tells_in_how_many(zoo_bench: MakeBench) -> None:
+    bench = zoo_bench(MODELS["Branching"], epochs=1)
+    lines, _ = probed(bench, "tanh:activation:mean", "shared/2:grad_output:norm")
+    assert [(line.layer, line.call, line.fired) for line in lines] == [
+        ("tanh", 1, 6),
+        ("shared", 2, 11),
+    ]
+
+
+def test_a_trial_that_diverges_still_tells_what_its_probes_saw(make_bench: MakeBench) -> None:
+    bench = make_bench(optimizer="sgd", lr=1e30, epochs=1)
+    lines, progress = probed(bench, "3:grad_output:norm@step", "3.weight:weight:max")
+    assert progress.state == "diverged"
+    assert {line.not_finite for line in lines if line.value is None} == {"nan"}
+    assert lines[-1].probe == "3.weight:weight:max@epoch"
+    json.dumps([line.line() for line in lines], allow_nan=False)
+
+
+def test_nothing_stays_behind_when_a_layer_fails(zoo_bench: MakeBench) -> None:
+    with pytest.raises(ArithmeticError, match="planted"):
+        probed(zoo_bench(lambda: Raising(at=3)), "*:activation:mean", "*:grad_output:norm")
+    assert _get_current_function_mode() is None
+    assert not hooks._global_forward_hooks
+    assert not hooks._global_forward_pre_hooks
+    assert "apply" not in vars(_SingleLevelFunction)
+
+
+class Living(Instrument):
+    """How many bytes of tensors live at the ends of two steps."""
+
+    def __init__(self) -> None:
+        self.bytes: list[int] = []
+
+    def step_ends(self, step: int) -> None:
+        if step not in (26, 52):
+            return
+        gc.collect()
+        tensors = [one for one in gc.get_objects() if isinstance(one, Tensor)]
+        held = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+        self.bytes.append(sum(held.values()))
+
+
+ALL = [
+    *(f"*:{q}:{r}" for q in OF_CALLS for r in ("sq_sum", "std", "zero_fraction")),
+    *("*:grad_output:histogram", "*:grad:norm", "*:update:norm", "1:activation:dead_fraction"),
+]
+
+
+def test_memory_does_not_grow_with_the_steps(make_bench: MakeBench) -> None:
+    with_probes, without = Living(), Living()
+    asked = {"epochs": 1, "batch_size": 2, "log_every_steps": 1000}
+    probed(make_bench(**asked), *ALL, beside=[with_probes])
+    train(make_bench(**asked), Moments([without]), Progress())
+    targets = 4 * 5 * 3 + 5 * 1 + 4 * 2 + 1
+    reduced_bytes = targets * reducers.MAX_PARTS * 2 * 8 + 5 * 66 * 8
+    grown = [a - b for a, b in zip(with_probes.bytes, without.bytes, strict=True)]
+    assert max(grown) <= reduced_bytes
+    assert grown[1] - grown[0] <= targets * 26 * 2 * 8, "only numbers wait"
+
+
+def test_the_peak_of_a_step_is_the_same_with_a_probe(cnn: MakeBench) -> None:
+    def peak(*probes: str) -> int:
+        bench = cnn(batch_size=64)
+        moments = Moments([Probes([probe_of(p) for p in probes])] if probes else [])
+        moments.trial_begins(bench)
+        moments.epoch_begins(1)
+        step, rows = make_step(bench, moments), torch.arange(64)
+        with torch.profiler.profile(profile_memory=True) as profile:
+            for number in (1, 2):
+                moments.step_begins(number)
+                step(rows)
+                moments.step_ends(number)
+        moments.trial_ends(Progress())
+        held = most = 0
+        for event in sorted(profile.profiler.kineto_results.events(), key=lambda e: e.start_ns()):
+            if event.name() == "[memory]":
+                held += event.nbytes()
+                most = max(most, held)
+        return most
+
+    without = peak()
+    assert without > 30 << 20
+    assert peak("*:activation:sq_sum", "*:grad_output:norm", "relu:local_grad:sum") - without < (
+        6 << 20
+    ), "one chunk that is compared on the way, and numbers"
+
+
+def test_the_graph_of_a_step_is_let_go(make_bench: MakeBench) -> None:
+    class Last(Instrument):
+        reference: "weakref.ref[Tensor] | None" = None
+
+        def trial_begins(self, bench: Bench) -> None:
+            bench.model.register_forward_hook(self.keep)
+
+        def keep(self, module: nn.Module, args: Any, made: Tensor) -> None:
+            self.reference = weakref.ref(made)
+
+        def epoch_ends(self, point: Point) -> None:
+            gc.collect()
+            assert self.reference is not None
+            assert self.reference() is None
+
+    probed(make_bench(epochs=1), *ALL, beside=[Last()])
+
+
+def test_sums_in_float32_with_their_errors_carried_along_are_right_to_a_millionth() -> None:
+    draw = torch.Generator().manual_seed(0)
+    tensors = [torch.rand(1000, generator=draw) * 10.0 ** (i % 5 - 2) for i in range(3000)]
+    reduction = Totals([sums.square_sum(False)], lambda found, count, fired: found[0], True)
+    for tensor in tensors:
+        reduction.add(tensor)
+    numbers = reduction.close()
+    assert numbers.dtype == torch.float32
+    wanted = sum(float(tensor.double().square().sum()) for tensor in tensors)
+    assert reduction.read(numbers.tolist(), 1, 1) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e-19, 1e-3, 1.0, 1e10, 1e25])
+@pytest.mark.parametrize("shape", [(7,), (1024,), (33, 77), (8, 6, 10, 10)])
+def test_sums_of_squares_are_right_whatever_the_size_and_layout(
+    scale: float, shape: tuple[int, ...]
+) -> None:
+    draw = torch.Generator().manual_seed(1)
+    plain = torch.randn(shape, generator=draw) * scale
+    constant = torch.full(shape, 0.1 * scale)
+    turned = plain.transpose(0, -1)
+    strided = torch.randn((*shape, 2), generator=draw)[..., 0] * scale
+    expanded = plain[:1].expand(shape)
+    for values in (plain, constant, turned, strided, expanded):
+        wanted = float(values.double().square().sum())
+        assert float(sums.square_sum(True)(values)) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, 100, (1 << 20) + 5, 3 << 20])
+def test_counts_are_exact(count: int) -> None:
+    draw = torch.Generator().manual_seed(1)
+    values = torch.randint(-2, 3, (count,), generator=draw).float()
+    assert float(sums.count_positive(True)(values)) == int((values > 0).sum())
+    assert float(sums.count_zero(True)(values)) == int((values == 0).sum())
+    assert float(sums.count_zero(False)(values.bfloat16())) == int((values == 0).sum())
+
+
+def test_mixed_precision_is_reduced_in_full(make_bench: MakeBench) -> None:
+    bench = make_bench(epochs=1, precision="bf16")
+    lines, progress = probed(bench, "*:activation:mean", "0,3:grad_output:sq_sum", "*:grad:norm")
+    assert all(line.value is not None for line in lines)
+    assert progress.final == plain(make_bench(epochs=1, precision="bf16")).final
+
+
+def test_who_is_told_gets_every_record(make_bench: MakeBench) -> None:
+    told: list[ProbeRecord] = []
+    bench, progress = make_bench(), Progress()
+    specs = [ProbeSpec(select="0", quantity="activation", reducer="mean")]  # type: ignore[arg-type]
+    moments = Moments([Probes([*specs, *specs], tell=[told.append])])
+    train(bench, moments, progress)
+    moments.trial_ends(progress)
+    assert [record.line() for record in told] == read_lines(bench.folder.path / "probes.jsonl")
+    assert len(told) == 2
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_on_a_gpu_a_step_with_probes_never_waits(make_bench: MakeBench) -> None:
+    bench = make_bench(workload=find_workload("mnist-cnn"), device="cuda", data="bundled")
+    probes = [*ALL[:-1], "relu:activation:dead_fraction", "relu:grad_input:sq_sum@step"]
+    probes = [p for p in probes if "grad_input:std" not in p]
+    moments = Moments([Probes([probe_of(probe) for probe in probes])])
+    moments.trial_begins(bench)
+    moments.epoch_begins(1)
+    step, rows = make_step(bench, moments), torch.arange(64, device="cuda")
+
+    def one(number: int) -> None:
+        moments.step_begins(number)
+        step(rows)
+        moments.step_ends(number)
+
+    one(1)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for number in range(2, 80):
+            one(number)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    moments.trial_ends(Progress())
+    assert read_lines(bench.folder.path / "probes.jsonl")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_on_a_gpu_values_are_those_of_keeping_every_tensor(make_bench: MakeBench) -> None:
+    keeper = Keeper(backward=False)
+    asked = {"device": "cuda", "epochs": 1, "model": {"dropout": 0.0}}
+    train(make_bench(**asked), Moments([keeper]), Progress())
+    lines, progress = probed(make_bench(**asked), *(f"0:activation:{r}" for r in REDUCERS))
+    for line in lines:
+        wanted = reduced(keeper.kept["activation", "0"], line.reducer)
+        assert line.value == pytest.approx(wanted, rel=1e-6), line.reducer
+    assert progress.final == plain(make_bench(**asked)).final

@@ -1,0 +1,275 @@
+"""Sentences in both languages: every number they tell is in the finding."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from fabricate import DATA, Fabricated, made_study, operator
+from trainlab.analyse.evidence import gather
+from trainlab.analyse.finding import Finding, Kind
+from trainlab.analyse.findings import findings
+from trainlab.analyse.statistics import Interval
+from trainlab.errors import SpecError
+from trainlab.plan import Trial
+from trainlab.report import chinese, english
+from trainlab.report.language import LANGUAGES, sentence
+from trainlab.report.numbers import (
+    count,
+    figure,
+    level,
+    metric_difference,
+    metric_value,
+    p_value,
+    percent,
+)
+from trainlab.spec import CostSpec
+
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+FIXED = ("95 %:", "95 %：", "less than 10 %", "不足 10 %", "p < 0.001")  # noqa: RUF001
+"""What a sentence may say by itself: the level of the intervals, and what a small gain is."""
+
+
+def numbers_in(text: str) -> set[str]:
+    for phrase in FIXED:
+        text = text.replace(phrase, " ")
+    return {match.rstrip(",").lstrip("+") for match in NUMBER.findall(text)}
+
+
+def tellable(found: Finding) -> set[str]:
+    """Every number of the finding in every form a sentence may give it."""
+    values = [*found.numbers.values(), found.n]
+    if found.interval is not None:
+        values += [found.interval.low, found.interval.high]
+    texts = [*found.cells, *found.confounds, found.subject, *(level(one) for one in found.levels)]
+    for value in values:
+        if isinstance(value, str):
+            texts.append(value)
+        elif value is not None:
+            texts += [str(value), figure(value), figure(value, 2), count(value), percent(value)]
+            texts += [p_value(value), metric_value(found.subject, value)]
+            texts.append(metric_difference(found.subject, value, ""))
+    return {number for text in texts for number in numbers_in(text)}
+
+
+def learned(trial: Trial) -> dict[str, float]:
+    own = 0.0017 * ((trial.seed * 7 + len(trial.cell)) % 5)
+    better = 0.0623 if trial.cell.startswith("lr=0.01") else 0.0
+    return {"test/accuracy": 0.8123 + own + better, "test/loss": 0.5432 - own, "train/loss": 31e7}
+
+
+def rows(trial: Trial) -> list[Any]:
+    return [
+        operator("aten::addmm", 12.34 * trial.settings.batch_size),
+        operator("aten::relu", 77.7),
+    ]
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
+    """Findings of every kind, made from records."""
+    home = tmp_path_factory.mktemp("runs")
+    learn = made_study(
+        design="one-at-a-time",
+        vary={"lr": (0.01, 0.1), "zero_grad": (False,), "batch_size": (16,)},
+        cells=({"optimizer": "sgd", "lr": 0.5},),
+        seeds=9,
+        targets={"test/accuracy": 0.8777, "test/loss": 0.1},
+        margins={"test/loss": 0.0213},
+    )
+    cost = made_study(
+        vary={"batch_size": (1, 4, 16), "hidden": (3, 5)},
+        seeds=3,
+        cost=CostSpec(mode="both"),
+    )
+
+    def state(trial: Trial) -> str:
+        gone = {"lr=0.1": "diverged", "batch_size=16": "failed"}
+        return gone.get(trial.cell, "done") if trial.seed > 4 else "done"
+
+    def step_ms(trial: Trial, process: int) -> float:
+        own = 1 + 0.013 * ((process * 3 + len(trial.cell) + 2 * trial.again) % 4)
+        return own * (1.7 + 0.0345 * trial.settings.batch_size * (1 + 9 * (process == 3)))
+
+    subset = DATA.model_copy(update={"num_train": 96})
+    runs = [
+        Fabricated(final=learned, state=state).write(home / "a", learn),
+        Fabricated(
+            final=learned,
+            rows=rows,
+            step_ms=step_ms,
+            data=lambda t: subset if t.cell.endswith("hidden=5") else DATA,
+            state=lambda t: "pending" if t.seed == 3 and t.kind == "learn" else "done",
+        ).write(home / "b", cost),
+    ]
+    return [one for run in runs for one in findings(gather(run))]
+
+
+def test_every_kind_has_a_sentence_in_both_languages() -> None:
+    kinds = set(get_args(Kind))
+    assert set(english.SENTENCES) == set(chinese.SENTENCES) == kinds
+
+
+def test_the_findings_held_against_their_sentences_are_of_every_kind(every: list[Finding]) -> None:
+    assert {one.kind for one in every} == set(get_args(Kind))
+    assert {one.verdict for one in every if one.kind == "effect"} == {
+        "different",
+        "equivalent",
+        "cannot tell",
+    }
+
+
+@pytest.mark.parametrize("lang", sorted(LANGUAGES))
+def test_every_number_of_a_sentence_comes_from_the_finding(lang: str, every: list[Finding]) -> None:
+    for found in every:
+        told = sentence(found, lang)
+        strange = numbers_in(told) - tellable(found)
+        assert not strange, f"{strange} in: {told}"
+
+
+def test_the_check_above_can_fail(every: list[Finding]) -> None:
+    found = next(one for one in every if one.kind == "cost")
+    other = replace(found, numbers={**found.numbers, "ratio": 123.4})
+    assert numbers_in(sentence(other)) - tellable(found) == {"123"}
+
+
+@pytest.mark.parametrize("lang", sorted(LANGUAGES))
+def test_numbers_and_names_are_the_same_in_both_languages(lang: str, every: list[Finding]) -> None:
+    for found in every:
+        assert numbers_in(sentence(found, lang)) == numbers_in(sentence(found, "en"))
+
+
+def test_a_confound_is_named_at_the_end(every: list[Finding]) -> None:
+    found = next(one for one in every if one.confounds)
+    assert found.confounds == ("data.num_train: 960 against 96",)
+    assert sentence(found).endswith("Beware: these also differ: data.num_train: 960 against 96.")
+    assert sentence(found, "zh").endswith("注意：以下各项也不同：data.num_train: 960 against 96。")  # noqa: RUF001
+
+
+def effect(**given: Any) -> Finding:
+    numbers = {
+        "mean_a": 0.9,
+        "mean_b": 0.95,
+        "difference": 0.05,
+        "p": 0.25,
+        "family": 1,
+        "margin": None,
+        "fewest_seeds": 6,
+        "seeds_needed": None,
+    }
+    made = Finding(
+        kind="effect",
+        subject="test/accuracy",
+        factor="lr",
+        levels=(0.1, 0.01),
+        cells=("lr=0.1", "lr=0.01"),
+        numbers=numbers,
+        n=3,
+        interval=Interval(0.02, 0.08),
+        verdict="cannot tell",
+    )
+    return replace(made, **{**given, "numbers": {**numbers, **given.get("numbers", {})}})
+
+
+def test_too_few_seeds_are_told_with_how_many_it_takes() -> None:
+    assert sentence(effect()) == (
+        "lr 0.1 → 0.01: test/accuracy 90.00 % → 95.00 % (mean of 3 seeds): cannot tell; the difference "
+        "is +5.00 points [95 %: +2.00 points to +8.00 points]. With 3 seeds no difference could be "
+        "shown; it takes at least 6."
+    )
+    assert sentence(effect(), "zh").endswith("3 个种子无法证明任何差异，至少需要 6 个。")  # noqa: RUF001
+
+
+def test_enough_seeds_that_do_not_settle_it_are_told_with_how_many_would() -> None:
+    told = sentence(effect(n=6, numbers={"seeds_needed": 21}))
+    assert told.endswith("About 21 seeds would settle it if the difference is real.")
+
+
+def test_a_difference_and_an_equivalence_are_told_with_their_evidence() -> None:
+    assert (
+        ": different, by +5.00 points [95 %: +2.00 points to +8.00 points], p = 0.004."
+        in sentence(effect(n=8, verdict="different", numbers={"p": 0.004}))
+    )
+    assert ": equivalent within 0.50 points; the difference is +0.10 points" in sentence(
+        effect(n=8, verdict="equivalent", numbers={"margin": 0.005, "difference": 0.001})
+    )
+
+
+def test_cells_without_a_common_seed_are_told_not_to_compare() -> None:
+    told = sentence(effect(n=0, interval=None, numbers={"mean_a": None, "difference": None}))
+    assert (
+        told == "lr 0.1 → 0.01: test/accuracy cannot be compared, no seed ended well in both cells."
+    )
+
+
+def test_the_other_factors_of_a_grid_are_told() -> None:
+    cells = ("batch_size=16,lr=0.1", "batch_size=16,lr=0.01")
+    assert sentence(effect(cells=cells)).startswith("lr 0.1 → 0.01 (at batch_size=16): ")
+
+
+def test_another_language_is_refused_with_those_there_are() -> None:
+    with pytest.raises(SpecError, match="--lang: got 'de', must be one of en, zh"):
+        sentence(effect(), "de")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (0, "0"),
+        (12345.6, "12,346"),
+        (123.4, "123"),
+        (1.234, "1.23"),
+        (0.01234, "0.0123"),
+        (1e-5, "1e-05"),
+    ],
+)
+def test_a_figure_has_three_digits(value: float, told: str) -> None:
+    assert figure(value) == told
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "told"),
+    [
+        ("test/accuracy", 0.97819, "97.82 %"),
+        ("test/loss", 0.12345, "0.1235"),
+        ("test/loss", 0.00012345, "0.000123"),
+        ("test/loss", 3.1e30, "3.1e+30"),
+        ("test/loss", None, "not finite"),
+    ],
+)
+def test_a_metric_is_told_to_a_useful_place(metric: str, value: float | None, told: str) -> None:
+    assert metric_value(metric, value) == told
+
+
+def test_a_difference_is_never_rounded_to_nothing() -> None:
+    assert metric_difference("test/loss", 0.00004, "") == "+4e-05"
+    assert metric_difference("test/loss", -0.0123, "") == "-0.0123"
+    assert metric_difference("test/loss", 2.5e9, "") == "+2.5e+09"
+    assert metric_difference("test/accuracy", 0.0041, "points") == "+0.41 points"
+
+
+def test_things_are_counted_whole() -> None:
+    assert [count(7.0), count(1204), count(7.5)] == ["7", "1,204", "7.50"]
+
+
+@pytest.mark.parametrize("kind", ["scaling", "dominates", "growth", "optimizer_share"])
+def test_a_row_of_batches_says_which_it_is(kind: str, every: list[Finding]) -> None:
+    told = {sentence(one) for one in every if one.kind == kind}
+    assert any("(at hidden=3)" in one for one in told)
+    assert any("(at hidden=5)" in one for one in told)
+    assert any("（hidden=5）" in sentence(one, "zh") for one in every if one.kind == kind)  # noqa: RUF001
+
+
+def test_p_is_never_told_smaller_than_can_be_known() -> None:
+    assert [p_value(0.00002), p_value(0.031)] == ["p < 0.001", "p = 0.031"]
+
+
+def test_sentences_of_a_real_run_are_whole(every: list[Finding], tmp_path: Path) -> None:
+    for found in every:
+        for lang in LANGUAGES:
+            told = sentence(found, lang)
+            assert told.endswith((".", "。"))
+            assert "None" not in told
+            assert "nan" not in told
