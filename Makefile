@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: help install lab test test-full check format bench clean
 
 help:
-	@echo "make lab        run the main job on bundled data and say where the result is"
+	@echo "make lab        run mnist-lab on bundled data: a study with findings, a few minutes"
 	@echo "make test       run the tests"
 	@echo "make test-full  the same, with the slow tests on the full data sets"
 	@echo "make check      format, lint, types, tests: what CI runs"
@@ -35,7 +35,7 @@ $(VENV)/.dev: $(VENV)/.lab
 install: $(VENV)/.dev
 
 lab: $(VENV)/.lab
-	@$(BIN)/trainlab run mnist-cnn --data bundled
+	@$(BIN)/trainlab run mnist-lab --data bundled
 
 test: install
 	@$(BIN)/python -m pytest -m "not full" -n 2 --dist worksteal
@@ -57,6 +57,8 @@ bench: install
 	@$(BIN)/python -m benchmarks.loop
 	@$(BIN)/python -m benchmarks.start
 	@$(BIN)/python -m benchmarks.cost
+	@$(BIN)/python -m benchmarks.repeat
+	@$(BIN)/python -m benchmarks.verdicts
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

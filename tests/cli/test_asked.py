@@ -127,7 +127,7 @@ def test_a_budget_is_a_time(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "0m", "-1", "ten", "5d", "1m30s"])
 def test_what_is_no_time_is_told(text: str) -> None:
-    with pytest.raises(SpecError, match="--budget: got .*, must be a time, as in 90s, 10m or 2h"):
+    with pytest.raises(SpecError, match=r"--budget: got .*, must be a time, as in 90s, 10m or 2h"):
         seconds_of(text)
 
 

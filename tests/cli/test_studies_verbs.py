@@ -1,46 +1,72 @@
-"""The verbs about studies, as a user meets them: real processes on small or made-up runs."""
+"""The verbs about studies, on small or made-up runs: what they print, refuse and leave behind."""
 
 import json
-import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
+from trainlab.cli import build
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec, Question
 from trainlab.studies import study_names
 
 
-def trainlab(*words: str | Path, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "trainlab", *map(str, words)],
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
+@dataclass(frozen=True)
+class Done:
+    """What a verb printed."""
+
+    stdout: str
+    stderr: str
 
 
-def refused(*words: str | Path, cwd: Path) -> list[str]:
+Verb = Callable[..., Done]
+Refused = Callable[..., list[str]]
+
+
+@pytest.fixture
+def trainlab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Verb:
+    """The command in this process, where torch is loaded already, in the test's own folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words: str | Path, code: int = 0) -> Done:
+        arguments = [str(word) for word in words]
+        with pytest.raises(SystemExit) as ended:
+            build(arguments)(arguments)
+        printed = capsys.readouterr()
+        assert ended.value.code == code, printed.err
+        assert "Traceback" not in printed.err
+        return Done(printed.out, printed.err)
+
+    return call
+
+
+@pytest.fixture
+def refused(trainlab: Verb, tmp_path: Path) -> Refused:
     """The lines of a refusal, which leaves nothing behind."""
-    before = sorted(cwd.iterdir())
-    done = trainlab(*words, cwd=cwd, code=2)
-    assert done.stdout == ""
-    assert sorted(cwd.iterdir()) == before
-    lines = done.stderr.splitlines()
-    assert all(line.startswith("trainlab: ") for line in lines)
-    return [line.removeprefix("trainlab: ") for line in lines]
+
+    def call(*words: str | Path) -> list[str]:
+        before = sorted(tmp_path.glob("*"))
+        done = trainlab(*words, code=2)
+        assert done.stdout == ""
+        assert [p for p in sorted(tmp_path.glob("*")) if p.name != "__pycache__"] == before
+        lines = done.stderr.splitlines()
+        assert all(line.startswith("trainlab: ") for line in lines)
+        return [line.removeprefix("trainlab: ") for line in lines]
+
+    return call
 
 
 def test_all_problems_of_a_study_file_are_a_line_each_and_nothing_is_left(
-    tiny_file: Path, tmp_path: Path
+    refused: Refused, tiny_file: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "s.toml").write_text(
         f"""
@@ -54,7 +80,7 @@ lr = [0.1, 0.2, "x"]
 hidden = []
 """
     )
-    assert refused("run", "s.toml", cwd=tmp_path) == [
+    assert refused("run", "s.toml") == [
         "s.toml: vary.batch_sze: unknown factor; did you mean batch_size?",
         "s.toml: epochs: got 0, must be greater than 0",
         "s.toml: vary.hidden: got no levels, must be at least one",
@@ -63,58 +89,64 @@ hidden = []
     ]
 
 
-def test_a_grid_over_the_limit_is_refused_without_yes(tiny_file: Path, tmp_path: Path) -> None:
+def test_a_grid_over_the_limit_is_refused_without_yes(
+    trainlab: Verb, refused: Refused, tiny_file: Path, tmp_path: Path
+) -> None:
     sizes = ",".join(map(str, range(1, 60)))
     words = ["run", f"{tiny_file}:tiny", "--batch-size", sizes, "--seeds", "10"]
-    (line,) = refused(*words, cwd=tmp_path)
+    (line,) = refused(*words)
     assert line.endswith("plans 590 trials or more, but 500 is the limit; vary less, or add --yes")
-    shown = trainlab(*words, "--yes", "--dry-run", cwd=tmp_path).stdout
+    shown = trainlab(*words, "--yes", "--dry-run").stdout
     assert "590 learn trials (10 seeds)" in shown
 
 
-def test_a_dry_run_shows_the_plan_and_runs_nothing(tiny_file: Path, tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_plan_and_runs_nothing(
+    trainlab: Verb, tiny_file: Path, tmp_path: Path
+) -> None:
     words = ["--vary", "lr=0.1,0.2", "--seeds", "2", "--profile", "--processes", "2"]
     before = sorted(tmp_path.iterdir())
-    shown = trainlab("run", f"{tiny_file}:tiny", *words, "--dry-run", cwd=tmp_path).stdout
+    shown = trainlab("run", f"{tiny_file}:tiny", *words, "--dry-run").stdout
     for told in ("2 cells: lr=0.1, lr=0.2", "4 learn trials", "12 timed and 8 watched processes"):
         assert told in shown
     assert [p for p in sorted(tmp_path.iterdir()) if p.name != "__pycache__"] == before
 
 
 def test_a_study_trains_and_says_what_follows_in_the_language_asked(
-    tiny_file: Path, tmp_path: Path
+    trainlab: Verb, tiny_file: Path, tmp_path: Path
 ) -> None:
     words = ["run", f"{tiny_file}:tiny", "--lr", "0.01,0.1", "--seeds", "2", "--out", "r"]
-    done = trainlab(*words, "--no-tensorboard", "--lang", "zh", cwd=tmp_path)
+    done = trainlab(*words, "--no-tensorboard", "--lang", "zh")
     assert "4/4 lr=" in done.stderr
     assert "what it learns" in done.stdout
     assert "2 个种子无法证明任何差异" in done.stdout
     assert (tmp_path / "r/results.csv").is_file()
-    shown = trainlab("show", "r", cwd=tmp_path).stdout
+    shown = " ".join(trainlab("show", "r").stdout.split())
     assert "With 2 seeds no difference could be shown; it takes at least 6." in shown
 
 
 def test_a_spent_budget_leaves_the_rest_pending_and_says_so(
-    tiny_file: Path, tmp_path: Path
+    trainlab: Verb, tiny_file: Path, tmp_path: Path
 ) -> None:
     words = ["run", f"{tiny_file}:tiny", "--lr", "0.01,0.1", "--seeds", "2", "--budget", "0.001s"]
-    shown = trainlab(*words, "--out", "r", cwd=tmp_path).stdout
+    shown = trainlab(*words, "--out", "r").stdout
     records = [json.loads(p.read_text()) for p in (tmp_path / "r/trials").glob("*/trial.json")]
     pending = sum(record["state"] == "pending" for record in records)
     assert pending >= 3
     assert f"Only {4 - pending} of 4 trials ended well ({pending} pending)" in shown
 
 
-def test_the_built_in_studies_are_listed_and_printed_to_start_from(tmp_path: Path) -> None:
-    shown = trainlab("studies", cwd=tmp_path).stdout
+def test_the_built_in_studies_are_listed_and_printed_to_start_from(
+    trainlab: Verb, refused: Refused, tmp_path: Path
+) -> None:
+    shown = trainlab("studies").stdout
     for told in (*study_names(), "batch_size 1, 16, 64", "optimizer=sgd lr=0.001"):
         assert told in shown
     for name in study_names():
-        printed = trainlab("studies", name, cwd=tmp_path).stdout
+        printed = trainlab("studies", name).stdout
         assert tomllib.loads(printed)["name"] == name
-    (line,) = refused("studies", "fashion", cwd=tmp_path)
+    (line,) = refused("studies", "fashion")
     assert line == "fashion: no such study; there are fashion-lab, mnist-lab"
-    schema = json.loads(trainlab("studies", "--schema", cwd=tmp_path).stdout)
+    schema = json.loads(trainlab("studies", "--schema").stdout)
     assert set(schema["properties"]) == set(Question.model_fields)
 
 
@@ -129,9 +161,7 @@ def test_show_tells_of_an_unfinished_run_without_importing_torch(tmp_path: Path)
         "try: build(['show', 'r'])(['show', 'r'])\n"
         "except SystemExit as end: print('code', end.code, 'torch' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert "code 0 False" in done.stdout, done.stdout + done.stderr
     told = "Only 2 of 8 trials ended well (2 failed, 2 interrupted, 2 pending)"
     assert told in " ".join(done.stdout.split())
@@ -139,35 +169,35 @@ def test_show_tells_of_an_unfinished_run_without_importing_torch(tmp_path: Path)
     assert "1 of 3" in done.stdout
 
 
-def test_show_prints_one_object_of_one_run_or_of_several(tmp_path: Path) -> None:
+def test_show_prints_one_object_of_one_run_or_of_several(trainlab: Verb, tmp_path: Path) -> None:
     for name, seeds in (("a", (1, 2, 3)), ("b", (4, 5, 6))):
         study = made_study(vary={"lr": (0.1, 0.2)}, seeds=seeds, name=name)
         Fabricated().write(tmp_path / name, study)
-    one = json.loads(trainlab("show", "a", "--json", cwd=tmp_path).stdout)
+    one = json.loads(trainlab("show", "a", "--json").stdout)
     assert len(one["trials"]) == 6
     assert one["findings"][0]["sentence"].startswith("lr 0.1 → 0.2: ")
-    both = json.loads(trainlab("show", "a", "b", "--json", cwd=tmp_path).stdout)
+    both = json.loads(trainlab("show", "a", "b", "--json").stdout)
     assert len(both["trials"]) == 12
     assert both["findings"][0]["n"] == 6
 
 
 def test_runs_that_must_not_be_pooled_and_folders_that_are_no_run_are_one_line(
-    tmp_path: Path,
+    refused: Refused, tmp_path: Path
 ) -> None:
     study = made_study(vary={"lr": (0.1, 0.2)})
     Fabricated().write(tmp_path / "a", study)
     Fabricated(data=lambda t: DATA.model_copy(update={"is_subset": True})).write(
         tmp_path / "b", study
     )
-    (line,) = refused("show", "a", "b", cwd=tmp_path)
+    (line,) = refused("show", "a", "b")
     assert "must not be pooled: data.is_subset: False against True; seed 1 of" in line
-    assert refused("show", "nowhere", cwd=tmp_path) == [
-        "nowhere/study.json: no such file; is this a run folder?"
-    ]
-    assert "--lang: got 'de'" in refused("show", "a", "--lang", "de", cwd=tmp_path)[0]
+    assert refused("show", "nowhere") == ["nowhere/study.json: no such file; is this a run folder?"]
+    assert "--lang: got 'de'" in refused("show", "a", "--lang", "de")[0]
 
 
-def test_compare_names_what_differs_and_lists_cells_only_one_run_has(tmp_path: Path) -> None:
+def test_compare_names_what_differs_and_lists_cells_only_one_run_has(
+    trainlab: Verb, tmp_path: Path
+) -> None:
     cost = CostSpec(processes=3)
     Fabricated(step_ms=lambda t, p: 1 + 0.001 * p).write(
         tmp_path / "a", made_study(vary={"lr": (0.1, 0.2)}, cost=cost)
@@ -177,7 +207,7 @@ def test_compare_names_what_differs_and_lists_cells_only_one_run_has(tmp_path: P
         step_ms=lambda t, p: 2 + 0.001 * p,
         environment=ENVIRONMENT.model_copy(update={"packages": packages}),
     ).write(tmp_path / "b", made_study(vary={"lr": (0.1, 0.3)}, cost=cost))
-    shown = trainlab("compare", "a", "b", cwd=tmp_path).stdout
+    shown = trainlab("compare", "a", "b").stdout
     for told in (
         "Only in A: lr=0.2",
         "Only in B: lr=0.3",
@@ -188,18 +218,20 @@ def test_compare_names_what_differs_and_lists_cells_only_one_run_has(tmp_path: P
         "90.00 %",
     ):
         assert told in shown
-    again = trainlab("compare", "a", "a", cwd=tmp_path).stdout
+    again = trainlab("compare", "a", "a").stdout
     assert "nothing that was recorded" in again
 
 
-def test_compare_refuses_runs_that_have_nothing_in_common(tmp_path: Path) -> None:
+def test_compare_refuses_runs_that_have_nothing_in_common(refused: Refused, tmp_path: Path) -> None:
     Fabricated().write(tmp_path / "a", made_study(vary={"lr": (0.1,)}))
     Fabricated().write(tmp_path / "b", made_study(vary={"lr": (0.2,)}))
-    (line,) = refused("compare", "a", "b", cwd=tmp_path)
+    (line,) = refused("compare", "a", "b")
     assert line == "compare: no cell in common: lr=0.1 against lr=0.2"
 
 
-def test_reproduce_lays_published_figures_beside_a_run(tmp_path: Path) -> None:
+def test_reproduce_lays_published_figures_beside_a_run(
+    trainlab: Verb, refused: Refused, tmp_path: Path
+) -> None:
     final = {"train/loss": 0.488, "test/loss": 0.423, "test/accuracy": 0.84}
 
     def near(trial: Trial) -> dict[str, float]:
@@ -207,20 +239,22 @@ def test_reproduce_lays_published_figures_beside_a_run(tmp_path: Path) -> None:
 
     study = made_study(workload="fashion-mlp", settings={"epochs": 1})
     Fabricated(final=near).write(tmp_path / "a", study)
-    shown = trainlab("reproduce", "fashion-lab", "--run", "a", cwd=tmp_path).stdout
+    shown = trainlab("reproduce", "fashion-lab", "--run", "a").stdout
     assert "3 of 3 published figures are inside." in shown
     Fabricated(final=lambda t: {"test/loss": 9 + t.seed}).write(tmp_path / "b", study)
-    shown = trainlab("reproduce", "fashion-lab", "--run", "b", cwd=tmp_path, code=1).stdout
+    shown = trainlab("reproduce", "fashion-lab", "--run", "b", code=1).stdout
     assert "0 of 1 published figures are inside." in shown
     Fabricated().write(tmp_path / "c", made_study(workload="mnist-cnn"))
-    (line,) = refused("reproduce", "fashion-lab", "--run", "c", cwd=tmp_path)
+    (line,) = refused("reproduce", "fashion-lab", "--run", "c")
     assert line == "c: is about mnist-cnn, fashion-lab about fashion-mlp"
-    (line,) = refused("reproduce", "my-lab", cwd=tmp_path)
+    (line,) = refused("reproduce", "my-lab")
     assert line.startswith("my-lab: has no published figures; fashion-lab, mnist-lab have")
 
 
 @pytest.mark.parametrize("what", ["fashion-lba", "mnist-la"])
-def test_a_misspelt_study_is_told_with_the_nearest(what: str, tmp_path: Path) -> None:
-    (line,) = refused("run", what, cwd=tmp_path)
+def test_a_misspelt_study_is_told_with_the_nearest(
+    refused: Refused, what: str, tmp_path: Path
+) -> None:
+    (line,) = refused("run", what)
     assert "did you mean" in line
     assert "-lab" in line

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from trainlab.spec import Question
 from trainlab.spec.question import checked_question, read_question
 from trainlab.spec.train import Scalar, scalar_of
 from trainlab.studies import builtin_study, study_names
+from trainlab.workloads.catalogue import BUILTIN
 
 WHOLE = ("data", "model", "optimizer_options")
 """Settings whose text may hold commas: several levels of these are asked for with --vary."""
@@ -76,6 +78,10 @@ def _start(what: str) -> tuple[Question, str]:
         return builtin_study(what), what
     if what.endswith(".toml"):
         return read_question(Path(what).expanduser()), what
+    if what not in BUILTIN:
+        near = get_close_matches(what, [*BUILTIN, *study_names()], n=1)
+        if near and near[0] not in BUILTIN:
+            raise SpecError([f"{what}: no such workload or study; did you mean {near[0]}?"])
     return Question(workload=what), "settings"
 
 

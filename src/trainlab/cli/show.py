@@ -23,7 +23,7 @@ def command(
 ) -> None:
     """Show the tables and findings of a run."""
     from trainlab.analyse.runs import pooled
-    from trainlab.cli.summary import print_study, print_summary, summary
+    from trainlab.cli.summary import evidence_told, print_study, print_summary, summary
     from trainlab.lab import open_run
     from trainlab.report.language import check_language
 
@@ -31,7 +31,11 @@ def command(
     folders = [open_run(run) for run in runs]
     if len(folders) > 1:
         evidence = pooled([folder.evidence() for folder in folders])
-        print_study(Console(), evidence, lang)
+        if as_json:
+            told = {"runs": [str(folder.path) for folder in folders], **evidence_told(evidence)}
+            sys.stdout.write(json.dumps(told, allow_nan=False) + "\n")
+        else:
+            print_study(Console(), evidence, lang)
     elif as_json:
         sys.stdout.write(json.dumps(summary(folders[0]), allow_nan=False) + "\n")
     else:

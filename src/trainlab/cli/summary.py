@@ -20,18 +20,22 @@ from trainlab.record.schema import DataRecord, TrialRecord
 from trainlab.report.language import sentence
 from trainlab.report.numbers import metric_value
 
+MOST_WAITING_TOLD = 5
+
 
 def summary(folder: RunFolder) -> dict[str, Any]:
     """The run as one JSON object; its tables are written on the way."""
-    evidence = finish(folder)
-    found = findings(evidence)
+    return {"run": str(folder.path), **evidence_told(finish(folder))}
+
+
+def evidence_told(evidence: Evidence) -> dict[str, Any]:
+    """Trials and findings, of one run or of several that were pooled."""
     return {
-        "run": str(folder.path),
         "study": evidence.name,
         "trials": [_trial_told(trial) for trial in evidence.trials],
         "findings": [
             {**asdict(one), "numbers": dict(one.numbers), "sentence": sentence(one)}
-            for one in found
+            for one in findings(evidence)
         ],
     }
 
@@ -65,9 +69,12 @@ def print_study(console: Console, evidence: Evidence, lang: str) -> None:
         console.print(learn_table(evidence))
     if evidence.study.cells and evidence.measured:
         console.print(cost_table(evidence))
+    waiting = [trial for trial in evidence.trials if trial.state == "pending"]
     for trial in evidence.trials:
-        for line in _remarks(trial):
-            console.print(line, soft_wrap=True)
+        # Many that never ran are told by their number, in the findings.
+        if trial.state != "pending" or len(waiting) <= MOST_WAITING_TOLD:
+            for line in _remarks(trial):
+                console.print(line, soft_wrap=True)
     print_findings(console, findings(evidence), lang)
 
 

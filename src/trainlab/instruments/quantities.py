@@ -20,7 +20,8 @@ NO_GRADIENT_IN = (
     "probe grad_output, or a later layer"
 )
 CUT_OFF = (
-    "its input is changed in place through a view, which hides its gradient; use inplace=False"
+    "its input is changed in place through a view, or does not reach its output, so it has no "
+    "gradient of its own; use inplace=False"
 )
 NEVER_ARRIVED = (
     "no gradient arrived: its output does not reach the loss, or is changed in place through a view "

@@ -1,0 +1,143 @@
+"""What probes add to a step: one scalar probe, and scalar probes on all layers.
+
+    python -m benchmarks.probes [--device cuda] [--seconds 12]
+
+Bounds, for mnist-cnn at batch 64 on the CPU: one scalar probe adds at most 5 % to a step, scalar
+probes on all layers at most 25 %. Other rows are for information and have no bound.
+
+A ratio is the median over pairs of neighbouring rounds, probed and bare, with its 95 % interval: "ok"
+where the whole interval keeps the bound, "NOT MET" where the whole interval breaks it, else "cannot
+tell". Both rounds run the same model; what moves to the host at logged points is in the figures.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor
+
+from benchmarks.cost import ROUND_S, bench_of, verdict
+from trainlab.instruments.probes import Probes
+from trainlab.record.folder import TrialFolder
+from trainlab.spec import settings_for
+from trainlab.spec.probe import probe_of
+from trainlab.train.bench import Bench, prepare_process
+from trainlab.train.cost import stepping
+from trainlab.train.device import synchronize
+from trainlab.train.moments import Instrument, Moments, Point, Progress
+from trainlab.train.step import make_step
+from trainlab.train.stopwatch import stopwatch_for
+from trainlab.workloads.find import find_workload
+
+Run = Callable[[Tensor], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload at a batch size with some probes, and the most they may add; None: no bound."""
+
+    workload: str
+    batch_size: int
+    what: str
+    probes: Sequence[str]
+    most: float | None = None
+
+
+CASES = (
+    Case("mnist-cnn", 64, "one scalar probe", ["relu:grad_input:sq_sum"], 0.05),
+    Case("mnist-cnn", 64, "one scalar probe", ["conv2:activation:mean"], 0.05),
+    Case("mnist-cnn", 64, "one scalar probe", ["relu:local_grad:sq_sum"], 0.05),
+    Case("mnist-cnn", 64, "one scalar probe", ["*.weight:grad:norm@step"], 0.05),
+    Case("mnist-cnn", 64, "all layers", ["*:activation:norm"], 0.25),
+    Case("mnist-cnn", 64, "all layers", ["*:grad_output:sq_sum"], 0.25),
+    Case("mnist-cnn", 64, "all layers", ["*:activation:mean"], 0.25),
+    Case("mnist-cnn", 64, "all layers", ["*:activation:zero_fraction"], 0.25),
+    Case("mnist-cnn", 64, "both readings", ["relu:grad_input:sq_sum", "relu:local_grad:sq_sum"]),
+    Case("mnist-cnn", 64, "updates", ["*.weight:update:norm"]),
+    Case("mnist-cnn", 64, "all layers, histograms", ["*:activation:histogram"]),
+    Case("mnist-cnn", 1, "one scalar probe", ["relu:grad_input:sq_sum"]),
+    Case("fashion-mlp", 32, "one scalar probe", ["relu:grad_input:sq_sum"]),
+    Case("fashion-mlp", 32, "all layers", ["*:activation:norm"]),
+)
+
+
+def probed(bench: Bench, probes: Sequence[str], folder: Path) -> tuple[Run, Moments]:
+    """A step with probes, told of its moments as the loop does."""
+    folder.mkdir(parents=True)
+    bench.folder = TrialFolder(folder)
+    moments, every = Moments([Probes([probe_of(probe) for probe in probes])]), bench.log_every_steps
+    moments.trial_begins(bench)
+    moments.epoch_begins(1)
+    step, number = make_step(bench, moments), 0
+
+    def run(rows: Tensor) -> None:
+        nonlocal number
+        number += 1
+        moments.step_begins(number)
+        step(rows)
+        moments.step_ends(number)
+        if number % every == 0:
+            moments.point_logged(Point("step", 1, number, number, {}, {}))
+
+    return run, moments
+
+
+def ratios(bench: Bench, probes: Sequence[str], folder: Path, seconds: float) -> list[float]:
+    """Probed over bare, pairs of neighbouring rounds, each first every other time."""
+    watch, found = stopwatch_for(bench.device), []
+    with stepping(bench, "train", Instrument()) as steps:
+        run, moments = probed(bench, probes, folder)
+        runs = (steps.bare, run)
+        for one in runs * 5:
+            one(next(steps.endless))
+        synchronize(bench.device)
+        start = time.perf_counter()
+        steps.bare(next(steps.endless))
+        synchronize(bench.device)
+        count = max(3, int(ROUND_S / (time.perf_counter() - start)))
+        end, turn = time.monotonic() + seconds, 0
+        while time.monotonic() < end:
+            medians = {}
+            for index in (0, 1) if turn % 2 else (1, 0):
+                watch.mark("start")
+                for _ in range(count):
+                    runs[index](next(steps.endless))
+                    watch.mark("step")
+                medians[index] = statistics.median(ms for _, ms in watch.laps_ms())
+            found.append(medians[1] / medians[0])
+            turn += 1
+        moments.trial_ends(Progress())
+    return found
+
+
+def main() -> None:
+    """Prints each figure with its bound and exits 1 if one does not hold."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seconds", type=float, default=12.0)
+    given = parser.parse_args()
+    prepare_process(settings_for({}, {}))
+    held = []
+    print(f"torch {torch.__version__}, {given.device}, {torch.get_num_threads()} threads")
+    with TemporaryDirectory() as folder:
+        for number, case in enumerate(CASES):
+            bench = bench_of(find_workload(case.workload), case.batch_size, given.device, folder)
+            home = Path(folder) / str(number)
+            found = ratios(bench, case.probes, home, given.seconds)
+            bound = case.most if given.device == "cpu" else None
+            told, good = verdict(found, -1, 1e9 if bound is None else bound)
+            told = told.removesuffix(": ok") if bound is None else told
+            held.append(good)
+            limit = "" if bound is None else f" (at most {bound:+.0%})"
+            where = f"{case.workload}, batch {case.batch_size}"
+            print(f"{where}: {case.what}, {' and '.join(case.probes)}{limit}: {told}", flush=True)
+    raise SystemExit(0 if all(held) else 1)
+
+
+if __name__ == "__main__":
+    main()
