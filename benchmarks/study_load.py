@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.fabricate import Fabricated, made_study
+
 from trainlab.lab import open_run
 from trainlab.plan import Trial, plan
 from trainlab.spec import CostSpec, Study
@@ -37,8 +38,8 @@ def shapes() -> dict[str, Study]:
         "50 cells, 200 seeds": made_study(
             vary={"batch_size": levels(50)}, seeds=200, margins=margins
         ),
-        "5,000 cells, 2 seeds": made_study(
-            vary={"batch_size": levels(100), "hidden": levels(50)}, seeds=2, margins=margins
+        "2,000 cells, 5 seeds": made_study(
+            vary={"batch_size": levels(100), "hidden": levels(20)}, seeds=5, margins=margins
         ),
         "500 cells, 10 seeds, cost": made_study(
             vary={"batch_size": levels(50), "hidden": levels(10)},

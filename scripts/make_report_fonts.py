@@ -16,7 +16,7 @@ from fontTools.ttLib import TTCollection, TTFont
 from trainlab.report.words import WORDS
 
 FAMILY = "Trainlab Sans SC"
-FOLDER = Path(__file__).parents[1] / "src" / "trainlab" / "report" / "fonts"
+FOLDER = Path(__file__).parents[1] / "src" / "trainlab" / "report" / "font_files"
 WESTERN = (
     *range(0x20, 0x7F),
     *range(0xA0, 0x180),
@@ -45,7 +45,9 @@ def write(source: Path, style: str, characters: set[int]) -> None:
     """One weight, with nothing but these characters."""
     fonts = TTCollection(source).fonts
     font = next(one for one in fonts if one["name"].getDebugName(1) == "Noto Sans CJK SC")
-    options = subset.Options(layout_features=["kern", "liga", "ccmp"], hinting=False, notdef_outline=True)
+    options = subset.Options(
+        layout_features=["kern", "liga", "ccmp"], hinting=False, notdef_outline=True
+    )
     options.drop_tables += ["VORG", "vhea", "vmtx", "BASE"]
     cutter = subset.Subsetter(options)
     cutter.populate(unicodes=characters)

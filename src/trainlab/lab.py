@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 class Run(RunFolder):
     """A run folder that can be asked what it shows."""
 
+    _read: Evidence | None = None
+
     def evidence(self) -> Evidence:
-        """All its records, arranged by cell."""
-        return gather(self)
+        """All its records, arranged by cell; read again only while trials are still to come."""
+        if self._read is None or not self._read.is_complete:
+            self._read = gather(self)
+        return self._read
 
     def results(self) -> "pd.DataFrame":
         """One row per trial: levels, seed, state, final metrics, time, cost."""

@@ -161,7 +161,9 @@ def test_show_tells_of_an_unfinished_run_without_importing_torch(tmp_path: Path)
         "try: build(['show', 'r'])(['show', 'r'])\n"
         "except SystemExit as end: print('code', end.code, 'torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
+    )
     assert "code 0 False" in done.stdout, done.stdout + done.stderr
     told = "Only 2 of 8 trials ended well (2 failed, 2 interrupted, 2 pending)"
     assert told in " ".join(done.stdout.split())

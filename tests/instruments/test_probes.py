@@ -10,6 +10,7 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 from models import ZOO, Raising, mean_of_logits
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
 from torch.nn.modules import module as hooks
 from torch.overrides import _get_current_function_mode
+from torch.utils.tensorboard import SummaryWriter
 
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import SpecError
 from trainlab.instruments import reducers, sums
 from trainlab.instruments.flow import tensors_in
 from trainlab.instruments.layers import profile_layers
+from trainlab.instruments.probe_board import write_probe
 from trainlab.instruments.probes import Probes
 from trainlab.instruments.reducers import Totals
 from trainlab.record.files import read_json, read_lines
@@ -685,7 +689,7 @@ def test_sums_in_float32_with_their_errors_carried_along_are_right_to_a_milliont
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e-19, 1e-3, 1.0, 1e10, 1e25])
-@pytest.mark.parametrize("shape", [(7,), (1024,), (33, 77), (8, 6, 10, 10)])
+@pytest.mark.parametrize("shape", [(7,), (16384,), (133, 177), (8, 6, 20, 20)])
 def test_sums_of_squares_are_right_whatever_the_size_and_layout(
     scale: float, shape: tuple[int, ...]
 ) -> None:
@@ -698,6 +702,9 @@ def test_sums_of_squares_are_right_whatever_the_size_and_layout(
     for values in (plain, constant, turned, strided, expanded):
         wanted = float(values.double().square().sum())
         assert float(sums.square_sum(True)(values)) == pytest.approx(wanted, rel=1e-6)
+        for shifted in (values, values + 3 * scale, values.abs()):
+            wanted = float(shifted.double().sum())
+            assert float(sums.total(True)(shifted)) == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("count", [0, 1, 100, (1 << 20) + 5, 3 << 20])
@@ -765,3 +772,22 @@ def test_on_a_gpu_values_are_those_of_keeping_every_tensor(make_bench: MakeBench
         wanted = reduced(keeper.kept["activation", "0"], line.reducer)
         assert line.value == pytest.approx(wanted, rel=1e-6), line.reducer
     assert progress.final == plain(make_bench(**asked)).final
+
+
+def test_tensorboard_gets_scalars_and_histograms(make_bench: MakeBench, tmp_path: Path) -> None:
+    writer = SummaryWriter(str(tmp_path / "board"))
+    bench, progress = make_bench(epochs=1), Progress()
+    texts = ("0:activation:mean", "0:grad_output:histogram", "0:activation:histogram(-9,9,6)")
+    tell = partial(write_probe, writer)
+    moments = Moments([Probes([probe_of(text) for text in texts], tell=[tell])])
+    train(bench, moments, progress)
+    moments.trial_ends(progress)
+    writer.close()
+    events = EventAccumulator(str(tmp_path / "board")).Reload()
+    assert events.Tags()["scalars"] == ["probe/activation:mean/0"]
+    assert set(events.Tags()["histograms"]) == {
+        *("probe/grad_output:histogram/0 log10", "probe/activation:histogram/0"),
+    }
+    (event,) = events.Histograms("probe/activation:histogram/0")
+    assert event.step == 11
+    assert event.histogram_value.num == 103 * 16

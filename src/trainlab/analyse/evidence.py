@@ -45,6 +45,11 @@ class Evidence:
         """In the order asked; the first is the one others are compared with."""
         return self.study.all_cells
 
+    @cached_property
+    def factors(self) -> tuple[str, ...]:
+        """What varies, in the order asked."""
+        return self.study.factors
+
     @property
     def is_complete(self) -> bool:
         """Whether every planned trial has ended."""
@@ -90,8 +95,7 @@ def gather(folder: RunFolder) -> Evidence:
     learned: dict[str, dict[int, Learned]] = {}
     for trial in trials:
         if trial.kind == "learn" and trial.state not in ("pending", "running"):
-            lines = folder.trial(trial.id).curve()
-            epochs = tuple(line for line in lines if line["kind"] == "epoch")
+            epochs = tuple(folder.trial(trial.id).epochs())
             learned.setdefault(trial.cell, {})[trial.seed] = Learned(trial, epochs)
     return Evidence(
         name=record.name,

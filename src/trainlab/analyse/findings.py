@@ -38,12 +38,12 @@ def _unfinished(evidence: Evidence) -> Iterator[Finding]:
 def _undecided(found: list[Finding]) -> Iterator[Finding]:
     """How many comparisons remain open, and how many seeds would settle those that can be settled."""
     tested = [one for one in found if one.verdict is not None]
-    learn = [one for one in tested if one.kind in ("effect", "no_reset")]
     open_ones = [one for one in tested if one.verdict == "cannot tell"]
     if not open_ones:
         return
-    needed = [_whole(one.numbers.get("seeds_needed")) for one in learn if one in open_ones]
-    fewest = [_whole(one.numbers.get("fewest_seeds")) for one in learn if one in open_ones]
+    learn = [one for one in open_ones if one.kind in ("effect", "no_reset")]
+    needed = [_whole(one.numbers.get("seeds_needed")) for one in learn]
+    fewest = [_whole(one.numbers.get("fewest_seeds")) for one in learn]
     yield Finding(
         kind="undecided",
         subject="comparisons",
@@ -51,7 +51,7 @@ def _undecided(found: list[Finding]) -> Iterator[Finding]:
         numbers={
             "num_open": len(open_ones),
             "num_tested": len(tested),
-            "seeds": max((one.n for one in learn if one in open_ones), default=None),
+            "seeds": max((one.n for one in learn), default=None),
             "fewest_seeds": max((n for n in fewest if n is not None), default=None),
             "seeds_needed": min((n for n in needed if n is not None), default=None),
         },

@@ -8,7 +8,7 @@ from trainlab.analyse.contrast import Contrast, contrasts
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.finding import Finding
 from trainlab.analyse.quality import Point, Target, time_to_quality
-from trainlab.analyse.verdict import Comparison, compare, decide
+from trainlab.analyse.verdict import Comparison, decide, undecided
 
 TEST = "paired t and exact sign flip, Holm over the family"
 SUBJECTS = ("test/accuracy", "test/loss", "train/loss")
@@ -16,9 +16,10 @@ SUBJECTS = ("test/accuracy", "test/loss", "train/loss")
 
 def learn_findings(evidence: Evidence) -> Iterator[Finding]:
     """Effects first, then what went wrong, then time to the targets."""
-    pairs = contrasts(evidence.cells)
+    pairs = [pair for pair in contrasts(evidence.cells) if _ran(evidence, pair)]
+    confounds = [_confounds(evidence, pair) for pair in pairs]
     for metric in subjects(evidence):
-        yield from _effects(evidence, metric, pairs)
+        yield from _effects(evidence, metric, pairs, confounds)
     yield from _divergence(evidence)
     for metric, value in evidence.study.targets.items():
         yield from _quality(evidence, metric, value)
@@ -31,29 +32,33 @@ def subjects(evidence: Evidence) -> list[str]:
     return usual + [name for name in known if name.startswith("test/") and name not in usual]
 
 
-def _effects(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:
+def _effects(
+    evidence: Evidence,
+    metric: str,
+    pairs: Sequence[Contrast],
+    confounds: Sequence[tuple[str, ...]],
+) -> Iterator[Finding]:
     """One family per metric: all its comparisons are decided together."""
     margin = evidence.study.margins.get(metric)
-    seen = [pair for pair in pairs if _ran(evidence, pair)]
     compared = decide(
         [
-            compare(
+            undecided(
                 evidence.values(pair.reference.id, metric),
                 evidence.values(pair.other.id, metric),
                 margin,
             )
-            for pair in seen
+            for pair in pairs
         ]
     )
-    for pair, found in zip(seen, compared, strict=True):
-        yield _effect(evidence, metric, pair, found)
+    for pair, found, also in zip(pairs, compared, confounds, strict=True):
+        yield _effect(metric, pair, found, also)
 
 
 def _ran(evidence: Evidence, pair: Contrast) -> bool:
     return pair.reference.id in evidence.learned and pair.other.id in evidence.learned
 
 
-def _effect(evidence: Evidence, metric: str, pair: Contrast, found: Comparison) -> Finding:
+def _effect(metric: str, pair: Contrast, found: Comparison, confounds: tuple[str, ...]) -> Finding:
     resets = pair.factor == "zero_grad" and pair.levels[1] is False
     return Finding(
         kind="no_reset" if resets else "effect",
@@ -78,7 +83,7 @@ def _effect(evidence: Evidence, metric: str, pair: Contrast, found: Comparison) 
         interval=None if found.difference is None else found.difference.interval,
         test=TEST,
         verdict=found.verdict,
-        confounds=_confounds(evidence, pair),
+        confounds=confounds,
     )
 
 

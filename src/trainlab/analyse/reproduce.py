@@ -15,14 +15,22 @@ class Reproduced:
     metric: str
     epoch: int
     published: float
+    places: int
+    """Decimal places it was published to."""
     ours: Mean | None
     interval: Interval | None
     """Where one more run of ours falls in 95 % of cases; None with fewer than two seeds."""
 
     @property
     def inside(self) -> bool | None:
-        """Whether the published figure is such a run; None where that cannot be said."""
-        return None if self.interval is None else self.interval.contains(self.published)
+        """Whether the published figure is such a run; None where that cannot be said.
+
+        It was rounded: it stands for every value that rounds to it, and one of them inside is enough.
+        """
+        if self.interval is None:
+            return None
+        half = 0.5 * 10.0**-self.places
+        return self.interval.low - half <= self.published <= self.interval.high + half
 
 
 def reproduce(
@@ -49,4 +57,9 @@ def _curve(
         ]
         if ours:
             interval = new_run_interval(ours)
-            yield Reproduced(cell, metric, epoch, value, mean_of(ours), interval)
+            yield Reproduced(cell, metric, epoch, value, _places(values), mean_of(ours), interval)
+
+
+def _places(values: tuple[float, ...]) -> int:
+    """Of the figure of a curve that has most: others may end in zeros."""
+    return max(len(f"{value:.6f}".rstrip("0").partition(".")[2]) for value in values)

@@ -85,7 +85,7 @@ def _about(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
         "kind": trial.kind,
         "cell": trial.cell,
         # As text: a column of a table has one type, levels of a factor may have several.
-        **{name: _level(trial, name) for name in evidence.study.factors},
+        **{name: _level(trial, name) for name in evidence.factors},
         "seed": trial.seed,
         "state": trial.state,
         "mode": (trial.cost or {}).get("mode", ""),

@@ -13,7 +13,7 @@ from trainlab.analyse.cost_findings import MODES, floor_of, sample_us
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.learn_findings import subjects
 from trainlab.analyse.noise import CostComparison, compare_cost, decide_cost
-from trainlab.analyse.verdict import Comparison, compare, decide
+from trainlab.analyse.verdict import Comparison, decide, undecided
 from trainlab.errors import RecordError
 from trainlab.record.schema import TrialRecord
 
@@ -145,7 +145,7 @@ def _learned(
             for name, a, b in pairs
             if _any(first.learned.get(a)) and _any(second.learned.get(b))
         ]
-        compared = decide([compare(a, b, first.study.margins.get(metric)) for _, a, b in known])
+        compared = decide([undecided(a, b, first.study.margins.get(metric)) for _, a, b in known])
         found += [
             Beside(name, metric, one.mean_a, one.mean_b, one)
             for (name, _, _), one in zip(known, compared, strict=True)

@@ -65,10 +65,17 @@ def compare(
     a: Mapping[int, float], b: Mapping[int, float], margin: float | None = None
 ) -> Comparison:
     """Values by seed; decided as a family of its own. SpecError if the margin is not positive."""
+    return decide([undecided(a, b, margin)])[0]
+
+
+def undecided(
+    a: Mapping[int, float], b: Mapping[int, float], margin: float | None = None
+) -> Comparison:
+    """The same, to be decided with others as one family."""
     check_margin(margin)
     pairs = pair(a, b)
     differences, known = np.array(pairs.differences), len(pairs.a) > 1
-    found = Comparison(
+    return Comparison(
         n=len(pairs.a),
         num_dropped=pairs.num_dropped,
         num_diverged=pairs.num_diverged,
@@ -79,7 +86,6 @@ def compare(
         margin=margin,
         p_equivalent=float(p_equivalent(differences, margin)) if known and margin else None,
     )
-    return decide([found])[0]
 
 
 def decide(comparisons: Sequence[Comparison], level: float = LEVEL) -> tuple[Comparison, ...]:

@@ -28,7 +28,7 @@ def command(
         list[Path] | None,
         typer.Option(help="A run folder to hold against them, not a new run; several are pooled."),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=2, help="How many seeds, for a new run.")] = None,
+    seeds: Annotated[int, typer.Option(min=2, help="How many seeds, for a new run.")] = 16,
     out: Annotated[Path | None, typer.Option(help="The run folder of a new run.")] = None,
 ) -> None:
     """Run a study on the full data, or take a run, and lay the published figures beside it."""
@@ -84,7 +84,7 @@ def command(
         raise typer.Exit(1)
 
 
-def _ran(study: str, seeds: int | None, out: Path | None) -> "Run":
+def _ran(study: str, seeds: int, out: Path | None) -> "Run":
     from trainlab.cli.progress import DownloadProgress, StudyProgress
     from trainlab.data.fetch import reporting_to
     from trainlab.execute.resolve import resolve
@@ -97,7 +97,7 @@ def _ran(study: str, seeds: int | None, out: Path | None) -> "Run":
     # The published cells differ by what was trained, not by where.
     vary = {name: levels for name, levels in question.vary.items() if name != "device"}
     changes = {"settings": settings, "vary": vary, "cost": None, "tensorboard": False}
-    question = question.model_copy(update=changes | ({"seeds": seeds} if seeds else {}))
+    question = question.model_copy(update=changes | {"seeds": seeds})
     console, load = Console(stderr=True), Loader()
     with DownloadProgress(console) as downloads, reporting_to(downloads):
         resolved = resolve(load, question, study)

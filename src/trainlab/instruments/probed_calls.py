@@ -129,9 +129,11 @@ class ProbedCalls:
 
     def _all_are_modules(self) -> bool:
         """Whether modules are all that was meant: then functions need not be watched."""
-        kinds = {target.kind for spec in self._selectors for target in self._targets.of(spec)}
+        found = [target for spec in self._selectors for target in self._targets.of(spec)]
         selectors = [one for group in self._selectors.values() for one in group]
-        return kinds == {"module"} and not any(one.is_glob for one in selectors)
+        return not any(one.is_glob for one in selectors) and all(
+            target.kind == "module" and target.layer in self._modules for target in found
+        )
 
     def _at_end(self, site: Site, targets: Sequence[Target], given: Tensor | None) -> AtEnd:
         # Before the call: an in-place one gives its input another place in the graph.

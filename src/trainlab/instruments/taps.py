@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from trainlab.instruments.calls import Call, CallWatch, _name
+from trainlab.instruments.calls import Call, CallWatch, _Frame, _is_torchs_own, _name
 from trainlab.instruments.flow import Flow, tensors_in
 from trainlab.instruments.selectors import types_of
 from trainlab.train.moments import Phase
@@ -42,6 +42,10 @@ class Tap(Protocol):
 
     def begins(self, site: Site, taken: Tensors) -> AtEnd:
         """The call is about to run on these; what is returned is called once it has run."""
+
+
+_INSIDE = Call("", "", "module", "forward")
+"""Stands for whatever module of torch is being called."""
 
 
 class Taps(CallWatch):
@@ -98,33 +102,54 @@ class Taps(CallWatch):
         return super()._apply(cls, *args, **kwargs)
 
     def _module_begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        super()._module_begins(module, args)
-        kind = type(module)
-        if kind not in self._types:
-            self._types[kind] = types_of(module)
-        name, types = self._frames[-1].path or kind.__name__, self._types[kind]
-        ends = None
+        if self._functions:
+            self._go_in(module)
+            name = self._frames[-1].path or type(module).__name__
+        else:
+            name = self._paths.get(id(module)) or type(module).__name__
+        types, ends = self._types_of(module), None
         if self._tap.wants(name, types):
             ends = self._begins(name, types, "module", list(tensors_in(args)))
         self._stack.append((name, ends))
 
     def _module_ends(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
-        super()._module_ends(module, args, *rest)
+        if self._functions:
+            self._go_out()
         name, ends = self._stack.pop()
         if ends is not None and len(rest) == 2:
             self._over(name, ends, list(tensors_in(rest[1])), list(tensors_in(rest[0])))
 
+    def _go_in(self, module: nn.Module) -> None:
+        """As a layer record does, but nothing is noted: functions inside a call are no calls."""
+        if self._frames and self._frames[-1].call is not None:
+            self._open_up(self._frames[-1])
+        frame = _Frame(self._path_of(module), None, [])
+        if self._open is None and _is_torchs_own(module):
+            self._switch_mode(on=False)
+            frame.call = self._open = _INSIDE
+        self._frames.append(frame)
+
+    def _go_out(self) -> None:
+        if self._frames.pop().call is not None:
+            self._open = None
+            self._switch_mode(on=True)
+
+    def _types_of(self, module: nn.Module) -> tuple[str, ...]:
+        kind = type(module)
+        if kind not in self._types:
+            self._types[kind] = types_of(module)
+        return self._types[kind]
+
     def _begin(self, name: str, type: str, kind: Literal["module", "function"]) -> Call:  # noqa: A002
         call = super()._begin(name, type, kind)
-        if kind == "function":
-            given, self._given, self._ends = self._given, (), None
-            if self._tap.wants(call.name, (type,)):
-                self._ends = self._begins(call.name, (type,), kind, list(tensors_in(given)))
+        given, self._given, self._ends = self._given, (), None
+        if self._tap.wants(call.name, (type,)):
+            self._ends = self._begins(call.name, (type,), kind, list(tensors_in(given)))
         return call
 
     def _note(self, call: Call, taken: list[tuple[Tensor, int]], made: list[Tensor]) -> None:
         ends, self._ends = self._ends, None
-        if call.kind == "function" and ends is not None:
+        if ends is not None:
             self._over(call.name, ends, made, [])
 
     def _begins(

@@ -72,6 +72,13 @@ class TrialFolder:
         """The points of the curve so far, oldest first."""
         return read_lines(self.curve_file) if self.curve_file.exists() else []
 
+    def epochs(self) -> list[dict[str, Any]]:
+        """The points of kind `epoch` alone: few of many, and the others are never parsed."""
+        if not self.curve_file.exists():
+            return []
+        lines = read_lines(self.curve_file, holding='"epoch",')
+        return [line for line in lines if line["kind"] == "epoch"]
+
 
 class RunFolder:
     """The records of one execution of a study."""

@@ -53,7 +53,7 @@ def _effect(found: Finding) -> str:
     if numbers["mean_a"] is None or numbers["difference"] is None:
         return f"{_change(found)}: {metric} cannot be compared, no seed ended well in both cells."
     means = " → ".join(metric_value(metric, _number(numbers[k])) for k in ("mean_a", "mean_b"))
-    start = f"{_change(found)}: {metric} {means} (mean of {found.n} seeds)"
+    start = f"{_change(found)}: {metric} {means} ({_seeds_told(found.n, 'mean of ')})"
     difference = metric_difference(metric, _number(numbers["difference"]), POINTS)
     reach = ""
     if found.interval is not None:
@@ -72,10 +72,14 @@ def _effect(found: Finding) -> str:
 def _seeds(found: Finding) -> str:
     fewest, needed = found.numbers.get("fewest_seeds"), found.numbers.get("seeds_needed")
     if isinstance(fewest, int) and found.n < fewest:
-        return f" With {found.n} seeds no difference could be shown; it takes at least {fewest}."
+        return f" With {_seeds_told(found.n)} no difference could be shown; it takes at least {fewest}."
     if isinstance(needed, int):
         return f" About {needed} seeds would settle it if the difference is real."
     return ""
+
+
+def _seeds_told(count: int, before: str = "") -> str:
+    return "1 seed" if count == 1 else f"{before}{count} seeds"
 
 
 def _no_reset(found: Finding) -> str:

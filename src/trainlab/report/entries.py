@@ -42,9 +42,7 @@ def share(value: float) -> Entry:
 
 def estimate(value: Estimate) -> Entry:
     """`12.3 [11.9, 12.8]`: the interval in which the same measurement, repeated, falls."""
-    return Entry(
-        f"{figure(value.value)} [{figure(value.low)}, {figure(value.high)}]", value.value
-    )
+    return Entry(f"{figure(value.value)} [{figure(value.low)}, {figure(value.high)}]", value.value)
 
 
 def mean(metric: str, found: Mean | None, words: Words) -> Entry:
@@ -96,13 +94,13 @@ def change(found: Finding) -> str:
     return f"{first} → {second}"
 
 
-def comparison_row(found: Finding, words: Words) -> Row:
+def comparison_row(found: Finding, words: Words, *, with_cell: bool) -> Row:
     """One comparison of two cells: an effect, a cost or memory."""
     told = _effect(found, words) if "mean_a" in found.numbers else _ratio(found, words)
     return Row(
         (
             text(change(found)),
-            text(found.cells[1]),
+            *((text(found.cells[1]),) if with_cell else ()),
             text(subject_told(found.subject, words)),
             *told,
             count(found.n),

@@ -14,14 +14,14 @@ from trainlab.analyse.measurement import Measurement
 from trainlab.analyse.operators import outside_us, ranked
 from trainlab.analyse.scaling import fit_batches
 from trainlab.analyse.statistics import mean_of
-from trainlab.report.material import Material
+from trainlab.report.material import MOST_LINES, Material
 from trainlab.report.numbers import bare_operator
 
 MOST_POINTS = 120
 """Of one curve; more are thinned out, the last is kept."""
 MOST_CELLS = 40
 """Rows of one chart; the tables have them all."""
-MOST_OPERATORS = 7
+MOST_OPERATORS = 9
 """Operators told apart in a chart of shares; the rest is one part."""
 REST = ""
 """The name of the part that is the rest."""
@@ -333,7 +333,7 @@ def _line(mode: str, series: Series, is_named: bool) -> Line:
 def first_steps(material: Material, mode: str) -> FirstSteps | None:
     """From the warm-up steps of the timed processes."""
     points: list[tuple[str, int, float]] = []
-    for one in material.measured(mode)[:MOST_CELLS]:
+    for one in material.measured(mode)[:MOST_LINES]:
         points += _first_steps(one)
     return FirstSteps(mode, tuple(points)) if points else None
 

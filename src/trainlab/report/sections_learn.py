@@ -2,7 +2,8 @@
 
 from trainlab.analyse.learn_findings import subjects
 from trainlab.analyse.statistics import mean_of
-from trainlab.report.charts import dot_chart, trend_chart
+from trainlab.report.charts import dot_chart
+from trainlab.report.curves import trend_chart
 from trainlab.report.document import Block, Entry, Figure, Paragraph, Row, Section, Table, table
 from trainlab.report.entries import mean, number, points, text
 from trainlab.report.figures import metric_dots, trend
@@ -18,7 +19,9 @@ def learn_section(material: Material, words: Words) -> Section | None:
     if not material.evidence.learned:
         return None
     metrics = _curves(material)
-    blocks: list[Block] = [Paragraph(words("learn_intro", seeds=len(material.evidence.study.seeds)))]
+    blocks: list[Block] = [
+        Paragraph(words("learn_intro", seeds=len(material.evidence.study.seeds)))
+    ]
     num_cells = len(material.evidence.learned)
     if num_cells > len(material.drawn):
         blocks.append(Paragraph(words("curves_chosen", drawn=len(material.drawn), all=num_cells)))
@@ -37,12 +40,10 @@ def _curves(material: Material) -> list[str]:
 
 
 def trend_figure(material: Material, metric: str, words: Words) -> Figure | None:
-    """A metric over training; None where there is but one moment, which the next chart shows better."""
+    """A metric over training; None where there is but one moment: the comparison shows that better."""
     found = trend(material, metric)
-    if found is None:
+    if found is None or len({point.epoch for point in found.points}) < 2:
         return None
-    if len({point.epoch for point in found.points}) < 2:
-        return metric_figure(material, metric, words)
     seeds = len(material.evidence.study.seeds)
     last = {point.cell: point for point in found.points}
     ends = words("list_comma").join(f"{cell}: {point.mean:.4g}" for cell, point in last.items())

@@ -1,0 +1,76 @@
+"""Contents: from a run's evidence to a document, in the order people read."""
+
+from collections.abc import Callable
+
+from trainlab import __version__
+from trainlab.report.document import Document, Section
+from trainlab.report.material import Material
+from trainlab.report.probes import probe_section
+from trainlab.report.sections_compare import comparison_section
+from trainlab.report.sections_cost import (
+    cold_section,
+    limits_section,
+    phase_section,
+    scaling_section,
+    unstable_notice,
+)
+from trainlab.report.sections_learn import learn_section
+from trainlab.report.sections_network import network_section
+from trainlab.report.sections_operators import operator_section
+from trainlab.report.sections_study import (
+    answer_section,
+    environment_section,
+    files_section,
+    method_section,
+    notices,
+    repeat_section,
+    trouble_section,
+)
+from trainlab.report.words import Words
+
+MOST_HIDDEN = 60
+"""Cells a reader can hide one by one; of more, the tables can be filtered."""
+
+SECTIONS: tuple[Callable[[Material, Words], Section | None], ...] = (
+    answer_section,
+    trouble_section,
+    environment_section,
+    network_section,
+    learn_section,
+    operator_section,
+    phase_section,
+    comparison_section,
+    scaling_section,
+    limits_section,
+    probe_section,
+    cold_section,
+    method_section,
+    repeat_section,
+    files_section,
+)
+"""In the order of the report; each is left out where the study has nothing for it."""
+
+
+def report_of(material: Material, lang: str = "en") -> Document:
+    """The report of one run. SpecError for a language there is not."""
+    words = Words(lang)
+    study = material.evidence.study
+    unstable = unstable_notice(material, words)
+    cells = [cell.id for cell in study.all_cells]
+    return Document(
+        title=study.title or material.record.name,
+        subtitle=words(
+            "subtitle",
+            name=material.record.name,
+            workload=study.workload,
+            date=material.record.created[:10],
+            number=len(material.evidence.trials),
+        ),
+        lang=lang,
+        made_by=words("made_by", version=__version__),
+        notices=(*notices(material, words), *([unstable] if unstable else [])),
+        sections=tuple(
+            section for build in SECTIONS if (section := build(material, words)) is not None
+        ),
+        cells=tuple(cells) if 1 < len(cells) <= MOST_HIDDEN else (),
+    )

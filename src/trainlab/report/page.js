@@ -1,0 +1,95 @@
+"use strict";
+(function () {
+  const root = document.documentElement;
+  const all = (selector, from) => Array.from((from || document).querySelectorAll(selector));
+
+  /* Theme: the reader's choice, else the system's. Charts take their colours from the page. */
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  const stored = () => { try { return localStorage.getItem("trainlab-theme"); } catch (error) { return null; } };
+  const setTheme = (name) => { root.dataset.theme = name; };
+  setTheme(stored() || (system.matches ? "dark" : "light"));
+  system.addEventListener("change", () => { if (!stored()) setTheme(system.matches ? "dark" : "light"); });
+  document.getElementById("theme").addEventListener("click", () => {
+    const name = root.dataset.theme === "dark" ? "light" : "dark";
+    setTheme(name);
+    try { localStorage.setItem("trainlab-theme", name); } catch (error) { /* a page from disk may not store */ }
+  });
+
+  /* Charts. */
+  const views = [];
+  const specs = JSON.parse(document.getElementById("charts").textContent);
+  const hidden = () => all("input[data-cell]").filter((box) => !box.checked).map((box) => box.dataset.cell);
+  const draw = (id) => {
+    const place = document.getElementById(id);
+    const options = { actions: false, renderer: "svg", config: specs.config, tooltip: { theme: "custom" } };
+    return window.trainlabEmbed(place, specs.charts[id], options).then((result) => {
+      views.push(result.view);
+      place.dataset.drawn = "yes";
+      if (hidden().length) return result.view.signal("hidden", hidden()).runAsync();
+    });
+  };
+  /* Charts measure their texts, so the font must be there first. */
+  const font = document.fonts.load("12px 'Trainlab Report'", "\u56fe").catch(() => []);
+  const ready = font.then(() => Promise.all(Object.keys(specs.charts).map(draw)));
+  ready.then(() => { root.dataset.charts = "drawn"; });
+
+  /* Hide a cell everywhere. */
+  const applyHidden = () => {
+    const names = hidden();
+    const gone = new Set(names);
+    all("tr[data-cell]").forEach((row) => row.classList.toggle("cell-hidden", gone.has(row.dataset.cell)));
+    views.forEach((view) => view.signal("hidden", names).runAsync());
+  };
+  all("input[data-cell]").forEach((box) => box.addEventListener("change", applyHidden));
+  all("button[data-all]").forEach((button) => button.addEventListener("click", () => {
+    all("input[data-cell]").forEach((box) => { box.checked = button.dataset.all === "yes"; });
+    applyHidden();
+  }));
+
+  /* Tables: sort, filter, unfold. */
+  const keyOf = (row, column) => {
+    const field = row.cells[column];
+    return field.dataset.value === undefined ? field.textContent.trim() : Number(field.dataset.value);
+  };
+  const compare = (a, b) => {
+    if (typeof a === "number" && typeof b === "number") return a - b;
+    if (typeof a === "number") return -1;
+    if (typeof b === "number") return 1;
+    return a.localeCompare(b, root.lang, { numeric: true });
+  };
+  all("table.sortable").forEach((table) => {
+    const body = table.tBodies[0];
+    const headings = all("thead th", table);
+    const shown = Number(table.dataset.shown || 0);
+    const fold = () => {
+      if (shown) Array.from(body.rows).forEach((row, place) => row.classList.toggle("extra", place >= shown));
+    };
+    headings.forEach((heading, column) => heading.querySelector("button").addEventListener("click", () => {
+      const isNumber = heading.classList.contains("number");
+      const now = heading.getAttribute("aria-sort");
+      const next = now === "none" ? (isNumber ? "descending" : "ascending")
+        : (now === "ascending" ? "descending" : "ascending");
+      headings.forEach((other) => other.setAttribute("aria-sort", other === heading ? next : "none"));
+      const sign = next === "ascending" ? 1 : -1;
+      const rows = Array.from(body.rows).map((row, place) => [keyOf(row, column), place, row]);
+      rows.sort((a, b) => sign * compare(a[0], b[0]) || a[1] - b[1]);
+      rows.forEach((entry) => body.appendChild(entry[2]));
+      fold();
+    }));
+    const box = table.closest(".tablebox");
+    const unfold = box.querySelector("button.unfold");
+    const setUnfolded = (open) => {
+      table.classList.toggle("unfolded", open);
+      if (unfold) { unfold.setAttribute("aria-expanded", String(open)); unfold.textContent = open ? unfold.dataset.fewer : unfold.dataset.more; }
+    };
+    if (unfold) unfold.addEventListener("click", () => setUnfolded(!table.classList.contains("unfolded")));
+    const input = box.querySelector("input[type=search]");
+    if (input) input.addEventListener("input", () => {
+      const wanted = input.value.trim().toLowerCase();
+      Array.from(body.rows).forEach((row) => {
+        row.classList.toggle("filtered", wanted !== "" && !row.textContent.toLowerCase().includes(wanted));
+      });
+      setUnfolded(wanted !== "");
+    });
+  });
+})();

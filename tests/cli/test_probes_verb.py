@@ -1,0 +1,72 @@
+"""`trainlab probes`: what can be probed, as a user meets it."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from trainlab.cli.guard import guarded
+from trainlab.cli.probes import command
+from trainlab.errors import SpecError
+from trainlab.instruments.probeable import check_selectors, probeable
+from trainlab.spec.probe import probe_of
+from trainlab.train.bench import Bench
+
+app = typer.Typer(rich_markup_mode="rich")
+app.command()(guarded(command))
+
+
+def told(*words: str) -> str:
+    done = CliRunner(env={"COLUMNS": "160"}).invoke(app, list(words))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_layers_parameters_and_selectors_are_listed_by_the_names_of_the_layer_record() -> None:
+    shown = told("mnist-cnn", "--batch-size", "4")
+    assert re.search(r"relu/2 +type=relu +4x64x24x24 +activation, .*grad_input, local_grad", shown)
+    assert re.search(r"fc1.weight +128x9216 +weight, grad, update", shown)
+    assert "trainlab run mnist-cnn --probe 'relu:grad_input:sq_sum@epoch'" in shown
+
+
+def test_json_tells_what_a_program_needs(tiny_file: Path) -> None:
+    rows = json.loads(told(f"{tiny_file}:tiny", "--json", "--model", "hidden=5"))
+    assert [row["name"] for row in rows] == [
+        *("Sequential", "0", "1", "2", "cross_entropy"),
+        *("0.weight", "0.bias", "2.weight", "2.bias"),
+    ]
+    assert rows[2] == {
+        "name": "1",
+        "kind": "module",
+        "type": "ReLU",
+        "shape": [10, 5],
+        "quantities": [
+            *("activation", "pre_activation", "grad_output", "grad_input", "local_grad"),
+        ],
+        "selectors": ["1", "type=ReLU"],
+    }
+    assert "grad_input" not in rows[1]["quantities"], "it takes the batch itself"
+
+
+def test_a_mistake_is_one_line(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["mnist-cn"])
+    assert done.exit_code == 2
+    assert "did you mean mnist-cnn?" in done.output
+
+
+def test_selectors_can_be_checked_before_anything_runs(make_bench: Callable[..., Bench]) -> None:
+    good = ("0:activation:mean", "1:local_grad:sum", "cross_entropy:activation:mean", "*:grad:norm")
+    check_selectors(tuple(map(probe_of, good)), make_bench())
+    for bad, hint in (
+        ("cross_entrpy:activation:mean", "did you mean cross_entropy?"),
+        ("3.wieght:grad:norm", "did you mean 3.weight"),
+        ("type=Linaer:activation:mean", "did you mean type=Linear?"),
+        ("0/2:activation:mean", "reaches no layer"),
+    ):
+        with pytest.raises(SpecError, match=re.escape(hint)):
+            check_selectors((probe_of(bad),), make_bench())
+    assert probeable(make_bench())

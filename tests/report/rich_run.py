@@ -1,0 +1,144 @@
+"""A made-up run with everything a report can show: learning, cost, layers, operators, a cold start."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fabricate import DATA, Fabricated, made_study, operator
+
+from trainlab.plan import Trial
+from trainlab.record.cost import ColdStep, LayerRow
+from trainlab.record.folder import RunFolder
+from trainlab.report.contents import report_of
+from trainlab.report.document import Document, Section
+from trainlab.report.material import Material, read_material
+from trainlab.spec import Study
+
+ACCURACY = {1: 0.90, 16: 0.95, 64: 0.93}
+
+
+def rich_study(**asked: Any) -> Study:
+    """Three batch sizes, eight seeds, cost in both modes."""
+    return made_study(
+        **{
+            "title": "What does the batch size do?",
+            "seeds": 8,
+            "vary": {"batch_size": [1, 16, 64]},
+            "cost": {"mode": "both", "processes": 3},
+            "targets": {"test/accuracy": 0.94},
+            "margins": {"test/accuracy": 0.005},
+            **asked,
+        }
+    )
+
+
+def rich_run(
+    path: Path,
+    study: Study | None = None,
+    layers: Callable[[Trial], list[LayerRow]] | None = None,
+    **told: Any,
+) -> RunFolder:
+    """The folder; whatever is told overrides what the records say."""
+    records = Fabricated(**{"final": _final, "step_ms": _step_ms, "rows": _rows, **told})
+    records.step_points = 2
+    folder = records.write(path, rich_study() if study is None else study)
+    for trial in folder.trials():
+        home = folder.trial(trial.id)
+        if home.layers.exists():
+            size = trial.settings["batch_size"]
+            rows = _layers(size) if layers is None else layers(trial)  # type: ignore[arg-type]
+            home.layers.write(home.layers.read().model_copy(update=_watched(rows)))
+        if home.operators.exists():
+            pairs = {"bare_ms": [1.0] * 8, "profiled_ms": [1.1] * 8}
+            home.operators.write(home.operators.read().model_copy(update=pairs))
+        if home.cost.exists():
+            steps = {"cold": [_step(30.0, 500)], "settled": [_step(1.0, 0)] * 3}
+            warm = {"warmup_ms": [30.0, 2.0, 1.0]}
+            home.cost.write(home.cost.read().model_copy(update={**steps, **warm}))
+    return folder
+
+
+def rich_material(path: Path, **told: Any) -> Material:
+    """What the report of such a run is made from."""
+    return read_material(rich_run(path, **told))
+
+
+def rich_report(path: Path, lang: str = "en", **told: Any) -> Document:
+    """The document of such a run."""
+    return report_of(rich_material(path, **told), lang)
+
+
+def section_of(document: Document, name: str) -> Section:
+    """A section by its id."""
+    return next(section for section in document.sections if section.id == name)
+
+
+def row(name: str, inputs: list[int], **told: Any) -> LayerRow:
+    """One call of a layer."""
+    usual: dict[str, Any] = {
+        "call": 1,
+        "kind": "module",
+        "type": "Linear",
+        "phase": "forward",
+        "output_shapes": [[16, 32]],
+        "num_parameters": 1056,
+        "forward_flops": 32768,
+        "backward_flops": 65536,
+        "forward_bytes": 4096,
+        "backward_bytes": 8192,
+        "output_bytes": 2048,
+        "saved_bytes": 2048,
+        "first_forward_us": 900.0,
+        "first_backward_us": 90.0,
+        "forward_us": [100.0],
+        "backward_us": [200.0],
+    }
+    return LayerRow(name=name, inputs=inputs, **{**usual, **told})
+
+
+def _final(trial: Trial) -> dict[str, float]:
+    """Accuracy by batch size, with a little luck by seed that all cells share."""
+    luck = 0.0004 * trial.seed + 0.0001 * ((trial.seed * trial.settings.batch_size) % 5)
+    accuracy = ACCURACY.get(trial.settings.batch_size, 0.9) + luck
+    return {"train/loss": 1.1 - accuracy, "test/loss": 1.2 - accuracy, "test/accuracy": accuracy}
+
+
+def _step_ms(trial: Trial, process: int) -> float:
+    return (0.5 + 0.02 * trial.settings.batch_size) * (1 + 0.004 * process)
+
+
+def _rows(trial: Trial) -> list[Any]:
+    size = trial.settings.batch_size
+    return [
+        operator("aten::addmm", 300.0 + size, 2),
+        operator("aten::relu", 150.0, 3),
+        *(operator(f"aten::small{number}", 20.0 - number) for number in range(12)),
+    ]
+
+
+def _layers(size: int) -> list[LayerRow]:
+    return [
+        row("fc1", [-1], output_shapes=[[size, 32]]),
+        row("relu", [0], type="relu", kind="function", num_parameters=0),
+        row("fc2", [1], output_shapes=[[size, 10]]),
+        row("add", [0, 2], type="add", kind="function", num_parameters=0),
+        row("nll_loss", [-1, 3], type="nll_loss", kind="function", phase="loss", output_shapes=[[]]),
+    ]
+
+
+def _watched(rows: list[LayerRow]) -> dict[str, Any]:
+    whole = {"forward": [1000.0], "loss": [100.0], "backward": [1500.0]}
+    return {"rows": rows, "phases_us": whole, "bare_ms": [1.0] * 8, "watched_ms": [1.2] * 8}
+
+
+def _step(ms: float, faults: int) -> ColdStep:
+    return ColdStep(
+        phases_ms={"forward": 0.7 * ms, "optimizer": 0.3 * ms},
+        page_faults=faults,
+        modules_imported=2 if faults else 0,
+        libraries_loaded=None,
+        device_allocations=None,
+    )
+
+
+SUBSET = DATA.model_copy(update={"is_subset": True})

@@ -1,0 +1,224 @@
+"""The report as a value: what it says, in which order, and that its numbers are the records'."""
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fabricate import Fabricated, made_study
+from rich_run import SUBSET, rich_material, rich_report, rich_run, rich_study, section_of
+
+from trainlab.analyse.statistics import mean_of
+from trainlab.plan import Trial
+from trainlab.report.answer import main_findings
+from trainlab.report.contents import report_of
+from trainlab.report.document import Document, Points, Table
+from trainlab.report.material import read_material
+from trainlab.report.numbers import figure, metric_value
+from trainlab.report.study_file import study_file
+from trainlab.spec.question import cells_of, read_question
+
+ORDER = [
+    *("answer", "environment", "network", "learning", "operators", "phases", "comparison"),
+    *("scaling", "hardware", "cold", "method", "repeat", "files"),
+]
+
+
+def tables_of(document: Document) -> list[Table]:
+    return [block for block in document.all_blocks() if isinstance(block, Table)]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_sections_come_in_the_order_people_read(tmp_path: Path, lang: str) -> None:
+    report = rich_report(tmp_path / "run", lang)
+    assert [section.id for section in report.sections] == ORDER
+    assert report.cells == ("batch_size=1", "batch_size=16", "batch_size=64")
+
+
+def test_a_study_without_cost_has_no_sections_about_it(tmp_path: Path) -> None:
+    folder = Fabricated().write(tmp_path / "run", made_study(vary={"lr": [0.1, 0.01]}))
+    report = report_of(read_material(folder))
+    told = [section.id for section in report.sections]
+    assert told == ["answer", "environment", "learning", "comparison", "method", "repeat", "files"]
+
+
+def test_a_single_cell_has_nothing_to_hide(tmp_path: Path) -> None:
+    report = report_of(read_material(Fabricated().write(tmp_path / "run", made_study(seeds=1))))
+    assert report.cells == ()
+
+
+def test_every_figure_and_section_has_its_own_id(tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "run")
+    ids = [one.id for one in (*report.figures(), *report.drawings(), *report.sections)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_answer_has_at_most_five_lines_and_says_what_differs(tmp_path: Path) -> None:
+    (told,) = section_of(rich_report(tmp_path / "run"), "answer").blocks
+    assert isinstance(told, Points)
+    assert 1 < len(told.points) <= 5
+    assert any(p.mark == "different" and "test/accuracy" in p.text for p in told.points)
+    assert any(p.mark == "different" and "per sample" in p.text for p in told.points)
+
+
+def test_what_is_open_ends_the_answer(tmp_path: Path) -> None:
+    material = rich_material(tmp_path / "run", study=rich_study(seeds=2))
+    assert main_findings(material.findings)[-1].kind == "undecided"
+
+
+def some_unfinished(trial: Trial) -> str:
+    states = {2: "failed", 3: "interrupted", 4: "pending", 5: "diverged"}
+    return states.get(trial.seed, "done") if trial.kind == "learn" else "done"
+
+
+@pytest.mark.parametrize(
+    ("lang", "words"),
+    [("en", ("not finished", "failed", "interrupted")), ("zh", ("尚未完成", "失败", "中断"))],
+)
+def test_an_unfinished_run_says_so_at_the_top(
+    tmp_path: Path, lang: str, words: tuple[str, ...]
+) -> None:
+    report = rich_report(tmp_path / "run", lang, state=some_unfinished)
+    told = [notice for notice in report.notices if notice.tone == "failure"]
+    assert [word in notice.text for notice, word in zip(told, words, strict=True)] == [True] * 3
+
+
+def test_trials_that_failed_appear_as_what_they_are(tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "run", state=some_unfinished)
+    trouble = section_of(report, "trouble").blocks[0]
+    assert isinstance(trouble, Table)
+    states = [row.entries[1].text for row in trouble.rows]
+    assert {name: states.count(name) for name in set(states)} == {
+        "failed": 3,
+        "interrupted": 3,
+        "not run": 3,
+        "diverged": 3,
+    }
+    assert any("RuntimeError: it broke" in row.entries[3].text for row in trouble.rows)
+
+
+def test_a_subset_is_never_passed_off_as_the_full_set(tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "run", data=lambda trial: SUBSET)
+    assert any("subset of tiny" in notice.text for notice in report.notices)
+
+
+def test_every_number_of_the_cost_table_is_the_median_of_the_records(tmp_path: Path) -> None:
+    folder = rich_run(tmp_path / "run")
+    report = report_of(read_material(folder))
+    table = next(t for t in tables_of(report) if t.caption == "What each cell costs")
+    shown = {(row.entries[0].text, row.entries[1].text): row.entries for row in table.rows}
+    for size in (1, 16, 64):
+        for mode, word in (("train", "training"), ("inference", "inference")):
+            steps = [
+                statistics.median(
+                    json.loads(
+                        (
+                            folder.trials_folder
+                            / f"cost-{mode}-batch_size={size}-process{number}"
+                            / "cost.json"
+                        ).read_text()
+                    )["step_ms"]
+                )
+                for number in (1, 2, 3)
+            ]
+            entries = shown[f"batch_size={size}", word]
+            step = statistics.geometric_mean(steps)
+            assert entries[3].value == pytest.approx(step, rel=1e-3)
+            assert entries[3].text == figure(entries[3].value or 0)
+            assert entries[4].value == pytest.approx(1e3 * step / size, rel=1e-3)
+
+
+def test_every_number_of_the_learn_table_is_the_mean_of_the_records(tmp_path: Path) -> None:
+    folder = rich_run(tmp_path / "run")
+    report = report_of(read_material(folder))
+    table = next(t for t in tables_of(report) if t.caption == "What each cell learned")
+    for row in table.rows:
+        values = [
+            trial.final["test/accuracy"]
+            for trial in folder.trials()
+            if trial.kind == "learn" and trial.cell == row.cell
+        ]
+        mean = mean_of([value for value in values if value is not None])
+        assert mean is not None and mean.interval is not None
+        assert row.entries[2].value == pytest.approx(mean.value)
+        assert row.entries[2].text.startswith(metric_value("test/accuracy", mean.value))
+
+
+def test_every_number_of_a_finding_is_in_its_sentence_as_the_records_have_it(tmp_path: Path) -> None:
+    folder = rich_run(tmp_path / "run")
+    material = read_material(folder)
+    trials = {trial.id: trial for trial in folder.trials()}
+    report = report_of(material)
+    told = [p.text for b in report.all_blocks() if isinstance(b, Points) for p in b.points]
+    for size in (16, 64):
+        means = [
+            statistics.fmean(
+                trials[f"learn-batch_size={one}-seed{seed}"].final["test/accuracy"] or 0
+                for seed in range(1, 9)
+            )
+            for one in (1, size)
+        ]
+        arrow = " → ".join(f"{100 * mean:.2f} %" for mean in means)
+        assert any(f"batch_size 1 → {size}: test/accuracy {arrow}" in text for text in told)
+        peaks = [
+            folder.trial(f"cost-train-batch_size={one}-layers").memory.read().peak_bytes / 2**20
+            for one in (1, size)
+        ]
+        arrow = " → ".join(figure(peak) for peak in peaks)
+        assert any(f"1 → {size}: a training step needs {arrow} MiB" in text for text in told)
+
+
+def test_operator_tables_hold_all_operators_and_show_ten(tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "run")
+    found = [t for t in tables_of(report) if t.caption.startswith("Top operators")]
+    assert len(found) == 6
+    for table in found:
+        assert len(table.rows) == 14 and len(table.shown) == 10
+        shares = [row.entries[1].value or 0.0 for row in table.rows]
+        assert shares == sorted(shares, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"vary": {"batch_size": [1, 16], "lr": [0.1, 1e-5]}},
+        {"vary": {"lr": [0.1, 0.01]}, "design": "one-at-a-time"},
+        {"vary": {"lr": [0.1]}, "cells": ({"optimizer": "sgd", "hidden": 3},), "design": "grid"},
+        {"title": 'a "quoted"\nline \\ and é 图', "targets": {"test/accuracy": 0.5}},
+    ],
+)
+def test_the_study_file_asks_for_the_same_cells(tmp_path: Path, asked: dict[str, object]) -> None:
+    study = made_study(**asked)
+    path = tmp_path / "study.toml"
+    path.write_text(study_file(study), encoding="utf-8")
+    question = read_question(path)
+    assert [c.settings for c in cells_of(question, {}, ("hidden",))] == [
+        c.settings for c in study.all_cells
+    ] or {c.settings.model_dump_json() for c in study.all_cells} <= {
+        c.settings.model_dump_json() for c in cells_of(question, {}, ("hidden",))
+    }
+    assert question.title == study.title and question.targets == study.targets
+
+
+def test_the_same_records_give_the_same_document(tmp_path: Path) -> None:
+    folder = rich_run(tmp_path / "run")
+    assert report_of(read_material(folder)) == report_of(read_material(folder))
+
+
+def test_a_report_needs_no_torch(tmp_path: Path) -> None:
+    folder = rich_run(tmp_path / "run")
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from trainlab.lab import open_run\n"
+        "from trainlab.report.writing import write_report\n"
+        "write_report(open_run(Path(sys.argv[1])), ('html', 'md', 'pdf'))\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
+    pytest.importorskip("typst", reason="needs trainlab[report]")
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder.path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

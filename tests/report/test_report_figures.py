@@ -1,0 +1,117 @@
+"""Figures as values, on hand-worked numbers; then as charts."""
+
+from pathlib import Path
+
+import pytest
+from rich_run import ACCURACY, rich_material, rich_report
+
+from trainlab.report.figures import (
+    OUTSIDE,
+    REST,
+    cost_dots,
+    first_steps,
+    memory_dots,
+    metric_dots,
+    operator_bars,
+    phase_bars,
+    scaling_lines,
+    thinned,
+    trend,
+)
+from trainlab.report.material import Material
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    return rich_material(tmp_path_factory.mktemp("figures") / "run")
+
+
+def test_a_trend_has_a_mean_and_its_interval_at_every_epoch(material: Material) -> None:
+    found = trend(material, "test/accuracy")
+    assert found is not None and not found.by_step
+    mine = [point for point in found.points if point.cell == "batch_size=16"]
+    assert [point.epoch for point in mine] == [1.0, 2.0]
+    for point in mine:
+        assert point.n == 8
+        assert point.mean == pytest.approx(ACCURACY[16] + 0.0018 + 0.0001 * 1.75, abs=2e-4)
+        assert point.low is not None and point.high is not None
+        assert point.low < point.mean < point.high
+
+
+def test_a_trend_lies_within_epochs_where_steps_were_recorded(material: Material) -> None:
+    found = trend(material, "train/loss")
+    assert found is not None and found.by_step
+    # 100 samples of 960 per epoch, as the made-up records say.
+    assert sorted({point.epoch for point in found.points}) == [100 / 960, 200 / 960]
+
+
+def test_long_curves_are_thinned_and_keep_their_end() -> None:
+    assert thinned([1.0, 2.0, 3.0], 3) == [1.0, 2.0, 3.0]
+    kept = thinned([float(n) for n in range(1000)], 100)
+    assert len(kept) <= 100 and kept[-1] == 999.0 and kept == sorted(kept)
+
+
+def test_phases_add_up_to_the_step(material: Material) -> None:
+    bars = phase_bars(material, "train")
+    assert bars is not None
+    for cell in ("batch_size=1", "batch_size=64"):
+        shares = [part.share for part in bars.parts if part.cell == cell]
+        assert sum(shares) == pytest.approx(1.0)
+    forward = next(p for p in bars.parts if p.cell == "batch_size=1" and p.name == "forward")
+    assert forward.share == pytest.approx(0.5)
+
+
+def test_operator_shares_add_up_with_the_rest_and_what_lies_outside(material: Material) -> None:
+    bars = operator_bars(material, "train")
+    assert bars is not None
+    mine = {part.name: part.value for part in bars.parts if part.cell == "batch_size=1"}
+    assert mine["addmm"] == pytest.approx(30.1) and mine["relu"] == pytest.approx(15.0)
+    assert sum(mine.values()) == pytest.approx(100.0)
+    assert mine[REST] > 0 and mine[OUTSIDE] > 0
+
+
+def test_costs_and_memory_are_those_of_the_cells(material: Material) -> None:
+    steps = cost_dots(material, "step_ms")
+    memory = memory_dots(material)
+    assert steps is not None and memory is not None
+    train = {dot.cell: dot.value for dot in steps.dots if dot.mode == "train"}
+    assert train["batch_size=16"] == pytest.approx((0.5 + 0.32) * 1.008, rel=1e-3)
+    peaks = {dot.cell: dot.value for dot in memory.dots if dot.mode == "train"}
+    assert peaks == {"batch_size=1": 1.0, "batch_size=16": 16.0, "batch_size=64": 64.0}
+
+
+def test_dots_of_a_metric_have_every_seed(material: Material) -> None:
+    found = metric_dots(material, "test/accuracy")
+    assert found is not None
+    assert len(found.dots) == 3 and len(found.singles) == 24
+
+
+def test_the_fitted_line_goes_through_what_was_measured(material: Material) -> None:
+    (line,) = scaling_lines(material, "train")
+    assert [size for _, size, _ in line.measured] == [1, 16, 64]
+    at = {point.batch_size: point.value for point in line.fitted}
+    for _, size, time in line.measured:
+        assert at[size] == pytest.approx(time, rel=0.01)
+
+
+def test_first_steps_are_multiples_of_a_settled_one(material: Material) -> None:
+    found = first_steps(material, "train")
+    assert found is not None
+    first = next(times for cell, step, times in found.points if cell == "batch_size=1")
+    assert first == pytest.approx(30.0 / (0.52 * 1.008), rel=1e-3)
+
+
+def test_names_from_data_are_never_part_of_an_expression(tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "run")
+    for figure in report.figures():
+        assert figure.spec["params"] == [{"name": "hidden", "value": []}]
+        filters = str([figure.spec["transform"], [la.get("transform") for la in figure.spec["layer"]]])
+        assert "batch_size" not in filters
+        assert all("cell" in row for row in figure.spec["data"]["values"])
+
+
+def test_every_figure_says_in_words_what_it_shows(tmp_path: Path) -> None:
+    for lang in ("en", "zh"):
+        report = rich_report(tmp_path / lang, lang)
+        for figure in report.figures():
+            assert len(figure.alt) > 30 and figure.caption
