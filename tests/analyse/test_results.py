@@ -10,7 +10,8 @@ from fabricate import Fabricated, made_study
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
 from trainlab.analyse.results import epoch_table, tidy_table, trial_table, write_results
-from trainlab.record.folder import RunFolder
+from trainlab.lab import Run
+from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.spec import CostSpec
 
 
@@ -145,3 +146,23 @@ def test_a_thousand_trials_load_in_seconds(tmp_path: Path) -> None:
     assert len(trial_table(evidence)) == 1000
     assert len(findings(evidence)) > 297
     assert time.perf_counter() - start < 5
+
+
+def test_a_finished_run_is_read_once_and_an_unfinished_one_every_time(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=1)
+    done = Run(Fabricated().write(tmp_path / "a", study).path)
+    assert done.evidence() is done.evidence()
+    waiting = Run(Fabricated(state=lambda t: "pending").write(tmp_path / "b", study).path)
+    assert waiting.results()["state"].eq("pending").all()
+    home = waiting.trial("learn-lr=0.1-seed1")
+    home.write(home.read().model_copy(update={"state": "failed"}))
+    assert set(waiting.results()["state"]) == {"failed", "pending"}
+
+
+def test_epochs_are_the_lines_of_that_kind_however_they_are_spaced(tmp_path: Path) -> None:
+    home = TrialFolder(tmp_path)
+    assert home.epochs() == []
+    home.curve_file.write_text(
+        '{"kind": "step", "epoch": 1}\n{"kind":"epoch","epoch":1}\n{"kind": "epoch", "epoch": 2}\n'
+    )
+    assert [line["epoch"] for line in home.epochs()] == [1, 2]

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from fabricate import DATA, Fabricated, made_study, operator
-
 from trainlab.plan import Trial
 from trainlab.record.cost import ColdStep, LayerRow
 from trainlab.record.folder import RunFolder
@@ -122,7 +121,9 @@ def _layers(size: int) -> list[LayerRow]:
         row("relu", [0], type="relu", kind="function", num_parameters=0),
         row("fc2", [1], output_shapes=[[size, 10]]),
         row("add", [0, 2], type="add", kind="function", num_parameters=0),
-        row("nll_loss", [-1, 3], type="nll_loss", kind="function", phase="loss", output_shapes=[[]]),
+        row(
+            "nll_loss", [-1, 3], type="nll_loss", kind="function", phase="loss", output_shapes=[[]]
+        ),
     ]
 
 

@@ -28,19 +28,22 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
 
 def test_a_trend_has_a_mean_and_its_interval_at_every_epoch(material: Material) -> None:
     found = trend(material, "test/accuracy")
-    assert found is not None and not found.by_step
+    assert found is not None
+    assert not found.by_step
     mine = [point for point in found.points if point.cell == "batch_size=16"]
     assert [point.epoch for point in mine] == [1.0, 2.0]
     for point in mine:
         assert point.n == 8
         assert point.mean == pytest.approx(ACCURACY[16] + 0.0018 + 0.0001 * 1.75, abs=2e-4)
-        assert point.low is not None and point.high is not None
+        assert point.low is not None
+        assert point.high is not None
         assert point.low < point.mean < point.high
 
 
 def test_a_trend_lies_within_epochs_where_steps_were_recorded(material: Material) -> None:
     found = trend(material, "train/loss")
-    assert found is not None and found.by_step
+    assert found is not None
+    assert found.by_step
     # 100 samples of 960 per epoch, as the made-up records say.
     assert sorted({point.epoch for point in found.points}) == [100 / 960, 200 / 960]
 
@@ -48,7 +51,9 @@ def test_a_trend_lies_within_epochs_where_steps_were_recorded(material: Material
 def test_long_curves_are_thinned_and_keep_their_end() -> None:
     assert thinned([1.0, 2.0, 3.0], 3) == [1.0, 2.0, 3.0]
     kept = thinned([float(n) for n in range(1000)], 100)
-    assert len(kept) <= 100 and kept[-1] == 999.0 and kept == sorted(kept)
+    assert len(kept) <= 100
+    assert kept[-1] == 999.0
+    assert kept == sorted(kept)
 
 
 def test_phases_add_up_to_the_step(material: Material) -> None:
@@ -65,15 +70,18 @@ def test_operator_shares_add_up_with_the_rest_and_what_lies_outside(material: Ma
     bars = operator_bars(material, "train")
     assert bars is not None
     mine = {part.name: part.value for part in bars.parts if part.cell == "batch_size=1"}
-    assert mine["addmm"] == pytest.approx(30.1) and mine["relu"] == pytest.approx(15.0)
+    assert mine["addmm"] == pytest.approx(30.1)
+    assert mine["relu"] == pytest.approx(15.0)
     assert sum(mine.values()) == pytest.approx(100.0)
-    assert mine[REST] > 0 and mine[OUTSIDE] > 0
+    assert mine[REST] > 0
+    assert mine[OUTSIDE] > 0
 
 
 def test_costs_and_memory_are_those_of_the_cells(material: Material) -> None:
     steps = cost_dots(material, "step_ms")
     memory = memory_dots(material)
-    assert steps is not None and memory is not None
+    assert steps is not None
+    assert memory is not None
     train = {dot.cell: dot.value for dot in steps.dots if dot.mode == "train"}
     assert train["batch_size=16"] == pytest.approx((0.5 + 0.32) * 1.008, rel=1e-3)
     peaks = {dot.cell: dot.value for dot in memory.dots if dot.mode == "train"}
@@ -83,7 +91,8 @@ def test_costs_and_memory_are_those_of_the_cells(material: Material) -> None:
 def test_dots_of_a_metric_have_every_seed(material: Material) -> None:
     found = metric_dots(material, "test/accuracy")
     assert found is not None
-    assert len(found.dots) == 3 and len(found.singles) == 24
+    assert len(found.dots) == 3
+    assert len(found.singles) == 24
 
 
 def test_the_fitted_line_goes_through_what_was_measured(material: Material) -> None:
@@ -105,7 +114,9 @@ def test_names_from_data_are_never_part_of_an_expression(tmp_path: Path) -> None
     report = rich_report(tmp_path / "run")
     for figure in report.figures():
         assert figure.spec["params"] == [{"name": "hidden", "value": []}]
-        filters = str([figure.spec["transform"], [la.get("transform") for la in figure.spec["layer"]]])
+        filters = str(
+            [figure.spec["transform"], [la.get("transform") for la in figure.spec["layer"]]]
+        )
         assert "batch_size" not in filters
         assert all("cell" in row for row in figure.spec["data"]["values"])
 
@@ -114,4 +125,5 @@ def test_every_figure_says_in_words_what_it_shows(tmp_path: Path) -> None:
     for lang in ("en", "zh"):
         report = rich_report(tmp_path / lang, lang)
         for figure in report.figures():
-            assert len(figure.alt) > 30 and figure.caption
+            assert len(figure.alt) > 30
+            assert figure.caption

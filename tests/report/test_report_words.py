@@ -38,8 +38,10 @@ def names_in(text: str) -> set[str]:
 @pytest.mark.parametrize("key", WORDS)
 def test_every_text_is_there_in_every_language_with_the_same_names(key: str) -> None:
     texts = WORDS[key]
-    assert len(texts) == len(LANGUAGES) and all(texts), f"{key} lacks a translation"
-    assert len({frozenset(names_in(text)) for text in texts}) == 1, f"{key} fills in different names"
+    assert [bool(text) for text in texts] == [True] * len(LANGUAGES), f"{key} lacks a translation"
+    assert len({frozenset(names_in(text)) for text in texts}) == 1, (
+        f"{key} fills in different names"
+    )
 
 
 def test_chinese_texts_are_chinese() -> None:
@@ -58,7 +60,8 @@ def test_no_text_is_left_that_nothing_shows() -> None:
 
 
 def test_every_thing_counted_in_a_cold_step_has_words() -> None:
-    assert set(COUNTS) == set(COUNTED) and set(COUNTED.values()) <= set(WORDS)
+    assert set(COUNTS) == set(COUNTED)
+    assert set(COUNTED.values()) <= set(WORDS)
     assert set(INSTRUMENTS.values()) <= set(WORDS)
 
 

@@ -56,7 +56,7 @@ def escaped(text: str) -> str:
     told = told.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     told = EDGE_UNDERSCORE.sub(r"\\_", SPECIAL.sub(r"\\\1", told))
     # What would begin a list or a heading line.
-    return re.sub(r"^([-+]|\d+[.)])(?=\s)", r"\\\1", told)
+    return re.sub(r"^(\d*)([-+.)])(?=\s)", r"\1\\\2", told)
 
 
 def code(text: str) -> str:

@@ -24,7 +24,8 @@
     const options = { actions: false, renderer: "svg", config: specs.config, tooltip: { theme: "custom" } };
     return window.trainlabEmbed(place, specs.charts[id], options).then((result) => {
       views.push(result.view);
-      place.dataset.drawn = "yes";
+      /* The place tells what is drawn; its hundreds of marks would only be in a listener's way. */
+      all("svg", place).forEach((svg) => svg.setAttribute("aria-hidden", "true"));
       if (hidden().length) return result.view.signal("hidden", hidden()).runAsync();
     });
   };

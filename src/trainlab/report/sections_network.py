@@ -53,7 +53,7 @@ def network_section(material: Material, words: Words) -> Section | None:
     blocks: list[Block] = [
         Paragraph(words("network_intro", number=len(layers), parameters=f"{parameters:,}") + where),
         Drawing(
-            id="network",
+            id="flow",
             caption=words("network_caption"),
             alt=told,
             svg=draw(graph, words),

@@ -4,22 +4,26 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainlab.spec import Study
+from trainlab.spec import Cell, Study
 from trainlab.spec.cell import combinations
 from trainlab.spec.train import Scalar
 
 
 def study_file(study: Study) -> str:
-    """Every setting written out, so that later defaults change nothing."""
+    """Every setting written out, so that later defaults change nothing.
+
+    Cells that are no grid are listed one by one, beside a base of what they share.
+    """
     head: dict[str, Any] = {"name": study.name}
     if study.title:
         head["title"] = study.title
     head |= {"workload": study.workload, "seeds": list(study.seeds), "learn": study.learn}
     vary = _grid(study)
-    cells = [] if vary else [dict(cell.levels) for cell in study.cells if cell.levels]
+    shared = _shared(study)
+    cells = [] if vary else [_own(cell, shared) for cell in study.cells if cell.levels]
     if not vary and study.cells:
         head["design"] = "one-at-a-time"
-    lines = [*_lines(head), *_table("settings", study.settings.model_dump(mode="json"))]
+    lines = [*_lines(head), *_table("settings", shared)]
     if vary:
         lines += _table("vary", vary)
     if study.cost is not None:
@@ -29,6 +33,28 @@ def study_file(study: Study) -> str:
     for cell in cells:
         lines += ["", "[[cells]]", *_lines(cell)]
     return "\n".join(lines)
+
+
+def _shared(study: Study) -> dict[str, Any]:
+    """Settings that all cells have alike, and those of a base that stands for itself."""
+    base = study.settings.model_dump(mode="json")
+    first = study.all_cells[0]
+    if not first.levels:
+        return base
+    others = [cell.settings.model_dump(mode="json") for cell in study.all_cells]
+    return {name: value for name, value in base.items() if all(o[name] == value for o in others)}
+
+
+def _own(cell: Cell, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell's levels, and what else of it differs from what is shared."""
+    outer = {name.partition(".")[0] for name in cell.levels}
+    settings = cell.settings.model_dump(mode="json")
+    rest = {
+        name: value
+        for name, value in settings.items()
+        if name not in outer and value != shared.get(name) and not isinstance(value, dict)
+    }
+    return {**cell.levels, **rest}
 
 
 def _grid(study: Study) -> dict[str, list[Scalar]]:

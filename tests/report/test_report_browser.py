@@ -1,0 +1,198 @@
+"""The page in a real browser, offline: charts, hiding, sorting, theme, accessibility."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich_run import rich_report, rich_run, row
+
+from trainlab.report.contents import report_of
+from trainlab.report.html import html_of
+from trainlab.report.material import read_material
+
+pytest.importorskip("vl_convert", reason="needs trainlab[report]")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SCRIPT = "<script>window.hacked = 1</script>"
+DRAWN = "html[data-charts=drawn]"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("needs a browser (Debian: apt install chromium)")
+    with playwright.sync_playwright() as tool:
+        opened = tool.chromium.launch(executable_path=found, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The report of a run with a nasty layer, in both languages."""
+    home = tmp_path_factory.mktemp("pages")
+    made = {}
+    for lang in ("en", "zh"):
+        layers = [row("fc1", [-1]), row(SCRIPT, [0], type=SCRIPT)]
+        report = rich_report(home / f"run-{lang}", lang, layers=lambda trial, rows=layers: rows)
+        made[lang] = home / f"{lang}.html"
+        made[lang].write_text(html_of(report), encoding="utf-8")
+    return made
+
+
+class Visit:
+    """A page with all that it said and asked for."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.context = browser.new_context(offline=True, **options)
+        self.page = self.context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda told: self.said.append(told.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector(DRAWN, state="attached", timeout=30_000)
+
+    def __enter__(self) -> "Visit":
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.context.close()
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_charts_are_drawn_and_nothing_is_asked_for_or_complained_about(
+    browser: Any, pages: dict[str, Path], lang: str
+) -> None:
+    with Visit(browser, pages[lang]) as visit:
+        assert visit.said == []
+        assert [url for url in visit.asked if not url.startswith(("file:", "data:"))] == []
+        charts = visit.page.query_selector_all(".chart")
+        assert len(charts) > 10
+        for chart in charts:
+            assert chart.query_selector("svg path") is not None, chart.get_attribute("id")
+        assert visit.page.evaluate("window.hacked") is None
+
+
+def marks(visit: Visit, chart: str) -> int:
+    count: int = visit.page.eval_on_selector_all(f"#{chart} svg .mark-symbol path", "a => a.length")
+    return count
+
+
+def test_hiding_a_cell_hides_it_in_charts_and_tables(browser: Any, pages: dict[str, Path]) -> None:
+    with Visit(browser, pages["en"]) as visit:
+        page, chart = visit.page, "chart-cost-step-ms"
+        before = marks(visit, chart)
+        hidden = "tr[data-cell='batch_size=16']"
+        assert page.locator(hidden).first.is_visible()
+        page.uncheck("input[data-cell='batch_size=16']")
+        page.wait_for_timeout(300)
+        assert marks(visit, chart) == before - 2
+        assert not any(row.is_visible() for row in page.query_selector_all(hidden))
+        page.click("button[data-all=yes]")
+        page.wait_for_timeout(300)
+        assert marks(visit, chart) == before
+        assert page.locator(hidden).first.is_visible()
+
+
+def test_a_table_sorts_by_a_click_and_says_so(browser: Any, pages: dict[str, Path]) -> None:
+    with Visit(browser, pages["en"]) as visit:
+        table = visit.page.locator("#operators table.sortable").first
+        heading = table.locator("thead th").nth(5)
+        assert heading.get_attribute("aria-sort") == "none"
+        for told, sign in (("descending", -1), ("ascending", 1)):
+            heading.locator("button").click()
+            assert heading.get_attribute("aria-sort") == told
+            shown = table.locator("tbody tr td:nth-child(6)").evaluate_all(
+                "cells => cells.map(cell => Number(cell.dataset.value))"
+            )
+            assert shown == sorted(shown, key=lambda value: sign * value)
+        visible = [r for r in table.locator("tbody tr").element_handles() if r.is_visible()]
+        assert len(visible) == 10
+
+
+def test_a_table_filters_and_unfolds(browser: Any, pages: dict[str, Path]) -> None:
+    with Visit(browser, pages["en"]) as visit:
+        box = visit.page.locator("#operators .tablebox").first
+        rows = box.locator("tbody tr:visible")
+        assert rows.count() == 10
+        box.locator("button.unfold").click()
+        assert rows.count() == 14
+        box.locator("input[type=search]").fill("SMALL1")
+        assert rows.count() == 3
+        box.locator("input[type=search]").fill("")
+        assert rows.count() == 10
+
+
+def test_the_theme_follows_the_system_and_the_button(browser: Any, pages: dict[str, Path]) -> None:
+    back = "getComputedStyle(document.body).backgroundColor"
+    with Visit(browser, pages["en"], color_scheme="dark") as visit:
+        dark = visit.page.evaluate(back)
+        visit.page.click("#theme")
+        light = visit.page.evaluate(back)
+        assert dark != light
+        assert visit.page.get_attribute("html", "data-theme") == "light"
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_phone_needs_no_sideways_scrolling(
+    browser: Any, pages: dict[str, Path], lang: str
+) -> None:
+    with Visit(browser, pages[lang], viewport={"width": 390, "height": 800}) as visit:
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_keyboard_reaches_and_works_everything(browser: Any, pages: dict[str, Path]) -> None:
+    with Visit(browser, pages["en"]) as visit:
+        page = visit.page
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        page.focus("input[data-cell='batch_size=16']")
+        page.keyboard.press("Space")
+        assert page.evaluate("document.activeElement.checked") is False
+        page.focus("#operators thead button")
+        page.keyboard.press("Enter")
+        told = page.locator("#operators thead th").first.get_attribute("aria-sort")
+        assert told == "ascending"
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_accessibility_check_finds_no_serious_fault(
+    browser: Any, pages: dict[str, Path], lang: str, scheme: str
+) -> None:
+    code = Path(os.environ.get("TRAINLAB_AXE", "axe.min.js"))
+    if not code.is_file():
+        pytest.skip("needs axe-core: npm install axe-core, then TRAINLAB_AXE=…/axe.min.js")
+    with Visit(browser, pages[lang], color_scheme=scheme) as visit:
+        visit.page.evaluate(code.read_text())
+        found = visit.page.evaluate("axe.run()")
+        faults = [
+            f"{one['id']}: {one['nodes'][0]['html'][:160]}"
+            for one in found["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert faults == []
+
+
+def test_an_unfinished_run_is_shown_as_such(browser: Any, tmp_path: Path) -> None:
+    folder = rich_run(tmp_path / "run", state=lambda trial: "pending" if trial.seed > 2 else "done")
+    path = tmp_path / "page.html"
+    path.write_text(html_of(report_of(read_material(folder))), encoding="utf-8")
+    with Visit(browser, path) as visit:
+        assert "not finished" in visit.page.locator("header .notice.failure").first.inner_text()

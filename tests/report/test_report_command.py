@@ -1,0 +1,90 @@
+"""trainlab report, and what it costs to write one."""
+
+import builtins
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich_run import rich_run
+
+from fabricate import Fabricated, made_study
+from trainlab.errors import SpecError
+from trainlab.record.folder import RunFolder
+from trainlab.report.extras import MissingExtraError, needed
+from trainlab.report.writing import check_formats, write_comparison, write_report
+
+
+def test_formats_are_checked_before_anything_is_read() -> None:
+    assert check_formats("html, pdf,html") == ("html", "pdf")
+    with pytest.raises(SpecError, match="--format: got 'word', must be of html, md, pdf"):
+        check_formats("word")
+
+
+def test_a_missing_package_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **more: Any) -> Any:
+        if name == "typst":
+            raise ImportError(name)
+        return real(name, *args, **more)
+
+    monkeypatch.setitem(sys.modules, "typst", None)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError, match=r"pip install 'trainlab\[report\]'"):
+        needed("typst", "a PDF report")
+
+
+def test_all_formats_are_written_and_told(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
+    pytest.importorskip("typst", reason="needs trainlab[report]")
+    folder = rich_run(tmp_path / "run")
+    paths = write_report(folder, ("html", "md", "pdf"), "zh")
+    assert paths == [folder.report_folder / f"report.{name}" for name in ("html", "md", "pdf")]
+    assert all(path.stat().st_size > 1000 for path in paths)
+    assert (folder.report_folder / "figures" / "flow.png").exists()
+
+
+def test_a_comparison_is_one_file(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
+    first, second = rich_run(tmp_path / "a"), rich_run(tmp_path / "b")
+    write_comparison(first, second, tmp_path / "deep" / "both.html", "zh")
+    assert "两台机器" in (tmp_path / "deep" / "both.html").read_text()
+
+
+def test_a_usual_report_is_written_within_ten_seconds_and_fifteen_with_pdf(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
+    pytest.importorskip("typst", reason="needs trainlab[report]")
+    folder = rich_run(tmp_path / "run")
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from trainlab.lab import open_run\n"
+        "from trainlab.report.writing import write_report\n"
+        "write_report(open_run(Path(sys.argv[1])), sys.argv[2].split(','))\n"
+    )
+    for formats, limit_s in (("html", 10), ("html,pdf", 15)):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", script, str(folder.path), formats], check=True)
+        assert time.perf_counter() - started < limit_s
+
+
+def test_a_thousand_trials_take_less_than_a_minute_and_a_gigabyte(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
+    lrs, widths = [0.01 * n for n in range(1, 21)], list(range(1, 11))
+    study = made_study(seeds=5, vary={"lr": lrs, "hidden": widths}, settings={"epochs": 20})
+    folder = Fabricated(step_points=5, final=_by_seed).write(tmp_path / "run", study)
+    assert len(folder.trials()) == 1000
+    started = time.perf_counter()
+    (path,) = write_report(RunFolder(folder.path))
+    assert time.perf_counter() - started < 60
+    assert path.stat().st_size < 10e6
+    # Of this whole process, torch and all other tests included: no less than what the report took.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2**20 * 1.5
+
+
+def _by_seed(trial: Any) -> dict[str, float]:
+    value = 0.5 + 0.01 * trial.seed
+    return {"train/loss": value, "test/loss": value, "test/accuracy": value}

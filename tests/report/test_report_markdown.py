@@ -1,0 +1,78 @@
+"""Markdown: a golden file, and texts that cannot break out of their place.
+
+Accept a change of wording with: TRAINLAB_ACCEPT=1 python -m pytest tests/report/test_report_markdown.py
+"""
+
+import difflib
+import os
+import re
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from rich_run import rich_report, row
+
+from trainlab import __version__
+from trainlab.report.markdown import code, escaped, figure_files, markdown_of
+
+GOLDEN = Path(__file__).parent / "golden"
+ACCEPT = "TRAINLAB_ACCEPT=1 python -m pytest tests/report/test_report_markdown.py"
+NASTY = (
+    "<script>alert(1)</script>",
+    "a|b",
+    "*bold* _it_ `code`",
+    "[x](javascript:alert(1))",
+    "# heading",
+    "- item",
+    "1. item",
+    "$math$ ~~gone~~ &amp; <b>",
+    "![x](http://example.invalid/x.png)",
+    "\\|",
+)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_markdown_reads_as_accepted(tmp_path: Path, lang: str) -> None:
+    made = markdown_of(rich_report(tmp_path / "run", lang)).replace(__version__, "VERSION")
+    path = GOLDEN / f"report.{lang}.md"
+    if os.environ.get("TRAINLAB_ACCEPT"):
+        path.write_text(made, encoding="utf-8")
+    known = path.read_text(encoding="utf-8")
+    changes = difflib.unified_diff(known.splitlines(), made.splitlines(), "accepted", "now", n=0)
+    assert known == made, "\n".join([*changes, f"To accept: {ACCEPT}"])
+
+
+def test_every_figure_it_names_is_a_file_beside_it(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
+    for lang, start in (("en", b"<svg"), ("zh", b"\x89PNG")):
+        report = rich_report(tmp_path / lang, lang)
+        files = figure_files(report)
+        named = re.findall(r"\]\((figures/[^)]+)\)", markdown_of(report))
+        assert sorted(named) == sorted(files)
+        assert all(content.startswith(start) for content in files.values())
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_text_stays_text(text: str) -> None:
+    told = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(escaped(text))
+    plain = re.sub(r"<[^>]+>", "", told).strip()
+    for entity, character in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
+        plain = plain.replace(entity, character)
+    assert plain == text
+    assert set(re.findall(r"<(\w+)", told)) == {"p"}
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_code_in_a_table_stays_in_its_field(text: str) -> None:
+    lines = f"| a | b |\n|---|---|\n| {code(text)} | {escaped(text)} |\n"
+    told = MarkdownIt("commonmark").enable("table").render(lines)
+    assert told.count("<td>") == 2
+    assert "<script" not in told
+
+
+def test_a_script_in_a_layers_name_is_only_text(tmp_path: Path) -> None:
+    name = "<script>alert(1)</script>|x`y"
+    report = rich_report(tmp_path / "run", layers=lambda trial: [row(name, [-1])])
+    told = MarkdownIt("commonmark").enable("table").render(markdown_of(report))
+    assert "<script" not in told
+    assert "&lt;script&gt;" in told
