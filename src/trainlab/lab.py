@@ -89,6 +89,7 @@ def run(
     from trainlab.execute.worker import Loader
     from trainlab.spec import CostSpec, Question, checked
     from trainlab.spec.question import checked_question
+    from trainlab.train.denormals import flush_denormals, flushes_denormals
     from trainlab.workloads.workload import Workload
 
     load, reference = Loader(), workload
@@ -113,9 +114,13 @@ def run(
         "seeds": seeds if isinstance(seeds, int) else tuple(seeds),
         "design": design,
     }
-    study = resolve(load, checked_question(values))
-    folder = start_run(study, None if out is None else Path(out))
-    run_study(folder, instruments, load)
+    flushed = flushes_denormals()
+    try:
+        study = resolve(load, checked_question(values))
+        folder = start_run(study, None if out is None else Path(out))
+        run_study(folder, instruments, load)
+    finally:
+        flush_denormals(bool(flushed))  # the caller's process computes as it did before
     finish(folder)
     return Run(folder.path)
 

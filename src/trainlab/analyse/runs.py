@@ -163,15 +163,20 @@ def _costs(
 ) -> list[Beside]:
     found = []
     for mode in MODES:
-        floor = max(floor_of(first, mode) or 0.0, floor_of(second, mode) or 0.0)
+        floors = [floor for one in (first, second) if (floor := floor_of(one, mode)) is not None]
         known = [
             (name, a, b)
             for name, cell_a, cell_b in pairs
             if (a := first.measurement(cell_a, mode)) and (b := second.measurement(cell_b, mode))
         ]
         compared = decide_cost(
-            [compare_cost(sample_us(a), sample_us(b), floor) for _, a, b in known]
+            [
+                compare_cost(sample_us(a), sample_us(b), max(floors, default=0.0))
+                for _, a, b in known
+            ]
         )
+        if not floors:  # without an A/A pair in either there is no telling noise from a difference
+            compared = tuple(replace(one, verdict="cannot tell") for one in compared)
         found += [
             Beside(
                 name, f"{mode}/sample_us", a.summary.sample_us.value, b.summary.sample_us.value, one

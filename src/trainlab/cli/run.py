@@ -100,6 +100,7 @@ def _run(
         from trainlab.execute.resolve import resolve
         from trainlab.execute.run import run_study, start_run
         from trainlab.execute.worker import Loader
+        from trainlab.lab import finish
         from trainlab.report.language import check_language
 
     check_language(lang)
@@ -121,13 +122,13 @@ def _run(
             interrupted = False
         except KeyboardInterrupt:
             interrupted = True
+    evidence = finish(folder)
     if as_json:
-        sys.stdout.write(json.dumps(summary(folder), allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(summary(folder, evidence), allow_nan=False) + "\n")
     elif quiet:
-        summary(folder)
         sys.stdout.write(f"{folder.path}\n")
     else:
-        print_summary(Console(), folder, lang)
+        print_summary(Console(), folder, evidence, lang)
     if interrupted:
         raise KeyboardInterrupt
     if any(trial.state == "failed" for trial in folder.trials()):

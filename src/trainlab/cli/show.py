@@ -37,6 +37,8 @@ def command(
         else:
             print_study(Console(), evidence, lang)
     elif as_json:
-        sys.stdout.write(json.dumps(summary(folders[0]), allow_nan=False) + "\n")
+        sys.stdout.write(
+            json.dumps(summary(folders[0], folders[0].evidence()), allow_nan=False) + "\n"
+        )
     else:
-        print_summary(Console(), folders[0], lang)
+        print_summary(Console(), folders[0], folders[0].evidence(), lang)

@@ -14,7 +14,6 @@ from trainlab.analyse.finding import Finding
 from trainlab.analyse.findings import findings
 from trainlab.cli.cost_tables import print_measurement
 from trainlab.cli.study_tables import cost_table, learn_table
-from trainlab.lab import finish
 from trainlab.record.folder import RunFolder
 from trainlab.record.schema import DataRecord, TrialRecord
 from trainlab.report.language import sentence
@@ -23,9 +22,9 @@ from trainlab.report.numbers import metric_value
 MOST_WAITING_TOLD = 5
 
 
-def summary(folder: RunFolder) -> dict[str, Any]:
-    """The run as one JSON object; its tables are written on the way."""
-    return {"run": str(folder.path), **evidence_told(finish(folder))}
+def summary(folder: RunFolder, evidence: Evidence) -> dict[str, Any]:
+    """The run as one JSON object."""
+    return {"run": str(folder.path), **evidence_told(evidence)}
 
 
 def evidence_told(evidence: Evidence) -> dict[str, Any]:
@@ -40,9 +39,10 @@ def evidence_told(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def print_summary(console: Console, folder: RunFolder, lang: str = "en") -> None:
+def print_summary(
+    console: Console, folder: RunFolder, evidence: Evidence, lang: str = "en"
+) -> None:
     """Tables of what was learned and what it costs, findings, the data used, and what to do next."""
-    evidence = finish(folder)
     trials = list(evidence.trials)
     if not evidence.study.cells:
         console.width = max(console.width, 80)

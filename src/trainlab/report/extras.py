@@ -9,6 +9,7 @@ EXTRAS = {
     "jinja2": "report",
     "markupsafe": "report",
     "vl_convert": "report",
+    "brotli": "report",
     "fontTools": "report",
     "typst": "report",
 }

@@ -40,6 +40,7 @@ def characters(document: Document) -> set[str]:
 
 def _subset(wanted: set[str]) -> bytes:
     subset = needed("fontTools.subset", "a Chinese HTML report")
+    needed("brotli", "a Chinese HTML report")
     options = subset.Options(flavor="woff2", layout_features=["kern"], notdef_outline=True)
     font = subset.load_font(str(font_folder() / REGULAR), options)
     cutter = subset.Subsetter(options)

@@ -86,7 +86,9 @@ def _block(block: Block, words: Words, numbers: Numbers) -> list[str]:
         case Notice():
             return [_notice(block)]
         case Points(points):
-            return ["\n".join(f"- **{escaped(p.told)}**: {escaped(p.text)}" for p in points)]
+            colon = words("colon")
+            lines = (f"- **{escaped(p.told)}**{colon}{escaped(p.text)}" for p in points)
+            return ["\n".join(lines)]
         case Table():
             return _table(block, words, numbers)
         case Figure() | Drawing():
@@ -103,8 +105,9 @@ def _picture(block: Figure | Drawing, words: Words, numbers: Numbers) -> list[st
     alt = escaped(block.alt)
     name = f"{FOLDER}/{block.id}.{'svg' if words.lang == 'en' else 'png'}"
     label = words("figure_number", number=numbers.figure(block))
-    note = f" {escaped(block.note)}" if block.note else ""
-    return [f"![{alt}]({name})", f"**{label}.** {escaped(block.caption)}.{note}"]
+    stop = words("full_stop") if block.note else ""
+    told = f"**{label}**{words('colon')}{escaped(block.caption)}{stop}{escaped(block.note)}"
+    return [f"![{alt}]({name})", told]
 
 
 def _table(block: Table, words: Words, numbers: Numbers) -> list[str]:
@@ -118,7 +121,7 @@ def _table(block: Table, words: Words, numbers: Numbers) -> list[str]:
     notes = [block.note] if block.note else []
     if len(block.shown) < len(block.rows):
         notes.append(words("more_rows", shown=len(block.shown), number=len(block.rows)))
-    parts = [f"**{label}.** {escaped(block.caption)}", "\n".join(lines)]
+    parts = [f"**{label}**{words('colon')}{escaped(block.caption)}", "\n".join(lines)]
     if notes:
         parts.append(f"*{escaped(words.sentences(*notes))}*")
     return parts

@@ -115,7 +115,7 @@ def _block(block: Block, words: Words, numbers: Numbers) -> dict[str, Any]:
 
 
 def _notice(notice: Notice, words: Words) -> dict[str, Any]:
-    label = words(f"{notice.tone}_mark")
+    label = words(f"{notice.tone}_mark") + words("colon")
     return {"kind": "notice", "tone": notice.tone, "label": label, "text": notice.text}
 
 

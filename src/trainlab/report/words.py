@@ -43,6 +43,8 @@ WORDS: dict[str, tuple[str, str]] = {
     "warning_mark": ("Note", "注意"),
     "failure_mark": ("Not complete", "不完整"),
     "range": ("{low} to {high}", "{low} 至 {high}"),
+    "colon": (": ", "："),
+    "full_stop": (". ", "。"),
     "list_comma": (", ", "，"),
     "list_semicolon": ("; ", "；"),
     # How sure something is.
