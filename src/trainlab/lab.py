@@ -41,6 +41,12 @@ class Run(RunFolder):
 
         return epoch_table(self.evidence())
 
+    def probes(self) -> "pd.DataFrame":
+        """One row per value of a probe."""
+        from trainlab.analyse.probes import probe_table
+
+        return probe_table(self.evidence().probed)
+
     def findings(self) -> "tuple[Finding, ...]":
         """What the study shows and what it cannot tell, as values."""
         return findings(self.evidence())

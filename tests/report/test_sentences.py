@@ -28,7 +28,7 @@ from trainlab.report.numbers import (
 from trainlab.spec import CostSpec
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-FIXED = ("95 %:", "95 %：", "less than 10 %", "不足 10 %", "p < 0.001")  # noqa: RUF001
+FIXED = ("95 %:", "95 %：", "less than 10 %", "不足 10 %", "p < 0.001")
 """What a sentence may say by itself: the level of the intervals, and what a small gain is."""
 
 
@@ -65,6 +65,29 @@ def rows(trial: Trial) -> list[Any]:
         operator("aten::addmm", 12.34 * trial.settings.batch_size),
         operator("aten::relu", 77.7),
     ]
+
+
+REACH = Interval(0.00012, 0.00087)
+PROBED = [
+    Finding(kind, "fc1", ("lr=0.1",), numbers, 7, interval=interval)
+    for kind, interval, numbers in (
+        ("vanishing_gradient", REACH, {"ratio": 0.000345, "compared_with": "fc2"}),
+        ("exploding_gradient", None, {"num_not_finite": 3, "median_step": 41.5}),
+        ("exploding_gradient", None, {"ratio": 2345.6, "compared_with": "fc2"}),
+        ("exploding_gradient", REACH, {"ratio": 456.7, "compared_with": "its first period"}),
+        (
+            "accumulation",
+            Interval(0.61, 0.83),
+            {"exponent": 0.7234, "times": 47.12, "first_step": 100.0, "last_step": 9375.0},
+        ),
+        ("dead_units", None, {"share": 0.3456, "epoch": 5}),
+        (
+            "update_ratio",
+            REACH,
+            {"ratio": 0.0456, "side": "above", "healthy_low": 1e-4, "healthy_high": 1e-2},
+        ),
+    )
+]
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +127,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
             state=lambda t: "pending" if t.seed == 3 and t.kind == "learn" else "done",
         ).write(home / "b", cost),
     ]
-    return [one for run in runs for one in findings(gather(run))]
+    return [*(one for run in runs for one in findings(gather(run))), *PROBED]
 
 
 def test_every_kind_has_a_sentence_in_both_languages() -> None:
@@ -145,7 +168,7 @@ def test_a_confound_is_named_at_the_end(every: list[Finding]) -> None:
     found = next(one for one in every if one.confounds)
     assert found.confounds == ("data.num_train: 960 against 96",)
     assert sentence(found).endswith("Beware: these also differ: data.num_train: 960 against 96.")
-    assert sentence(found, "zh").endswith("注意：以下各项也不同：data.num_train: 960 against 96。")  # noqa: RUF001
+    assert sentence(found, "zh").endswith("注意：以下各项也不同：data.num_train: 960 against 96。")
 
 
 def effect(**given: Any) -> Finding:
@@ -179,7 +202,7 @@ def test_too_few_seeds_are_told_with_how_many_it_takes() -> None:
         "is +5.00 points [95 %: +2.00 points to +8.00 points]. With 3 seeds no difference could be "
         "shown; it takes at least 6."
     )
-    assert sentence(effect(), "zh").endswith("3 个种子无法证明任何差异，至少需要 6 个。")  # noqa: RUF001
+    assert sentence(effect(), "zh").endswith("3 个种子无法证明任何差异，至少需要 6 个。")
 
 
 def test_enough_seeds_that_do_not_settle_it_are_told_with_how_many_would() -> None:
@@ -259,7 +282,7 @@ def test_a_row_of_batches_says_which_it_is(kind: str, every: list[Finding]) -> N
     told = {sentence(one) for one in every if one.kind == kind}
     assert any("(at hidden=3)" in one for one in told)
     assert any("(at hidden=5)" in one for one in told)
-    assert any("（hidden=5）" in sentence(one, "zh") for one in every if one.kind == kind)  # noqa: RUF001
+    assert any("（hidden=5）" in sentence(one, "zh") for one in every if one.kind == kind)
 
 
 def test_p_is_never_told_smaller_than_can_be_known() -> None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from trainlab.analyse.measurement import Measurement, measurements_of
+from trainlab.analyse.probes import Probed, read_probes
 from trainlab.record.environment import Environment
 from trainlab.record.folder import RunFolder
 from trainlab.record.schema import TrialRecord
@@ -39,6 +40,9 @@ class Evidence:
     """Cell, then seed; trials that ended in any way."""
     measured: tuple[Measurement, ...]
     """One per cell, mode and weights, the second of an A/A pair included."""
+
+    probed: tuple[Probed, ...] = ()
+    """Learn trials that were watched inside, with what was seen."""
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -104,6 +108,7 @@ def gather(folder: RunFolder) -> Evidence:
         trials=trials,
         learned=learned,
         measured=tuple(sorted(measurements_of(folder, trials), key=_place(study))),
+        probed=read_probes(folder, trials),
     )
 
 

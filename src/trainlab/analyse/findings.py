@@ -6,13 +6,19 @@ from trainlab.analyse.cost_findings import cost_findings
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.finding import Finding
 from trainlab.analyse.learn_findings import learn_findings
+from trainlab.analyse.probe_findings import probe_findings
 
 ENDED_WELL = ("done", "diverged")
 
 
 def findings(evidence: Evidence) -> tuple[Finding, ...]:
     """What the study shows, and at the end what it cannot tell."""
-    found = [*_unfinished(evidence), *learn_findings(evidence), *cost_findings(evidence)]
+    found = [
+        *_unfinished(evidence),
+        *learn_findings(evidence),
+        *probe_findings(evidence.probed),
+        *cost_findings(evidence),
+    ]
     return (*found, *_undecided(found))
 
 

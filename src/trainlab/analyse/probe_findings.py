@@ -6,7 +6,6 @@ A finding is told only where its whole interval lies beyond the bound; with one 
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 from trainlab.analyse.finding import Finding, Kind, Number
 from trainlab.analyse.probes import Probed, per_element, per_step_norm
@@ -68,9 +67,9 @@ def _targets(group: Sequence[Probed], quantities: Sequence[str]) -> list[tuple[s
 
 
 def _finding(
-    kind: str, subject: str, cell: str, n: int, interval: Interval | None, **numbers: Number
+    kind: Kind, subject: str, cell: str, n: int, interval: Interval | None, **numbers: Number
 ) -> Finding:
-    return Finding(cast(Kind, kind), subject, (cell,), numbers, n, interval=interval)
+    return Finding(kind, subject, (cell,), numbers, n, interval=interval)
 
 
 def _resets(group: Sequence[Probed]) -> bool:
@@ -121,7 +120,7 @@ def _depth(cell: str, group: Sequence[Probed]) -> Iterator[Finding]:
                 continue
             ratio, interval, n = found
             low, high = _ends(ratio, interval)
-            kind = "vanishing_gradient" if high < VANISHED else "exploding_gradient"
+            kind: Kind = "vanishing_gradient" if high < VANISHED else "exploding_gradient"
             if high < VANISHED or low > EXPLODED:
                 yield _finding(
                     kind, target, cell, n, interval, probe=probe, ratio=ratio, compared_with=last

@@ -1,21 +1,19 @@
 """What the probes of a run saw: a tidy table, and curves over seeds with intervals."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from trainlab.analyse.statistics import Mean, mean_of
-from trainlab.record.files import read_json, read_lines
+from trainlab.record.files import read_lines
 from trainlab.record.folder import RunFolder
-from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.record.probe import FiredRecord, ProbeRecord
 from trainlab.record.schema import TrialRecord
 
 if TYPE_CHECKING:
     import pandas as pd
-
-LINES_FILE, PROOF_FILE = "probes.jsonl", "probes.json"
 
 
 @dataclass(frozen=True)
@@ -63,15 +61,16 @@ class ProbeCurve:
         return sum(falls), len(falls)
 
 
-def read_probes(folder: RunFolder) -> tuple[Probed, ...]:
+def read_probes(
+    folder: RunFolder, trials: Iterable[TrialRecord] | None = None
+) -> tuple[Probed, ...]:
     """The trials of a run that have probes, in the order planned."""
     found = []
-    for trial in folder.trials():
-        home = folder.trial(trial.id).path
-        if (home / LINES_FILE).exists():
-            lines = [ProbeRecord.model_validate(line) for line in read_lines(home / LINES_FILE)]
-            proof = home / PROOF_FILE
-            rows = ProbesRecord.model_validate(read_json(proof)).rows if proof.exists() else []
+    for trial in folder.trials() if trials is None else trials:
+        home = folder.trial(trial.id)
+        if home.probes_file.exists():
+            lines = [ProbeRecord.model_validate(line) for line in read_lines(home.probes_file)]
+            rows = home.probes.read().rows if home.probes.exists() else []
             found.append(Probed(trial, tuple(lines), tuple(rows)))
     return tuple(found)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.probes import probe_table
 from trainlab.record.folder import RunFolder
 from trainlab.record.schema import TrialRecord
 from trainlab.spec.cell import level_told
@@ -69,6 +70,9 @@ def write_results(folder: RunFolder, evidence: Evidence) -> None:
     if len(epochs):
         text = epochs.to_csv(index=False, lineterminator="\n")
         folder.write_table(folder.epochs_csv, text.encode())
+    if evidence.probed:
+        text = probe_table(evidence.probed).to_csv(index=False, lineterminator="\n")
+        folder.write_table(folder.probes_csv, text.encode())
 
 
 def _parquet(table: "pd.DataFrame") -> bytes:

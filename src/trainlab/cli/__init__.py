@@ -30,6 +30,7 @@ VERBS = {
     "show": Verb("trainlab.cli.show", "Show what a run has shown, from its records."),
     "compare": Verb("trainlab.cli.compare", "Lay two runs side by side: say, two machines."),
     "reproduce": Verb("trainlab.cli.reproduce", "Hold a run against the published figures."),
+    "probes": Verb("trainlab.cli.probes", "List what can be probed in a workload."),
     "board": Verb("trainlab.cli.board", "Show a run in TensorBoard."),
     "workloads": Verb("trainlab.cli.workloads", "List the built-in workloads and their defaults."),
     "data": Verb("trainlab.cli.data", "List, fetch and verify data sets."),

@@ -16,6 +16,7 @@ from trainlab.cli.asked import question_of, seconds_of, seeds_asked
 from trainlab.cli.settings import asked_of, setting_parameters, spec_parameters, with_options
 from trainlab.errors import SpecError
 from trainlab.spec import CostSpec, Question, TrainSpec, checked
+from trainlab.spec.probe import probe_of
 
 
 def _run(
@@ -58,6 +59,14 @@ def _run(
         bool,
         typer.Option("--profile", help="Also measure what a step costs, untrained and trained."),
     ] = False,
+    probe: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LAYER:QUANTITY:REDUCER",
+            help="Watch inside the network, as relu:grad_input:sq_sum; again for more. "
+            "See `trainlab probes WORKLOAD`.",
+        ),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Start no trial after this long, as 10m or 2h."),
@@ -87,6 +96,7 @@ def _run(
         seeds=seeds_asked(seed, seeds),
         tensorboard=tensorboard,
         save_model=save_model,
+        probes=tuple(probe_of(text) for text in probe) if probe else None,
     )
     question = _with_cost(question, profile, asked_of(CostSpec, settings))
     budget_s = None if budget is None else seconds_of(budget)

@@ -3,14 +3,17 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.execute.worker import Loader
-from trainlab.plan import plan
+from trainlab.instruments.probeable import check_selectors
+from trainlab.plan import Trial, plan
+from trainlab.record.folder import TrialFolder
 from trainlab.spec import Cell, Question, Study, TrainSpec, checked
 from trainlab.spec.question import EACH_DEVICE, cells_of, seeds_of
-from trainlab.train.bench import prepare_process
+from trainlab.train.bench import prepare_process, set_up
 from trainlab.train.device import devices_here, pick_device
 from trainlab.train.optimizers import check_optimizer
 from trainlab.workloads.workload import Workload
@@ -63,7 +66,11 @@ def resolve(load: Loader, question: Question, where: str = "", *, many: bool = F
     if not many and (count := len(plan(study))) > MOST_TRIALS:
         raise SpecError([_too_many(count, where)])
     prepare_process(base)
-    load(question.workload, base.data)
+    _, dataset = load(question.workload, base.data)
+    if study.probes:
+        trial = Trial(id="probes", workload=question.workload, seed=0, settings=base)
+        # A bench of its own, used up by looking: a selector that reaches nothing is told before the run.
+        check_selectors(study.probes, set_up(trial, found, TrialFolder(Path()), dataset))
     return study
 
 

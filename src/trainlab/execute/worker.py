@@ -22,6 +22,7 @@ from trainlab.instruments.layers import profile_layers
 from trainlab.instruments.limits import measured_limits
 from trainlab.instruments.memory import measure_memory
 from trainlab.instruments.operators import profile_operators
+from trainlab.instruments.probes import Probes
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.instruments.weights import Weights, load_weights
 from trainlab.plan import Trial, Watch
@@ -81,8 +82,12 @@ class Loader:
 
 def _instruments(study: Study) -> list[Instrument]:
     chosen: list[Instrument] = [Curves()]
+    board = TensorBoard()
+    if study.probes:
+        # Before TensorBoard, which closes its file at the end: the last values must still go there.
+        chosen.append(Probes(study.probes, [board.probe_logged] if study.tensorboard else []))
     if study.tensorboard:
-        chosen.append(TensorBoard())
+        chosen.append(board)
     if study.keeps_weights:
         chosen.append(Weights())
     return chosen

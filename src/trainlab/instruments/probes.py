@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from trainlab.instruments.probed_calls import ProbedCalls
 from trainlab.instruments.probed_parameters import ProbedParameters
 from trainlab.instruments.targets import Closed, Targets, on_host
-from trainlab.record.files import LineWriter, write_json
+from trainlab.record.files import LineWriter
 from trainlab.record.probe import ProbeRecord, ProbesRecord
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.bench import Bench
 from trainlab.train.moments import Instrument, Phase, Point, Progress
 
-LINES_FILE, PROOF_FILE = "probes.jsonl", "probes.json"
 GRACE_STEPS = 20
 """A function may be called in some steps only; after so many without it a selector is a mistake."""
 MOST_WAITING = 4096
@@ -44,7 +43,7 @@ class Probes(Instrument):
         self._parameters = ProbedParameters(bench.model, of_parameters, self._targets)
         of_calls = [spec for spec in self._specs if not spec.is_of_parameters]
         self._calls = ProbedCalls(bench.model, of_calls, self._targets) if of_calls else None
-        self._lines = LineWriter(bench.folder.path / LINES_FILE)
+        self._lines = LineWriter(bench.folder.probes_file)
 
     def epoch_begins(self, epoch: int) -> None:
         self._epoch = epoch
@@ -99,7 +98,7 @@ class Probes(Instrument):
             self._drain()
             rows = [target.proof() for target in self._targets.all()]
             record = ProbesRecord(rows=rows)
-            write_json(self._bench.folder.path / PROOF_FILE, record.model_dump(mode="json"))
+            self._bench.folder.probes.write(record)
         finally:
             self._lines.close()
 

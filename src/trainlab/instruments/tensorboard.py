@@ -13,7 +13,9 @@ from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
+from trainlab.instruments.probe_board import write_probe
 from trainlab.record.files import writing
+from trainlab.record.probe import ProbeRecord
 from trainlab.train.bench import Bench
 from trainlab.train.moments import Instrument, Point, Progress
 
@@ -39,6 +41,11 @@ class TensorBoard(Instrument):
     def epoch_ends(self, point: Point) -> None:
         times_s = {f"time/{name}": value for name, value in point.times_s.items()}
         self._write_scalars({**point.metrics, **times_s}, point)
+
+    def probe_logged(self, record: ProbeRecord) -> None:
+        """A probe's value or histogram, beside the curves."""
+        with writing(self._path):
+            write_probe(self._writer, record)
 
     def trial_ends(self, progress: Progress) -> None:
         with writing(self._path):

@@ -16,6 +16,7 @@ from trainlab.record.cost import (
 )
 from trainlab.record.environment import Environment
 from trainlab.record.files import read_json, read_lines, replacing, write_json, writing
+from trainlab.record.probe import ProbesRecord
 from trainlab.record.schema import FORMAT, Record, StudyRecord, TrialRecord
 
 R = TypeVar("R", bound=Record)
@@ -53,6 +54,8 @@ class TrialFolder:
         self.layers = RecordFile(path / "layers.json", LayersRecord)
         self.memory = RecordFile(path / "memory.json", MemoryRecord)
         self.limits = RecordFile(path / "limits.json", LimitsRecord)
+        self.probes = RecordFile(path / "probes.json", ProbesRecord)
+        self.probes_file = path / "probes.jsonl"
         self.trace_file = path / "trace.json.gz"
         self.tensorboard_folder = path / "tensorboard"
         self.checkpoint_folder = path / "checkpoint"
@@ -91,6 +94,7 @@ class RunFolder:
         self.results_csv = path / "results.csv"
         self.results_parquet = path / "results.parquet"
         self.epochs_csv = path / "epochs.csv"
+        self.probes_csv = path / "probes.csv"
         self.report_folder = path / "report"
 
     def trial(self, trial_id: str) -> TrialFolder:

@@ -15,6 +15,7 @@ from trainlab.report.numbers import (
 )
 
 POINTS = "个百分点"
+FIRST_PERIOD = "its first period"
 MODES = {"train": "训练步", "inference": "推理步"}
 STATES = {"failed": "失败", "interrupted": "中断", "pending": "未运行"}
 
@@ -186,6 +187,60 @@ def _optimizer_share(found: Finding) -> str:
     return f"优化器{_at(found)}在批大小 {first} 时占训练步的 {a}，在批大小 {second} 时占 {b}。"
 
 
+def _vanishing(found: Finding) -> str:
+    numbers = found.numbers
+    return (
+        f"{found.cells[0]}：{found.subject} 处每个元素的梯度是 {numbers['compared_with']} 处的 "
+        f"{figure(_number(numbers['ratio']))} 倍{_reach(found)}（{found.n} 个种子）：梯度在回传途中消失。"
+    )
+
+
+def _exploding(found: Finding) -> str:
+    numbers, start = found.numbers, f"{found.cells[0]}：{found.subject} 处的梯度"
+    if "num_not_finite" in numbers:
+        step = count(_number(numbers["median_step"]))
+        some = numbers["num_not_finite"]
+        return f"{start}在 {found.n} 次试验中有 {some} 次不是有限数，最早在第 {step} 次更新（中位数）。"
+    ratio = f"{figure(_number(numbers['ratio']))} 倍{_reach(found)}"
+    if numbers["compared_with"] == FIRST_PERIOD:
+        return f"{start}在训练中增大到 {ratio}（{found.n} 个种子）。"
+    return f"{start}每个元素是 {numbers['compared_with']} 处的 {ratio}（{found.n} 个种子）。"
+
+
+def _accumulation(found: Finding) -> str:
+    numbers = found.numbers
+    first, last = (count(_number(numbers[key])) for key in ("first_step", "last_step"))
+    return (
+        f"{found.cells[0]}：梯度从不清零；{found.subject} 处的范数从第 {first} 次到第 {last} 次更新增大到 "
+        f"{figure(_number(numbers['times']))} 倍，按步数的 {figure(_number(numbers['exponent']))} 次幂增长"
+        f"{_reach(found)}（{found.n} 个种子）。"
+    )
+
+
+def _dead_units(found: Finding) -> str:
+    numbers = found.numbers
+    return (
+        f"{found.cells[0]}：{found.subject} 有 {percent(_number(numbers['share']))} 的单元在第 "
+        f"{numbers['epoch']} 轮中从未激活（{found.n} 个种子）。"
+    )
+
+
+def _update_ratio(found: Finding) -> str:
+    numbers = found.numbers
+    low, high = (figure(_number(numbers[key])) for key in ("healthy_low", "healthy_high"))
+    side = "低于" if numbers["side"] == "below" else "高于"
+    return (
+        f"{found.cells[0]}：{found.subject} 每次更新是权重的 {figure(_number(numbers['ratio']))}"
+        f"{_reach(found)}，{side}健康范围 {low} 至 {high}（{found.n} 个种子）。"
+    )
+
+
+def _reach(found: Finding) -> str:
+    if found.interval is None:
+        return ""
+    return f"［95 %：{figure(found.interval.low)} 至 {figure(found.interval.high)}］"
+
+
 def _unstable(found: Finding) -> str:
     numbers = found.numbers
     return (
@@ -232,6 +287,11 @@ SENTENCES: dict[Kind, Callable[[Finding], str]] = {
     "dominates": _dominates,
     "growth": _growth,
     "optimizer_share": _optimizer_share,
+    "vanishing_gradient": _vanishing,
+    "exploding_gradient": _exploding,
+    "accumulation": _accumulation,
+    "dead_units": _dead_units,
+    "update_ratio": _update_ratio,
     "unstable": _unstable,
     "undecided": _undecided,
     "unfinished": _unfinished,

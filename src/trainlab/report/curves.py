@@ -8,8 +8,11 @@ from trainlab.report.vega import Spec, chart, colour, scale_for, tooltip, zoom
 from trainlab.report.words import Words
 
 
-def trend_chart(trend: Trend, cells: Sequence[str], words: Words) -> Spec:
-    """Curves with the band of the interval over seeds."""
+def trend_chart(
+    trend: Trend, cells: Sequence[str], words: Words, *, x_title: str | None = None
+) -> Spec:
+    """Curves with the band of the interval over seeds; over epochs unless the axis is named."""
+    across = words("epochs_seen") if x_title is None else x_title
     scale = 100 if is_share(trend.metric) else 1
     rows = [
         {
@@ -39,7 +42,7 @@ def trend_chart(trend: Trend, cells: Sequence[str], words: Words) -> Spec:
     x = {
         "field": "x",
         "type": "quantitative",
-        "title": words("epochs_seen"),
+        "title": across,
         "scale": {"nice": False},
         "axis": {"tickMinStep": 0.1 if trend.by_step else 1},
     }
@@ -53,7 +56,7 @@ def trend_chart(trend: Trend, cells: Sequence[str], words: Words) -> Spec:
     per_curve = len(rows) / max(1, len({row["cell"] for row in rows}))
     hover = [
         ("cell", words("cell"), None),
-        ("x", words("epochs_seen"), ".2f"),
+        ("x", across, ",.2~f"),
         ("y", trend.metric, ".4~f"),
         ("low", words("interval_low"), ".4~f"),
         ("high", words("interval_high"), ".4~f"),

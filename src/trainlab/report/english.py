@@ -15,6 +15,7 @@ from trainlab.report.numbers import (
 )
 
 POINTS = "points"
+FIRST_PERIOD = "its first period"
 MODES = {"train": "A training step", "inference": "An inference step"}
 
 
@@ -203,6 +204,60 @@ def _optimizer_share(found: Finding) -> str:
     )
 
 
+def _vanishing(found: Finding) -> str:
+    ratio, other = figure(_number(found.numbers["ratio"])), found.numbers["compared_with"]
+    return (
+        f"{found.cells[0]}: the gradient at {found.subject} is {ratio} times that at {other}, per element"
+        f"{_reach(found)} ({_seeds_told(found.n)}): it vanishes on its way back."
+    )
+
+
+def _exploding(found: Finding) -> str:
+    numbers, start = found.numbers, f"{found.cells[0]}: the gradient at {found.subject}"
+    if "num_not_finite" in numbers:
+        step = count(_number(numbers["median_step"]))
+        some = numbers["num_not_finite"]
+        return f"{start} was not finite in {some} of {found.n} trials, first at update {step} (median)."
+    ratio = f"{figure(_number(numbers['ratio']))} times{_reach(found)}"
+    if numbers["compared_with"] == FIRST_PERIOD:
+        return f"{start} grew {ratio} while training ({_seeds_told(found.n)})."
+    return f"{start} is {ratio} that at {numbers['compared_with']}, per element ({_seeds_told(found.n)})."
+
+
+def _accumulation(found: Finding) -> str:
+    numbers = found.numbers
+    first, last = (count(_number(numbers[key])) for key in ("first_step", "last_step"))
+    return (
+        f"{found.cells[0]}: gradients are never reset; the norm at {found.subject} grows "
+        f"{figure(_number(numbers['times']))} times from update {first} to {last}, as the "
+        f"{figure(_number(numbers['exponent']))} power of the step{_reach(found)} ({_seeds_told(found.n)})."
+    )
+
+
+def _dead_units(found: Finding) -> str:
+    share, epoch = percent(_number(found.numbers["share"])), found.numbers["epoch"]
+    return (
+        f"{found.cells[0]}: {share} of the units of {found.subject} never fired in epoch {epoch} "
+        f"({_seeds_told(found.n)})."
+    )
+
+
+def _update_ratio(found: Finding) -> str:
+    numbers = found.numbers
+    ratio = figure(_number(numbers["ratio"]))
+    low, high = (figure(_number(numbers[key])) for key in ("healthy_low", "healthy_high"))
+    return (
+        f"{found.cells[0]}: an update of {found.subject} is {ratio} of the weight"
+        f"{_reach(found)}, {numbers['side']} the healthy {low} to {high} ({_seeds_told(found.n)})."
+    )
+
+
+def _reach(found: Finding) -> str:
+    if found.interval is None:
+        return ""
+    return f" [95 %: {figure(found.interval.low)} to {figure(found.interval.high)}]"
+
+
 def _unstable(found: Finding) -> str:
     numbers = found.numbers
     return (
@@ -249,6 +304,11 @@ SENTENCES: dict[Kind, Callable[[Finding], str]] = {
     "dominates": _dominates,
     "growth": _growth,
     "optimizer_share": _optimizer_share,
+    "vanishing_gradient": _vanishing,
+    "exploding_gradient": _exploding,
+    "accumulation": _accumulation,
+    "dead_units": _dead_units,
+    "update_ratio": _update_ratio,
     "unstable": _unstable,
     "undecided": _undecided,
     "unfinished": _unfinished,

@@ -13,6 +13,7 @@ WIDTH = 520
 SCALE = 2.0
 INK, FAINT = "#1c2430", "#566070"
 CONFIG: dict[str, Any] = {
+    "aria": False,
     "font": FAMILY,
     "background": "white",
     "padding": 8,

@@ -408,6 +408,18 @@ WORDS: dict[str, tuple[str, str]] = {
     "of_best_compute": ("of the best product", "占最快矩阵乘法"),
     "gb_per_s": ("GB per s", "GB/秒"),
     "of_best_memory": ("of the best copy", "占最快复制"),
+    # Probes.
+    "probes": ("Inside the network", "网络内部"),
+    "probes_intro": (
+        "What the study's probes saw, mean over seeds with its 95 % interval; a probe is written as "
+        "layer:quantity:reducer@period.",
+        "研究中的探针所见：各种子的均值及其 95 % 区间；探针写作 层:量:归约@周期。",
+    ),
+    "probe_caption": ("{target}: {probe}", "{target}：{probe}"),
+    "probes_left_out": (
+        "{number} further probes are in the data files (probes.jsonl).",
+        "另外 {number} 个探针的数据见文件 probes.jsonl。",
+    ),
     # Cold start.
     "cold": ("Cold start", "冷启动"),
     "cold_intro": (

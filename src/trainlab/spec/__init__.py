@@ -3,6 +3,7 @@
 from trainlab.spec.base import Spec, checked
 from trainlab.spec.cell import Cell
 from trainlab.spec.cost import CostSpec
+from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.question import Question
 from trainlab.spec.study import Study
 from trainlab.spec.train import TrainSpec, settings_for
@@ -10,6 +11,7 @@ from trainlab.spec.train import TrainSpec, settings_for
 __all__ = [
     "Cell",
     "CostSpec",
+    "ProbeSpec",
     "Question",
     "Spec",
     "Study",

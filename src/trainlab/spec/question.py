@@ -6,12 +6,20 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    WithJsonSchema,
+)
 
 from trainlab.errors import SpecError
 from trainlab.spec.base import Spec, checked, field_problems
 from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_told, with_levels
 from trainlab.spec.cost import CostSpec
+from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.train import Scalar, TrainSpec, settings_for
 
 NOT_VARIED = ("data", "log_every_steps")
@@ -28,6 +36,10 @@ def _seeds(value: object) -> object:
     if isinstance(value, list | tuple) and all(type(seed) is int and seed >= 0 for seed in value):
         return tuple(value)
     raise ValueError(f"got {value!r}, must be a number of seeds or a list of seeds, as [1, 2, 3]")
+
+
+TEXT_OR_TABLE = {"anyOf": [{"type": "string"}, {"type": "object"}]}
+"""For editors: a probe as text, or as a table."""
 
 
 class Question(Spec):
@@ -57,6 +69,8 @@ class Question(Spec):
     """Metric to the value whose reaching is timed, as "test/accuracy" = 0.97."""
     margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter: within it, cells can be called equivalent."""
+    probes: tuple[Annotated[ProbeSpec, WithJsonSchema(TEXT_OR_TABLE)], ...] = ()
+    """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
     tensorboard: bool = True
     """Write TensorBoard event files beside the records."""
     save_model: bool = False

@@ -7,6 +7,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, field_validator, mode
 from trainlab.spec.base import Spec
 from trainlab.spec.cell import BASE, Cell
 from trainlab.spec.cost import CostSpec
+from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.train import TrainSpec
 
 
@@ -33,6 +34,8 @@ class Study(Spec):
     """Metric to the value whose reaching is timed."""
     margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter."""
+    probes: tuple[ProbeSpec, ...] = ()
+    """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
     tensorboard: bool = True
     """Write TensorBoard event files beside the records."""
     save_model: bool = False
