@@ -24,7 +24,7 @@ $(VENV)/.made:
 # Installs go through the constraints file, always: it pins the torch we test with.
 $(VENV)/.lab: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing trainlab into $(VENV) (once; a minute or two) ..."
-	@$(PIP) install --constraint constraints.txt --editable .
+	@$(PIP) install --constraint constraints.txt --editable '.[report]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.lab

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from rich_run import rich_run
 from typer.testing import CliRunner
 

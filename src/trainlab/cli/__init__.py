@@ -28,6 +28,7 @@ VERBS = {
     "profile": Verb("trainlab.cli.profile", "Measure what a step costs, in fresh processes."),
     "studies": Verb("trainlab.cli.studies", "List the built-in studies, or print one to edit."),
     "show": Verb("trainlab.cli.show", "Show what a run has shown, from its records."),
+    "report": Verb("trainlab.cli.report", "Write a run's report: HTML, Markdown, PDF."),
     "compare": Verb("trainlab.cli.compare", "Lay two runs side by side: say, two machines."),
     "reproduce": Verb("trainlab.cli.reproduce", "Hold a run against the published figures."),
     "probes": Verb("trainlab.cli.probes", "List what can be probed in a workload."),

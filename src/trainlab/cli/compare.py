@@ -21,6 +21,10 @@ MOST_CONFOUNDS = 20
 def command(
     first: Annotated[Path, typer.Argument(help="A run folder.")],
     second: Annotated[Path, typer.Argument(help="Another, of the same workload.")],
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write it as one HTML file.")
+    ] = None,
+    lang: Annotated[str, typer.Option(metavar="en|zh", help="The language of the report.")] = "en",
 ) -> None:
     """Lay two runs side by side; what else differs between them is listed."""
     found = side_by_side(*(open_run(path).evidence() for path in (first, second)))
@@ -33,6 +37,11 @@ def command(
         title = "what it learns, mean over the seeds both have"
         console.print(_table(title, found.learned, _learned_told))
     _print_differences(console, found)
+    if report is not None:
+        from trainlab.report.writing import write_comparison
+
+        write_comparison(open_run(first), open_run(second), report, lang)
+        console.print(f"Report: [bold]{escape(str(report))}[/bold]", highlight=False)
 
 
 def _print_differences(console: Console, found: SideBySide) -> None:

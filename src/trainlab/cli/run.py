@@ -7,16 +7,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from trainlab.cli.asked import question_of, seconds_of, seeds_asked
 from trainlab.cli.settings import asked_of, setting_parameters, spec_parameters, with_options
 from trainlab.errors import SpecError
 from trainlab.spec import CostSpec, Question, TrainSpec, checked
 from trainlab.spec.probe import probe_of
+
+if TYPE_CHECKING:
+    from trainlab.record.folder import RunFolder
 
 
 def _run(
@@ -77,6 +81,9 @@ def _run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and run nothing.")
     ] = False,
+    report: Annotated[
+        bool, typer.Option(help="At the end of a study, write report/report.html.")
+    ] = True,
     lang: Annotated[
         str, typer.Option(metavar="en|zh", help="The language of the findings.")
     ] = "en",
@@ -139,10 +146,27 @@ def _run(
         sys.stdout.write(f"{folder.path}\n")
     else:
         print_summary(Console(), folder, evidence, lang)
+    if report and study.cells and not (as_json or quiet):
+        _write_report(folder, lang)
     if interrupted:
         raise KeyboardInterrupt
     if any(trial.state == "failed" for trial in folder.trials()):
         raise typer.Exit(1)
+
+
+def _write_report(folder: "RunFolder", lang: str) -> None:
+    from trainlab.report.extras import MissingExtraError
+    from trainlab.report.writing import write_report
+
+    console = Console()
+    try:
+        with Console(stderr=True).status("writing the report"):
+            (path,) = write_report(folder, ("html",), lang)
+    except MissingExtraError as error:
+        console.print(f"No report: {escape(str(error))}", soft_wrap=True, highlight=False)
+    else:
+        told = escape(str(path))
+        console.print(f"Report: [bold]{told}[/bold]", soft_wrap=True, highlight=False)
 
 
 def _with_cost(question: Question, profile: bool, asked: dict[str, Any]) -> Question:

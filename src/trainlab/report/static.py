@@ -10,6 +10,7 @@ from trainlab.report.fonts import FAMILY, font_folder
 
 VEGA_LITE = "6.4"
 WIDTH = 520
+FALLBACK = "Helvetica, Arial, sans-serif"
 SCALE = 2.0
 INK, FAINT = "#1c2430", "#566070"
 CONFIG: dict[str, Any] = {
@@ -61,8 +62,11 @@ def png_of(svg: str) -> bytes:
 def _svg(spec: str) -> str:
     """Kept: Markdown and PDF draw the same charts."""
     told = json.loads(spec) | {"width": WIDTH, "config": CONFIG}
+    # Points that only carry a hover have nothing to show here.
+    told["layer"] = [layer for layer in told["layer"] if layer["mark"].get("opacity") != 0]
     picture: str = _converter().vegalite_to_svg(told, VEGA_LITE)
-    return picture
+    # A viewer of Markdown lacks our font; without a choice it would take its serif one.
+    return picture.replace(f'font-family="{FAMILY}"', f'font-family="{FAMILY}, {FALLBACK}"')
 
 
 @cache
