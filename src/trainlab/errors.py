@@ -9,6 +9,7 @@
     │   ├── ChecksumError         a file that is not the published one
     │   └── FetchError            a place that did not give the file
     ├── DeviceError               a device this machine or this torch lacks
+    ├── MissingExtraError         an optional package that is not installed
     └── RecordError               a run folder that cannot be written or read
 
 Only the command line catches them. Anything else that escapes is our defect.
@@ -55,6 +56,10 @@ class FetchError(DataError):
 
 class DeviceError(TrainlabError):
     """The device asked for is not usable here."""
+
+
+class MissingExtraError(TrainlabError):
+    """An optional package is not installed; names the extra that brings it."""
 
 
 class RecordError(TrainlabError):

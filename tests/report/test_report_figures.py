@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from rich_run import ACCURACY, rich_material, rich_report
 
+from trainlab.plan import Trial
 from trainlab.report.figures import (
     OUTSIDE,
     REST,
@@ -127,3 +128,20 @@ def test_every_figure_says_in_words_what_it_shows(tmp_path: Path) -> None:
         for figure in report.figures():
             assert len(figure.alt) > 30
             assert figure.caption
+
+
+def test_a_phase_has_the_same_colour_in_training_and_inference(tmp_path: Path) -> None:
+    def told(trial: Trial) -> dict[str, float]:
+        assert trial.cost is not None
+        trains = trial.cost.one_mode == "train"
+        return {"data": 0.2, "forward": 0.8, **({"backward": 1.0} if trains else {})}
+
+    report = rich_report(tmp_path / "run", phases_ms=told)
+    colours = []
+    for figure in report.figures():
+        if figure.id in ("phases-train", "phases-inference"):
+            scale = figure.spec["layer"][0]["encoding"]["color"]["scale"]
+            colours.append(dict(zip(scale["domain"], scale["range"], strict=True)))
+    train, inference = colours
+    assert len(train) == 3
+    assert {name: train[name] for name in inference} == inference

@@ -24,9 +24,9 @@ class LedgerRow:
 def ledger(found: Measurement) -> list[LedgerRow]:
     """A row per instrument that watched this cell."""
     rows = [_row("phases", [ratio for record in found.costs for ratio in round_ratios(record)])]
-    if found.layers is not None:
+    if found.layers is not None and found.layers.bare_ms:
         rows.append(_row("layers", _ratios(found.layers.bare_ms, found.layers.watched_ms)))
-    if found.operators is not None:
+    if found.operators is not None and found.operators.bare_ms:
         bare, profiled = found.operators.bare_ms, found.operators.profiled_ms
         rows.append(_row("operators (torch's profiler)", _ratios(bare, profiled)))
     return rows

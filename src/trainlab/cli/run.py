@@ -155,7 +155,7 @@ def _run(
 
 
 def _write_report(folder: "RunFolder", lang: str) -> None:
-    from trainlab.report.extras import MissingExtraError
+    from trainlab.errors import MissingExtraError
     from trainlab.report.writing import write_report
 
     console = Console()

@@ -11,6 +11,9 @@ from trainlab.report.numbers import is_share
 from trainlab.report.vega import PALETTE, Spec, chart, colour, scale_for, tooltip
 from trainlab.report.words import Words
 
+PHASES = ("data", "transfer", "zero_grad", "forward", "loss", "backward", "optimizer", "other")
+MEMORY = ("parameters", "buffers", "gradients", "optimizer", "input", "activations", "other")
+
 
 def dot_chart(dots: Dots, title: str, words: Words, *, is_by_run: bool = False) -> Spec:
     """A dot per cell with its interval, and faint ones for single seeds; by mode, or by run."""
@@ -141,12 +144,13 @@ def bar_chart(bars: Bars, unit: str, words: Words, name: Callable[[str], str]) -
 
 
 def _part_colours(names: Sequence[str], told: dict[str, str]) -> Spec:
-    """As for any names, but what is left over is grey."""
+    """A phase or kind of memory has one colour in every chart; what is left over is grey."""
     found = colour("part", list(told.values()), None)
+    known = PHASES if "forward" in names else MEMORY if "parameters" in names else names
+    places = {name: number for number, name in enumerate(known)}
     greys = {REST: PALETTE[-1], OUTSIDE: "#a3abb6"}
-    colours = found["scale"]["range"]
     found["scale"]["range"] = [
-        greys.get(name, colour) for name, colour in zip(names, colours, strict=True)
+        greys.get(name) or PALETTE[places.get(name, len(places)) % len(PALETTE)] for name in names
     ]
     return found
 

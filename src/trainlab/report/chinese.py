@@ -13,6 +13,7 @@ from trainlab.report.numbers import (
     p_value,
     percent,
 )
+from trainlab.report.warnings import warning_in_chinese
 
 POINTS = "个百分点"
 FIRST_PERIOD = "its first period"
@@ -243,9 +244,10 @@ def _reach(found: Finding) -> str:
 
 def _unstable(found: Finding) -> str:
     numbers = found.numbers
+    warning = warning_in_chinese(str(numbers["warning"]))
     return (
         f"{numbers['num_measured']} 项开销测量中有 {numbers['num_unstable']} 项不稳定"
-        f"（{'，'.join(found.cells)}），其中第一项的原因：{numbers['warning']}。"
+        f"（{'，'.join(found.cells)}），其中第一项的原因：{warning}。"
     )
 
 

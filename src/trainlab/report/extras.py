@@ -3,7 +3,7 @@
 import importlib
 from types import ModuleType
 
-from trainlab.errors import TrainlabError
+from trainlab.errors import MissingExtraError
 
 EXTRAS = {
     "jinja2": "report",
@@ -14,10 +14,6 @@ EXTRAS = {
     "typst": "report",
 }
 """Package to the extra of trainlab that brings it."""
-
-
-class MissingExtraError(TrainlabError):
-    """An optional package is not installed."""
 
 
 def needed(package: str, what: str) -> ModuleType:

@@ -1,8 +1,7 @@
 """Words: every label, caption and note of a report, in English and Chinese, in one table."""
 
-import re
-
 from trainlab.report.language import LANGUAGES, check_language
+from trainlab.report.warnings import warning_in_chinese
 
 WORDS: dict[str, tuple[str, str]] = {
     # The frame.
@@ -602,29 +601,6 @@ INSTRUMENTS = {
     "layers": "instrument_layers",
     "operators (torch's profiler)": "instrument_operators",
 }
-WARNINGS = (
-    (
-        r"processes differ by (\S+): quiet the machine, or measure more of them",
-        "各进程相差 {0}：请让机器空闲下来，或测量更多进程",
-    ),
-    (
-        r"steps of one process spread by (\S+): something else is running",
-        "一个进程的各步分散达 {0}：有其他程序在运行",
-    ),
-    (
-        r"steps drift by (\S+) within a process: warm up for longer",
-        "一个进程内步时间漂移 {0}：请延长预热",
-    ),
-    (
-        r"other processes used (\S+) cores meanwhile: close them and repeat",
-        "测量时其他进程占用了 {0} 个核：请关闭它们后重测",
-    ),
-    (
-        r"the host took (\S+) cores away meanwhile: repeat when it is quieter",
-        "测量时宿主机占走了 {0} 个核：请在空闲时重测",
-    ),
-)
-"""What an unstable measurement says about itself, and the same in Chinese."""
 
 
 class Words:
@@ -675,10 +651,7 @@ class Words:
         """What a measurement says about itself."""
         if self.lang == "en":
             return told.replace("%", " %")
-        for pattern, chinese in WARNINGS:
-            if (found := re.fullmatch(pattern, told)) is not None:
-                return chinese.format(*(one.replace("%", " %") for one in found.groups()))
-        return told
+        return warning_in_chinese(told)
 
     def _named(self, key: str, name: str) -> str:
         return self(key) if key in WORDS else name
