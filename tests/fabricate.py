@@ -46,6 +46,10 @@ DATA = DataRecord(name="tiny", source="made up", is_subset=False, num_train=960,
 QUIET = LoadRecord(
     load_before=0.0, others_cores=0.0, stolen_cores=0.0, cpu_mhz=None, governor=None, affinity=None
 )
+PHASES_MS = {
+    "train": {"forward": 0.5, "optimizer": 0.25, "other": 0.25},
+    "inference": {"forward": 0.75, "other": 0.25},
+}
 FINAL = {"train/loss": 0.3, "test/loss": 0.4, "test/accuracy": 0.9}
 
 
@@ -80,11 +84,9 @@ class Fabricated:
     data: Callable[[Trial], DataRecord] = lambda trial: DATA
     rows: Callable[[Trial], list[OperatorRow]] = lambda trial: [operator("aten::addmm", 400.0)]
     peak_bytes: Callable[[Trial], int] = lambda trial: 2**20 * trial.settings.batch_size
-    phases_ms: Callable[[Trial], Mapping[str, float]] = lambda trial: {
-        "forward": 0.5,
-        "optimizer": 0.25,
-        "other": 0.25,
-    }
+    phases_ms: Callable[[Trial], Mapping[str, float]] = lambda trial: (
+        PHASES_MS[trial.cost.mode] if trial.cost else {}
+    )
     step_points: int = 0
     """Lines of kind `step` before each epoch's."""
     environment: Environment = ENVIRONMENT

@@ -8,7 +8,7 @@ from trainlab.analyse.evidence import Evidence, gather
 from trainlab.analyse.findings import findings
 from trainlab.errors import WorkloadError
 from trainlab.record.folder import RunFolder
-from trainlab.report.language import sentence
+from trainlab.report.sentences import sentence
 
 if TYPE_CHECKING:
     import pandas as pd

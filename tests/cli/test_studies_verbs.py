@@ -132,7 +132,7 @@ def test_a_spent_budget_leaves_the_rest_pending_and_says_so(
     records = [json.loads(p.read_text()) for p in (tmp_path / "r/trials").glob("*/trial.json")]
     pending = sum(record["state"] == "pending" for record in records)
     assert pending >= 3
-    assert f"Only {4 - pending} of 4 trials ended well ({pending} pending)" in shown
+    assert f"Only {4 - pending} of 4 trials ended well ({pending} not run)" in shown
 
 
 def test_the_built_in_studies_are_listed_and_printed_to_start_from(
@@ -165,7 +165,7 @@ def test_show_tells_of_an_unfinished_run_without_importing_torch(tmp_path: Path)
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
     )
     assert "code 0 False" in done.stdout, done.stdout + done.stderr
-    told = "Only 2 of 8 trials ended well (2 failed, 2 interrupted, 2 pending)"
+    told = "Only 2 of 8 trials ended well (2 failed, 2 interrupted, 2 not run)"
     assert told in " ".join(done.stdout.split())
     assert "failed: RuntimeError: it broke" in done.stdout
     assert "1 of 3" in done.stdout

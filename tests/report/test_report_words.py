@@ -11,19 +11,19 @@ from trainlab.analyse.cold import COUNTS
 from trainlab.analyse.cost import _warnings
 from trainlab.record.cost import CostRecord, LoadRecord
 from trainlab.report.fonts import REGULAR, font_folder
-from trainlab.report.language import LANGUAGES
-from trainlab.report.words import COUNTED, INSTRUMENTS, WORDS, Words
+from trainlab.report.words import COUNTED, INSTRUMENTS, LANGUAGES, TABLES, WORDS, Words
 
 SOURCE = Path(trainlab.report.__file__).parent
 BUILT = ("state_", "mode_", "step_", "phase_", "memory_", "near_", "subject_", "mark_", "file_")
 """Starts of keys that are put together from names in records."""
+BUILT += ("cost_of_", "update_")
 BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")
 
 
 def used_keys() -> set[str]:
     """Keys that the code and the templates name outright."""
     found = set()
-    for path in SOURCE.glob("*.py"):
+    for path in [*SOURCE.glob("*.py"), SOURCE / "words" / "__init__.py"]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.add(node.value)
@@ -42,6 +42,10 @@ def test_every_text_is_there_in_every_language_with_the_same_names(key: str) -> 
     assert len({frozenset(names_in(text)) for text in texts}) == 1, (
         f"{key} fills in different names"
     )
+
+
+def test_a_key_is_in_one_table_only() -> None:
+    assert sum(map(len, TABLES)) == len(WORDS)
 
 
 def test_chinese_texts_are_chinese() -> None:

@@ -14,6 +14,8 @@ from trainlab.record.probe import target_name
 
 GRADIENTS = ("grad_output", "grad_input", "grad")
 NORMS = ("sq_sum", "norm")
+FIRST_PERIOD = "its first period"
+"""What a gradient that grew is compared with, in place of a layer."""
 VANISHED, EXPLODED = 1e-3, 1e3
 """A layer's gradient over that of the last layer, both per element."""
 GROWN = 100.0
@@ -143,7 +145,7 @@ def _grown(cell: str, group: Sequence[Probed]) -> Iterator[Finding]:
                 interval,
                 probe=probe,
                 ratio=ratio,
-                compared_with="its first period",
+                compared_with=FIRST_PERIOD,
             )
 
 

@@ -23,7 +23,7 @@ def command(
 ) -> None:
     """Write the report of a run."""
     from trainlab.lab import open_run
-    from trainlab.report.language import check_language
+    from trainlab.report.words import check_language
     from trainlab.report.writing import check_formats, write_report
 
     check_language(lang)

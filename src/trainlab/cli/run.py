@@ -118,7 +118,7 @@ def _run(
         from trainlab.execute.run import run_study, start_run
         from trainlab.execute.worker import Loader
         from trainlab.lab import finish
-        from trainlab.report.language import check_language
+        from trainlab.report.words import check_language
 
     check_language(lang)
     with ExitStack() as stack:

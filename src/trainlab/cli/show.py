@@ -25,7 +25,7 @@ def command(
     from trainlab.analyse.runs import pooled
     from trainlab.cli.summary import evidence_told, print_study, print_summary, summary
     from trainlab.lab import open_run
-    from trainlab.report.language import check_language
+    from trainlab.report.words import check_language
 
     check_language(lang)
     folders = [open_run(run) for run in runs]

@@ -16,8 +16,8 @@ from trainlab.cli.cost_tables import print_measurement
 from trainlab.cli.study_tables import cost_table, learn_table
 from trainlab.record.folder import RunFolder
 from trainlab.record.schema import DataRecord, TrialRecord
-from trainlab.report.language import sentence
 from trainlab.report.numbers import metric_value
+from trainlab.report.sentences import sentence
 
 MOST_WAITING_TOLD = 5
 

@@ -97,7 +97,7 @@ def _point(one: Beside, words: Words) -> Point:
             ratio=figure(one.found.ratio.value),
             reach=""
             if reach is None
-            else words("compare_reach", low=figure(reach.low), high=figure(reach.high)),
+            else words("reach", low=figure(reach.low), high=figure(reach.high)),
         )
     else:
         told = words(

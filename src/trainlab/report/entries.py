@@ -6,7 +6,6 @@ from trainlab.analyse.cost import Estimate
 from trainlab.analyse.finding import Finding, Number
 from trainlab.analyse.statistics import Interval, Mean
 from trainlab.report.document import Entry, Mark, Point, Points, Row
-from trainlab.report.language import sentence
 from trainlab.report.numbers import (
     figure,
     is_share,
@@ -15,6 +14,7 @@ from trainlab.report.numbers import (
     metric_value,
     percent,
 )
+from trainlab.report.sentences import sentence
 from trainlab.report.words import Words
 
 

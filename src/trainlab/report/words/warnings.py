@@ -1,6 +1,4 @@
-"""What a measurement says about its own stability, in Chinese: records hold it in English."""
-
-import re
+"""What a measurement says about its own stability: records hold it in English."""
 
 WARNINGS = (
     (
@@ -25,11 +23,3 @@ WARNINGS = (
     ),
 )
 """What an unstable measurement says about itself, and the same in Chinese."""
-
-
-def warning_in_chinese(told: str) -> str:
-    """As it is where it is none of those known."""
-    for pattern, chinese in WARNINGS:
-        if (found := re.fullmatch(pattern, told)) is not None:
-            return chinese.format(*(one.replace("%", " %") for one in found.groups()))
-    return told
