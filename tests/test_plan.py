@@ -77,6 +77,12 @@ def test_seeds_are_the_outer_loop_and_cells_are_shuffled_within_each() -> None:
     assert len({tuple(order) for order in (*orders, asked)}) == 4
 
 
+def test_the_first_trial_is_the_quickest_so_that_a_result_is_soon_there() -> None:
+    first, *others = plan(grid())
+    assert first.cell == "batch_size=32"
+    assert len({trial.id for trial in (first, *others)}) == 18
+
+
 def test_a_study_file_plans_the_same_trials_in_the_same_order_in_every_process(
     tmp_path: Path,
 ) -> None:

@@ -43,11 +43,12 @@ class Trial(Spec):
 def plan(study: Study) -> tuple[Trial, ...]:
     """The trials that answer the study, in the order they should run.
 
-    The first seed first, then cost, then the other seeds: a study cut short has something of all.
+    The first seed first, then cost, then the other seeds: a study cut short has something of all. The
+    very first trial is one of the quickest: a result is soon there to see, and a pace to reckon with.
     """
     first, *others = study.seeds
     return (
-        *_learn_trials(study, first),
+        *_quickest_first(_learn_trials(study, first)),
         *_cost_trials(study),
         *(trial for seed in others for trial in _learn_trials(study, seed)),
     )
@@ -68,6 +69,13 @@ def _learn_trials(study: Study, seed: int) -> list[Trial]:
         )
         for cell in _shuffled(study.all_cells, f"{study.name}/learn/{seed}")
     ]
+
+
+def _quickest_first(trials: list[Trial]) -> list[Trial]:
+    """The trial with the fewest updates, then the others in the order they had."""
+    updates = [trial.settings.epochs / trial.settings.batch_size for trial in trials]
+    quickest = updates.index(min(updates)) if updates else 0
+    return [*trials[quickest : quickest + 1], *trials[:quickest], *trials[quickest + 1 :]]
 
 
 def _cost_trials(study: Study) -> Iterator[Trial]:

@@ -30,14 +30,22 @@ def four() -> tuple[Pace, Clock, list[str]]:
 
 
 def test_nothing_is_said_before_anything_is_known(four: tuple[Pace, Clock, list[str]]) -> None:
-    pace, clock, ids = four
+    pace, _, ids = four
     pace.begins(ids[0])
     assert pace.left_s() is None
     assert (pace.number, pace.num_trials) == (1, 4)
+    assert pace.share_done() == 0
+
+
+def test_the_trial_that_runs_says_how_long_all_may_take(
+    four: tuple[Pace, Clock, list[str]],
+) -> None:
+    pace, clock, ids = four
+    pace.begins(ids[0])
     clock.now += 5
     pace.is_at(0.5)
-    assert pace.left_s() is None
-    assert pace.share_done() == pytest.approx(0.5 / 4)
+    assert pace.left_s() == 35
+    assert pace.share_done() == pytest.approx(5 / 40)
 
 
 def test_a_trial_should_take_as_long_as_the_most_similar_did(

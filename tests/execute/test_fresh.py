@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from rich.console import Console
 
@@ -33,8 +34,7 @@ def test_every_cost_trial_runs_in_a_process_of_its_own(tiny_file: Path, tmp_path
     marker = f"\nimport os\nopen({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
     tiny_file.write_text(tiny_file.read_text() + marker)
     folder = started(tiny_file, tmp_path / "r")
-    for trial_id in folder.study().trials:
-        run_fresh(folder, trial_id)
+    run_fresh(folder, folder.study().trials)
     pids = set((tmp_path / "pids").read_text().split())
     assert len(pids) == 5
     assert str(os.getpid()) in pids
@@ -50,6 +50,33 @@ def test_every_cost_trial_runs_in_a_process_of_its_own(tiny_file: Path, tmp_path
             assert record.exists() is (watch == "layers")
 
 
+def test_processes_started_together_run_their_trials_one_after_the_other(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainlab.execute.fresh.usable_vcpus", lambda: 4)
+    spans = tmp_path / "spans"
+    marker = f"""
+import atexit, time
+began = time.time()
+atexit.register(lambda: open({str(spans)!r}, "a").write(f"{{began}} {{time.time()}}\\n"))
+"""
+    folder = started(tiny_file, tmp_path / "r")
+    tiny_file.write_text(tiny_file.read_text() + marker)
+    run_fresh(folder, folder.study().trials)
+    times = [float(word) for word in spans.read_text().split()]
+    assert len(times) == 8
+    assert times == sorted(times), "a trial began before the one before it had ended"
+
+
+def test_no_process_is_left_behind_when_time_is_up(tiny_file: Path, tmp_path: Path) -> None:
+    folder = started(tiny_file, tmp_path / "r")
+    turns = iter([False, True])
+    before = set(psutil.Process().children())
+    run_fresh(folder, folder.study().trials, is_over=lambda: next(turns))
+    assert [trial.state for trial in folder.trials()] == ["done", *["pending"] * 3]
+    assert set(psutil.Process().children()) == before
+
+
 def test_a_process_that_is_killed_leaves_a_failed_trial(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +84,7 @@ def test_a_process_that_is_killed_leaves_a_failed_trial(
     tiny_file.write_text(tiny_file.read_text() + killer)
     folder = started(tiny_file, tmp_path / "r")
     monkeypatch.setenv("KILL", "1")
-    run_fresh(folder, folder.study().trials[0])
+    run_fresh(folder, folder.study().trials[:1])
     first = folder.trials()[0]
     assert first.state == "failed"
     assert first.error is not None
@@ -124,7 +151,7 @@ def test_weights_that_were_never_trained_are_missed_by_name(
     cost = QUICK.model_copy(update={"weights": "trained"})
     study = make_study(Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=cost)
     folder = start_run(study, tmp_path / "r")
-    run_fresh(folder, "cost-train-trained-process1")
+    run_fresh(folder, ["cost-train-trained-process1"])
     error = folder.trial("cost-train-trained-process1").read().error
     assert error is not None
     assert "trial learn-seed1 is pending, not trained" in error.message

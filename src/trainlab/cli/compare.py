@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from trainlab.analyse.noise import CostComparison
 from trainlab.analyse.runs import Beside, SideBySide, side_by_side
+from trainlab.cli.tables import plain_table
 from trainlab.lab import open_run
 from trainlab.report.numbers import figure, metric_difference, metric_value
 
@@ -59,10 +59,8 @@ def _print_differences(console: Console, found: SideBySide) -> None:
 
 
 def _table(title: str, rows: Sequence[Beside], told: Callable[[Beside], list[str]]) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("cell", "figure", "A", "B", "B against A", "verdict"):
-        left = heading in ("cell", "figure")
-        table.add_column(heading, justify="left" if left else "right", overflow="fold")
+    headings = ("cell", "figure", "A", "B", "B against A", "verdict")
+    table = plain_table(title, *headings, num_names=2)
     for one in rows:
         table.add_row(escape(one.cell), one.subject, *told(one), one.found.verdict)
     return table

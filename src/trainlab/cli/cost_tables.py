@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -17,7 +16,9 @@ from trainlab.analyse.limits import Reach
 from trainlab.analyse.measurement import Measurement
 from trainlab.analyse.operators import Sort, outside_us, ranked
 from trainlab.analyse.reach import layer_reach, step_reach
+from trainlab.cli.tables import measured, plain_table
 from trainlab.record.cost import MemoryRecord, OperatorsRecord
+from trainlab.report.numbers import percent
 
 MIB = 1 << 20
 LONGEST_NAME = 24
@@ -53,7 +54,7 @@ def step_table(name: str, found: Measurement) -> Table:
     weights = "trained weights" if found.is_trained else "fresh weights"
     where = f"{used['device_name']}, {used['threads']} threads, {weights}"
     title = f"{escape(name)}: {steps} at batch {summary.batch_size} on {where}"
-    table = _table(title, "cost", "", "95 % of repeats", name_column=False)
+    table = plain_table(title, "cost", "", "95 % of repeats", num_names=0)
     whole = "epoch" if summary.mode == "train" else "pass over the test set"
     for label, value in (
         ("ms per batch", summary.step_ms),
@@ -61,10 +62,10 @@ def step_table(name: str, found: Measurement) -> Table:
         (f"s per {whole}", summary.epoch_s),
         ("samples per s", summary.samples_per_s),
     ):
-        table.add_row(label, figure(value.value), _range(value))
+        table.add_row(label, measured(value.value), _range(value))
     if (reach := step_reach(found)) is not None:
         share = f"{percent(reach.compute_share)} of this machine's best"
-        table.add_row("GFLOP per s", figure(reach.flops_per_s / 1e9), share)
+        table.add_row("GFLOP per s", measured(reach.flops_per_s / 1e9), share)
     return table
 
 
@@ -183,7 +184,7 @@ def cold_table(cold: ColdStart) -> Table:
     rows += [(pair.name, pair) for pair in cold.evidence if pair.first]
     for label, pair in rows:
         ratio = "" if pair.ratio is None else f"{pair.ratio:,.1f}"
-        table.add_row(label, figure(pair.first), figure(pair.settled), ratio)
+        table.add_row(label, measured(pair.first), measured(pair.settled), ratio)
     return table
 
 
@@ -196,41 +197,23 @@ def ledger_told(found: Measurement) -> str:
     return "What watching costs a step (in no time above): " + "; ".join(told) + "."
 
 
-def figure(value: float) -> str:
-    """Four digits, thousands apart."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def percent(share: float) -> str:
-    """`12.3 %`."""
-    return f"{100 * share:.1f} %" if abs(share) >= 1e-3 or not share else f"{100 * share:.1g} %"
-
-
 def _print_method(console: Console, summary: CostSummary) -> None:
     console.print(
         f"{_processes(summary.num_processes)}, {summary.num_warmup_steps} warm-up steps each "
-        f"(kept apart; the first took {figure(summary.first_step_ms)} ms), {summary.num_steps:,} "
-        f"bare steps; 95 % of steps within {figure(summary.p95_step_ms)} ms.",
+        f"(kept apart; the first took {measured(summary.first_step_ms)} ms), {summary.num_steps:,} "
+        f"bare steps; 95 % of steps within {measured(summary.p95_step_ms)} ms.",
         highlight=False,
     )
     for warning in summary.warnings:
         console.print(f"[yellow]unstable: {warning}[/yellow]", soft_wrap=True)
 
 
-def _table(title: str, *headings: str, name_column: bool = True) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for number, heading in enumerate(headings):
-        table.add_column(
-            heading,
-            justify="left" if name_column and number == 0 else "right",
-            overflow="fold",
-            min_width=LONGEST_NAME if name_column and number == 0 else None,
-        )
-    return table
+def _table(title: str, *headings: str) -> Table:
+    return plain_table(title, *headings, name_width=LONGEST_NAME)
 
 
 def _range(value: Estimate) -> str:
-    return f"{figure(value.low)} to {figure(value.high)}"
+    return f"{measured(value.low)} to {measured(value.high)}"
 
 
 def _uncounted_told(uncounted: Sequence[str]) -> str | None:

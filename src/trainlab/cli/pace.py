@@ -45,18 +45,19 @@ class Pace:
     def ends(self) -> None:
         """The running trial has ended."""
         assert self._now is not None
-        took = self._clock() - self._since
+        took = self._gone_s()
         self._done_s += took
         for key in self._keys[self._now]:
             self._took.setdefault(key, []).append(took)
-        self._now = None
+        self._now, self._share = None, 0.0
 
     def expected_s(self, trial_id: str) -> float | None:
-        """How long a trial should take, from the most similar that ended; None before any did."""
+        """How long a trial should take, from the most similar that ended or else from the one that
+        runs; None before either is known."""
         for key in self._keys[trial_id]:
             if key in self._took:
                 return statistics.median(self._took[key])
-        return None
+        return None if self._share < LEAST_SHARE else self._gone_s() / self._share
 
     def left_s(self) -> float | None:
         """All that is still to come; None while nothing is known about some of it."""
@@ -71,17 +72,21 @@ class Pace:
         left = self.left_s()
         if left is None:
             return max(0, self.number - 1 + self._share) / self.num_trials
-        done = self._done_s + (self._clock() - self._since if self._now else 0.0)
+        done = self._done_s + (self._gone_s() if self._now else 0.0)
         return done / (done + left) if done + left else 1.0
 
     def _current_left_s(self) -> float | None:
         if self._now is None:
             return 0.0
-        gone = self._clock() - self._since
+        gone = self._gone_s()
         if self._share >= LEAST_SHARE:
             return gone * (1 - self._share) / self._share
         expected = self.expected_s(self._now)
         return None if expected is None else max(0.0, expected - gone)
+
+    def _gone_s(self) -> float:
+        """Since the running trial began."""
+        return self._clock() - self._since
 
 
 def _likeness(trial: TrialRecord) -> tuple[Key, ...]:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from trainlab.cli.settings import asked_of, setting_parameters, spec_parameters, with_options
+from trainlab.cli.waiting import waiting_for
 from trainlab.errors import TrainlabError
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec, TrainSpec, checked
@@ -37,7 +38,7 @@ def _profile(
 ) -> None:
     cost = checked(CostSpec, asked_of(CostSpec, options), "settings")
     console = Console(stderr=True)
-    with console.status("starting torch"):
+    with waiting_for(console, "starting torch"):
         from trainlab.analyse.measurement import measurements
         from trainlab.analyse.operators import classic_table
         from trainlab.cli.cost_tables import measurement_told, print_measurement
@@ -49,7 +50,7 @@ def _profile(
         asked = asked_of(TrainSpec, options)
         study = make_study(Loader(), workload, asked, (1,), "settings", cost=cost, learn=False)
     folder = start_run(study, out)
-    with StudyProgress(console, folder) as progress:
+    with StudyProgress(console, folder.trials()) as progress:
         run_study(folder, around=progress)
     raise_failures(folder)
     each = measurements(folder)

@@ -1,7 +1,7 @@
-"""What a person sees while trials run: a bar on a terminal, a line per epoch elsewhere."""
+"""What a person sees while trials run: a bar on a terminal, a line every few seconds elsewhere."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.text import Text
 
 from trainlab.cli.pace import Pace
-from trainlab.record.folder import RunFolder
+from trainlab.cli.waiting import Heartbeat
 from trainlab.record.schema import TrialRecord
 from trainlab.report.numbers import metric_value
 from trainlab.train.bench import Bench
@@ -38,16 +38,16 @@ LOOKS = {
 
 
 class StudyProgress(Instrument):
-    """One bar for a whole study, with the time left; a line per result. Off a terminal, lines only."""
+    """One bar for a whole study, with the time left, and a line per result. Off a terminal, lines only."""
 
-    def __init__(self, console: Console, folder: RunFolder) -> None:
+    def __init__(self, console: Console, trials: Sequence[TrialRecord]) -> None:
         self._console = console
-        self._folder = folder
-        trials = folder.trials()
         self._pace = Pace(trials)
-        self._names = {trial.id: _name(trial) for trial in trials}
         self._is_study = len({trial.cell for trial in trials}) > 1
+        self._names = {trial.id: _name(trial, self._is_study) for trial in trials}
         self._shown_at = 0.0
+        self._label = self._told = ""
+        self._beat = Heartbeat(self._tell_place)
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -63,6 +63,8 @@ class StudyProgress(Instrument):
         self._task: TaskID = self._bar.add_task("", total=1.0, told="", visible=False)
 
     def __enter__(self) -> "StudyProgress":
+        if not self._console.is_terminal:
+            self._beat.start()
         return self
 
     def __exit__(
@@ -71,6 +73,7 @@ class StudyProgress(Instrument):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._beat.stop()
         self._bar.stop()
 
     @contextmanager
@@ -78,15 +81,14 @@ class StudyProgress(Instrument):
         """Around a trial that runs in a process of its own."""
         self._begins(trial_id)
         if not self._console.is_terminal:
-            self._console.print(f"{self._place()}: {self._names[trial_id]}", soft_wrap=True)
+            self._say(f"{self._place()}: {self._names[trial_id]}")
         yield
         self._pace.ends()
 
     def trial_begins(self, bench: Bench) -> None:
-        self._id = bench.trial.id
         self._epochs = bench.settings.epochs
         self._steps = self._epochs * len(bench.train_batches)
-        self._begins(self._id)
+        self._begins(bench.trial.id)
 
     def epoch_begins(self, epoch: int) -> None:
         if self._epochs > 1:
@@ -101,25 +103,23 @@ class StudyProgress(Instrument):
 
     def point_logged(self, point: Point) -> None:
         train = {n[6:]: v for n, v in point.metrics.items() if n.startswith("train/")}
-        told = metrics_told({n: train[n] for n in list(train)[:2]})
-        self._bar.update(self._task, told=told)
+        self._told = metrics_told({n: train[n] for n in list(train)[:2]})
+        self._bar.update(self._task, told=self._told)
 
     def epoch_ends(self, point: Point) -> None:
         last = point.epoch == self._epochs
         if (self._is_study and last) or (not self._is_study and not self._console.is_terminal):
             shown = {name: value for name, value in point.metrics.items() if "/" in name}
             epoch = "" if self._is_study else f" epoch {point.epoch}/{self._epochs}"
-            self._console.print(
-                f"{self._label}{epoch}: {metrics_told(shown)}, {point.times_s['time_s']:.1f} s",
-                soft_wrap=True,
-                highlight=False,
-            )
+            time_s = point.times_s["time_s"]
+            self._say(f"{self._label}{epoch}: {metrics_told(shown)}, {time_s:.1f} s")
 
     def trial_ends(self, progress: TrialProgress) -> None:
         self._pace.ends()
 
     def _begins(self, trial_id: str) -> None:
         self._pace.begins(trial_id)
+        self._told = ""
         self._label = self._names[trial_id]
         if self._pace.num_trials > 1:
             self._label = f"{self._place()} {self._label}"
@@ -135,6 +135,14 @@ class StudyProgress(Instrument):
     def _place(self) -> str:
         return f"{self._pace.number}/{self._pace.num_trials}"
 
+    def _tell_place(self) -> None:
+        told = [part for part in (self._told, _left_told(self._pace)) if part]
+        self._say(f"{self._label or 'starting'} … {', '.join(told)}")
+
+    def _say(self, line: str) -> None:
+        self._beat.was_told()
+        self._console.print(line, soft_wrap=True, highlight=False)
+
 
 class _LeftColumn(ProgressColumn):
     """Time left, counted down at every refresh, whether or not anything was reported since."""
@@ -144,17 +152,22 @@ class _LeftColumn(ProgressColumn):
         self._pace = pace
 
     def render(self, task: Task) -> Text:
-        left = self._pace.left_s()
-        return Text("estimating" if left is None else f"{_time_told(left)} left", style="cyan")
+        return Text(_left_told(self._pace), style="cyan")
 
 
-def _name(trial: TrialRecord) -> str:
+def _left_told(pace: Pace) -> str:
+    left = pace.left_s()
+    return "estimating" if left is None else f"{_time_told(left)} left"
+
+
+def _name(trial: TrialRecord, is_study: bool) -> str:
+    """A cell of a study goes by its own name, a lone one by the workload's."""
     if trial.kind == "learn":
-        name = trial.workload if trial.cell == "base" else trial.cell
-        return f"{name} seed {trial.seed}" if trial.seed != 1 or trial.cell != "base" else name
+        seed = f" seed {trial.seed}" if is_study or trial.seed != 1 else ""
+        return f"{trial.cell if is_study else trial.workload}{seed}"
     mode = (trial.cost or {}).get("mode", "train")
     again = " again" if trial.again else ""
-    cell = "" if trial.cell == "base" else f"{trial.cell} "
+    cell = f"{trial.cell} " if is_study else ""
     return f"{cell}{mode}{again}: {LOOKS[trial.watch or 'steps']}"
 
 

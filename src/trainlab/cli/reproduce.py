@@ -85,10 +85,7 @@ def command(
 
 
 def _ran(study: str, seeds: int, out: Path | None) -> "Run":
-    from trainlab.cli.progress import DownloadProgress, StudyProgress
-    from trainlab.data.fetch import reporting_to
-    from trainlab.execute.resolve import resolve
-    from trainlab.execute.run import run_study, start_run
+    from trainlab.cli.perform import perform, resolved
     from trainlab.execute.worker import Loader
     from trainlab.lab import Run, finish
 
@@ -99,10 +96,8 @@ def _ran(study: str, seeds: int, out: Path | None) -> "Run":
     changes = {"settings": settings, "vary": vary, "cost": None, "tensorboard": False}
     question = question.model_copy(update=changes | {"seeds": seeds})
     console, load = Console(stderr=True), Loader()
-    with DownloadProgress(console) as downloads, reporting_to(downloads):
-        resolved = resolve(load, question, study)
-    folder = start_run(resolved, out)
-    with StudyProgress(console, folder) as progress:
-        run_study(folder, [progress], load, progress)
+    folder, was_interrupted = perform(console, load, resolved(console, load, question, study), out)
     finish(folder)
+    if was_interrupted:
+        raise KeyboardInterrupt
     return Run(folder.path)

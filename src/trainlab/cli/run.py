@@ -1,12 +1,9 @@
 """trainlab run: a workload, a built-in study or a study file; record everything and say what follows."""
 
 import json
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +12,7 @@ from rich.markup import escape
 
 from trainlab.cli.asked import question_of, seconds_of, seeds_asked
 from trainlab.cli.settings import asked_of, setting_parameters, spec_parameters, with_options
+from trainlab.cli.waiting import waiting_for
 from trainlab.errors import SpecError
 from trainlab.spec import CostSpec, Question, TrainSpec, checked
 from trainlab.spec.probe import probe_of
@@ -109,37 +107,26 @@ def _run(
     budget_s = None if budget is None else seconds_of(budget)
     console = Console(stderr=True, quiet=quiet)
     # Imported here, after the cheap checks: torch takes seconds.
-    with console.status("starting torch"):
+    with waiting_for(console, "starting torch"):
+        from trainlab.cli.perform import perform, resolved
         from trainlab.cli.plan_told import print_plan
-        from trainlab.cli.progress import DownloadProgress, StudyProgress
         from trainlab.cli.summary import print_summary, summary
-        from trainlab.data.fetch import reporting_to
-        from trainlab.execute.resolve import resolve
-        from trainlab.execute.run import run_study, start_run
         from trainlab.execute.worker import Loader
         from trainlab.lab import finish
         from trainlab.report.words import check_language
 
     check_language(lang)
-    with ExitStack() as stack:
-        stack.enter_context(_terminable())
-        if as_json or quiet:  # what the user's own code prints must not get in between
-            stack.enter_context(redirect_stdout(sys.stderr))
-        stack.enter_context(reporting_to(stack.enter_context(DownloadProgress(console))))
+    # What the user's own code prints must not get in between.
+    with redirect_stdout(sys.stderr) if as_json or quiet else nullcontext():
         load = Loader()
-        study = resolve(load, question, where, many=yes)
+        study = resolved(console, load, question, where, many=yes)
         if study.cells or dry_run:
             print_plan(Console() if dry_run else console, study)
         if dry_run:
             return
-        folder = start_run(study, out)
-        progress = stack.enter_context(StudyProgress(console, folder))
-        try:
-            run_study(folder, [progress], load, progress, budget_s)
-            interrupted = False
-        except KeyboardInterrupt:
-            interrupted = True
-    evidence = finish(folder)
+        folder, was_interrupted = perform(console, load, study, out, budget_s)
+    with waiting_for(console, "reading the records"):
+        evidence = finish(folder)
     if as_json:
         sys.stdout.write(json.dumps(summary(folder, evidence), allow_nan=False) + "\n")
     elif quiet:
@@ -148,9 +135,9 @@ def _run(
         print_summary(Console(), folder, evidence, lang)
     if report and study.cells and not (as_json or quiet):
         _write_report(folder, lang)
-    if interrupted:
+    if was_interrupted:
         raise KeyboardInterrupt
-    if any(trial.state == "failed" for trial in folder.trials()):
+    if any(trial.state == "failed" for trial in evidence.trials):
         raise typer.Exit(1)
 
 
@@ -160,7 +147,7 @@ def _write_report(folder: "RunFolder", lang: str) -> None:
 
     console = Console()
     try:
-        with Console(stderr=True).status("writing the report"):
+        with waiting_for(Console(stderr=True), "writing the report"):
             (path,) = write_report(folder, ("html",), lang)
     except MissingExtraError as error:
         console.print(f"No report: {escape(str(error))}", soft_wrap=True, highlight=False)
@@ -179,24 +166,6 @@ def _with_cost(question: Question, profile: bool, asked: dict[str, Any]) -> Ques
     known = {"weights": "both"} if question.cost is None else question.cost.model_dump()
     cost = checked(CostSpec, {**known, **asked}, "settings")
     return question.model_copy(update={"cost": cost})
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """A polite kill, or a closed terminal, ends a run as Ctrl-C does: recorded as interrupted."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    known = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    # One that is ignored stays so: under nohup a run is meant to outlive its terminal.
-    numbers = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 command = with_options(

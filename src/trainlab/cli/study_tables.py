@@ -1,13 +1,12 @@
 """A study's cells side by side, for the terminal."""
 
-from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.learn_findings import subjects
 from trainlab.analyse.statistics import Mean, mean_of
-from trainlab.cli.cost_tables import figure
+from trainlab.cli.tables import measured, plain_table
 from trainlab.report.numbers import is_share, metric_value
 
 MIB = 1 << 20
@@ -15,10 +14,9 @@ MIB = 1 << 20
 
 def learn_table(evidence: Evidence) -> Table:
     """Each cell's means over seeds, with the 95 % interval of the mean."""
-    table = _table("what it learns: mean over seeds [95 % interval of the mean]")
     metrics = subjects(evidence)
-    for heading in ("cell", "seeds", *metrics, "s per epoch"):
-        table.add_column(heading, justify="left" if heading == "cell" else "right", overflow="fold")
+    title = "what it learns: mean over seeds [95 % interval of the mean]"
+    table = plain_table(title, "cell", "seeds", *metrics, "s per epoch")
     for cell in evidence.cells:
         seeds = evidence.learned.get(cell.id, {})
         if not seeds:
@@ -26,7 +24,7 @@ def learn_table(evidence: Evidence) -> Table:
         means = [mean_of(list(evidence.values(cell.id, metric).values())) for metric in metrics]
         times = [float(line["train_s"]) for one in seeds.values() for line in one.epochs]
         told = [mean_told(metric, mean) for metric, mean in zip(metrics, means, strict=True)]
-        seconds = figure(sum(times) / len(times)) if times else ""
+        seconds = measured(sum(times) / len(times)) if times else ""
         done = sum(one.trial.state == "done" for one in seeds.values())
         count = str(done) if done == len(seeds) else f"{done} of {len(seeds)}"
         table.add_row(escape(cell.id), count, *told, seconds)
@@ -35,9 +33,9 @@ def learn_table(evidence: Evidence) -> Table:
 
 def cost_table(evidence: Evidence) -> Table:
     """Each cell's cost by mode, from bare processes, with the interval of repeats."""
-    table = _table("what it costs: bare fresh processes [95 % of repeats]")
-    for heading in ("cell", "mode", "ms per batch", "µs per sample", "s per epoch", "peak MiB"):
-        table.add_column(heading, justify="left" if heading == "cell" else "right", overflow="fold")
+    title = "what it costs: bare fresh processes [95 % of repeats]"
+    figures = ("ms per batch", "µs per sample", "s per epoch", "peak MiB")
+    table = plain_table(title, "cell", "mode", *figures)
     for found in evidence.measured:
         summary = found.summary
         again = " (again)" if found.trial.again else ""
@@ -46,9 +44,9 @@ def cost_table(evidence: Evidence) -> Table:
         table.add_row(
             escape(found.trial.cell) + again + weights,
             summary.mode,
-            figure(summary.step_ms.value),
-            f"{figure(sample.value)} [{figure(sample.low)}, {figure(sample.high)}]",
-            figure(summary.epoch_s.value),
+            measured(summary.step_ms.value),
+            f"{measured(sample.value)} [{measured(sample.low)}, {measured(sample.high)}]",
+            measured(summary.epoch_s.value),
             "" if found.memory is None else f"{found.memory.peak_bytes / MIB:.1f}",
         )
     return table
@@ -65,7 +63,3 @@ def mean_told(metric: str, mean: Mean | None) -> str:
     places = 2 if is_share(metric) else 4
     low, high = (f"{scale * v:.{places}f}" for v in (mean.interval.low, mean.interval.high))
     return f"{told} [{low}, {high}]"
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))

@@ -3,14 +3,14 @@
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from trainlab import __version__
-from trainlab.execute.fresh import run_fresh
+from trainlab.execute.fresh import Around, run_fresh
 from trainlab.execute.worker import Loader, run_group
 from trainlab.plan import plan
 from trainlab.record.environment import capture
@@ -45,17 +45,22 @@ def run_study(
     folder: RunFolder,
     watchers: Sequence[Instrument] = (),
     load: Loader | None = None,
-    around: Callable[[str], AbstractContextManager[Any]] = nullcontext,
+    around: Around = nullcontext,
     budget_s: float | None = None,
 ) -> None:
     """Runs every trial of a started run in the order planned: learn trials here, each cost trial in a
     fresh process, with `around(its id)` entered meanwhile. Once the budget is spent none is started."""
     load, start = load or Loader(), time.monotonic()
-    for trial in folder.trials():
-        if budget_s is not None and time.monotonic() - start > budget_s:
-            return
-        if trial.kind == "learn":
-            run_group(folder, [trial.id], watchers, load)
+
+    def is_over() -> bool:
+        return budget_s is not None and time.monotonic() - start > budget_s
+
+    for kind, trials in groupby(folder.trials(), lambda trial: trial.kind):
+        ids = [trial.id for trial in trials]
+        if kind == "cost":
+            run_fresh(folder, ids, around, is_over)
             continue
-        with around(trial.id):
-            run_fresh(folder, trial.id)
+        for trial_id in ids:
+            if is_over():
+                return
+            run_group(folder, [trial_id], watchers, load)

@@ -5,12 +5,10 @@ entry serves this process, another process, or another machine.
 """
 
 import math
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 
 import torch
@@ -221,12 +219,3 @@ def _ended(
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-if __name__ == "__main__":
-    try:
-        run_group(RunFolder(Path(sys.argv[1])), sys.argv[2:])
-    except TrainlabError:
-        sys.exit(2)  # told in the trial's record
-    except KeyboardInterrupt:
-        sys.exit(130)

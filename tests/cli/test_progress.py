@@ -1,0 +1,74 @@
+"""What is shown while trials run, on a real terminal and off one."""
+
+import io
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from benchmarks.lab import watched
+from rich.console import Console
+
+from trainlab.cli.waiting import Heartbeat, waiting_for
+
+
+def test_a_heartbeat_speaks_only_into_silence() -> None:
+    told: list[float] = []
+    beat = Heartbeat(lambda: told.append(time.monotonic()), silence_s=1.0)
+    beat.start()
+    for _ in range(6):
+        time.sleep(0.3)
+        beat.was_told()
+    assert told == []
+    time.sleep(2.0)
+    beat.stop()
+    assert len(told) == 1
+    time.sleep(0.8)
+    assert len(told) == 1, "it went on after its end"
+
+
+def test_off_a_terminal_a_long_wait_is_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Heartbeat.__init__, "__defaults__", (0.4,))
+    shown = Console(file=io.StringIO())
+    with waiting_for(shown, "writing the report"):
+        time.sleep(2.2)
+    assert shown.file.getvalue().startswith("writing the report, 1 s\n")
+
+
+def test_on_a_terminal_a_study_with_costs_never_stands_still(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    words = [f"{tiny_file}:tiny", "--batch-size", "10,20", "--device", "cpu", "--no-report"]
+    words += ["--profile", "--weights", "untrained", "--processes", "1", "--budget-s", "0.1"]
+    seen = watched(
+        [sys.executable, "-m", "trainlab", "run", *words, "--out", str(tmp_path / "r")],
+        terminal=True,
+    )
+    assert seen.code == 0
+    assert seen.first_left_s is not None
+    assert seen.first_left_s < seen.total_s / 2
+    assert seen.longest_still_s < 5.0
+
+
+def test_off_a_terminal_a_long_epoch_is_told_about_while_it_lasts(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    slow = """
+import time
+def slow_loss(outputs, targets):
+    time.sleep(0.07)
+    return F.cross_entropy(outputs, targets)
+tiny = Workload(name="tiny", model=model, data=data, loss=slow_loss, defaults={"lr": 0.01})
+"""
+    tiny_file.write_text(tiny_file.read_text() + slow)
+    words = [f"{tiny_file}:tiny", "--batch-size", "1", "--epochs", "1", "--device", "cpu"]
+    seen = watched(
+        [sys.executable, "-m", "trainlab", "run", *words, "--out", str(tmp_path / "r")],
+        terminal=False,
+    )
+    assert seen.code == 0
+    assert seen.total_s > 7.0
+    assert seen.first_left_s is not None
+    assert seen.longest_still_s < 5.0
