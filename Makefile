@@ -21,15 +21,16 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# Installs go through the constraints file, always: it pins the torch we test with.
+# Installs go through the constraints file, always: it pins the torch we test with. Nothing is compiled
+# ahead: most modules are never imported, and those that are compile in a few seconds, once.
 $(VENV)/.lab: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing trainlab into $(VENV) (once; a minute or two) ..."
-	@$(PIP) install --constraint constraints.txt --editable '.[report]'
+	@$(PIP) install --no-compile --constraint constraints.txt --editable '.[report]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.lab
 	@echo "Installing the development tools ..."
-	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@$(PIP) install --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 install: $(VENV)/.dev

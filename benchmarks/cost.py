@@ -6,8 +6,7 @@ Bounds: a step that spins or sleeps for a known time is reported within 2 % of i
 to the bare step within 3 %, marking them costs at most 2 % at batch 64 and 10 % at batch 1 on the
 CPU; the bare step takes at most 2 % longer than the same step written by hand.
 
-A ratio is the median over pairs of neighbouring rounds, with its 95 % interval: "ok" where the whole
-interval keeps the bound, "NOT MET" where the whole interval breaks it, else "cannot tell".
+Ratios and what is said of them: `benchmarks.pairs`.
 """
 
 import argparse
@@ -20,21 +19,18 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor, nn
 
+from benchmarks.pairs import paired_ratios, verdict
 from trainlab.analyse.ledger import round_ratios
 from trainlab.data.dataset import Dataset, Split
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
-from trainlab.record.spread import median_interval
 from trainlab.spec import CostSpec, settings_for
 from trainlab.train.bench import Bench, prepare_process, set_up
 from trainlab.train.cost import measure, stepping
-from trainlab.train.moments import Instrument
-from trainlab.train.stopwatch import stopwatch_for
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
 KNOWN_MS = 200.0
-ROUND_S = 0.05
 
 
 def tiny(wait: Callable[[float], None], taken_ms: list[float]) -> Workload:
@@ -98,40 +94,9 @@ def by_hand(bench: Bench) -> Callable[[Tensor], None]:
 
 
 def bare_over_hand(bench: Bench, seconds: float) -> list[float]:
-    """Pairs of neighbouring rounds, each first every other time."""
-    watch, ratios = stopwatch_for(bench.device), []
-    with stepping(bench, "train", Instrument()) as steps:
-        runs = (by_hand(bench), steps.bare)
-        for run in runs * 5:
-            run(next(steps.endless))
-        start = time.perf_counter()
-        runs[0](next(steps.endless))
-        if bench.device.type == "cuda":
-            torch.cuda.synchronize()
-        count = max(3, int(ROUND_S / (time.perf_counter() - start)))
-        end, turn = time.monotonic() + seconds, 0
-        while time.monotonic() < end:
-            medians = {}
-            for index in (0, 1) if turn % 2 else (1, 0):
-                watch.mark("start")
-                for _ in range(count):
-                    runs[index](next(steps.endless))
-                    watch.mark("step")
-                medians[index] = statistics.median(ms for _, ms in watch.laps_ms())
-            ratios.append(medians[1] / medians[0])
-            turn += 1
-    return ratios
-
-
-def verdict(ratios: list[float], low: float, high: float) -> tuple[str, bool]:
-    """The figure with its interval, and whether it may stand."""
-    middle, least, most = (value - 1 for value in median_interval(ratios))
-    if low <= least and most <= high:
-        said = "ok"
-    else:
-        said = "NOT MET" if least > high or most < low else "cannot tell"
-    told = f"{middle:+.2%} [{least:+.2%}, {most:+.2%}] of {len(ratios)} pairs: {said}"
-    return told, said != "NOT MET"
+    """What our bare step takes beside the same by hand."""
+    with stepping(bench, "train") as steps:
+        return paired_ratios(bench.device, by_hand(bench), steps.bare, steps.endless, seconds)
 
 
 def main() -> None:

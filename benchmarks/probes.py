@@ -5,15 +5,12 @@
 Bounds, for mnist-cnn at batch 64 on the CPU: one scalar probe adds at most 5 % to a step, scalar
 probes on all layers at most 25 %. Other rows are for information and have no bound.
 
-A ratio is the median over pairs of neighbouring rounds, probed and bare, with its 95 % interval: "ok"
-where the whole interval keeps the bound, "NOT MET" where the whole interval breaks it, else "cannot
-tell". Both rounds run the same model; what moves to the host at logged points is in the figures.
+Ratios are of probed rounds over bare ones, and what is said of them is said in `benchmarks.pairs`. Both
+rounds run the same model; what moves to the host at logged points is in the figures.
 """
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,20 +18,17 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
-from benchmarks.cost import ROUND_S, bench_of, verdict
+from benchmarks.cost import bench_of
+from benchmarks.pairs import Run, paired_ratios, verdict
 from trainlab.instruments.probes import Probes
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import settings_for
 from trainlab.spec.probe import probe_of
 from trainlab.train.bench import Bench, prepare_process
 from trainlab.train.cost import stepping
-from trainlab.train.device import synchronize
-from trainlab.train.moments import Instrument, Moments, Point, Progress
+from trainlab.train.moments import Moments, Point, Progress
 from trainlab.train.step import make_step
-from trainlab.train.stopwatch import stopwatch_for
 from trainlab.workloads.find import find_workload
-
-Run = Callable[[Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -88,29 +82,10 @@ def probed(bench: Bench, probes: Sequence[str], folder: Path) -> tuple[Run, Mome
 
 
 def ratios(bench: Bench, probes: Sequence[str], folder: Path, seconds: float) -> list[float]:
-    """Probed over bare, pairs of neighbouring rounds, each first every other time."""
-    watch, found = stopwatch_for(bench.device), []
-    with stepping(bench, "train", Instrument()) as steps:
+    """What a probed step takes beside a bare one."""
+    with stepping(bench, "train") as steps:
         run, moments = probed(bench, probes, folder)
-        runs = (steps.bare, run)
-        for one in runs * 5:
-            one(next(steps.endless))
-        synchronize(bench.device)
-        start = time.perf_counter()
-        steps.bare(next(steps.endless))
-        synchronize(bench.device)
-        count = max(3, int(ROUND_S / (time.perf_counter() - start)))
-        end, turn = time.monotonic() + seconds, 0
-        while time.monotonic() < end:
-            medians = {}
-            for index in (0, 1) if turn % 2 else (1, 0):
-                watch.mark("start")
-                for _ in range(count):
-                    runs[index](next(steps.endless))
-                    watch.mark("step")
-                medians[index] = statistics.median(ms for _, ms in watch.laps_ms())
-            found.append(medians[1] / medians[0])
-            turn += 1
+        found = paired_ratios(bench.device, steps.bare, run, steps.endless, seconds)
         moments.trial_ends(Progress())
     return found
 

@@ -41,6 +41,9 @@ def shapes() -> dict[str, Study]:
         "2,000 cells, 5 seeds": made_study(
             vary={"batch_size": levels(100), "hidden": levels(20)}, seeds=5, margins=margins
         ),
+        "5,000 cells, 2 seeds": made_study(
+            vary={"batch_size": levels(100), "hidden": levels(50)}, seeds=2, margins=margins
+        ),
         "500 cells, 10 seeds, cost": made_study(
             vary={"batch_size": levels(50), "hidden": levels(10)},
             seeds=10,

@@ -22,7 +22,7 @@ from trainlab.analyse.noise import compare_cost, noise_floor
 from trainlab.analyse.paired import fewest_pairs, p_different, p_equivalent, p_flip, p_student
 from trainlab.analyse.power import detectable
 from trainlab.analyse.scaling import fit_batches
-from trainlab.analyse.statistics import Interval, mean_of, new_run_interval, pair, paired_ratio
+from trainlab.analyse.statistics import Interval, mean_of, new_run_interval
 from trainlab.analyse.verdict import LEVEL, holm
 
 Floats = NDArray[np.float64]
@@ -190,16 +190,14 @@ def within(interval: Interval | None, value: float) -> bool:
 
 
 def held(draw: Draw, shape: tuple[int, int], truth: float) -> Floats:
-    """The shares of intervals of the mean, of a new run and of a paired ratio that hold the truth."""
-    runs, new, other = draw(shape), draw((shape[0],)), draw(shape)
-    figures = np.exp(np.clip((runs, other), -50, 50)).transpose(1, 0, 2).tolist()
-    count = np.zeros(3)
-    for values, more, (a, b) in zip(runs.tolist(), new.tolist(), figures, strict=True):
-        mean, ratio = mean_of(values), paired_ratio(pair(dict(enumerate(a)), dict(enumerate(b))))
+    """The shares of intervals of the mean and of a new run that hold the truth."""
+    runs, new = draw(shape), draw((shape[0],))
+    count = np.zeros(2)
+    for values, more in zip(runs.tolist(), new.tolist(), strict=True):
+        mean = mean_of(values)
         count += [
             within(mean.interval if mean else None, truth),
             within(new_run_interval(values), more),
-            within(ratio.interval if ratio else None, 1.0),
         ]
     return count / shape[0]
 
@@ -212,7 +210,7 @@ def coverage(studies: int) -> None:
     for name in ("normal", "exponential", "t, 2 degrees", "contaminated"):
         truth = 1.0 if name == "exponential" else 0.0
         shares = np.array([held(NOISES[name], (studies, n), truth) for n in counts]).T
-        for kind, line in zip(("mean", "new run", "paired ratio"), shares, strict=True):
+        for kind, line in zip(("mean", "new run"), shares, strict=True):
             row(f"{name}, {kind}", line)
         if name == "normal":
             hold("coverage", bool((np.abs(shares - 0.95) <= 0.01).all()))

@@ -81,14 +81,16 @@ def run(
     out: Path | str | None = None,
     instruments: "Sequence[Instrument]" = (),
     profile: bool | Mapping[str, Any] = False,
+    many: bool = False,
     **given: Any,
 ) -> Run:
     """Trains a workload in every cell with every seed and returns its run.
 
     `workload` is a name, `FILE.py:NAME` or a Workload; `vary` maps factors to levels; `seeds` is a number
     of seeds or the seeds themselves; `profile` also measures what a step costs, untrained and trained (a
-    mapping sets fields of CostSpec). All else is a setting, as in TrainSpec, or a field of Question. For
-    example `trainlab.run("fashion-mlp", vary={"lr": [1e-2, 1e-3]}, seeds=5).results()`.
+    mapping sets fields of CostSpec); `many` allows more than 500 trials. All else is a setting, as in
+    TrainSpec, or a field of Question. For example
+    `trainlab.run("fashion-mlp", vary={"lr": [1e-2, 1e-3]}, seeds=5).results()`.
     """
     from trainlab.execute.resolve import resolve
     from trainlab.execute.run import run_study, start_run
@@ -122,7 +124,7 @@ def run(
     }
     flushed = flushes_denormals()
     try:
-        study = resolve(load, checked_question(values))
+        study = resolve(load, checked_question(values), many=many)
         folder = start_run(study, None if out is None else Path(out))
         run_study(folder, instruments, load)
     finally:

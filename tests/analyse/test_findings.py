@@ -10,6 +10,7 @@ from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import Evidence, gather
 from trainlab.analyse.finding import Finding
 from trainlab.analyse.findings import findings
+from trainlab.analyse.statistics import mean_of
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec, Study
 
@@ -138,6 +139,36 @@ def test_a_trial_that_did_not_end_well_never_counts_as_a_value(state: str, tmp_p
         assert (numbers["num_done"], numbers["num_planned"], numbers[f"num_{told}"]) == (7, 8, 1)
 
 
+def test_a_failed_seed_is_not_counted_as_diverged(tmp_path: Path) -> None:
+    states = {1: "failed", 2: "diverged", 3: "interrupted"}
+    found = evidence(
+        tmp_path,
+        made_study(vary={"lr": (0.1, 0.01)}, seeds=5),
+        state=lambda t: states.get(t.seed, "done") if t.cell == "lr=0.01" else "done",
+    )
+    effect = of_kind("effect", found)[0]
+    counts = [effect.numbers[name] for name in ("num_diverged", "num_dropped")]
+    assert (effect.n, counts) == (2, [1, 2])
+    mean = mean_of(list(found.values("lr=0.01", "test/accuracy").values()))
+    assert mean is not None
+    assert (mean.n, mean.num_diverged) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "num_reached"), [(2.0, 2), ("<= 2", 2), (">= 2", 3), (">= 4", 1)]
+)
+def test_an_error_is_reached_from_above_unless_the_target_says_otherwise(
+    asked: float | str, num_reached: int, tmp_path: Path
+) -> None:
+    found = evidence(
+        tmp_path,
+        made_study(seeds=4, targets={"test/mae": asked}),
+        final=lambda t: {"test/mae": float(t.seed)},
+    )
+    (quality,) = of_kind("quality", found)
+    assert quality.numbers["num_reached"] == num_reached
+
+
 def test_cells_of_which_no_seed_ended_well_cannot_be_compared(tmp_path: Path) -> None:
     study = made_study(vary={"lr": (0.1, 0.01)})
     state = {"lr=0.1": "done", "lr=0.01": "diverged"}
@@ -164,7 +195,12 @@ def test_time_to_quality_counts_who_never_got_there_and_leaves_out_who_was_stopp
     accuracy, loss = of_kind("quality", found)
     assert (accuracy.n, accuracy.numbers) == (
         3,
-        {"target": 0.85, "num_reached": 2, "median_epoch": 1, "median_s": 1.0},
+        {
+            "target": 0.85,
+            "num_reached": 2,
+            "median_epoch": 1,
+            "median_s": 1.0,
+        },
     )
     assert (loss.n, loss.numbers["num_reached"], loss.numbers["median_s"]) == (3, 0, None)
 

@@ -1,6 +1,7 @@
 import math
 
-from trainlab.analyse.quality import Point, Target, first_reached, time_to_quality
+from trainlab.analyse.quality import Point, first_reached, time_to_quality
+from trainlab.spec.target import Target
 
 ACCURATE = Target("test/accuracy", "at least", 0.9)
 

@@ -1,13 +1,16 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fabricate import Fabricated, made_study
 from trainlab.analyse.evidence import gather
-from trainlab.analyse.reproduce import reproduce
+from trainlab.analyse.reproduce import reproduce, trained_otherwise
 from trainlab.plan import Trial
 from trainlab.studies import builtin_study
 from trainlab.studies.published import PUBLISHED
+
+AS_MADE = {"base": made_study().settings}
 
 
 def final(trial: Trial) -> dict[str, float]:
@@ -16,7 +19,7 @@ def final(trial: Trial) -> dict[str, float]:
 
 def test_a_published_figure_is_inside_where_one_more_run_of_ours_would_fall(tmp_path: Path) -> None:
     evidence = gather(Fabricated(final=final).write(tmp_path / "r", made_study(seeds=3)))
-    near, far = reproduce(evidence, {"base": {"test/loss": (0.44, 0.55)}})
+    near, far = reproduce(evidence, {"base": {"test/loss": (0.44, 0.55)}}, AS_MADE)
     assert (near.epoch, near.inside) == (1, True)
     assert (far.epoch, far.inside) == (2, False)
     # 0.41, 0.42, 0.43: 0.42 ± 4.3027 · 0.01 · sqrt(1 + 1/3)
@@ -32,12 +35,35 @@ def test_figures_without_a_run_of_ours_are_left_out(tmp_path: Path) -> None:
         "base": {"test/loss": (0.4, 0.4, 0.4), "test/accuracy": (0.9,)},
         "lr=7": {"test/loss": (0.4,)},
     }
-    assert [one.epoch for one in reproduce(evidence, published)] == [1, 2]
+    assert [one.epoch for one in reproduce(evidence, published, AS_MADE)] == [1, 2]
 
 
 def test_one_seed_says_nothing(tmp_path: Path) -> None:
     evidence = gather(Fabricated(final=final).write(tmp_path / "r", made_study(seeds=1)))
-    assert [one.inside for one in reproduce(evidence, {"base": {"test/loss": (0.41,)}})] == [None]
+    (only,) = reproduce(evidence, {"base": {"test/loss": (0.41,)}}, AS_MADE)
+    assert only.inside is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "differences"),
+    [
+        ({"epochs": 3}, ("epochs 3, published with 2",)),
+        (
+            {"lr": 0.1, "batch_size": 8},
+            ("batch_size 8, published with 64", "lr 0.1, published with 0.001"),
+        ),
+        ({"model": {"hidden": 4}}, ("model {'hidden': 4}, published with {}",)),
+        ({"lr": 0.001, "device": "cpu", "threads": 2, "log_every_steps": 9}, ()),
+    ],
+)
+def test_a_cell_that_trained_otherwise_is_named_and_not_compared(
+    asked: dict[str, Any], differences: tuple[str, ...], tmp_path: Path
+) -> None:
+    study = made_study(seeds=2, settings=asked)
+    evidence = gather(Fabricated(final=final).write(tmp_path / "r", study))
+    found = reproduce(evidence, {"base": {"test/loss": (0.41,)}}, AS_MADE)
+    assert bool(found) == (not differences)
+    assert trained_otherwise(evidence, AS_MADE) == ({"base": differences} if differences else {})
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))

@@ -16,6 +16,10 @@ OTHER_TORCH = ENVIRONMENT.model_copy(
     update={"packages": {**ENVIRONMENT.packages, "torch": "2.10.0"}}
 )
 
+OTHER_TRAINLAB = ENVIRONMENT.model_copy(
+    update={"packages": {**ENVIRONMENT.packages, "trainlab": "0.2.0"}}
+)
+
 
 def run(path: Path, name: str, told: dict[str, Any] | None = None, **question: Any) -> Evidence:
     asked = {"vary": {"lr": (0.1, 0.01)}, "name": name, **question}
@@ -144,6 +148,22 @@ def test_runs_of_one_study_with_other_seeds_are_pooled(tmp_path: Path) -> None:
             {},
             "another machine: Made-up CPU against Another",
         ),
+        (
+            {"environment": ENVIRONMENT.model_copy(update={"git_commit": "def"})},
+            {},
+            "other code: git commit abc against git commit def",
+        ),
+        (
+            {"environment": ENVIRONMENT.model_copy(update={"git_dirty": True})},
+            {},
+            "other code: git commit abc against git commit abc with changes",
+        ),
+        (
+            {"environment": ENVIRONMENT.model_copy(update={"git_commit": None, "git_dirty": None})},
+            {},
+            "other code: git commit abc against not in git",
+        ),
+        ({"environment": OTHER_TRAINLAB}, {}, r"trainlab 0\.1\.0 against 0\.2\.0"),
         ({}, {"vary": {"lr": (0.1, 0.2)}}, "their cells or settings differ"),
         ({}, {"settings": {"epochs": 5}}, "their cells or settings differ"),
         ({}, {"workload": "other"}, "tiny against other"),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainlab.analyse.statistics import mean_of, new_run_interval, pair, paired_ratio
+from trainlab.analyse.statistics import mean_of, new_run_interval, pair
 
 finite = st.floats(-1e6, 1e6)
 
@@ -50,26 +50,6 @@ def test_pairs_hold_what_both_cells_have() -> None:
     assert (found.a, found.b) == ((2, 1), (2.5, 4))
     assert found.differences == (0.5, 3)
     assert (found.num_dropped, found.num_diverged) == (2, 1)
-
-
-def test_a_ratio_is_a_mean_of_logs_on_hand_worked_numbers() -> None:
-    # Ratios 2 and 8: geometric mean 4. Logs ln 2 and 3 ln 2: std sqrt(2) ln 2, over sqrt(2) it is ln 2;
-    # t(0.975, 1) = 12.706205, so each end is 2^12.706205 = 6682.7 times away.
-    found = paired_ratio(pair({1: 1.0, 2: 1.0}, {1: 2.0, 2: 8.0}))
-    assert found is not None
-    assert found.value == pytest.approx(4)
-    assert found.interval is not None
-    assert found.interval.high == pytest.approx(4 * 2**12.706205, rel=1e-5)
-    assert found.interval.low == pytest.approx(4 / 2**12.706205, rel=1e-5)
-
-
-def test_there_is_no_ratio_of_nothing_or_of_values_that_are_not_positive() -> None:
-    assert paired_ratio(pair({}, {})) is None
-    assert paired_ratio(pair({1: 0.0}, {1: 1.0})) is None
-    single = paired_ratio(pair({1: 2.0}, {1: 3.0}))
-    assert single is not None
-    assert single.value == pytest.approx(1.5)
-    assert single.interval is None
 
 
 @settings(deadline=None)

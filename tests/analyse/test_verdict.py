@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from trainlab.analyse import paired
 from trainlab.analyse.paired import fewest_pairs, p_different, p_equivalent, p_flip
 from trainlab.analyse.power import detectable, seeds_for
-from trainlab.analyse.verdict import Comparison, compare, decide, holm
+from trainlab.analyse.verdict import Comparison, compare, compare_all, decide, holm
 from trainlab.errors import SpecError
 
 values = st.lists(st.integers(-1000, 1000).map(float), min_size=2, max_size=10)
@@ -233,3 +234,23 @@ def test_a_difference_as_large_as_the_margin_is_seldom_called_equivalent(count: 
     false = float((p_equivalent(drawn, 1.0) <= 0.05).mean())
     print(f"{count} seeds: {false:.2%}")
     assert false <= 0.05
+
+
+def test_comparisons_made_together_are_those_made_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(paired, "SUMS_AT_ONCE", 2**17)  # a few at a time
+    noise = np.random.default_rng(5).normal(size=(60, 2, 18)).tolist()
+    sizes = [0, 1, 2, 3, 8, 16, 18] * 8
+    cells = [
+        (dict(enumerate(a[:size])), dict(enumerate(b[:size])))
+        for (a, b), size in zip(noise, sizes, strict=False)
+    ]
+    alone = [compare(a, b, margin=0.5) for a, b in cells]
+    for one, other in zip(compare_all(cells, margin=0.5), decide(alone), strict=True):
+        assert (one.n, one.difference, one.family) == (other.n, other.difference, other.family)
+        assert (one.p_holm, one.p_equivalent_holm) == pytest.approx(
+            (other.p_holm, other.p_equivalent_holm)
+        )
+        assert one.verdict == other.verdict
+    assert compare_all([]) == ()

@@ -15,6 +15,7 @@ from trainlab.cli import build
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec, Question
 from trainlab.studies import study_names
+from trainlab.workloads.catalogue import BUILTIN
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def test_a_grid_over_the_limit_is_refused_without_yes(
     sizes = ",".join(map(str, range(1, 60)))
     words = ["run", f"{tiny_file}:tiny", "--batch-size", sizes, "--seeds", "10"]
     (line,) = refused(*words)
-    assert line.endswith("plans 590 trials or more, but 500 is the limit; vary less, or add --yes")
+    assert "plans 590 trials or more, but 500 is the limit; vary less, or add --yes" in line
     shown = trainlab(*words, "--yes", "--dry-run").stdout
     assert "590 learn trials (10 seeds)" in shown
 
@@ -239,18 +240,29 @@ def test_reproduce_lays_published_figures_beside_a_run(
     def near(trial: Trial) -> dict[str, float]:
         return {name: value * (1 + 0.1 * (trial.seed - 2)) for name, value in final.items()}
 
-    study = made_study(workload="fashion-mlp", settings={"epochs": 1})
+    study = made_study("fashion-mlp", BUILTIN["fashion-mlp"].defaults)
     Fabricated(final=near).write(tmp_path / "a", study)
     shown = trainlab("reproduce", "fashion-lab", "--run", "a").stdout
-    assert "3 of 3 published figures are inside." in shown
+    assert "15 of 15 published figures are inside." in shown
+    assert "not compared" not in shown
     Fabricated(final=lambda t: {"test/loss": 9 + t.seed}).write(tmp_path / "b", study)
     shown = trainlab("reproduce", "fashion-lab", "--run", "b", code=1).stdout
-    assert "0 of 1 published figures are inside." in shown
+    assert "0 of 5 published figures are inside." in shown
     Fabricated().write(tmp_path / "c", made_study(workload="mnist-cnn"))
     (line,) = refused("reproduce", "fashion-lab", "--run", "c")
     assert line == "c: is about mnist-cnn, fashion-lab about fashion-mlp"
     (line,) = refused("reproduce", "my-lab")
     assert line.startswith("my-lab: has no published figures; fashion-lab, mnist-lab have")
+
+
+def test_reproduce_compares_nothing_of_a_cell_that_trained_otherwise(
+    trainlab: Verb, tmp_path: Path
+) -> None:
+    study = made_study("fashion-mlp", BUILTIN["fashion-mlp"].defaults, settings={"epochs": 3})
+    Fabricated().write(tmp_path / "a", study)
+    shown = trainlab("reproduce", "fashion-lab", "--run", "a", code=1).stdout
+    assert "0 of 0 published figures are inside." in shown
+    assert "base: not compared: epochs 3, published with 5" in shown
 
 
 @pytest.mark.parametrize("what", ["fashion-lba", "mnist-la"])

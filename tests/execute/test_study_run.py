@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import trainlab
+from trainlab.errors import SpecError
 from trainlab.execute import run as run_module
 from trainlab.execute.resolve import resolve
 from trainlab.execute.run import run_study, start_run
@@ -126,3 +127,14 @@ def test_once_the_budget_is_spent_no_trial_is_started(
     assert states == ["done", "done", "pending", "pending", "pending", "pending"]
     (unfinished,) = [f for f in trainlab.open_run(folder.path).findings() if f.kind == "unfinished"]
     assert unfinished.numbers["num_pending"] == 4
+
+
+def test_python_asks_for_many_trials_as_the_command_line_does(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    wide = {"vary": {"batch_size": list(range(1, 101))}, "seeds": 6}
+    with pytest.raises(SpecError, match="many=True"):
+        trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", **wide)
+    assert not (tmp_path / "r").exists()
+    with pytest.raises(SpecError, match="no such device"):
+        trainlab.run(f"{tiny_file}:tiny", device="no such device", many=True, **wide)

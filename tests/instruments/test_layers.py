@@ -24,7 +24,6 @@ from trainlab.record.cost import LayerRow, LayersRecord
 from trainlab.spec import CostSpec
 from trainlab.train.bench import Bench
 from trainlab.train.cost import stepping
-from trainlab.train.moments import Instrument
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
@@ -243,7 +242,7 @@ def test_losses_are_the_same_watched_or_not(
 
     profile_layers(zoo_bench(ZOO[name], loss=loss), spec)
     watched, losses = losses, []
-    with stepping(zoo_bench(ZOO[name], loss=loss), spec.mode, Instrument()) as steps:
+    with stepping(zoo_bench(ZOO[name], loss=loss), spec.mode) as steps:
         for batch in itertools.islice(steps.endless, len(watched)):
             steps.bare(batch)
     assert len(watched) >= 1 + 1 + 2 * 2 + 1
@@ -266,7 +265,7 @@ def test_losses_of_a_real_model_are_the_same_watched_or_not(cnn: MakeBench) -> N
 
     profile_layers(bench(), TRAIN)
     watched, losses = losses, []
-    with stepping(bench(), "train", Instrument()) as steps:
+    with stepping(bench(), "train") as steps:
         for batch in itertools.islice(steps.endless, len(watched)):
             steps.bare(batch)
     assert watched == losses
@@ -302,7 +301,7 @@ def test_flops_add_up_to_what_torchs_own_counter_finds(
         pytest.skip("one fused operator, for which torch's counter has no formula")
     record, bench = profile_layers(zoo_bench(ZOO[name]), spec), zoo_bench(ZOO[name])
     with (
-        stepping(bench, spec.mode, Instrument()) as steps,
+        stepping(bench, spec.mode) as steps,
         FlopCounterMode(display=False) as counter,
     ):
         steps.bare(next(steps.endless))
@@ -338,7 +337,7 @@ def test_forward_flops_of_attention_do_not_depend_on_how_it_is_computed(
     inferred = profile_layers(zoo_bench(ZOO[name]), INFERENCE)
     with (
         sdpa_kernel(SDPBackend.MATH),
-        stepping(zoo_bench(ZOO[name]), "train", Instrument()) as steps,
+        stepping(zoo_bench(ZOO[name]), "train") as steps,
         torch.no_grad(),
         FlopCounterMode(display=False) as counter,
         # In train mode, so that nothing is fused; the step ends where it would go backward.

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import DeviceError
-from trainlab.instruments.memory import Change, ProfiledStep, Sighting, find_peak, measure_memory
+from trainlab.instruments.memory import measure_memory
 from trainlab.record.cost import MemoryRecord, Mode
 from trainlab.spec import CostSpec
 from trainlab.train.bench import Bench
@@ -276,9 +276,8 @@ def test_losses_are_the_same_with_and_without(mode: Mode, make_bench: MakeBench)
 def bare_steps(bench: Bench, count: int) -> None:
     """The first steps of a cost trial, nobody watching."""
     from trainlab.train.cost import stepping
-    from trainlab.train.moments import Instrument
 
-    with stepping(bench, "train", Instrument()) as steps:
+    with stepping(bench, "train") as steps:
         for _ in range(count):
             steps.bare(next(steps.endless))
 
@@ -293,41 +292,6 @@ def test_the_process_peak_is_in_bytes(make_bench: MakeBench) -> None:
     here = measure_memory(make_bench(), INFERENCE).process_peak_bytes
     assert here is not None
     assert 50 * MIB < here < 64 * 1024 * MIB
-
-
-def test_a_block_is_told_from_a_later_one_at_the_same_address() -> None:
-    step = ProfiledStep(
-        before={1: 100, 2: 10},
-        changes=[
-            Change(10, 2, -10),  # the old gradient
-            Change(20, 3, 50),  # saved
-            Change(40, 3, -50),
-            Change(50, 3, 40),  # the new gradient, where the saved tensor was
-            Change(60, 4, 30),
-            Change(70, 4, -30),
-        ],
-        phase_ends=[(15, "zero_grad"), (30, "loss"), (55, "backward"), (80, "optimizer")],
-        sightings=[
-            Sighting("gradients", 0, {2: 10}),
-            Sighting("activations", 2, {3: 50}),
-            Sighting("parameters", 6, {1: 100}),
-            Sighting("gradients", 6, {3: 40}),
-        ],
-    )
-    peak = find_peak(step)
-    assert (peak.num_bytes, peak.phase) == (170, "optimizer")
-    assert peak.alive == {"parameters": 100, "gradients": 40, "activations": 0}
-
-
-def test_gradients_of_the_step_before_are_gradients_at_a_peak_before_they_are_freed() -> None:
-    step = ProfiledStep(
-        before={1: 100, 2: 90},
-        changes=[Change(10, 3, 30), Change(20, 2, -90), Change(40, 2, 90), Change(50, 3, -30)],
-        phase_ends=[(15, "data"), (30, "loss"), (60, "optimizer")],
-        sightings=[Sighting("gradients", 0, {2: 90}), Sighting("gradients", 4, {2: 90})],
-    )
-    peak = find_peak(step)
-    assert (peak.num_bytes, peak.phase, peak.alive) == (220, "data", {"gradients": 90})
 
 
 @pytest.mark.cuda

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from models import Attending, Branching, Recurrent
+from torch import nn
 
 from trainlab.analyse.operators import outside_us
 from trainlab.instruments.operators import profile_operators
@@ -86,55 +87,8 @@ def test_self_times_and_what_lies_outside_make_up_the_step(make_bench: MakeBench
 
 
 def test_steps_that_call_differently_are_said_to(make_bench: MakeBench, tiny: Workload) -> None:
-    class Fickle(nn.Linear):
-        turn = 0
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            self.turn += 1
-            out = super().forward(inputs)
-            return out.relu() if self.turn % 2 else out
-
-    bench = make_bench(workload=dataclasses.replace(tiny, model=lambda: Fickle(8, 3)))
+    bench = make_bench(workload=dataclasses.replace(tiny, model=Branching))
     assert not profile_operators(bench, TRAINING).calls_are_equal
-
-
-class Branching(nn.Module):
-    """A branch on the data, an in-place ReLU and a module used twice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.shared = nn.Linear(8, 8), nn.Linear(8, 8)
-        self.relu, self.last = nn.ReLU(inplace=True), nn.Linear(8, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        hidden = self.relu(self.first(inputs))
-        hidden = self.shared(self.shared(hidden))
-        if float(hidden.detach().sum()) > 0:
-            hidden = hidden * 2
-        logits: Tensor = self.last(hidden)
-        return logits
-
-
-class Recurrent(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lstm, self.last = nn.LSTM(2, 8, batch_first=True), nn.Linear(8, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.last(self.lstm(inputs.view(-1, 4, 2))[0][:, -1])
-        return logits
-
-
-class Attending(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.attention = nn.MultiheadAttention(2, 1, batch_first=True)
-        self.last = nn.Linear(8, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        tokens = inputs.view(-1, 4, 2)
-        logits: Tensor = self.last(self.attention(tokens, tokens, tokens)[0].flatten(1))
-        return logits
 
 
 @pytest.mark.parametrize("model", [Branching, Recurrent, Attending])

@@ -91,6 +91,17 @@ def test_an_unknown_key_hides_no_bad_level() -> None:
     assert [line.partition(":")[0] for line in problems(text)] == ["sedes", "epochs", "vary.lr[1]"]
 
 
+def test_an_unknown_key_hides_no_misspelt_factor() -> None:
+    text = (
+        "sedes = 3\n[vary]\nbatch_sze = [1]\nhidden = [4]\nlr = [0.1]\n[[cells]]\noptimiser = 'sgd'"
+    )
+    assert problems(text) == [
+        "sedes: unknown setting; did you mean seeds?",
+        "vary.batch_sze: is no setting; did you mean batch_size?",
+        "cells[0].optimiser: is no setting; did you mean optimizer?",
+    ]
+
+
 def test_what_is_no_toml_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text('workload == "w"')

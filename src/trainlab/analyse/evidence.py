@@ -13,6 +13,10 @@ from trainlab.record.folder import RunFolder
 from trainlab.record.schema import TrialRecord
 from trainlab.spec import Cell, Study, checked
 
+UNFINISHED = ("pending", "running")
+ENDED_WELL = ("done", "diverged")
+"""Ended by itself: a loss that is no longer finite is a result, a failure is not."""
+
 
 @dataclass(frozen=True)
 class Learned:
@@ -57,7 +61,7 @@ class Evidence:
     @property
     def is_complete(self) -> bool:
         """Whether every planned trial has ended."""
-        return all(trial.state not in ("pending", "running") for trial in self.trials)
+        return all(trial.state not in UNFINISHED for trial in self.trials)
 
     def metrics(self) -> tuple[str, ...]:
         """Those the learn trials ended with, in the order of the records; settings apart."""
@@ -72,8 +76,12 @@ class Evidence:
         return tuple(names)
 
     def values(self, cell: str, metric: str) -> dict[int, float]:
-        """By seed."""
-        return {seed: one.value(metric) for seed, one in self.learned.get(cell, {}).items()}
+        """By seed, of trials that ended well; not a number where one diverged."""
+        return {
+            seed: one.value(metric)
+            for seed, one in self.learned.get(cell, {}).items()
+            if one.trial.state in ENDED_WELL
+        }
 
     def measurement(
         self, cell: str, mode: str, *, again: bool = False, trained: bool | None = None
@@ -95,12 +103,13 @@ def gather(folder: RunFolder) -> Evidence:
     """Reads a run; RecordError where it is none of ours."""
     record = folder.study()
     study = checked(Study, record.study, str(folder.study_file))
-    trials = tuple(folder.trials())
+    homes = [folder.trial(trial_id) for trial_id in record.trials]
+    trials = tuple(home.read() for home in homes)
     learned: dict[str, dict[int, Learned]] = {}
-    for trial in trials:
-        if trial.kind == "learn" and trial.state not in ("pending", "running"):
-            epochs = tuple(folder.trial(trial.id).epochs())
-            learned.setdefault(trial.cell, {})[trial.seed] = Learned(trial, epochs)
+    for home, trial in zip(homes, trials, strict=True):
+        if trial.kind == "learn" and trial.state not in UNFINISHED:
+            one = Learned(trial, tuple(home.epochs()))
+            learned.setdefault(trial.cell, {})[trial.seed] = one
     return Evidence(
         name=record.name,
         study=study,

@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 
 from trainlab.analyse.cost_findings import cost_findings
-from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.finding import Finding
 from trainlab.analyse.learn_findings import learn_findings
 from trainlab.analyse.probe_findings import probe_findings
-
-ENDED_WELL = ("done", "diverged")
 
 
 def findings(evidence: Evidence) -> tuple[Finding, ...]:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from trainlab.record.cost import LayerRow, LayersRecord
 
-BETWEEN = "between layers"
-
 
 @dataclass(frozen=True)
 class Layer:

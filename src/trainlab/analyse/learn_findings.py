@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from trainlab.analyse.confounds import trial_confounds
 from trainlab.analyse.contrast import Contrast, contrasts
-from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.finding import Finding
-from trainlab.analyse.quality import Point, Target, time_to_quality
-from trainlab.analyse.verdict import Comparison, decide, undecided
+from trainlab.analyse.quality import Point, time_to_quality
+from trainlab.analyse.verdict import Comparison, compare_all
+from trainlab.spec.target import Target, target_of
 
 TEST = "paired t and exact sign flip, Holm over the family"
 SUBJECTS = ("test/accuracy", "test/loss", "train/loss")
@@ -21,8 +22,8 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
     for metric in subjects(evidence):
         yield from _effects(evidence, metric, pairs, confounds)
     yield from _divergence(evidence)
-    for metric, value in evidence.study.targets.items():
-        yield from _quality(evidence, metric, value)
+    for metric, asked in evidence.study.targets.items():
+        yield from _quality(evidence, target_of(metric, asked))
 
 
 def subjects(evidence: Evidence) -> list[str]:
@@ -39,16 +40,10 @@ def _effects(
     confounds: Sequence[tuple[str, ...]],
 ) -> Iterator[Finding]:
     """One family per metric: all its comparisons are decided together."""
-    margin = evidence.study.margins.get(metric)
-    compared = decide(
-        [
-            undecided(
-                evidence.values(pair.reference.id, metric),
-                evidence.values(pair.other.id, metric),
-                margin,
-            )
-            for pair in pairs
-        ]
+    values = {cell.id: evidence.values(cell.id, metric) for cell in evidence.cells}
+    compared = compare_all(
+        [(values[pair.reference.id], values[pair.other.id]) for pair in pairs],
+        evidence.study.margins.get(metric),
     )
     for pair, found, also in zip(pairs, compared, confounds, strict=True):
         yield _effect(metric, pair, found, also)
@@ -116,13 +111,8 @@ def _divergence(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def target_of(metric: str, value: float) -> Target:
-    """Losses must fall to it; anything else must rise to it."""
-    return Target(metric, "at most" if metric.endswith("loss") else "at least", value)
-
-
-def _quality(evidence: Evidence, metric: str, value: float) -> Iterator[Finding]:
-    target = target_of(metric, value)
+def _quality(evidence: Evidence, target: Target) -> Iterator[Finding]:
+    metric = target.metric
     for cell in evidence.cells:
         seeds = evidence.learned.get(cell.id, {})
         trials = [
@@ -133,7 +123,7 @@ def _quality(evidence: Evidence, metric: str, value: float) -> Iterator[Finding]
             ]
             for one in seeds.values()
             # One that was stopped from outside might yet have got there.
-            if one.trial.state in ("done", "diverged")
+            if one.trial.state in ENDED_WELL
         ]
         if not trials:
             continue
@@ -143,7 +133,7 @@ def _quality(evidence: Evidence, metric: str, value: float) -> Iterator[Finding]
             subject=metric,
             cells=(cell.id,),
             numbers={
-                "target": value,
+                "target": target.value,
                 "num_reached": found.num_reached,
                 "median_epoch": found.median_epoch,
                 "median_s": found.median_elapsed_s,

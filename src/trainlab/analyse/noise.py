@@ -19,14 +19,14 @@ from scipy import special
 
 from trainlab.analyse.power import POWER
 from trainlab.analyse.statistics import Interval, Ratio, exp_interval
-from trainlab.analyse.verdict import LEVEL, Verdict, check_margin, holm, verdict_of
+from trainlab.analyse.verdict import LEVEL, Tested, adjust, check_margin, verdict_of
 from trainlab.errors import SpecError
 
 MOST_PROCESSES = 1000
 
 
-@dataclass(frozen=True)
-class CostComparison:
+@dataclass(frozen=True, kw_only=True)
+class CostComparison(Tested):
     """How many times the cost of `a` that of `b` is, and what may be said about it."""
 
     n_a: int
@@ -38,18 +38,6 @@ class CostComparison:
     """Of the logs between processes of one cell; 0.02 is about 2 %. `None` for a single process."""
     noise_floor: float
     """The largest log ratio that the same cell, measured twice, shows."""
-    p: float | None
-    """`None` unless both cells have two processes."""
-    margin: float | None
-    """Ratios closer to 1 than this share do not matter."""
-    p_equivalent: float | None
-    family: int = 1
-    """Comparisons decided together."""
-    p_holm: float | None = None
-    p_equivalent_holm: float | None = None
-    verdict: Verdict = "cannot tell"
-    detectable: float | None = None
-    """The smallest ratio above 1 that so many processes find with power 0.8."""
     processes_needed: int | None = None
     """Of each cell, to find the observed ratio with power 0.8. `None`: settled, or more processes do
     not help because the ratio is within the noise floor."""
@@ -91,14 +79,8 @@ def decide_cost(
     comparisons: Sequence[CostComparison], level: float = LEVEL
 ) -> tuple[CostComparison, ...]:
     """The same comparisons as one family, each with its verdict."""
-    family = max(1, sum(c.p is not None for c in comparisons))
-    different = holm([c.p for c in comparisons])
-    equivalent = holm([c.p_equivalent for c in comparisons])
-    decided = (
-        replace(c, family=family, p_holm=p, p_equivalent_holm=p_same)
-        for c, p, p_same in zip(comparisons, different, equivalent, strict=True)
-    )
-    return tuple(_with_processes(_with_verdict(c, level), level / family) for c in decided)
+    decided = (_with_verdict(one, level) for one in adjust(comparisons))
+    return tuple(_with_processes(one, level / one.family) for one in decided)
 
 
 def _with_verdict(found: CostComparison, level: float) -> CostComparison:

@@ -4,7 +4,8 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+
+from trainlab.spec.target import Target
 
 
 @dataclass(frozen=True)
@@ -14,21 +15,6 @@ class Point:
     epoch: int
     elapsed_s: float
     value: float
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is good enough: accuracy at least, or loss at most, the value."""
-
-    metric: str
-    bound: Literal["at least", "at most"]
-    value: float
-
-    def is_met_by(self, value: float) -> bool:
-        """Never by a value that is not finite."""
-        if not math.isfinite(value):
-            return False
-        return value >= self.value if self.bound == "at least" else value <= self.value
 
 
 @dataclass(frozen=True)

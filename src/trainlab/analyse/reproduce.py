@@ -5,6 +5,15 @@ from dataclasses import dataclass
 
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.statistics import Interval, Mean, mean_of, new_run_interval
+from trainlab.spec import TrainSpec
+
+WHERE_AND_HOW_FAST = frozenset(
+    {
+        *("device", "threads", "data", "test_batch_size", "log_every_steps"),
+        *("optimizer_code", "allocator", "denormals"),
+    }
+)
+"""Settings that do not change what is learned; whether the data was a subset is told by itself."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +42,32 @@ class Reproduced:
         return self.interval.low - half <= self.published <= self.interval.high + half
 
 
+def trained_otherwise(
+    evidence: Evidence, settings: Mapping[str, TrainSpec]
+) -> dict[str, tuple[str, ...]]:
+    """Cells that did not train with the published settings, each with what differs."""
+    found = {
+        cell.id: tuple(_differences(cell.settings, settings[cell.id]))
+        for cell in evidence.cells
+        if cell.id in settings
+    }
+    return {cell: differences for cell, differences in found.items() if differences}
+
+
 def reproduce(
-    evidence: Evidence, published: Mapping[str, Mapping[str, tuple[float, ...]]]
+    evidence: Evidence,
+    published: Mapping[str, Mapping[str, tuple[float, ...]]],
+    settings: Mapping[str, TrainSpec],
 ) -> list[Reproduced]:
-    """Every published figure that the run has an epoch for, in the order published."""
+    """Every published figure that the run has an epoch for, in the order published.
+
+    `settings` are those of the published cells: one that was trained otherwise is left out.
+    """
+    others = trained_otherwise(evidence, settings)
     return [
         one
         for cell, metrics in published.items()
+        if cell not in others
         for metric, values in metrics.items()
         for one in _curve(evidence, cell, metric, values)
     ]
@@ -58,6 +86,14 @@ def _curve(
         if ours:
             interval = new_run_interval(ours)
             yield Reproduced(cell, metric, epoch, value, _places(values), mean_of(ours), interval)
+
+
+def _differences(ours: TrainSpec, published: TrainSpec) -> Iterator[str]:
+    sides = [one.model_dump() | {"lr": one.start_lr} for one in (ours, published)]
+    for name in TrainSpec.model_fields:
+        a, b = (side[name] for side in sides)
+        if a != b and name not in WHERE_AND_HOW_FAST:
+            yield f"{name} {a}, published with {b}"
 
 
 def _places(values: tuple[float, ...]) -> int:

@@ -11,26 +11,48 @@ There each is wrong in 6 to 21 % of studies, and in 19 to 59 % if one run in ten
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
-from typing import Literal
+from typing import Literal, TypeVar
 
-import numpy as np
-
-from trainlab.analyse.paired import fewest_pairs, p_different, p_equivalent
+from trainlab.analyse.paired import fewest_pairs, p_different, p_equivalent, p_of_each
 from trainlab.analyse.power import detectable, seeds_for
 from trainlab.analyse.statistics import Mean, mean_of, pair
 from trainlab.errors import SpecError
 
 Verdict = Literal["different", "equivalent", "cannot tell"]
+BySeed = Mapping[int, float]
+"""What the trials of a cell ended with."""
 
 LEVEL = 0.05
 """The chance, over a whole family, of one or more wrong "different"; likewise for "equivalent"."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, kw_only=True)
+class Tested:
+    """Two cells as one test sees them, and what may be said about them once its family is known."""
+
+    p: float | None
+    """`None` where there are too few values for a test."""
+    margin: float | None
+    """Differences smaller than this do not matter; `None`: not stated, so never equivalent."""
+    p_equivalent: float | None
+    family: int = 1
+    """Comparisons decided together."""
+    p_holm: float | None = None
+    p_equivalent_holm: float | None = None
+    verdict: Verdict = "cannot tell"
+    detectable: float | None = None
+    """The smallest difference, or ratio above 1, that so many values find with power 0.8."""
+
+
+T = TypeVar("T", bound=Tested)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Tested):
     """What `b` has more than `a`, and what may be said about it."""
 
     n: int
@@ -42,68 +64,59 @@ class Comparison:
     mean_a: float | None
     mean_b: float | None
     difference: Mean | None
-    p: float | None
-    """`None` below two pairs."""
-    margin: float | None
-    """Differences smaller than this do not matter; `None`: not stated, so never equivalent."""
-    p_equivalent: float | None
-    family: int = 1
-    """Comparisons decided together."""
-    p_holm: float | None = None
-    p_equivalent_holm: float | None = None
-    verdict: Verdict = "cannot tell"
     fewest_seeds: int | None = None
     """Fewer pairs never reach the level in this family, whatever the data."""
     seeds_needed: int | None = None
     """Estimated to settle it with power 0.8 if the observed effect is the true one; `None`: settled,
     or cannot be known."""
-    detectable: float | None = None
-    """The smallest difference so many pairs find with power 0.8, at the observed spread."""
 
 
-def compare(
-    a: Mapping[int, float], b: Mapping[int, float], margin: float | None = None
-) -> Comparison:
-    """Values by seed; decided as a family of its own. SpecError if the margin is not positive."""
-    return decide([undecided(a, b, margin)])[0]
+def compare(a: BySeed, b: BySeed, margin: float | None = None) -> Comparison:
+    """Decided as a family of its own. SpecError if the margin is not positive."""
+    return compare_all([(a, b)], margin)[0]
 
 
-def undecided(
-    a: Mapping[int, float], b: Mapping[int, float], margin: float | None = None
-) -> Comparison:
-    """The same, to be decided with others as one family."""
+def compare_all(
+    cells: Iterable[tuple[BySeed, BySeed]], margin: float | None = None
+) -> tuple[Comparison, ...]:
+    """Each two cells, decided as one family. SpecError if the margin is not positive."""
     check_margin(margin)
-    pairs = pair(a, b)
-    differences, known = np.array(pairs.differences), len(pairs.a) > 1
-    return Comparison(
-        n=len(pairs.a),
-        num_dropped=pairs.num_dropped,
-        num_diverged=pairs.num_diverged,
-        mean_a=fmean(pairs.a) if pairs.a else None,
-        mean_b=fmean(pairs.b) if pairs.b else None,
-        difference=mean_of(pairs.differences),
-        p=float(p_different(differences)) if known else None,
-        margin=margin,
-        p_equivalent=float(p_equivalent(differences, margin)) if known and margin else None,
+    matched = [pair(a, b) for a, b in cells]
+    differences = [pairs.differences for pairs in matched]
+    different = p_of_each(differences, p_different)
+    equivalent = p_of_each(differences, partial(p_equivalent, margin=margin) if margin else None)
+    return decide(
+        [
+            Comparison(
+                n=len(pairs.a),
+                num_dropped=pairs.num_dropped,
+                num_diverged=pairs.num_diverged,
+                mean_a=fmean(pairs.a) if pairs.a else None,
+                mean_b=fmean(pairs.b) if pairs.b else None,
+                difference=mean_of(differences[place]),
+                p=different[place],
+                margin=margin,
+                p_equivalent=equivalent[place],
+            )
+            for place, pairs in enumerate(matched)
+        ]
     )
 
 
 def decide(comparisons: Sequence[Comparison], level: float = LEVEL) -> tuple[Comparison, ...]:
     """The same comparisons as one family, each with its verdict."""
-    different = holm([c.p for c in comparisons])
-    equivalent = holm([c.p_equivalent for c in comparisons])
-    family = max(1, sum(c.p is not None for c in comparisons))
-    decided = (
-        replace(
-            comparison,
-            family=family,
-            p_holm=p,
-            p_equivalent_holm=p_same,
-            verdict=verdict_of(p, p_same, level),
-        )
-        for comparison, p, p_same in zip(comparisons, different, equivalent, strict=True)
-    )
-    return tuple(_with_seeds(comparison, level / family) for comparison in decided)
+    return tuple(_decided(one, level) for one in adjust(comparisons))
+
+
+def adjust(comparisons: Sequence[T]) -> list[T]:
+    """The same comparisons as one family, their p adjusted by Holm; no verdict yet."""
+    family = max(1, sum(one.p is not None for one in comparisons))
+    different = holm([one.p for one in comparisons])
+    equivalent = holm([one.p_equivalent for one in comparisons])
+    return [
+        replace(one, family=family, p_holm=p, p_equivalent_holm=p_same)
+        for one, p, p_same in zip(comparisons, different, equivalent, strict=True)
+    ]
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
@@ -132,29 +145,33 @@ def check_margin(margin: float | None) -> None:
         raise SpecError([f"margin: got {margin}, must be above 0"])
 
 
-def _with_seeds(comparison: Comparison, level: float) -> Comparison:
-    """Adds what so many seeds can find and how many it would take, at the strictest step of Holm."""
-    difference = comparison.difference
-    fewest = fewest_pairs(level)
-    if difference is None or difference.std is None:
-        return replace(comparison, fewest_seeds=fewest, seeds_needed=None, detectable=None)
-    smallest = detectable(comparison.n, level)
+def _decided(found: Comparison, level: float) -> Comparison:
+    """With its verdict, what so many seeds can find and how many it would take.
+
+    Seeds are counted at the strictest step of Holm.
+    """
+    verdict = verdict_of(found.p_holm, found.p_equivalent_holm, level)
+    strictest = level / found.family
+    difference = found.difference
+    smallest = needed = None
+    if difference is not None and difference.std is not None:
+        smallest = detectable(found.n, strictest)
+        smallest = None if smallest is None else smallest * difference.std
+        if verdict == "cannot tell":
+            needed = _seeds_needed(difference.value, difference.std, found.margin, strictest)
     return replace(
-        comparison,
-        fewest_seeds=fewest,
-        seeds_needed=_seeds_needed(comparison, difference.value, difference.std, level),
-        detectable=None if smallest is None else smallest * difference.std,
+        found,
+        verdict=verdict,
+        fewest_seeds=fewest_pairs(strictest),
+        seeds_needed=needed,
+        detectable=smallest,
     )
 
 
-def _seeds_needed(
-    comparison: Comparison, difference: float, std: float, level: float
-) -> int | None:
+def _seeds_needed(difference: float, std: float, margin: float | None, level: float) -> int | None:
     """To show the difference, or, where a margin is stated, that it lies within: the fewer."""
-    if comparison.verdict != "cannot tell":
-        return None
     counts = [seeds_for(_in_stds(difference, std), level)]
-    gap = (comparison.margin or 0.0) - abs(difference)
+    gap = (margin or 0.0) - abs(difference)
     if gap > 0:
         # One-sided: twice the level. Both sides must hold: each with half the chance of failing.
         counts.append(seeds_for(_in_stds(gap, std), 2 * level, power=0.9))

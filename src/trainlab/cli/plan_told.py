@@ -20,10 +20,11 @@ def print_plan(console: Console, study: Study) -> None:
         console.print(f"[bold]{escape(study.title)}[/bold]", highlight=False)
     count = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
     console.print(f"{escape(study.name)}: {count}: {escape(shown)}{more}", highlight=False)
-    parts = [f"{learn} learn trials ({len(study.seeds)} seeds)"] if learn else []
+    seeds = "1 seed" if len(study.seeds) == 1 else f"{len(study.seeds)} seeds"
+    parts = [f"{learn} learn trials ({seeds})"] if learn else []
     if study.cost is not None:
         timed = sum(trial.watch == "steps" for trial in trials)
         pair = ", one cell measured twice as a check" if len(cells) > 1 else ""
         watched = len(trials) - learn - timed
         parts.append(f"{timed} timed and {watched} watched processes for cost{pair}")
-    console.print(f"{'; '.join(parts)}. Time left is shown once the first have ended.")
+    console.print(f"{'; '.join(parts)}. Time left is shown as soon as it can be told.")

@@ -83,7 +83,8 @@ def _count_cells(question: Question) -> int:
 
 def _too_many(count: int, where: str) -> str:
     told = (
-        f"plans {count:,} trials or more, but {MOST_TRIALS} is the limit; vary less, or add --yes"
+        f"plans {count:,} trials or more, but {MOST_TRIALS} is the limit; vary less, or add --yes "
+        "(in Python many=True)"
     )
     return f"{where}: {told}" if where else told
 

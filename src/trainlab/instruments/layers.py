@@ -5,11 +5,10 @@ turns, so that the difference between them is what watching costs. Work is count
 own, after all that is timed.
 """
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 from trainlab.instruments.calls import Call, CallWatch, Observer
 from trainlab.instruments.work import WorkCounter
@@ -17,9 +16,8 @@ from trainlab.record.cost import LayerRow, LayersRecord
 from trainlab.spec.cost import CostSpec
 from trainlab.train.bench import Bench
 from trainlab.train.cost import Steps, stepping
-from trainlab.train.device import synchronize
 from trainlab.train.moments import Instrument, Phase
-from trainlab.train.stopwatch import Stopwatch, stopwatch_for
+from trainlab.train.stopwatch import Stopwatch, stopwatch_for, timed_ms
 
 MAX_COUNTED_STEPS = 5
 """Where steps differ in their calls, one may not make them all."""
@@ -138,9 +136,10 @@ def profile_layers(bench: Bench, spec: CostSpec) -> LayersRecord:
         for _ in range(spec.warmup_steps):
             steps.bare(next(steps.endless))
         for _ in range(spec.active_steps):
-            bare_ms.append(_timed_ms(bench, steps.bare, next(steps.endless)))
+            bare_ms.append(timed_ms(bench.device, partial(steps.bare, next(steps.endless))))
             with watch.watching(timer) as calls:
-                watched_ms.append(_timed_ms(bench, steps.marked, next(steps.endless)))
+                watched = partial(steps.marked, next(steps.endless))
+                watched_ms.append(timed_ms(bench.device, watched))
             seen.append(calls)
             for phase, us in timer.read().items():
                 phases_us.setdefault(phase, []).append(us)
@@ -158,14 +157,6 @@ def profile_layers(bench: Bench, spec: CostSpec) -> LayersRecord:
         bare_ms=bare_ms,
         watched_ms=watched_ms,
     )
-
-
-def _timed_ms(bench: Bench, run: Callable[[Any], None], batch: Any) -> float:
-    synchronize(bench.device)
-    start = time.perf_counter_ns()
-    run(batch)
-    synchronize(bench.device)
-    return (time.perf_counter_ns() - start) / 1e6
 
 
 def _key(call: Call) -> Key:

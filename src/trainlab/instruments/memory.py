@@ -6,9 +6,9 @@ for themselves (oneDNN, numpy) is seen neither by the profiler nor by the alloca
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from trainlab.errors import DeviceError
 from trainlab.instruments.operators import END_OF, STEP, PhaseEnds
+from trainlab.instruments.peak import Blocks, Change, Live, ProfiledStep, Sighting, find_peak
 from trainlab.record.cost import MemoryRecord
 from trainlab.spec.cost import CostSpec
 from trainlab.train.bench import Bench
@@ -28,52 +29,7 @@ from trainlab.train.cost import Steps, stepping
 WARMUP_STEPS = 3
 """Then gradients and optimizer state exist and workspaces are taken."""
 
-Blocks = dict[int, int]
-"""Address of a storage to its bytes: views and shared tensors are counted once."""
-
 _Kinds = dict[str, Blocks]
-
-
-@dataclass(frozen=True)
-class Change:
-    """A block allocated, or freed where its bytes are negative."""
-
-    at_ns: int
-    address: int
-    num_bytes: int
-
-
-@dataclass(frozen=True)
-class Sighting:
-    """The blocks of one kind at one moment of a step."""
-
-    kind: str
-    num_changes: int
-    """Changes of the step made before that moment."""
-    blocks: Blocks
-
-
-@dataclass(frozen=True)
-class ProfiledStep:
-    """What was alive before a step, what it allocated and freed, and what its blocks were for."""
-
-    before: Blocks
-    changes: Sequence[Change]
-    """In the order of time."""
-    phase_ends: Sequence[tuple[int, str]]
-    """Nanoseconds and name, in the order of time."""
-    sightings: Sequence[Sighting] = ()
-    """Of a kind seen twice, the second is its fullest: gradients before and after a step."""
-
-
-@dataclass(frozen=True)
-class Peak:
-    """The moment of a step at which tensors held most."""
-
-    num_bytes: int
-    phase: str
-    alive: Mapping[str, int]
-    """Bytes of each kind that were alive then: not all are at once."""
 
 
 def measure_memory(bench: Bench, spec: CostSpec) -> MemoryRecord:
@@ -114,51 +70,6 @@ def measure_memory(bench: Bench, spec: CostSpec) -> MemoryRecord:
         data_bytes=sum(data.values()),
         process_peak_bytes=_process_peak_bytes(),
     )
-
-
-def find_peak(step: ProfiledStep) -> Peak:
-    """Where the bytes alive are most, and how many of them each kind has there."""
-    live = _Live(step.before)
-    totals = [live.num_bytes]
-    for change in step.changes:
-        live.apply(change)
-        totals.append(live.num_bytes)
-    index = totals.index(max(totals))
-    at_peak = _Live(step.before, step.changes[:index])
-    alive: dict[str, Blocks] = {}
-    for seen in step.sightings:
-        then = _Live(step.before, step.changes[: seen.num_changes])
-        still = {a: n for a, n in seen.blocks.items() if at_peak.holds_the_same(a, then)}
-        alive[seen.kind] = alive.get(seen.kind, {}) | still
-    at_ns = step.changes[index - 1].at_ns if index else 0
-    return Peak(
-        num_bytes=totals[index],
-        phase=next((name for end_ns, name in step.phase_ends if end_ns >= at_ns), "other"),
-        alive={kind: sum(blocks.values()) for kind, blocks in alive.items()},
-    )
-
-
-class _Live:
-    """The blocks alive after some changes; an address may come to hold one block after another."""
-
-    def __init__(self, before: Blocks, changes: Iterable[Change] = ()) -> None:
-        self.blocks = dict(before)
-        self.num_bytes = sum(before.values())
-        self._since: dict[int, int] = {}
-        for change in changes:
-            self.apply(change)
-
-    def apply(self, change: Change) -> None:
-        """A block whose allocation nobody saw was never counted, so its end is not either."""
-        self.num_bytes -= self.blocks.pop(change.address, 0)
-        if change.num_bytes > 0:
-            self.blocks[change.address] = change.num_bytes
-            self.num_bytes += change.num_bytes
-        self._since[change.address] = change.at_ns
-
-    def holds_the_same(self, address: int, other: "_Live") -> bool:
-        """Whether the address holds the very block that it holds there."""
-        return address in self.blocks and self._since.get(address) == other._since.get(address)
 
 
 class _Watcher:
@@ -211,7 +122,7 @@ def _profiled_step(bench: Bench, steps: Steps, watcher: _Watcher, data: Blocks) 
     changes = _changes(nodes, bench.device)
     earlier = [change for change in changes if change.at_ns < start_ns]
     step = ProfiledStep(
-        before=_Live({}, earlier).blocks | _merged(standing.values()),
+        before=Live({}, earlier).blocks | _merged(standing.values()),
         changes=changes[len(earlier) :],
         phase_ends=_phase_ends(nodes, start_ns),
     )
@@ -224,7 +135,7 @@ def _sightings(
     # After the loss all that the backward pass needs is alive, and nothing of it is gone yet.
     loss_ns = next(at_ns for at_ns, name in step.phase_ends if name == "loss")
     until_loss = sum(change.at_ns < loss_ns for change in step.changes)
-    kept = _Live(step.before, step.changes[:until_loss]).blocks
+    kept = Live(step.before, step.changes[:until_loss]).blocks
     # Not the gradients: before a step's loss there are none, but others may lie at their addresses.
     lasting = _merged([data, before["parameters"], before["buffers"], before["optimizer"]])
     batch = {a: n for a, n in watcher.batch.items() if a not in lasting}

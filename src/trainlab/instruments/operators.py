@@ -5,10 +5,10 @@ profiler starts drops or inflates events. Within a step, an operator belongs to 
 mark comes next.
 """
 
-import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +24,7 @@ from trainlab.train.bench import Bench
 from trainlab.train.cost import Steps, stepping
 from trainlab.train.device import synchronize
 from trainlab.train.moments import Instrument, Phase
+from trainlab.train.stopwatch import timed_ms
 
 STEP = "trainlab::step"
 END_OF = "trainlab::end of "
@@ -77,7 +78,10 @@ def profile_operators(bench: Bench, spec: CostSpec) -> OperatorsRecord:
     with stepping(bench, spec.mode, PhaseEnds()) as steps:
         for _ in range(spec.warmup_steps):
             steps.marked(next(steps.endless))
-        bare_ms = [_timed_ms(bench, steps) for _ in range(spec.active_steps)]
+        bare_ms = [
+            timed_ms(bench.device, partial(steps.bare, next(steps.endless)))
+            for _ in range(spec.active_steps)
+        ]
         work = (
             steps.one_pass if spec.mode == "inference" else islice(steps.endless, spec.active_steps)
         )
@@ -100,14 +104,6 @@ def profile_operators(bench: Bench, spec: CostSpec) -> OperatorsRecord:
             for (name, kind, phase, shapes), sums in sorted(tally.rows.items())
         ],
     )
-
-
-def _timed_ms(bench: Bench, steps: Steps) -> float:
-    synchronize(bench.device)
-    start = time.perf_counter_ns()
-    steps.bare(next(steps.endless))
-    synchronize(bench.device)
-    return (time.perf_counter_ns() - start) / 1e6
 
 
 def _profiled(bench: Bench, steps: Steps, chunk: list[Any], by_shape: bool) -> Any:

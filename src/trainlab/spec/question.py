@@ -20,10 +20,14 @@ from trainlab.spec.base import Spec, checked, field_problems
 from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_told, with_levels
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
+from trainlab.spec.target import TargetAsked
 from trainlab.spec.train import Scalar, TrainSpec, settings_for
 
 NOT_VARIED = ("data", "log_every_steps")
 """Settings that change what is compared rather than how it is trained."""
+
+SURE = 0.8
+"""So alike that a name is taken for a misspelt one, though the model might have such a parameter."""
 
 EACH_DEVICE = "each"
 """As a level of `device`: every device this machine has."""
@@ -65,8 +69,9 @@ class Question(Spec):
     """Train every cell with every seed."""
     cost: CostSpec | None = None
     """Measure what a step costs in every cell, in fresh processes."""
-    targets: dict[str, float] = {}
-    """Metric to the value whose reaching is timed, as "test/accuracy" = 0.97."""
+    targets: dict[str, TargetAsked] = {}
+    """Metric to the value whose reaching is timed, as "test/accuracy" = 0.97 or "test/mae" = "<= 0.1"; a
+    bare number must be reached from above by losses and errors, from below by all else."""
     margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter: within it, cells can be called equivalent."""
     probes: tuple[Annotated[ProbeSpec, WithJsonSchema(TEXT_OR_TABLE)], ...] = ()
@@ -94,11 +99,10 @@ def checked_question(values: Mapping[str, Any], where: str = "") -> Question:
         return checked(Question, values, where)
     except SpecError as error:
         settings, vary, cells = (values.get(name) for name in ("settings", "vary", "cells"))
-        inner = _value_problems(
-            settings if isinstance(settings, Mapping) else {},
-            vary if isinstance(vary, Mapping) else {},
-            cells if isinstance(cells, list | tuple) else (),
-        )
+        settings = settings if isinstance(settings, Mapping) else {}
+        vary = vary if isinstance(vary, Mapping) else {}
+        cells = cells if isinstance(cells, list | tuple) else ()
+        inner = [*_misspelt(vary, cells), *_value_problems(settings, vary, cells)]
         raise SpecError([*error.problems, *(_at(where, problem) for problem in inner)]) from None
 
 
@@ -175,6 +179,16 @@ def _factor(name: str, parameters: Collection[str] | None, place: str, problems:
     hint = f"did you mean {near[0]}?" if near else f"settings: {', '.join(settings)}; {own}"
     problems.append(f"{place}.{name}: unknown factor; {hint}")
     return name
+
+
+def _misspelt(vary: Mapping[str, Any], cells: Sequence[Any]) -> Iterator[str]:
+    """Factors that are nearly a setting: all that can be said before the model's parameters are known."""
+    listed = ((f"cells[{i}]", cell) for i, cell in enumerate(cells) if isinstance(cell, Mapping))
+    for place, names in (("vary", vary), *listed):
+        for name in names:
+            near = get_close_matches(name, TrainSpec.model_fields, n=1, cutoff=SURE)
+            if near and near[0] != name:
+                yield f"{place}.{name}: is no setting; did you mean {near[0]}?"
 
 
 def _value_problems(

@@ -8,6 +8,7 @@ from trainlab.spec.base import Spec
 from trainlab.spec.cell import BASE, Cell
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
+from trainlab.spec.target import TargetAsked
 from trainlab.spec.train import TrainSpec
 
 
@@ -30,7 +31,7 @@ class Study(Spec):
     """Train every cell, once per seed."""
     cost: CostSpec | None = None
     """Measure what a step costs in every cell, in fresh processes."""
-    targets: dict[str, float] = {}
+    targets: dict[str, TargetAsked] = {}
     """Metric to the value whose reaching is timed."""
     margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter."""

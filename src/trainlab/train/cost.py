@@ -20,11 +20,10 @@ from trainlab.spec.cost import CostSpec
 from trainlab.train.batches import Batches
 from trainlab.train.bench import Bench
 from trainlab.train.cold import ColdWatch
-from trainlab.train.device import synchronize
 from trainlab.train.moments import Instrument, Moments, Phase
 from trainlab.train.seeds import data_order, drawing_from
 from trainlab.train.step import make_step, make_test_step
-from trainlab.train.stopwatch import Stopwatch, stopwatch_for
+from trainlab.train.stopwatch import Stopwatch, stopwatch_for, timed_ms
 
 ROUND_S = 0.05
 """Short, so that a bare round and the marked one beside it meet the same machine."""
@@ -50,7 +49,7 @@ class Steps:
     """The step, its phases told to these instruments."""
     bare: Run
     marked: Run
-    """The same step, its phases told to the instrument given."""
+    """The same step, its phases told to the instruments given to `stepping`."""
     endless: Iterator[Any]
     """Full batches, epoch after epoch: a smaller last one would pass for a faster step."""
     one_pass: Iterator[Any]
@@ -76,7 +75,7 @@ def measure(bench: Bench, spec: CostSpec) -> CostRecord:
         )
         first = [cold.observe(watched) for _ in range(min(COLD_STEPS, spec.warmup_steps))]
         warmup_ms = [sum(step.phases_ms.values()) for step in first]
-        warmup_ms += [_timed_ms(bench, bare) for _ in range(spec.warmup_steps - len(first))]
+        warmup_ms += [timed_ms(bench.device, bare) for _ in range(spec.warmup_steps - len(first))]
         rounds = _Rounds(bare, marked, watch, _round_steps(bench, bare))
         deadline = time.monotonic() + spec.budget_s
         stopped: Literal["tight", "budget"] = "budget"
@@ -141,7 +140,7 @@ class _Rounds:
 
 
 @contextmanager
-def stepping(bench: Bench, mode: str, marks: Instrument) -> Iterator[Steps]:
+def stepping(bench: Bench, mode: str, *marks: Instrument) -> Iterator[Steps]:
     """The steps of a mode, ready to run inside this block and drawing from the trial's seed."""
     with drawing_from(bench.trial.seed, "dropout", bench.device):
         if mode == "train":
@@ -153,7 +152,7 @@ def stepping(bench: Bench, mode: str, marks: Instrument) -> Iterator[Steps]:
                 yield _inference(bench, marks)
 
 
-def _training(bench: Bench, marks: Instrument) -> Steps:
+def _training(bench: Bench, marks: Sequence[Instrument]) -> Steps:
     batches = bench.train_batches
 
     def watched_by(instruments: Sequence[Instrument]) -> Run:
@@ -167,13 +166,13 @@ def _training(bench: Bench, marks: Instrument) -> Steps:
         batches=batches,
         watched_by=watched_by,
         bare=watched_by([]),
-        marked=watched_by([marks]),
+        marked=watched_by(marks),
         endless=(rows for number in count(1) for rows in epoch(number) if _is_full(rows, batches)),
         one_pass=iter(epoch(1)),
     )
 
 
-def _inference(bench: Bench, marks: Instrument) -> Steps:
+def _inference(bench: Bench, marks: Sequence[Instrument]) -> Steps:
     batches = bench.test_batches.resized(bench.settings.batch_size)
 
     def watched_by(instruments: Sequence[Instrument]) -> Run:
@@ -184,7 +183,7 @@ def _inference(bench: Bench, marks: Instrument) -> Steps:
         batches=batches,
         watched_by=watched_by,
         bare=watched_by([]),
-        marked=watched_by([marks]),
+        marked=watched_by(marks),
         endless=(b for _ in count(1) for b in batches.in_order() if _is_full(b[0], batches)),
         one_pass=batches.in_order(),
     )
@@ -202,17 +201,8 @@ def _forget(results: object) -> None:
     """A step's results are not kept: they would be memory the next step cannot reuse."""
 
 
-def _timed_ms(bench: Bench, work: Work) -> float:
-    """One step by itself, the device waited for on both sides."""
-    synchronize(bench.device)
-    start = time.perf_counter_ns()
-    work()
-    synchronize(bench.device)
-    return (time.perf_counter_ns() - start) / 1e6
-
-
 def _round_steps(bench: Bench, work: Work) -> int:
-    return max(MIN_ROUND_STEPS, int(ROUND_S * 1e3 / _timed_ms(bench, work)))
+    return max(MIN_ROUND_STEPS, int(ROUND_S * 1e3 / timed_ms(bench.device, work)))
 
 
 def _is_tight(step_ms: list[float], share: float) -> bool:

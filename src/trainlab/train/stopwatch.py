@@ -1,12 +1,14 @@
-"""A stopwatch that never makes the device wait while it runs."""
+"""A stopwatch that never makes the device wait while it runs; and one that waits, for single pieces."""
 
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Protocol
 
 import torch
 
 from trainlab.errors import DeviceError
+from trainlab.train.device import synchronize
 
 
 class Stopwatch(Protocol):
@@ -62,3 +64,12 @@ def stopwatch_for(device: torch.device) -> Stopwatch:
     if device.type == "cpu":
         return HostStopwatch()
     raise DeviceError(f"device: cost is measured on cpu and cuda, not yet on {device.type}")
+
+
+def timed_ms(device: torch.device, work: Callable[[], object]) -> float:
+    """How long one piece of work takes by itself, the device waited for on both sides."""
+    synchronize(device)
+    start = time.perf_counter_ns()
+    work()
+    synchronize(device)
+    return (time.perf_counter_ns() - start) / 1e6

@@ -1,0 +1,77 @@
+"""Targets: the value of a metric that is good enough, and from which side it is reached."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+FALLING = (
+    *("loss", "error", "err", "mae", "mse", "rmse", "mape", "nll", "entropy", "perplexity", "ppl"),
+    *("wer", "cer"),
+)
+"""Words in the name of a metric that is the better the lower; all other metrics must rise."""
+
+BOUNDS: dict[str, Literal["at most", "at least"]] = {"<=": "at most", ">=": "at least"}
+_WRITTEN = re.compile(r"\s*(<=|>=)\s*(\S+)\s*")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is good enough: accuracy at least, or loss at most, the value."""
+
+    metric: str
+    bound: Literal["at least", "at most"]
+    value: float
+
+    def is_met_by(self, value: float) -> bool:
+        """Never by a value that is not finite."""
+        if not math.isfinite(value):
+            return False
+        return value >= self.value if self.bound == "at least" else value <= self.value
+
+
+def falls(metric: str) -> bool:
+    """Whether a metric is the better the lower, by its name: `test/loss`, `test/top5_error`."""
+    words = re.split(r"[^a-z0-9]+", metric.rpartition("/")[2].lower())
+    return any(word in FALLING or word.endswith(("loss", "error")) for word in words)
+
+
+def target_of(metric: str, asked: float | str) -> Target:
+    """A target as asked: `<=` and `>=` say which way, a bare number goes by the metric's name."""
+    if isinstance(asked, str):
+        sign, number = _parts(asked)
+        return Target(metric, BOUNDS[sign], number)
+    return Target(metric, "at most" if falls(metric) else "at least", asked)
+
+
+def _parts(text: str) -> tuple[str, float]:
+    """The sign and the number; ValueError where there are none."""
+    found = _WRITTEN.fullmatch(text)
+    if not found or not math.isfinite(float(found[2])):
+        raise ValueError(text)
+    return found[1], float(found[2])
+
+
+def _checked(value: object) -> object:
+    """Told in one line: pydantic would tell once for a number and once for a text."""
+    try:
+        if isinstance(value, str):
+            _parts(value)
+            return value
+        if isinstance(value, int | float) and type(value) is not bool and math.isfinite(value):
+            return value
+    except ValueError:
+        pass
+    raise ValueError(f'got {value!r}, must be a number, or a text as "<= 0.1" or ">= 0.9"')
+
+
+TargetAsked = Annotated[
+    float | str,
+    BeforeValidator(_checked),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^\s*(<=|>=)\s*\S+\s*$"}]}
+    ),
+]
+"""As people write it: 0.97, or "<= 0.1"."""

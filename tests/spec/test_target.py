@@ -1,0 +1,57 @@
+"""Targets: which way a metric must go, said or by its name."""
+
+import pytest
+
+from trainlab.errors import SpecError
+from trainlab.spec import Question, Study, TrainSpec
+from trainlab.spec.question import checked_question
+from trainlab.spec.target import Target, falls, target_of
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        *("test/loss", "train/loss", "test/hinge_loss", "test/logloss", "test/mae", "test/MSE"),
+        *("test/rmse", "test/error", "test/error_rate", "test/top5_error", "test/perplexity"),
+        *("test/cross_entropy", "test/wer", "test/squarederror"),
+    ],
+)
+def test_losses_and_errors_fall(metric: str) -> None:
+    assert falls(metric)
+    assert target_of(metric, 0.1) == Target(metric, "at most", 0.1)
+
+
+@pytest.mark.parametrize(
+    "metric", ["test/accuracy", "test/auc", "test/f1", "test/power", "test/r2", "loss/accuracy"]
+)
+def test_all_else_rises(metric: str) -> None:
+    assert not falls(metric)
+    assert target_of(metric, 0.1) == Target(metric, "at least", 0.1)
+
+
+@pytest.mark.parametrize("text", ["<= 0.1", "<=0.1", " <=  1e-1 "])
+def test_what_is_said_counts_whatever_the_name(text: str) -> None:
+    assert target_of("test/accuracy", text) == Target("test/accuracy", "at most", 0.1)
+    assert target_of("test/loss", text.replace("<", ">")) == Target("test/loss", "at least", 0.1)
+
+
+def test_a_target_is_kept_as_it_was_written() -> None:
+    targets = {"test/accuracy": 0.97, "test/mae": "<= 0.1"}
+    assert Question(workload="w", targets=targets).targets == targets
+    study = Study(name="s", workload="w", settings=TrainSpec(), targets=targets)
+    assert Study.model_validate_json(study.model_dump_json()).targets == targets
+
+
+@pytest.mark.parametrize(
+    "wrong", ["0.1", "< 0.1", "<= x", "<= nan", "0.1 <=", "", True, None, float("inf"), [1]]
+)
+def test_a_target_that_is_none_is_one_line(wrong: object) -> None:
+    with pytest.raises(SpecError) as caught:
+        checked_question({"workload": "w", "targets": {"test/mae": wrong}}, "s.toml")
+    told = f'got {wrong!r}, must be a number, or a text as "<= 0.1" or ">= 0.9"'
+    assert list(caught.value.problems) == [f"s.toml: targets.test/mae: {told}"]
+
+
+def test_the_schema_takes_a_number_or_a_text_for_a_target() -> None:
+    kinds = Question.model_json_schema()["properties"]["targets"]["additionalProperties"]["anyOf"]
+    assert [kind["type"] for kind in kinds] == ["number", "string"]
