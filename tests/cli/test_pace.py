@@ -131,3 +131,28 @@ def test_a_single_trial_knows_its_time_from_its_own_speed() -> None:
     clock.now += 2
     pace.is_at(0.2)
     assert pace.left_s() == pytest.approx(8)
+
+
+def test_starting_processes_is_time_of_its_own() -> None:
+    study = made_study(
+        vary={"batch_size": (1, 64)}, seeds=1, learn=False, cost=CostSpec(processes=1)
+    )
+    pace, clock, ids = started(study)
+    assert len(ids) == 7
+    pace.starting(ids[:2])
+    assert pace.left_s() is None
+    clock.now += 4
+    pace.started()
+    for one in ids[:2]:
+        pace.begins(one)
+        clock.now += 1
+        pace.ends()
+    # Five more, each with its start.
+    assert pace.left_s() == 5 * (1 + 2)
+    pace.starting(ids[2:4])
+    clock.now += 1.5
+    assert pace.left_s() == 15 - 1.5
+    clock.now += 2.5
+    pace.started()
+    assert pace.left_s() == 11
+    assert pace.share_done() == pytest.approx(10 / 21)

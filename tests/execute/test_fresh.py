@@ -70,7 +70,7 @@ atexit.register(lambda: open({str(spans)!r}, "a").write(f"{{began}} {{time.time(
 
 def test_no_process_is_left_behind_when_time_is_up(tiny_file: Path, tmp_path: Path) -> None:
     folder = started(tiny_file, tmp_path / "r")
-    turns = iter([False, True])
+    turns = iter([False, False, True])
     before = set(psutil.Process().children())
     run_fresh(folder, folder.study().trials, is_over=lambda: next(turns))
     assert [trial.state for trial in folder.trials()] == ["done", *["pending"] * 3]

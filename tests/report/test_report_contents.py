@@ -15,9 +15,10 @@ from trainlab.plan import Trial
 from trainlab.record.probe import ProbeRecord
 from trainlab.report.answer import main_findings
 from trainlab.report.contents import report_of
-from trainlab.report.document import Document, Figure, Points, Table
+from trainlab.report.document import Document, Entry, Figure, Points, Table
 from trainlab.report.material import read_material
 from trainlab.report.numbers import figure, metric_value
+from trainlab.report.sections_files import command_told
 from trainlab.report.study_file import study_file
 from trainlab.spec.question import cells_of, read_question
 
@@ -255,3 +256,29 @@ def test_probes_are_drawn_a_curve_per_cell(tmp_path: Path) -> None:
     (chart,) = [block for block in section.blocks if isinstance(block, Figure)]
     rows = [r for r in chart.spec["data"]["values"] if r["cell"] == "batch_size=16"]
     assert [(r["x"], r["y"]) for r in rows] == [(10.0, 4.5), (20.0, 2.25)]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "told"),
+    [
+        ("/opt/venv/bin/trainlab run mnist-lab", "trainlab run mnist-lab"),
+        ("src/trainlab/__main__.py run mnist-lab", "trainlab run mnist-lab"),
+        ("python my_script.py", "python my_script.py"),
+    ],
+)
+def test_the_command_is_told_without_where_trainlab_is_installed(recorded: str, told: str) -> None:
+    assert command_told(recorded) == told
+
+
+def test_a_long_name_breaks_after_its_parts_and_never_within_a_number() -> None:
+    assert Entry("batch_size=16,lr=0.001").parts == ["batch_", "size=16,", "lr=0.001"]
+    assert Entry("encoder.layers.0.out_proj").parts == ["encoder.", "layers.0.", "out_", "proj"]
+    assert Entry("batch_size=16").parts == ["batch_size=16"]
+
+
+def test_settings_changed_together_are_told_once_in_their_table(tmp_path: Path) -> None:
+    study = made_study(design="one-at-a-time", cells=({"optimizer": "sgd", "lr": 0.5},))
+    report = report_of(read_material(Fabricated().write(tmp_path / "run", study)))
+    found = next(t for t in tables_of(report) if t.caption.startswith("Levels of optimizer + lr"))
+    assert [column.heading for column in found.columns][:2] == ["level", "figure"]
+    assert found.rows[0].entries[0].text == "base → optimizer=sgd,lr=0.5"

@@ -1,25 +1,20 @@
 """Figures as values, on hand-worked numbers; then as charts."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich_run import ACCURACY, rich_material, rich_report
 
 from trainlab.plan import Trial
-from trainlab.report.figures import (
-    OUTSIDE,
-    REST,
-    cost_dots,
-    first_steps,
-    memory_dots,
-    metric_dots,
-    operator_bars,
-    phase_bars,
-    scaling_lines,
-    thinned,
-    trend,
-)
+from trainlab.report.bars import OUTSIDE, REST, operator_bars, phase_bars
+from trainlab.report.curves import trend_chart
+from trainlab.report.dots import cost_dots, memory_dots, metric_dots
 from trainlab.report.material import Material
+from trainlab.report.scaling import scaling_lines
+from trainlab.report.trends import Trend, TrendPoint, thinned, trend
+from trainlab.report.warmup import first_steps
+from trainlab.report.words import Words
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +140,44 @@ def test_a_phase_has_the_same_colour_in_training_and_inference(tmp_path: Path) -
     train, inference = colours
     assert len(train) == 3
     assert {name: train[name] for name in inference} == inference
+
+
+def curve(cell: str, *points: tuple[float, float, float]) -> list[TrendPoint]:
+    """Mean and ends of the interval, epoch by epoch."""
+    return [TrendPoint(cell, n, mean, *ends, 3) for n, (mean, *ends) in enumerate(points, start=1)]
+
+
+def drawn(metric: str, *points: TrendPoint) -> dict[str, Any]:
+    return trend_chart(Trend(metric, points, by_step=False), ["a", "b"], Words("en"))
+
+
+def axis_of(spec: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = spec["layer"][-1]["encoding"]["y"]["scale"]
+    return found
+
+
+def test_an_interval_below_zero_does_not_break_a_logarithmic_axis() -> None:
+    spec = drawn("loss", *curve("a", (1000.0, 900.0, 1100.0), (2.0, -400.0, 404.0)))
+    axis = axis_of(spec)
+    assert axis["type"] == "log"
+    assert 0 < axis["domain"][0] <= 2
+    assert 1000 <= axis["domain"][1] <= 3000
+    ends = [row["band_low"] for row in spec["data"]["values"] if "band_low" in row]
+    assert all(low >= axis["domain"][0] for low in ends)
+
+
+def test_a_band_that_would_hide_the_other_curves_is_left_out_and_told_on_hover() -> None:
+    wide = curve("a", (0.5, -3.0, 4.0), (0.4, -3.0, 4.0))
+    narrow = curve("b", (1.5, 1.45, 1.55), (1.0, 0.95, 1.05))
+    spec = drawn("loss", *wide, *narrow)
+    rows = spec["data"]["values"]
+    assert {row["cell"] for row in rows if "band_low" in row} == {"b"}
+    assert [row["low"] for row in rows if row["cell"] == "a"] == [-3.0, -3.0]
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["area", "line", "point"]
+    alone = drawn("loss", *wide)
+    assert [layer["mark"]["type"] for layer in alone["layer"]] == ["line", "point"]
+
+
+def test_no_axis_of_an_accuracy_goes_beyond_all_right() -> None:
+    spec = drawn("test/accuracy", *curve("a", (0.9, 0.5, 1.3), (0.97, 0.9, 1.04)))
+    assert axis_of(spec)["domain"][1] == 100

@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from fabricate import Fabricated, made_study
 from trainlab.analyse.runs import side_by_side
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
+from trainlab.report.document import Table
 from trainlab.report.html import html_of
 from trainlab.report.material import read_material
 
@@ -106,3 +108,12 @@ def test_two_runs_side_by_side(tmp_path: Path) -> None:
         assert len(charts_of(page)) == 2
         ids = [section.id for section in report.sections]
         assert ids == ["answer", "environment", "costs", "learning", "operators", "differs"]
+
+
+def test_tables_are_numbered_as_in_the_other_formats(tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "run")
+    captions = re.findall(r"<caption><b>(.*?)</b> (.*?)</caption>", unescape(html_of(report)))
+    tables = [block for block in report.all_blocks() if isinstance(block, Table)]
+    assert captions == [
+        (f"Table {number}", table.caption) for number, table in enumerate(tables, start=1)
+    ]

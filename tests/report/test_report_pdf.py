@@ -8,6 +8,7 @@ import pytest
 from rich_run import rich_report, rich_run, row
 
 from trainlab.report.contents import report_of
+from trainlab.report.document import Document, Entry, Paragraph, Row, Section, table
 from trainlab.report.material import read_material
 from trainlab.report.pdf import pdf_of
 
@@ -43,3 +44,34 @@ def test_chinese_is_there_as_chinese(tmp_path: Path) -> None:
     told = text_of(pdf_of(rich_report(tmp_path / "run", "zh")), tmp_path)
     assert "问题与回答" in told
     assert "按因素比较" in told
+
+
+def with_table_after(num_paragraphs: int, num_rows: int, told: str) -> Document:
+    """A table that begins so far down the page."""
+    entries = [Row((Entry(f"row{number}"), Entry(told))) for number in range(num_rows)]
+    found = table("the caption", (("heading", False), ("value", False)), entries, note="the note")
+    filler = (Paragraph("filler"),) * num_paragraphs
+    inner = Section("two", "Inner", (found, Paragraph("the end")))
+    section = Section("one", "Section", filler, (inner,))
+    return Document("Title", "", "en", "", (), (section,))
+
+
+@pytest.mark.parametrize("told", ["short", "a text of several lines " * 12])
+@pytest.mark.parametrize("num_rows", [2, 30])
+def test_a_table_never_begins_at_the_foot_of_a_page(
+    tmp_path: Path, num_rows: int, told: str
+) -> None:
+    num_split = 0
+    for num_paragraphs in range(26, 46):
+        pdf = pdf_of(with_table_after(num_paragraphs, num_rows, told))
+        pages = [page.split() for page in text_of(pdf, tmp_path).split("\f")]
+        where = f"after {num_paragraphs} paragraphs"
+        (first,) = [page for page in pages if "caption" in page]
+        assert {"Inner", "heading", "row0", "row1"} <= set(first), where
+        for page in pages:
+            has_rows = any(word.startswith("row") for word in page)
+            assert has_rows == ("heading" in page), f"a heading without rows {where}"
+        (last,) = [page for page in pages if f"row{num_rows - 1}" in page]
+        assert "note" in last, f"the note is apart from the table {where}"
+        num_split += any("row0" not in page and "heading" in page for page in pages)
+    assert num_split > 0 or num_rows == 2, "no table was split: the test shows nothing"

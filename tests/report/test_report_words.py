@@ -16,7 +16,7 @@ from trainlab.report.words import COUNTED, INSTRUMENTS, LANGUAGES, TABLES, WORDS
 SOURCE = Path(trainlab.report.__file__).parent
 BUILT = ("state_", "mode_", "step_", "phase_", "memory_", "near_", "subject_", "mark_", "file_")
 """Starts of keys that are put together from names in records."""
-BUILT += ("cost_of_", "update_")
+BUILT += ("cost_of_", "update_", "quantity_", "reducer_", "every_", "differs_")
 BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")
 
 

@@ -167,7 +167,9 @@ def test_a_confound_is_named_at_the_end(every: list[Finding]) -> None:
     found = next(one for one in every if one.confounds)
     assert found.confounds == ("data.num_train: 960 against 96",)
     assert sentence(found).endswith("Beware: these also differ: data.num_train: 960 against 96.")
-    assert sentence(found, "zh").endswith("注意：以下各项也不同：data.num_train: 960 against 96。")
+    assert sentence(found, "zh").endswith(
+        "注意：以下各项也不同：训练样本数 data.num_train：960 与 96。"
+    )
 
 
 def effect(**given: Any) -> Finding:

@@ -26,6 +26,10 @@ class Pace:
         self._since = 0.0
         self._share = 0.0
         self._done_s = 0.0
+        self._unstarted = {trial.id for trial in trials if trial.kind == "cost"}
+        self._start_took: list[float] = []
+        """Per process, of those started together."""
+        self._starting: int = 0
         self.num_trials = len(trials)
 
     @property
@@ -33,9 +37,23 @@ class Pace:
         """Which trial runs, from 1."""
         return self.num_trials - len(self._waiting)
 
+    def starting(self, trial_ids: Sequence[str]) -> None:
+        """Processes for these trials are being started, and run none of them yet."""
+        self._unstarted -= set(trial_ids)
+        self._starting, self._since = len(trial_ids), self._clock()
+
+    def started(self) -> None:
+        """They wait for their turn."""
+        took = self._gone_s()
+        self._done_s += took
+        self._start_took.append(took / self._starting)
+        self._starting = 0
+
     def begins(self, trial_id: str) -> None:
         """A trial starts; trials planned before it that never ran are passed over."""
-        self._waiting = self._waiting[self._waiting.index(trial_id) + 1 :]
+        passed = self._waiting.index(trial_id) + 1
+        self._unstarted -= set(self._waiting[:passed])
+        self._waiting = self._waiting[passed:]
         self._now, self._since, self._share = trial_id, self._clock(), 0.0
 
     def is_at(self, share: float) -> None:
@@ -65,14 +83,14 @@ class Pace:
         current = self._current_left_s()
         if current is None or None in waiting:
             return None
-        return current + sum(one for one in waiting if one is not None)
+        return current + sum(one for one in waiting if one is not None) + self._starts_left_s()
 
     def share_done(self) -> float:
         """Of the whole study, by time; by number of trials while times are unknown."""
         left = self.left_s()
         if left is None:
             return max(0, self.number - 1 + self._share) / self.num_trials
-        done = self._done_s + (self._gone_s() if self._now else 0.0)
+        done = self._done_s + (self._gone_s() if self._now or self._starting else 0.0)
         return done / (done + left) if done + left else 1.0
 
     def _current_left_s(self) -> float | None:
@@ -84,8 +102,16 @@ class Pace:
         expected = self.expected_s(self._now)
         return None if expected is None else max(0.0, expected - gone)
 
+    def _starts_left_s(self) -> float:
+        """For processes still to start; nothing before the first have shown how long that takes."""
+        if not self._start_took:
+            return 0.0
+        each = statistics.median(self._start_took)
+        gone = self._gone_s() if self._starting else 0.0
+        return max(0.0, self._starting * each - gone) + len(self._unstarted) * each
+
     def _gone_s(self) -> float:
-        """Since the running trial began."""
+        """Since the running trial, or the starting of processes, began."""
         return self._clock() - self._since
 
 

@@ -51,7 +51,7 @@ def _profile(
         study = make_study(Loader(), workload, asked, (1,), "settings", cost=cost, learn=False)
     folder = start_run(study, out)
     with StudyProgress(console, folder.trials()) as progress:
-        run_study(folder, around=progress)
+        run_study(folder, fresh=progress)
     raise_failures(folder)
     each = measurements(folder)
     if as_json:

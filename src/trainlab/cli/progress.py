@@ -77,8 +77,17 @@ class StudyProgress(Instrument):
         self._bar.stop()
 
     @contextmanager
-    def __call__(self, trial_id: str) -> Iterator[None]:
-        """Around a trial that runs in a process of its own."""
+    def starting(self, trial_ids: Sequence[str]) -> Iterator[None]:
+        """While fresh processes start."""
+        self._pace.starting(trial_ids)
+        count = "a fresh process" if len(trial_ids) == 1 else f"{len(trial_ids)} fresh processes"
+        self._show(f"starting {count}")
+        yield
+        self._pace.started()
+
+    @contextmanager
+    def running(self, trial_id: str) -> Iterator[None]:
+        """While a trial runs in a process of its own."""
         self._begins(trial_id)
         if not self._console.is_terminal:
             self._say(f"{self._place()}: {self._names[trial_id]}")
@@ -119,14 +128,16 @@ class StudyProgress(Instrument):
 
     def _begins(self, trial_id: str) -> None:
         self._pace.begins(trial_id)
-        self._told = ""
-        self._label = self._names[trial_id]
-        if self._pace.num_trials > 1:
-            self._label = f"{self._place()} {self._label}"
+        place = f"{self._place()} " if self._pace.num_trials > 1 else ""
+        self._show(f"{place}{self._names[trial_id]}")
+
+    def _show(self, label: str) -> None:
+        """On the bar, from now on."""
+        self._label, self._told = label, ""
         self._bar.start()
         self._bar.update(
             self._task,
-            description=self._label,
+            description=label,
             told="",
             visible=True,
             completed=self._pace.share_done(),

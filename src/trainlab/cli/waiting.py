@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-SILENCE_S = 4.0
+SILENCE_S = 3.0
 """After so long without a word something is said."""
 LONG_RUN_SHARE = 0.01
 """In a long run, silence may last this share of the time gone: a log stays readable."""

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Protocol
 
 from trainlab.record.environment import usable_vcpus
 from trainlab.record.folder import RunFolder
@@ -19,27 +19,47 @@ PATIENCE_S = 10.0
 """How long an interrupted process may take to close its records."""
 MOST_TOGETHER = 8
 
-Around = Callable[[str], AbstractContextManager[Any]]
-"""Entered with a trial's id for as long as it runs."""
+
+class Watcher(Protocol):
+    """Who is told what happens."""
+
+    def starting(self, trial_ids: Sequence[str]) -> AbstractContextManager[object]:
+        """Entered while the processes of these trials start."""
+
+    def running(self, trial_id: str) -> AbstractContextManager[object]:
+        """Entered while a trial runs."""
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def starting(self, trial_ids: Sequence[str]) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def running(self, trial_id: str) -> AbstractContextManager[object]:
+        return nullcontext()
 
 
 def run_fresh(
     folder: RunFolder,
     trial_ids: Sequence[str],
-    around: Around = nullcontext,
+    watcher: Watcher | None = None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> None:
     """Runs each trial in a process of its own, until all are done or `is_over` says to start no more."""
+    watcher = watcher or Nobody()
     together = min(MOST_TOGETHER, usable_vcpus())
     for first in range(0, len(trial_ids), together):
+        if is_over():
+            return
         some = trial_ids[first : first + together]
-        waiting: list[FreshProcess] = []
+        with watcher.starting(some):
+            waiting = _started(folder, some)
         try:
             for trial_id in some:
                 if is_over():
                     return
-                with around(trial_id):
-                    waiting = waiting or _started(folder, some)
+                with watcher.running(trial_id):
                     waiting.pop(0).run()
         finally:
             for process in waiting:
@@ -49,8 +69,13 @@ def run_fresh(
 def _started(folder: RunFolder, trial_ids: Sequence[str]) -> "list[FreshProcess]":
     """A process for each trial, all of them past their imports."""
     processes = [FreshProcess(folder, trial_id) for trial_id in trial_ids]
-    for process in processes:
-        process.wait_until_ready()
+    try:
+        for process in processes:
+            process.wait_until_ready()
+    except BaseException:
+        for process in processes:
+            process.dismiss()
+        raise
     return processes
 
 

@@ -4,13 +4,12 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 
 from trainlab import __version__
-from trainlab.execute.fresh import Around, run_fresh
+from trainlab.execute.fresh import Watcher, run_fresh
 from trainlab.execute.worker import Loader, run_group
 from trainlab.plan import plan
 from trainlab.record.environment import capture
@@ -45,11 +44,11 @@ def run_study(
     folder: RunFolder,
     watchers: Sequence[Instrument] = (),
     load: Loader | None = None,
-    around: Around = nullcontext,
+    fresh: Watcher | None = None,
     budget_s: float | None = None,
 ) -> None:
     """Runs every trial of a started run in the order planned: learn trials here, each cost trial in a
-    fresh process, with `around(its id)` entered meanwhile. Once the budget is spent none is started."""
+    fresh process, of which `fresh` is told. Once the budget is spent none is started."""
     load, start = load or Loader(), time.monotonic()
 
     def is_over() -> bool:
@@ -58,7 +57,7 @@ def run_study(
     for kind, trials in groupby(folder.trials(), lambda trial: trial.kind):
         ids = [trial.id for trial in trials]
         if kind == "cost":
-            run_fresh(folder, ids, around, is_over)
+            run_fresh(folder, ids, fresh, is_over)
             continue
         for trial_id in ids:
             if is_over():

@@ -4,25 +4,50 @@ Names from data are values of the chart, never part of an expression or a field 
 `cell`, and every chart a parameter `hidden` with the cells not to draw.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
-from trainlab.report.figures import OUTSIDE, REST, Bars, Dots
+from trainlab.report.bars import OUTSIDE, REST, Bars
+from trainlab.report.dots import Dots
 from trainlab.report.numbers import is_share
 from trainlab.report.vega import PALETTE, Spec, chart, colour, scale_for, tooltip
 from trainlab.report.words import Words
 
 PHASES = ("data", "transfer", "zero_grad", "forward", "loss", "backward", "optimizer", "other")
+DOT = {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": PALETTE[0]}
+SINGLE = {"type": "tick", "thickness": 2, "size": 12, "color": PALETTE[-1]}
 MEMORY = ("parameters", "buffers", "gradients", "optimizer", "input", "activations", "other")
 
 
 def dot_chart(dots: Dots, title: str, words: Words, *, is_by_run: bool = False) -> Spec:
     """A dot per cell with its interval, and faint ones for single seeds; by mode, or by run."""
-    scale = 100 if is_share(dots.quantity) else 1
     name = str if is_by_run else words.mode
     kind = words("run" if is_by_run else "mode")
-    modes = list(dict.fromkeys(dot.mode for dot in dots.dots if dot.mode is not None))
+    modes = list(dict.fromkeys(name(dot.mode) for dot in dots.dots if dot.mode is not None))
     cells = list(dict.fromkeys(dot.cell for dot in dots.dots))
-    rows = [
+    rows = _dot_rows(dots, name)
+    scale = _dot_axis(dots)
+    x = {"field": "x", "type": "quantitative", "title": title, "scale": scale}
+    place = _dot_place(cells, modes, kind)
+    hover = [
+        ("cell", words("cell"), None),
+        *([("mode", kind, None)] if len(modes) > 1 else []),
+        ("x", title, ",.4~r"),
+        ("low", words("interval_low"), ",.4~r"),
+        ("high", words("interval_high"), ",.4~r"),
+    ]
+    layers = [_intervals(x, place)]
+    if dots.singles:
+        single = [("cell", words("cell"), None), ("x", title, ",.4~r")]
+        layers.append(_marks("one", SINGLE, {**place, "x": x, "tooltip": tooltip(single)}))
+    layers.append(_marks("mean", DOT, {**place, "x": x, "tooltip": tooltip(hover)}))
+    return chart(rows, layers, 24 + len(cells) * (10 + 16 * max(1, len(modes))))
+
+
+def _dot_rows(dots: Dots, name: Callable[[str], str]) -> list[Spec]:
+    """Means first, then single seeds."""
+    scale = _scale(dots)
+    means = [
         {
             "cell": dot.cell,
             "mode": "" if dot.mode is None else name(dot.mode),
@@ -33,67 +58,42 @@ def dot_chart(dots: Dots, title: str, words: Words, *, is_by_run: bool = False) 
         }
         for dot in dots.dots
     ]
-    values = [float(row["x"]) for row in rows]  # type: ignore[arg-type]
-    axis = _dot_axis(dots, values, scale)
-    place: Spec = {
-        "y": {
-            "field": "cell",
-            "type": "nominal",
-            "sort": cells,
-            "title": None,
-            "axis": {"labelLimit": 170, "ticks": False, "domain": False, "grid": True},
-        }
+    singles = [
+        {"cell": cell, "mode": "", "x": scale * value, "low": None, "high": None, "kind": "one"}
+        for cell, value in dots.singles
+    ]
+    return [*means, *singles]
+
+
+def _dot_place(cells: Sequence[str], modes: Sequence[str], kind: str) -> Spec:
+    """A row per cell, and within it one per mode."""
+    axis = {"labelLimit": 170, "ticks": False, "domain": False, "grid": True}
+    y = {"field": "cell", "type": "nominal", "sort": cells, "title": None, "axis": axis}
+    if len(modes) < 2:
+        return {"y": y}
+    offset = {"field": "mode", "type": "nominal", "sort": modes}
+    return {"y": y, "yOffset": offset, "color": colour("mode", modes, kind)}
+
+
+def _intervals(x: Spec, place: Spec) -> Spec:
+    """From `low` to `high` of every mean that has an interval."""
+    return {
+        "transform": [_of_kind("mean"), {"filter": "isValid(datum.low)"}],
+        "mark": {"type": "rule", "strokeWidth": 2, "clip": True, "color": PALETTE[0]},
+        "encoding": {**place, "x": {**x, "field": "low"}, "x2": {"field": "high"}},
     }
-    if len(modes) > 1:
-        told = [name(mode) for mode in modes]
-        place["yOffset"] = {"field": "mode", "type": "nominal", "sort": told}
-        place["color"] = colour("mode", told, kind)
-    x = {"field": "x", "type": "quantitative", "title": title, "scale": axis}
-    hover = [
-        ("cell", words("cell"), None),
-        *([("mode", kind, None)] if len(modes) > 1 else []),
-        ("x", title, ",.4~r"),
-        ("low", words("interval_low"), ",.4~r"),
-        ("high", words("interval_high"), ",.4~r"),
-    ]
-    means = {"filter": "datum.kind === 'mean'"}
-    layers: list[Spec] = [
-        {
-            "transform": [means, {"filter": "isValid(datum.low)"}],
-            "mark": {"type": "rule", "strokeWidth": 2, "clip": True, "color": PALETTE[0]},
-            "encoding": {
-                **place,
-                "x": {"field": "low", "type": "quantitative", "scale": axis, "title": title},
-                "x2": {"field": "high"},
-            },
-        },
-        {
-            "transform": [means],
-            "mark": {
-                "type": "point",
-                "filled": True,
-                "size": 80,
-                "opacity": 1,
-                "color": PALETTE[0],
-            },
-            "encoding": {**place, "x": x, "tooltip": tooltip(hover)},
-        },
-    ]
-    if dots.singles:
-        rows += [
-            {"cell": cell, "mode": "", "x": scale * value, "low": None, "high": None, "kind": "one"}
-            for cell, value in dots.singles
-        ]
-        single = [("cell", words("cell"), None), ("x", title, ",.4~r")]
-        layers.insert(
-            1,
-            {
-                "transform": [{"filter": "datum.kind === 'one'"}],
-                "mark": {"type": "tick", "thickness": 2, "size": 12, "color": PALETTE[-1]},
-                "encoding": {**place, "x": x, "tooltip": tooltip(single)},
-            },
-        )
-    return chart(rows, layers, 24 + len(cells) * (10 + 16 * max(1, len(modes))))
+
+
+def _marks(kind: str, mark: Spec, encoding: Spec) -> Spec:
+    return {"transform": [_of_kind(kind)], "mark": mark, "encoding": encoding}
+
+
+def _of_kind(kind: str) -> Spec:
+    return {"filter": f"datum.kind === '{kind}'"}
+
+
+def _scale(dots: Dots) -> int:
+    return 100 if is_share(dots.quantity) else 1
 
 
 def bar_chart(bars: Bars, unit: str, words: Words, name: Callable[[str], str]) -> Spec:
@@ -155,9 +155,10 @@ def _part_colours(names: Sequence[str], told: dict[str, str]) -> Spec:
     return found
 
 
-def _dot_axis(dots: Dots, values: Sequence[float], scale: float) -> Spec:
+def _dot_axis(dots: Dots) -> Spec:
     """Wide enough for every value; an interval wider than that is cut, or it would hide the values."""
-    metric = "/" in dots.quantity
+    scale, metric = _scale(dots), "/" in dots.quantity
+    values = [scale * dot.value for dot in dots.dots]
     axis = scale_for(values, fits_zero=not metric)
     lows = [scale * dot.low for dot in dots.dots if dot.low is not None]
     highs = [scale * dot.high for dot in dots.dots if dot.high is not None]
@@ -171,9 +172,11 @@ def _dot_axis(dots: Dots, values: Sequence[float], scale: float) -> Spec:
         max(values) + max(reach, 0.5 * max(values) if not metric else 0.0), max([*highs, *values])
     )
     top = max(top, max([*values, *singles]))
+    if is_share(dots.quantity):
+        top = min(top, 100.0)
     if not metric:
         return axis | {"domain": [0, top or 1]}
-    bottom = max(min(values) - reach, min([*lows, *values]))
+    bottom = max(min(values) - reach, min([*lows, *values]), 0.0 if min(values) >= 0 else -math.inf)
     return axis | {"domain": [min(bottom, *values, *singles) if singles else bottom, top]}
 
 

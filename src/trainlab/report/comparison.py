@@ -19,12 +19,13 @@ from trainlab.report.document import (
     Section,
     table,
 )
+from trainlab.report.dots import Dot, Dots
 from trainlab.report.entries import mark_word, number, subject_told, text
-from trainlab.report.figures import Dot, Dots
 from trainlab.report.material import Material
 from trainlab.report.numbers import figure, metric_difference, metric_value
+from trainlab.report.sections_answer import notices
+from trainlab.report.sections_environment import environment_rows
 from trainlab.report.sections_operators import operator_table
-from trainlab.report.sections_study import environment_rows, notices
 from trainlab.report.words import Words
 
 MOST_POINTS = 5
@@ -236,7 +237,16 @@ def _differs(found: SideBySide, words: Words) -> Section:
     blocks: list[Block] = []
     if found.confounds:
         headings = ((words("what"), False), ("A", False), ("B", False))
-        rows = [Row((text(one.what), text(one.first), text(one.second))) for one in found.confounds]
+        rows = [
+            Row(
+                (
+                    text(words.differing(one.what)),
+                    text(words.level(one.first)),
+                    text(words.level(one.second)),
+                )
+            )
+            for one in found.confounds
+        ]
         blocks.append(Paragraph(words("compare_differs_intro")))
         blocks.append(
             table(

@@ -6,6 +6,7 @@ from trainlab import __version__
 from trainlab.report.document import Document, Section
 from trainlab.report.material import Material
 from trainlab.report.probes import probe_section
+from trainlab.report.sections_answer import answer_section, notices
 from trainlab.report.sections_compare import comparison_section
 from trainlab.report.sections_cost import (
     cold_section,
@@ -14,18 +15,13 @@ from trainlab.report.sections_cost import (
     scaling_section,
     unstable_notice,
 )
+from trainlab.report.sections_environment import environment_section
+from trainlab.report.sections_files import files_section, repeat_section
 from trainlab.report.sections_learn import learn_section
+from trainlab.report.sections_method import method_section
 from trainlab.report.sections_network import network_section
 from trainlab.report.sections_operators import operator_section
-from trainlab.report.sections_study import (
-    answer_section,
-    environment_section,
-    files_section,
-    method_section,
-    notices,
-    repeat_section,
-    trouble_section,
-)
+from trainlab.report.sections_trouble import trouble_section
 from trainlab.report.words import Words
 
 MOST_HIDDEN = 60

@@ -1,10 +1,14 @@
 """Charts with lines: metrics over training, time by batch size, the first steps."""
 
+import math
+import statistics
 from collections.abc import Sequence
 
-from trainlab.report.figures import FirstSteps, Line, Trend
 from trainlab.report.numbers import is_share
-from trainlab.report.vega import Spec, chart, colour, scale_for, tooltip, zoom
+from trainlab.report.scaling import Line
+from trainlab.report.trends import Trend
+from trainlab.report.vega import Spec, band_and_line, chart, colour, scale_for, tooltip
+from trainlab.report.warmup import FirstSteps
 from trainlab.report.words import Words
 
 
@@ -13,8 +17,39 @@ def trend_chart(
 ) -> Spec:
     """Curves with the band of the interval over seeds; over epochs unless the axis is named."""
     across = words("epochs_seen") if x_title is None else x_title
+    rows = _trend_rows(trend)
+    axis = _trend_axis(trend, rows)
+    _add_bands(rows, axis)
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": across,
+        "scale": {"nice": False},
+        "axis": {"tickMinStep": 0.1 if trend.by_step else 1, "tickCount": 6},
+    }
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": f"{trend.metric} (%)" if is_share(trend.metric) else trend.metric,
+        "scale": axis,
+    }
+    hover = [
+        ("cell", words("cell"), None),
+        ("x", across, ",.2~f"),
+        ("y", trend.metric, ".4~f"),
+        ("low", words("interval_low"), ".4~f"),
+        ("high", words("interval_high"), ".4~f"),
+        ("n", words("seeds"), None),
+    ]
+    hue = colour("cell", cells, words("cell"))
+    encoding = {"x": x, "y": y, "color": hue, "tooltip": tooltip(hover)}
+    points = {"mark": _points(rows), "encoding": encoding}
+    return chart(rows, [*band_and_line(rows, x, y, hue, zoomed=["x"]), points], 260)
+
+
+def _trend_rows(trend: Trend) -> list[Spec]:
     scale = 100 if is_share(trend.metric) else 1
-    rows = [
+    return [
         {
             "cell": point.cell,
             "x": point.epoch,
@@ -25,131 +60,92 @@ def trend_chart(
         }
         for point in trend.points
     ]
-    unit = "%" if is_share(trend.metric) else ""
-    means = [row["y"] for row in rows if isinstance(row["y"], float)]
+
+
+def _trend_axis(trend: Trend, rows: Sequence[Spec]) -> Spec:
+    """Intervals of few seeds may be wider than all curves together: they must not flatten them."""
+    means = [row["y"] for row in rows]
+    lows = [row["low"] for row in rows if row["low"] is not None]
+    highs = [row["high"] for row in rows if row["high"] is not None]
     axis = scale_for(means, fits_zero=False)
-    if axis.get("type") != "log":
-        # Intervals of few seeds may be wider than all curves together: they must not flatten them.
-        reach = 0.5 * (max(means) - min(means)) or 1.0
-        lows = [low for row in rows if isinstance(low := row["low"], float)]
-        highs = [high for row in rows if isinstance(high := row["high"], float)]
-        bottom = max(min(means) - reach, min([*lows, min(means)]))
-        top = min(max(means) + reach, max([*highs, max(means)]))
-        if bottom == top:
-            bottom, top = bottom - reach, top + reach
-        axis["domain"] = [max(0.0, bottom) if min(means) >= 0 else bottom, top]
-        axis["nice"] = True
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "title": across,
-        "scale": {"nice": False},
-        "axis": {"tickMinStep": 0.1 if trend.by_step else 1},
+    if axis.get("type") == "log":
+        bottom = max(min(means) / 3, min([low for low in lows if low > 0] + means))
+        return axis | {"domain": [bottom, min(3 * max(means), max([*highs, *means]))]}
+    reach = 0.5 * (max(means) - min(means)) or 1.0
+    bottom = max(min(means) - reach, min([*lows, min(means)]))
+    top = min(max(means) + reach, max([*highs, max(means)]))
+    if bottom == top:
+        bottom, top = bottom - reach, top + reach
+    if is_share(trend.metric):
+        top = min(top, 100.0)
+    domain = [max(0.0, bottom) if min(means) >= 0 else bottom, top]
+    return axis | {"domain": domain, "nice": True}
+
+
+def _add_bands(rows: Sequence[Spec], axis: Spec) -> None:
+    """To the curves whose intervals are mostly below a quarter of the chart: wider ones hide the rest."""
+    bottom, top = axis["domain"]
+    is_log = axis.get("type") == "log"
+
+    def height(low: float, high: float) -> float:
+        return math.log(high / low) if is_log else high - low
+
+    widths: dict[str, list[float]] = {}
+    for row in rows:
+        if row["low"] is not None:
+            known = row["low"] > 0 or not is_log
+            width = height(row["low"], row["high"]) if known else math.inf
+            widths.setdefault(row["cell"], []).append(width)
+    narrow = {
+        cell for cell, mine in widths.items() if 4 * statistics.median(mine) <= height(bottom, top)
     }
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "title": f"{trend.metric} ({unit})" if unit else trend.metric,
-        "scale": axis,
-    }
-    hue = colour("cell", cells, words("cell"))
-    per_curve = len(rows) / max(1, len({row["cell"] for row in rows}))
-    hover = [
-        ("cell", words("cell"), None),
-        ("x", across, ",.2~f"),
-        ("y", trend.metric, ".4~f"),
-        ("low", words("interval_low"), ".4~f"),
-        ("high", words("interval_high"), ".4~f"),
-        ("n", words("seeds"), None),
-    ]
-    layers: list[Spec] = [
-        {
-            "params": [zoom(["x"])],
-            "mark": {"type": "area", "opacity": 0.16, "clip": True},
-            "encoding": {
-                "x": x,
-                "y": {"field": "low", "type": "quantitative", "scale": axis, "title": y["title"]},
-                "y2": {"field": "high"},
-                "color": hue,
-            },
-        },
-        {
-            "mark": {"type": "line", "strokeWidth": 2, "clip": True},
-            "encoding": {"x": x, "y": y, "color": hue},
-        },
-        {
-            "mark": {
-                "type": "point",
-                "filled": True,
-                "size": 34 if per_curve <= 30 else 60,
-                "opacity": 1 if per_curve <= 30 else 0,
-                "clip": True,
-            },
-            "encoding": {"x": x, "y": y, "color": hue, "tooltip": tooltip(hover)},
-        },
-    ]
-    return chart(rows, layers, 260)
+    for row in rows:
+        if row["cell"] in narrow and row["low"] is not None:
+            row["band_low"] = min(max(row["low"], bottom), top)
+            row["band_high"] = min(max(row["high"], bottom), top)
+
+
+def _points(rows: Sequence[Spec]) -> Spec:
+    """Of many, none is drawn; they are there to hover over."""
+    is_few = len(rows) / max(1, len({row["cell"] for row in rows})) <= 30
+    size, opacity = (34, 1) if is_few else (60, 0)
+    return {"type": "point", "filled": True, "size": size, "opacity": opacity, "clip": True}
 
 
 def scaling_chart(lines: Sequence[Line], words: Words) -> Spec:
     """Measured times, and the line through them with its band."""
     labels = [line.label or words("fitted") for line in lines]
-    rows: list[Spec] = []
-    for line, label in zip(lines, labels, strict=True):
-        rows += [
-            {"cell": cell, "series": label, "kind": "measured", "x": size, "y": time}
-            for cell, size, time in line.measured
-        ]
-        rows += [
-            {"cell": "", "series": label, "kind": "fitted", "x": at.batch_size, "y": at.value}
-            | {"low": at.low, "high": at.high}
-            for at in line.fitted
-        ]
-    times = [row["y"] for row in rows if row["kind"] == "measured"]
-    sizes = sorted({row["x"] for row in rows if row["kind"] == "measured"})
+    times = [time for line in lines for _, _, time in line.measured]
     floor, ceiling = min(times) / 3, max(times) * 3
-    for row in rows:
-        for end in ("low", "high"):
-            if row.get(end) is not None:
-                row[end] = min(max(row[end], floor), ceiling)
+    rows = [
+        row
+        for line, label in zip(lines, labels, strict=True)
+        for row in _scaling_rows(line, label, floor, ceiling)
+    ]
+    sizes = sorted({size for line in lines for _, size, _ in line.measured})
+    ends = [min(sizes) / 1.2, max(sizes) * 1.2]
     x = {
         "field": "x",
         "type": "quantitative",
         "title": words("batch_size"),
-        "scale": {
-            "type": "log",
-            "base": 2,
-            "nice": False,
-            "domain": [min(sizes) / 1.2, max(sizes) * 1.2],
-        },
+        "scale": {"type": "log", "base": 2, "nice": False, "domain": ends},
         "axis": {"values": sizes},
     }
-    scale = {"type": "log", "domain": [floor, ceiling], "nice": False}
-    y = {"field": "y", "type": "quantitative", "title": words("step_ms"), "scale": scale}
-    hue = colour("series", labels, None)
-    fitted, measured = ({"filter": f"datum.kind === '{kind}'"} for kind in ("fitted", "measured"))
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": words("step_ms"),
+        "scale": {"type": "log", "domain": [floor, ceiling], "nice": False},
+    }
     hover = [
         ("cell", words("cell"), None),
         ("x", words("batch_size"), None),
         ("y", words("step_ms"), ",.4~r"),
     ]
-    layers: list[Spec] = [
-        {
-            "transform": [fitted, {"filter": "isValid(datum.low)"}],
-            "params": [zoom(["x", "y"])],
-            "mark": {"type": "area", "opacity": 0.16, "clip": True},
-            "encoding": {
-                "x": x,
-                "y": {"field": "low", "type": "quantitative", "scale": scale, "title": y["title"]},
-                "y2": {"field": "high"},
-                "color": hue,
-            },
-        },
-        {
-            "transform": [fitted],
-            "mark": {"type": "line", "strokeWidth": 2, "clip": True},
-            "encoding": {"x": x, "y": y, "color": hue},
-        },
+    hue = colour("series", labels, None)
+    fitted, measured = ({"filter": f"datum.kind === '{kind}'"} for kind in ("fitted", "measured"))
+    layers = [
+        *band_and_line(rows, x, y, hue, zoomed=["x", "y"], kept=[fitted]),
         {
             "transform": [measured],
             "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
@@ -157,6 +153,24 @@ def scaling_chart(lines: Sequence[Line], words: Words) -> Spec:
         },
     ]
     return chart(rows, layers, 260)
+
+
+def _scaling_rows(line: Line, label: str, floor: float, ceiling: float) -> list[Spec]:
+    """The band is cut where it leaves the chart."""
+
+    def cut(end: float | None) -> float | None:
+        return None if end is None else min(max(end, floor), ceiling)
+
+    measured = [
+        {"cell": cell, "series": label, "kind": "measured", "x": size, "y": time}
+        for cell, size, time in line.measured
+    ]
+    fitted = [
+        {"cell": "", "series": label, "kind": "fitted", "x": at.batch_size, "y": at.value}
+        | {"band_low": cut(at.low), "band_high": cut(at.high)}
+        for at in line.fitted
+    ]
+    return [*measured, *fitted]
 
 
 def first_steps_chart(steps: FirstSteps, words: Words) -> Spec:

@@ -3,6 +3,7 @@
 Texts are plain: no markup of any format, so a renderer must escape all of them and nothing else.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -50,6 +51,10 @@ class Column:
     is_number: bool = False
 
 
+SHORT_NAME = 20
+"""Letters of a name that stays on one line."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One field of a table: how it reads, and what it sorts by."""
@@ -57,6 +62,13 @@ class Entry:
     text: str
     value: float | None = None
     mark: Mark | None = None
+
+    @property
+    def parts(self) -> list[str]:
+        """Where a long name may break: it has no spaces, and a column is narrower than a line."""
+        if len(self.text) <= SHORT_NAME:
+            return [self.text]
+        return re.split(r"(?<=[_,/:])(?=\S)|(?<=\.)(?=[^\W\d])", self.text)
 
 
 @dataclass(frozen=True)

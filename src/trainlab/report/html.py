@@ -28,6 +28,7 @@ CONFIG: dict[str, Any] = {
         "tickColor": "currentColor",
         "gridColor": "#8a93a0",
         "gridOpacity": 0.28,
+        "labelSeparation": 5,
         "labelFontSize": 11.5,
         "titleFontSize": 12,
         "titleFontWeight": "normal",

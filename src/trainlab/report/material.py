@@ -16,6 +16,8 @@ from trainlab.record.schema import StudyRecord
 
 MOST_LINES = 10
 """Cells drawn in one chart of curves; more cannot be told apart."""
+MOST_CELLS = 40
+"""Rows of one chart by cell; the tables have them all."""
 
 Curve = tuple[Mapping[str, Any], ...]
 

@@ -5,6 +5,7 @@ import math
 from trainlab.spec.cell import level_told
 from trainlab.spec.train import Scalar
 
+MIB = 1 << 20
 MANY = 1e6
 """Losses beyond it, of a training gone wrong, are told with an exponent."""
 

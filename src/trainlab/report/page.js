@@ -19,10 +19,17 @@
   const views = [];
   const specs = JSON.parse(document.getElementById("charts").textContent);
   const hidden = () => all("input[data-cell]").filter((box) => !box.checked).map((box) => box.dataset.cell);
+  /* On a phone two columns of names would be cut off. */
+  const narrowed = (spec, width) => {
+    if (width >= 340) return spec;
+    const legends = spec.layer.map((layer) => layer.encoding.color && layer.encoding.color.legend).filter(Boolean);
+    legends.forEach((legend) => { if (legend.columns === 2) legend.columns = 1; });
+    return spec;
+  };
   const draw = (id) => {
     const place = document.getElementById(id);
     const options = { actions: false, renderer: "svg", config: specs.config, tooltip: { theme: "custom" } };
-    return window.trainlabEmbed(place, specs.charts[id], options).then((result) => {
+    return window.trainlabEmbed(place, narrowed(specs.charts[id], place.clientWidth), options).then((result) => {
       views.push(result.view);
       /* The place tells what is drawn; its hundreds of marks would only be in a listener's way. */
       all("svg", place).forEach((svg) => svg.setAttribute("aria-hidden", "true"));

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from unicodedata import east_asian_width
 
 from trainlab.report.document import (
     Block,
     Document,
     Drawing,
+    Entry,
     Figure,
     Listing,
     Notice,
@@ -145,7 +147,7 @@ def _table(block: Table, words: Words, numbers: Numbers) -> dict[str, Any]:
         "columns": [dict(vars(column)) for column in block.columns],
         "flexible": _flexible(block),
         "rows": [
-            [{"text": _breakable(entry.text), "mark": entry.mark} for entry in row.entries]
+            [{"text": _told(entry), "mark": entry.mark} for entry in row.entries]
             for row in block.shown
         ],
         "is_code": block.is_code,
@@ -161,13 +163,18 @@ def _flexible(block: Table) -> list[int]:
     if len(block.columns) >= MANY_COLUMNS:
         return []
     widths = {
-        number: max((len(row.entries[number].text) for row in block.shown), default=0)
+        number: max((_width(row.entries[number].text) for row in block.shown), default=0)
         for number, column in enumerate(block.columns)
         if not column.is_number
     }
     return [max(widths, key=lambda number: widths[number])] if widths else []
 
 
-def _breakable(text: str) -> str:
-    """Names may break where their parts end: a column is narrower than a line."""
-    return re.sub(r"([_=,./:])(?=\S)", "\\1\u200b", text)
+def _told(entry: Entry) -> str:
+    """Long names may break where their parts end; a unit stays with its number."""
+    return "\u200b".join(entry.parts).replace(" %", "\u00a0%")
+
+
+def _width(text: str) -> int:
+    """In Latin letters: a Chinese character is as wide as two."""
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)

@@ -5,8 +5,8 @@ from trainlab.analyse.finding import Finding
 from trainlab.analyse.learn_findings import subjects
 from trainlab.report.charts import dot_chart
 from trainlab.report.document import Block, Figure, Paragraph, Row, Section, Table, table
+from trainlab.report.dots import Dots, cost_dots, memory_dots
 from trainlab.report.entries import comparison_row, estimate, number, points, text
-from trainlab.report.figures import Dots, cost_dots, memory_dots
 from trainlab.report.material import Material
 from trainlab.report.numbers import figure
 from trainlab.report.sections_cost import memory_told
@@ -117,8 +117,8 @@ def cost_table(material: Material, words: Words) -> Table:
 
 def _factor_section(factor: str, found: list[Finding], words: Words) -> Section:
     name = factor.removeprefix("model.").replace(",", " + ")
-    # Where nothing else varies, a cell's name only repeats its level.
-    is_alone = all("," not in one.cells[1] for one in found)
+    # Where nothing else varies, or where levels are told by cells, a cell's name only repeats them.
+    is_alone = all("," not in one.cells[1] or one.levels == (None, None) for one in found)
     rows = [comparison_row(one, words, with_cell=not is_alone) for one in found]
     headings = (
         (words("level"), False),

@@ -7,6 +7,7 @@ from trainlab.analyse.cost_findings import MODES
 from trainlab.analyse.finding import Finding
 from trainlab.analyse.measurement import Measurement
 from trainlab.analyse.reach import step_reach
+from trainlab.report.bars import Bars, memory_bars, phase_bars
 from trainlab.report.charts import bar_chart
 from trainlab.report.curves import first_steps_chart, scaling_chart
 from trainlab.report.document import (
@@ -21,16 +22,10 @@ from trainlab.report.document import (
     table,
 )
 from trainlab.report.entries import number, points, share, text
-from trainlab.report.figures import (
-    MIB,
-    Bars,
-    first_steps,
-    memory_bars,
-    phase_bars,
-    scaling_lines,
-)
 from trainlab.report.material import Material
-from trainlab.report.numbers import figure, percent
+from trainlab.report.numbers import MIB, figure, percent
+from trainlab.report.scaling import scaling_lines
+from trainlab.report.warmup import first_steps
 from trainlab.report.words import Words
 
 Naming = Callable[[str], str]

@@ -5,9 +5,10 @@ from trainlab.analyse.statistics import mean_of
 from trainlab.report.charts import dot_chart
 from trainlab.report.curves import trend_chart
 from trainlab.report.document import Block, Entry, Figure, Paragraph, Row, Section, Table, table
+from trainlab.report.dots import metric_dots
 from trainlab.report.entries import mean, number, points, text
-from trainlab.report.figures import metric_dots, trend
 from trainlab.report.material import Material
+from trainlab.report.trends import trend
 from trainlab.report.words import Words
 
 SHOWN = 20

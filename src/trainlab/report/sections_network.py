@@ -1,7 +1,9 @@
 """The network: its data flow, and its layers with their share of a step."""
 
+from collections.abc import Sequence
+
 from trainlab.analyse.cost_findings import MODES
-from trainlab.analyse.layers import between_ms, layer_times
+from trainlab.analyse.layers import Layer, between_ms, layer_times
 from trainlab.analyse.limits import Reach
 from trainlab.analyse.measurement import Measurement
 from trainlab.analyse.reach import layer_reach
@@ -111,19 +113,26 @@ def layer_table(found: Measurement, words: Words) -> Table:
         (words("share"), True),
         (words("near"), False),
     )
-    note = words("layers_note")
-    if found.layers.uncounted:
-        told = words("list_comma").join(found.layers.uncounted)
-        note = words.sentences(note, words("uncounted", names=told))
     return table(
         words("layer_table", cell=found.trial.cell),
         headings,
         rows,
-        note=note,
+        note=_layer_note(found, layers, words),
         is_sortable=True,
         num_shown=30 if len(rows) > 30 else None,
         is_code=True,
     )
+
+
+def _layer_note(found: Measurement, layers: Sequence[Layer], words: Words) -> str:
+    assert found.layers is not None
+    notes = [words("layers_note")]
+    reached = (layer_reach(found, layer) for layer in layers)
+    if any(reach is not None and reach.memory_share > 1 for reach in reached):
+        notes.append(words("above_memory"))
+    if found.layers.uncounted:
+        notes.append(words("uncounted", names=words.listed(found.layers.uncounted)))
+    return words.sentences(*notes)
 
 
 def _near(reach: Reach | None, words: Words) -> str:

@@ -3,6 +3,7 @@
 from trainlab.analyse.cost_findings import MODES
 from trainlab.analyse.measurement import Measurement
 from trainlab.analyse.operators import outside_us, ranked
+from trainlab.report.bars import operator_bars
 from trainlab.report.document import (
     Block,
     Paragraph,
@@ -12,9 +13,6 @@ from trainlab.report.document import (
     table,
 )
 from trainlab.report.entries import count, number, points, share, text
-from trainlab.report.figures import (
-    operator_bars,
-)
 from trainlab.report.material import Material
 from trainlab.report.numbers import bare_operator, percent
 from trainlab.report.sections_cost import bar_figure
@@ -46,7 +44,9 @@ def operator_section(material: Material, words: Words) -> Section | None:
         if len(found) > MOST_TABLES:
             left = len(found) - MOST_TABLES
             blocks.append(Paragraph(words("operators_left_out", number=left)))
-        sections.append(Section(f"operators-{mode}", words(f"mode_{mode}"), tuple(blocks)))
+        sections.append(
+            Section(f"operators-{mode}", words.capital(words.mode(mode)), tuple(blocks))
+        )
     if not sections:
         return None
     intro = Paragraph(words("operators_intro"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from trainlab.analyse.confounds import Confound
 from trainlab.analyse.finding import Finding, Kind, Number
 from trainlab.analyse.probe_findings import FIRST_PERIOD
 from trainlab.report.numbers import (
@@ -25,8 +26,18 @@ def sentence(found: Finding, lang: str = "en") -> str:
     told = SENTENCES[found.kind](found, words)
     if not found.confounds:
         return told
-    confounds = words("list_semicolon").join(found.confounds)
-    return words.sentences(told, words("also_differ", confounds=confounds))
+    return words.sentences(told, words("also_differ", confounds=confounds_told([found], words)))
+
+
+def confounds_told(found: Iterable[Finding], words: Words) -> str:
+    """What else differed between the cells of some findings, each named once; empty for nothing."""
+    known = dict.fromkeys(told for one in found for told in one.confounds)
+    return words("list_semicolon").join(_confound(Confound.of(told), words) for told in known)
+
+
+def _confound(one: Confound, words: Words) -> str:
+    first, second = words.level(one.first), words.level(one.second)
+    return words("confound", what=words.differing(one.what), first=first, second=second)
 
 
 def _effect(found: Finding, words: Words) -> str:
@@ -126,10 +137,9 @@ def _scaling(found: Finding, words: Words) -> str:
     worst = _percent(found, "worst_error") if is_checked else ""
     if found.numbers["fit"] == "does not fit":
         return words("scaling_unfit", mode=words.mode(mode), at=at, worst=worst)
-    step = words.step(mode)
     told = words(
         "scaling_fit",
-        step=step[0].upper() + step[1:],
+        step=words.capital(words.step(mode)),
         at=at,
         fixed=_figure(found, "fixed_ms"),
         each=_figure(found, "per_sample_us"),
@@ -137,7 +147,7 @@ def _scaling(found: Finding, words: Words) -> str:
     )
     if found.numbers["enough"] is None:
         return told
-    return words.sentences(told, words("scaling_enough", enough=_figure(found, "enough")))
+    return words.sentences(told, words("scaling_enough", enough=_figure(found, "enough", 2)))
 
 
 def _dominates(found: Finding, words: Words) -> str:

@@ -25,6 +25,7 @@ CONFIG: dict[str, Any] = {
         "domainColor": FAINT,
         "tickColor": FAINT,
         "gridColor": "#dfe4ea",
+        "labelSeparation": 5,
         "labelFontSize": 11.5,
         "titleFontSize": 12,
         "titleFontWeight": "normal",

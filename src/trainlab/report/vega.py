@@ -66,6 +66,34 @@ def zoom(encodings: list[str]) -> Spec:
     }
 
 
+def band_and_line(
+    rows: Sequence[Spec],
+    x: Spec,
+    y: Spec,
+    hue: Spec,
+    *,
+    zoomed: list[str],
+    kept: Sequence[Spec] = (),
+) -> list[Spec]:
+    """Layers: the band from `band_low` to `band_high` of rows that have one, the line through `y`.
+
+    `kept` are filters of both. Without any band there is no such layer: Vega would complain.
+    """
+    low = {"field": "band_low", "type": "quantitative", "scale": y["scale"], "title": y["title"]}
+    band = {
+        "transform": [*kept, {"filter": "isValid(datum.band_low)"}],
+        "mark": {"type": "area", "opacity": 0.16, "clip": True},
+        "encoding": {"x": x, "y": low, "y2": {"field": "band_high"}, "color": hue},
+    }
+    line = {
+        "transform": list(kept),
+        "params": [zoom(zoomed)],
+        "mark": {"type": "line", "strokeWidth": 2, "clip": True},
+        "encoding": {"x": x, "y": y, "color": hue},
+    }
+    return [band, line] if any(row.get("band_low") is not None for row in rows) else [line]
+
+
 def colour(field: str, names: Sequence[str], title: str | None) -> Spec:
     """The same name has the same colour in every chart that lists the same names."""
     colours = [PALETTE[number % len(PALETTE)] for number in range(len(names))]

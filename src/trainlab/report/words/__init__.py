@@ -8,17 +8,19 @@ from collections.abc import Iterable
 
 from trainlab.errors import SpecError
 from trainlab.report.words.comparing import COMPARING
+from trainlab.report.words.confounds import CONFOUNDS
 from trainlab.report.words.cost import COST
 from trainlab.report.words.findings import FINDINGS
 from trainlab.report.words.frame import FRAME
 from trainlab.report.words.network import NETWORK
+from trainlab.report.words.probes import PROBES
 from trainlab.report.words.study import STUDY
 from trainlab.report.words.warnings import WARNINGS
 
 LANGUAGES = ("en", "zh")
 """In the order of the texts of a key."""
 
-TABLES = (FRAME, STUDY, NETWORK, COST, COMPARING, FINDINGS)
+TABLES = (FRAME, STUDY, NETWORK, PROBES, COST, COMPARING, FINDINGS, CONFOUNDS)
 WORDS: dict[str, tuple[str, str]] = {key: texts for table in TABLES for key, texts in table.items()}
 """Key to the text in English and in Chinese; names in braces are filled in."""
 
@@ -33,6 +35,7 @@ INSTRUMENTS = {
     "layers": "instrument_layers",
     "operators (torch's profiler)": "instrument_operators",
 }
+LEVELS = {"not set": "level_none", "True": "level_true", "False": "level_false"}
 
 
 def check_language(lang: str) -> None:
@@ -60,6 +63,10 @@ class Words:
     def sentences(self, *told: str) -> str:
         """Sentences one after the other, as the language puts them."""
         return (" " if self.lang == "en" else "").join(told)
+
+    def capital(self, told: str) -> str:
+        """As a sentence begins."""
+        return told[:1].upper() + told[1:]
 
     def phase(self, name: str) -> str:
         """A phase of the step; a name we do not know stays as it is."""
@@ -92,6 +99,18 @@ class Words:
     def instrument(self, name: str) -> str:
         """An instrument of the ledger."""
         return self._named(INSTRUMENTS.get(name, ""), name)
+
+    def differing(self, name: str) -> str:
+        """Something that differs between trials or machines; one of our words, where there is one."""
+        key = f"differs_{name}"
+        outer, dot, inner = name.partition(".")
+        if key in WORDS or not dot or f"differs_{outer}" not in WORDS:
+            return self._named(key, name)
+        return self("confound_inner", outer=self(f"differs_{outer}"), inner=inner)
+
+    def level(self, told: str) -> str:
+        """A recorded value as text; a name or number stays as it is."""
+        return self._named(LEVELS.get(told, ""), told)
 
     def test(self, name: str) -> str:
         """A statistical test, explained."""

@@ -1,4 +1,4 @@
-"""The network, what it learned, and what probes saw inside it."""
+"""The network, and what it learned."""
 
 NETWORK = {
     # The network.
@@ -51,6 +51,10 @@ NETWORK = {
         "Shares come from a watched process; milliseconds are these shares of the bare step.",
         "占比来自被观测的进程；毫秒数由这些占比乘以未被观测的步时间得到。",
     ),
+    "above_memory": (
+        "More than 100 % of the memory's speed: caches served what memory did not have to.",
+        "超过内存速度的 100 %：部分数据来自缓存，不必访问内存。",
+    ),
     "uncounted": (
         "FLOPs of {names} are not known and not counted.",
         "{names} 的 FLOP 数未知，没有计入。",
@@ -73,8 +77,9 @@ NETWORK = {
         "{metric} 随训练变化的折线图，最终为 {ends}。",
     ),
     "trend_note": (
-        "Mean over seeds, with its 95 % interval where that fits the chart.",
-        "各种子的均值及其 95 % 区间（超出图框的部分被截去）。",
+        "Mean over seeds with its 95 % interval; no band where that is mostly wider than a quarter of the "
+        "chart.",
+        "各种子的均值及其 95 % 区间；区间大多宽于图框四分之一时不画色带。",
     ),
     "trend_note_one": ("One seed: no interval.", "只有一个种子，没有区间。"),
     "final_caption": ("{metric} at the end", "最终的 {metric}"),
@@ -102,17 +107,5 @@ NETWORK = {
     "findings_left_out": (
         "{number} further findings are left out here; the tables and data files have their figures.",
         "此处省略另外 {number} 条结论，数值见表格和数据文件。",
-    ),
-    # Probes.
-    "probes": ("Inside the network", "网络内部"),
-    "probes_intro": (
-        "What the study's probes saw, mean over seeds with its 95 % interval; a probe is written as "
-        "layer:quantity:reducer@period.",
-        "研究中的探针所见：各种子的均值及其 95 % 区间；探针写作 层:量:归约@周期。",
-    ),
-    "probe_caption": ("{target}: {probe}", "{target}：{probe}"),
-    "probes_left_out": (
-        "{number} further probes are in the data files (probes.jsonl).",
-        "另外 {number} 个探针的数据见文件 probes.jsonl。",
     ),
 }

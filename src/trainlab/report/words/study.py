@@ -130,6 +130,7 @@ STUDY = {
         "一次试验：设置、状态、最终结果、错误",
     ),
     "file_curve": ("losses and metrics as training went on", "训练过程中的损失与指标"),
+    "file_probes": ("what the probes saw, a line per value", "探针的观测值，每行一个"),
     "file_cost": ("raw step times and phases", "原始步时间与各阶段"),
     "file_operators": ("the profiler's raw sums", "分析器的原始汇总"),
     "file_layers": ("layers: shapes, work, raw times", "各层：形状、计算量、原始时间"),

@@ -1,0 +1,116 @@
+"""A run folder read as anyone would: plain JSON, nothing of trainlab."""
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+Pair = tuple[str, str]
+"""Two cells that are compared, the reference first."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a finding must say."""
+
+    numbers: Json
+    n: int
+    interval: tuple[float, float] | None = None
+    verdict: str | None = None
+
+
+@dataclass(frozen=True)
+class Within:
+    """A number that takes chance to estimate: known within a few per cent only."""
+
+    low: float
+    high: float
+
+
+class RawRun:
+    """The records of one run, by cell."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        record = read(path / "study.json")
+        self.study: Json = record["study"]
+        self.trials: list[Json] = [
+            read(path / "trials" / name / "trial.json") for name in record["trials"]
+        ]
+
+    @cached_property
+    def cells(self) -> list[str]:
+        return [cell["id"] for cell in self.study["cells"]]
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """All comparisons: with the base, or along each factor of a grid with its first level."""
+        cells = self.study["cells"]
+        base = cells[0]
+        if not base["levels"]:
+            return [(base["id"], cell["id"]) for cell in cells[1:]]
+        places = {tuple(cell["levels"].values()): cell["id"] for cell in cells}
+        found = []
+        for number, first in enumerate(base["levels"].values()):
+            for place, cell in places.items():
+                if place[number] != first:
+                    found.append((places[(*place[:number], first, *place[number + 1 :])], cell))
+        return found
+
+    def learned(self, cell: str) -> dict[int, Json]:
+        """Learn trials that ended in any way, by seed."""
+        ended = (t for t in self.trials if t["kind"] == "learn" and t["cell"] == cell)
+        return {t["seed"]: t for t in ended if t["state"] not in ("pending", "running")}
+
+    def values(self, cell: str, metric: str) -> dict[int, float]:
+        """What each seed ended with; not a number where it diverged. A failure is no result."""
+        return {
+            seed: t["final"][metric] if t["state"] == "done" else math.nan
+            for seed, t in self.learned(cell).items()
+            if t["state"] in ("done", "diverged")
+        }
+
+    def lines(self, trial: Json, name: str) -> list[Json]:
+        """A JSONL file of a trial; empty where there is none."""
+        file = self.path / "trials" / trial["id"] / name
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def processes(self, cell: str, mode: str, *, again: bool = False) -> list[Json]:
+        """cost.json of every timed process of a cell."""
+        return [self._record(t, "cost.json") for t in self._watched(cell, mode, "steps", again)]
+
+    def watched(self, cell: str, mode: str, watch: str, name: str) -> Json:
+        """A record of the one process that was watched so."""
+        (trial,) = self._watched(cell, mode, watch, again=False)
+        return self._record(trial, name)
+
+    def _watched(self, cell: str, mode: str, watch: str, again: bool) -> list[Json]:
+        return [
+            t
+            for t in self.trials
+            if (t["cell"], t["watch"], t["again"]) == (cell, watch, again)
+            and t["kind"] == "cost"
+            and t["state"] == "done"
+            and t["cost"]["mode"] == mode
+        ]
+
+    def _record(self, trial: Json, name: str) -> Json:
+        return read(self.path / "trials" / trial["id"] / name)
+
+
+def read(path: Path) -> Json:
+    found: Json = json.loads(path.read_text())
+    return found
+
+
+def holm(values: list[float]) -> list[float]:
+    """Adjusted for a family: the smallest times its size, the next times one less, never falling."""
+    order = sorted(range(len(values)), key=lambda place: values[place])
+    adjusted, highest = [0.0] * len(values), 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, values[place] * (len(values) - rank)))
+        adjusted[place] = highest
+    return adjusted

@@ -1,0 +1,110 @@
+"""What probes saw, computed again from their raw files."""
+
+import math
+
+import numpy as np
+from raw_run import Expected, Json, RawRun
+from scipy import stats
+
+from trainlab.analyse.finding import Finding
+
+Series = list[Json]
+"""One trial's lines of one probe at one target, in order."""
+
+
+def _series(run: RawRun, found: Finding, target: str, probe: str) -> list[Series]:
+    """Of every trial of the cell that was watched there."""
+    all_lines = [run.lines(t, "probes.jsonl") for t in run.learned(found.cells[0]).values()]
+    mine = [
+        [x for x in lines if (x["probe"], x["layer"]) == (probe, target)] for lines in all_lines
+    ]
+    return [lines for lines in mine if lines]
+
+
+def _own(run: RawRun, found: Finding) -> list[Series]:
+    return _series(run, found, found.subject, str(found.numbers["probe"]))
+
+
+def _norm(line: Json) -> float:
+    """Of one tensor, root mean square over those of the period."""
+    squared = line["value"] if line["reducer"] == "sq_sum" else line["value"] ** 2
+    return math.sqrt(squared / line["fired"])
+
+
+def _element(line: Json) -> float:
+    """Root mean square of the elements."""
+    squared = line["value"] if line["reducer"] == "sq_sum" else line["value"] ** 2
+    return math.sqrt(squared / line["count"])
+
+
+def _mean(values: list[float]) -> tuple[float, tuple[float, float] | None]:
+    if len(values) == 1:
+        return values[0], None
+    low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
+    return float(np.mean(values)), (float(low), float(high))
+
+
+def _geometric(values: list[float]) -> tuple[float, tuple[float, float] | None]:
+    value, ends = _mean([math.log(one) for one in values])
+    return math.exp(value), ends and (math.exp(ends[0]), math.exp(ends[1]))
+
+
+def gradient(run: RawRun, found: Finding) -> Expected:
+    """Against the last layer, against its own first period, or not finite at all."""
+    probe, own = found.numbers["probe"], _own(run, found)
+    if "num_not_finite" in found.numbers:
+        bad = [[x["step"] for x in lines if "not_finite" in x] for lines in own]
+        firsts = [steps[0] for steps in bad if steps]
+        numbers = {"probe": probe, "num_not_finite": len(firsts), "median_step": np.median(firsts)}
+        return Expected(numbers, len(run.learned(found.cells[0])))
+    other = str(found.numbers["compared_with"])
+    if other == "its first period":
+        ended = [(x[0], x[-1]) for x in own if "value" in x[0] and "value" in x[-1]]
+        ratios = [_norm(last) / _norm(first) for first, last in ended]
+    else:
+        last = _series(run, found, other, str(probe))
+        ratios = [_element(a[-1]) / _element(b[-1]) for a, b in zip(own, last, strict=True)]
+    ratio, interval = _geometric(ratios)
+    numbers = {"probe": probe, "ratio": ratio, "compared_with": other}
+    return Expected(numbers, len(ratios), interval)
+
+
+def accumulation(run: RawRun, found: Finding) -> Expected:
+    """The slope of log norm over log step of each trial."""
+    own = _own(run, found)
+    points = [[(x["step"], _norm(x)) for x in lines] for lines in own]
+    slopes = [np.polyfit(*np.log(one).T, 1)[0] for one in points]
+    times, _ = _geometric([one[-1][1] / one[0][1] for one in points])
+    exponent, interval = _mean(slopes)
+    numbers = {
+        "probe": found.numbers["probe"],
+        "exponent": exponent,
+        "times": times,
+        "first_step": own[0][0]["step"],
+        "last_step": own[0][-1]["step"],
+    }
+    return Expected(numbers, len(slopes), interval)
+
+
+def dead_units(run: RawRun, found: Finding) -> Expected:
+    """The share in the last period."""
+    last = [lines[-1] for lines in _own(run, found)]
+    share, interval = _mean([x["value"] for x in last])
+    numbers = {"probe": found.numbers["probe"], "share": share, "epoch": last[0]["epoch"]}
+    return Expected(numbers, len(last), interval)
+
+
+def update_ratio(run: RawRun, found: Finding) -> Expected:
+    """The norm of one update over that of the weight, in the last period."""
+    probe = str(found.numbers["probe"])
+    weights = _series(run, found, found.subject, probe.replace(":update:", ":weight:"))
+    ratios = [_norm(a[-1]) / _norm(b[-1]) for a, b in zip(_own(run, found), weights, strict=True)]
+    ratio, interval = _geometric(ratios)
+    numbers = {
+        "probe": probe,
+        "ratio": ratio,
+        "side": "below" if ratio < 1e-4 else "above",
+        "healthy_low": 1e-4,
+        "healthy_high": 1e-2,
+    }
+    return Expected(numbers, len(ratios), interval)

@@ -1,0 +1,180 @@
+"""Every number of every finding, computed again from the raw files of the run by other code."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, get_args
+
+import pytest
+import rederived_cost as cost
+import rederived_learning as learning
+import rederived_probes as probes
+from raw_run import Expected, RawRun, Within
+from varied_run import RUNS
+
+from trainlab.analyse.evidence import gather
+from trainlab.analyse.finding import Finding, Kind
+from trainlab.analyse.findings import findings
+from trainlab.report.numbers import level
+from trainlab.report.sentences import sentence
+from trainlab.report.words import LANGUAGES
+
+REDERIVED: dict[Kind, Callable[[RawRun, Finding], Expected]] = {
+    "effect": learning.effect,
+    "no_reset": learning.effect,
+    "diverged": learning.diverged,
+    "quality": learning.quality,
+    "unfinished": learning.unfinished,
+    "cost": cost.cost,
+    "memory": cost.memory,
+    "scaling": cost.scaling,
+    "dominates": cost.dominates,
+    "growth": cost.growth,
+    "optimizer_share": cost.optimizer_share,
+    "unstable": cost.unstable,
+    "undecided": cost.undecided,
+    "vanishing_gradient": probes.gradient,
+    "exploding_gradient": probes.gradient,
+    "accumulation": probes.accumulation,
+    "dead_units": probes.dead_units,
+    "update_ratio": probes.update_ratio,
+}
+KINDS = get_args(Kind)
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+FIXED = ("95 %:", "95 %：", "less than 10 %", "不足 10 %", "p < 0.001")
+"""What a sentence may say by itself: the level of the intervals, and what a small gain is."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A finding beside the run it is about."""
+
+    run: RawRun
+    found: Finding
+    expected: Expected
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
+    told = []
+    for name, write in RUNS.items():
+        folder = write(tmp_path_factory.mktemp("varied") / name.replace(" ", "-"))
+        run = RawRun(folder.path)
+        told += [
+            Told(run, one, REDERIVED[one.kind](run, one))
+            for one in findings(gather(folder))
+            if one.kind in REDERIVED
+        ]
+    return told
+
+
+def of_kind(kind: Kind, every: list[Told]) -> list[Told]:
+    return [one for one in every if one.found.kind == kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_finding_is_computed_again(kind: Kind, every: list[Told]) -> None:
+    assert kind in REDERIVED, f"{kind}: say how its numbers follow from the raw files"
+    assert of_kind(kind, every), f"{kind}: no run of varied_run shows it"
+
+
+def test_the_findings_are_of_every_shape(every: list[Told]) -> None:
+    """Or a sentence that only some findings use would go unchecked."""
+    effects = {
+        (t.found.verdict, t.found.numbers["seeds_needed"] is None) for t in of_kind("effect", every)
+    }
+    assert {("different", True), ("equivalent", True), ("cannot tell", False)} <= effects
+    assert {t.found.verdict for t in of_kind("cost", every)} == {"different", "cannot tell"}
+    needed = {t.found.numbers["processes_needed"] is None for t in of_kind("cost", every)}
+    assert needed == {True, False}
+    fits = {t.found.numbers["fit"] for t in of_kind("scaling", every)}
+    assert fits == {"fits", "does not fit", "cannot tell"}
+    tops = {t.found.numbers["first_a"] == t.found.subject for t in of_kind("dominates", every)}
+    assert tops == {True, False}
+    reached = {bool(t.found.numbers["num_reached"]) for t in of_kind("quality", every)}
+    assert reached == {True, False}
+    assert {t.found.numbers["side"] for t in of_kind("update_ratio", every)} == {"above", "below"}
+    other = {t.found.numbers.get("compared_with") for t in of_kind("exploding_gradient", every)}
+    assert other == {None, "fc3", "its first period"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_number_of_a_finding_follows_from_the_raw_files(
+    kind: Kind, every: list[Told]
+) -> None:
+    for told in of_kind(kind, every):
+        found, expected = told.found, told.expected
+        where = f"{found.subject}, {found.cells}"
+        assert found.numbers.keys() == expected.numbers.keys(), where
+        wrong = {
+            name: (value, expected.numbers[name])
+            for name, value in found.numbers.items()
+            if not _agree(value, expected.numbers[name])
+        }
+        assert not wrong, f"{where}: found, expected: {wrong}"
+        assert found.n == expected.n, where
+        assert found.verdict == expected.verdict, where
+        assert (found.interval is None) == (expected.interval is None), where
+        if found.interval is not None:
+            ends = (found.interval.low, found.interval.high)
+            assert ends == pytest.approx(expected.interval, rel=1e-6, abs=1e-12), where
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_number_of_a_sentence_is_one_of_these_rounded(
+    kind: Kind, lang: str, every: list[Told]
+) -> None:
+    for told in of_kind(kind, every):
+        text = sentence(told.found, lang)
+        strange = [number for number in _numbers(text, told) if not _is_told(number, told)]
+        assert not strange, f"{strange} in: {text}"
+        p = told.expected.numbers.get("p")
+        assert "p < 0.001" not in text or p < 0.001, text
+
+
+def test_the_check_above_can_fail(every: list[Told]) -> None:
+    told = of_kind("memory", every)[0]
+    true = told.expected.numbers["mib_a"]
+    assert _is_told(f"{true:.2f}", told)
+    assert not _is_told(f"{true + 0.01:.2f}", told)
+    assert not _is_told(f"{true:.0f}", told), "a number must not be cut too short"
+
+
+def _agree(value: Any, expected: Any) -> bool:
+    if isinstance(expected, Within):
+        return value is not None and expected.low <= value <= expected.high
+    if expected is None or isinstance(expected, str):
+        return bool(value == expected)
+    return bool(value == pytest.approx(expected, rel=1e-6, abs=1e-15))
+
+
+def _numbers(text: str, told: Told) -> list[str]:
+    """Those of a sentence, less those in names of cells, layers and levels, and in warnings."""
+    found = told.found
+    parts = [part for cell in found.cells for part in (cell, *cell.split(","))]
+    levels = [level(one) for one in found.levels if one is not None]
+    texts = [value for value in told.expected.numbers.values() if isinstance(value, str)]
+    for name in sorted({*parts, *levels, *texts, found.subject}, key=len, reverse=True):
+        text = re.sub(rf"(?<!\w)(?<!\d[.,]){re.escape(name)}(?![\w%]|[.,]\d)", " ", text)
+    for phrase in FIXED:
+        text = text.replace(phrase, " ")
+    warned = {number for one in texts for number in NUMBER.findall(one)}
+    return [n for match in NUMBER.findall(text) if (n := match.rstrip(",")) not in warned]
+
+
+def _is_told(number: str, told: Told) -> bool:
+    """Whether it is a value of the raw files, per one or per hundred, rounded and not cut too short."""
+    shown = Decimal(number.replace(",", "").lstrip("+"))
+    half = Decimal("0.50000001").scaleb(int(shown.as_tuple().exponent))
+    values = [told.expected.n, *(told.expected.interval or ())]
+    for name, value in told.expected.numbers.items():
+        # What takes chance to estimate is held against its range elsewhere.
+        known = told.found.numbers[name] if isinstance(value, Within) else value
+        if known is not None and not isinstance(known, str):
+            values.append(known)
+    wanted = [scale * Decimal(float(value)) for value in values for scale in (1, 100)]
+    is_short = len(shown.as_tuple().digits) < 2
+    near = [one for one in wanted if abs(shown - one) <= half]
+    return any(not is_short or shown == one or abs(one) < 1 for one in near)

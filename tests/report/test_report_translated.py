@@ -1,0 +1,184 @@
+"""A Chinese report is Chinese: no English sentence is left, and what probes and confounds say is told."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args
+
+import pytest
+from rich_run import rich_run, rich_study, section_of
+
+from fabricate import DATA, ENVIRONMENT, usual
+from trainlab.analyse.confounds import Confound, run_confounds
+from trainlab.plan import Trial, plan
+from trainlab.record.folder import RunFolder
+from trainlab.record.probe import ProbeRecord
+from trainlab.record.schema import DataRecord
+from trainlab.report.contents import report_of
+from trainlab.report.document import Document, Figure, Listing
+from trainlab.report.material import read_material
+from trainlab.report.probes import meaning
+from trainlab.report.words import LANGUAGES, WORDS, Words
+from trainlab.spec import TrainSpec
+from trainlab.spec.probe import REDUCERS, Quantity, probe_of
+
+ENGLISH = re.compile(r"[A-Za-z']{2,},? [a-z']{2,},? [a-z']{2,}")
+"""Three words in a row: names of settings, layers and packages are fewer."""
+COMMAND = "trainlab run study.toml"
+OWN = "reducers.py:top"
+PROBES = [f"relu:{quantity}:{OWN}" for quantity in get_args(Quantity)]
+PROBES += [f"relu:activation:{reducer}@3" for reducer in REDUCERS if reducer != "histogram"]
+PROBES += ["relu:local_grad:sq_sum@epoch", "fc1.weight:weight:norm@epoch"]
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Every text a reader may see; listings are code."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Listing):
+        yield value.caption
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from texts_of(getattr(value, field.name))
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from texts_of(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from texts_of(one)
+
+
+def record_of(probe: str) -> ProbeRecord:
+    spec = probe_of(probe)
+    return ProbeRecord(
+        probe=str(spec),
+        layer="relu",
+        quantity=spec.quantity,
+        reducer=spec.reducer,
+        every=str(spec.every),
+        epoch=1,
+        step=10,
+        num_steps=10,
+        fired=10,
+        count=100,
+        value=0.5,
+    )
+
+
+def add_probes(folder: RunFolder) -> None:
+    lines = [
+        record_of(probe).model_copy(update={"step": 10 * n}) for probe in PROBES for n in (1, 2)
+    ]
+    text = "".join(json.dumps(line.line()) + "\n" for line in lines)
+    for trial in folder.trials():
+        if trial.kind == "learn":
+            folder.trial(trial.id).probes_file.write_text(text)
+
+
+def smaller(trial: Trial) -> DataRecord:
+    size = 96 if trial.settings.batch_size == 64 else 960
+    return DATA.model_copy(update={"num_train": size, "is_subset": size < 960})
+
+
+def became(trial: Trial) -> dict[str, Any]:
+    is_other = trial.settings.batch_size == 64
+    return {
+        "threads": 2 if is_other else 1,
+        "shuffle": None if is_other else True,
+    }
+
+
+def gone(trial: Trial) -> str:
+    states = {7: "diverged", 8: "interrupted"}
+    return states.get(trial.seed, "done") if trial.kind == "learn" else "done"
+
+
+@pytest.fixture(scope="module", params=LANGUAGES)
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Document:
+    """Of a run with confounds, probes, trials gone wrong and shaky measurements."""
+    folder = rich_run(
+        tmp_path_factory.mktemp("told") / "run",
+        study=rich_study(title=""),
+        data=smaller,
+        resolved=became,
+        state=gone,
+        step_ms=lambda trial, process: 1.0 + process,
+    )
+    add_probes(folder)
+    return report_of(read_material(folder), request.param)
+
+
+def test_no_english_sentence_is_left_in_a_chinese_report(report: Document) -> None:
+    told = {text for text in texts_of(report) if ENGLISH.search(text.replace(COMMAND, ""))}
+    if report.lang == "en":
+        assert len(told) > 100, "the check finds nothing where all is English"
+    else:
+        assert not told
+
+
+def test_confounds_are_told_in_the_language_of_the_report(report: Document) -> None:
+    told = " ".join(texts_of(section_of(report, "method")))
+    expected = {
+        "en": (
+            "threads: 1 against 2",
+            "shuffle: True against not set",
+            "data.is_subset: False aga",
+        ),
+        "zh": ("线程数 threads：1 与 2", "shuffle：是 与 未设置", "data.is_subset：否 与 是"),
+    }
+    assert [text for text in expected[report.lang] if text not in told] == []
+
+
+def test_every_chart_of_a_probe_says_what_its_values_mean(report: Document) -> None:
+    section = section_of(report, "probes")
+    notes = [block.note for block in section.blocks if isinstance(block, Figure)]
+    assert len(notes) == 12
+    assert all(note.endswith((".", "。")) and len(note) > 12 for note in notes)
+
+
+@pytest.mark.parametrize("probe", [one for one in PROBES if OWN not in one])
+def test_a_probe_means_in_english_what_the_spec_says(probe: str) -> None:
+    assert meaning(record_of(probe), Words("en")) == probe_of(probe).meaning
+
+
+@pytest.mark.parametrize(
+    ("lang", "told"),
+    [
+        (
+            "en",
+            "A parameter's gradient as the optimizer gets it; reduced by the study's own top, in",
+        ),
+        ("zh", "优化器收到的参数梯度；每一步，由研究自带的 top 归约。"),
+    ],
+)
+def test_a_reducer_of_the_users_own_is_named(lang: str, told: str) -> None:
+    record = record_of(f"fc1.weight:grad:{OWN}@step")
+    assert meaning(record, Words(lang)).startswith(told)
+
+
+def test_every_quantity_and_reducer_has_words() -> None:
+    assert {f"quantity_{name}" for name in get_args(Quantity)} <= WORDS.keys()
+    assert {f"reducer_{name}" for name in REDUCERS} <= WORDS.keys()
+
+
+def test_everything_that_may_differ_has_words() -> None:
+    (trial, *_) = plan(rich_study())
+    known = {*TrainSpec.model_fields, *usual(trial), "data.name", "data.num_train", "data.num_test"}
+    known |= {*type(ENVIRONMENT).model_fields} - {"format", "git_dirty"}
+    assert {name for name in known if f"differs_{name}" not in WORDS} == set()
+
+
+def test_a_confound_is_read_back_from_its_text() -> None:
+    other = ENVIRONMENT.model_copy(
+        update={"cpu": "Other: CPU", "variables": {"A": "b"}, "tf32": None}
+    )
+    found = [*run_confounds(ENVIRONMENT, other), Confound("tf32", "{'a': True}", "not set")]
+    assert len(found) == 3
+    assert [Confound.of(str(one)) for one in found] == found
+
+
+def test_packages_and_variables_are_named_with_what_they_are() -> None:
+    assert Words("zh").differing("packages.torch") == "软件包 torch"
+    assert Words("en").differing("packages.torch") == "packages.torch"
+    assert Words("zh").differing("my_own") == "my_own"

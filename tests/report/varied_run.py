@@ -1,0 +1,210 @@
+"""Made-up runs in which no two records agree: a number taken from the wrong one shows."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from fabricate import Fabricated, made_study, operator
+from trainlab.plan import Trial
+from trainlab.record.folder import RunFolder
+from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.record.schema import TrialRecord
+from trainlab.spec import CostSpec
+
+LEARN = {
+    "design": "one-at-a-time",
+    "vary": {"lr": (0.01, 0.1), "zero_grad": (False,), "batch_size": (16,), "hidden": (5,)},
+    "cells": ({"optimizer": "sgd", "lr": 0.5},),
+    "seeds": 9,
+    "targets": {"test/accuracy": 0.8777, "test/loss": 0.1},
+    "margins": {"test/loss": 0.0213},
+}
+SHIFTS = {"lr=0.01": 0.0623, "zero_grad=false": -0.21, "lr=0.1": 0.01}
+"""What a cell has more than the base, in accuracy."""
+
+
+def drawn(*about: object) -> Random:
+    """Chance that depends on nothing but the names."""
+    return Random(repr(about))
+
+
+def learn_run(path: Path) -> RunFolder:
+    """Effects of every verdict, divergence, targets met and missed, trials that did not end."""
+    folder = Fabricated(final=_final, state=_state).write(path, made_study(**LEARN))
+    for trial in folder.trials():
+        if trial.kind == "learn" and trial.state != "pending":
+            _vary_curve(folder, trial)
+    return folder
+
+
+def _final(trial: Trial) -> dict[str, float]:
+    own, luck = drawn(trial.cell, trial.seed), drawn(trial.seed)
+    accuracy = 0.8423 + SHIFTS.get(trial.cell, 0.0) + luck.gauss(0, 0.004) + own.gauss(0, 0.0031)
+    return {
+        "test/accuracy": accuracy,
+        "test/loss": 0.5432 + luck.gauss(0, 0.02) + own.gauss(0, 0.0061),
+        "train/loss": 0.2 + luck.gauss(0, 0.02) + own.gauss(0.004, 0.012),
+    }
+
+
+def _state(trial: Trial) -> str:
+    gone = {"lr=0.1": "diverged", "batch_size=16": "failed", "hidden=5": "interrupted"}
+    if trial.cell == "optimizer=sgd,lr=0.5" and trial.seed == 9:
+        return "pending"
+    return gone.get(trial.cell, "done") if trial.seed > 5 else "done"
+
+
+def _vary_curve(folder: RunFolder, trial: TrialRecord) -> None:
+    """Metrics that near their last value, in epochs that take their own time."""
+    home, chance = folder.trial(trial.id), drawn("curve", trial.id)
+    lines, elapsed = [], 0.0
+    for line in home.epochs():
+        elapsed += chance.uniform(1.0, 3.0)
+        rest = 1 if line["epoch"] == trial.settings["epochs"] else chance.uniform(0.8, 1.0)
+        metrics = {name: rest * v for name, v in line.items() if "/" in name}
+        lines.append({**line, **metrics, "time_s": elapsed})
+    home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if trial.state == "diverged":
+        step = chance.randrange(100, 2000)
+        home.write(trial.model_copy(update={"diverged_at_step": step}))
+
+
+def cost_run(path: Path) -> RunFolder:
+    """Three sizes of three widths in both modes: one bends, one hardly differs from the first."""
+    study = made_study(
+        vary={"batch_size": (1, 4, 16), "hidden": (3, 5, 7)},
+        seeds=2,
+        learn=False,
+        cost=CostSpec(mode="both"),
+    )
+    return _cost_run(path, study)
+
+
+def two_sizes_run(path: Path) -> RunFolder:
+    """Two sizes, which no line can be checked on."""
+    cost = CostSpec(mode="both", processes=4)
+    return _cost_run(path, made_study(vary={"batch_size": (2, 8)}, learn=False, seeds=1, cost=cost))
+
+
+def _cost_run(path: Path, study: Any) -> RunFolder:
+    folder = Fabricated(step_ms=_step_ms, rows=_rows, peak_bytes=_peak).write(path, study)
+    for trial in folder.trials():
+        _vary_cost(folder, trial)
+    return folder
+
+
+def _step_ms(trial: Trial, process: int) -> float:
+    chance = drawn(trial.id, process)
+    size, is_bent = trial.settings.batch_size, trial.cell.endswith("hidden=5")
+    time = 1.7 + 0.345 * (size if not is_bent else (size - 4) ** 2 + 1)
+    time *= 1.06 if trial.cell.endswith("hidden=7") else 1.0
+    return time * chance.uniform(0.97, 1.03 if size < 16 else 1.4)
+
+
+def _rows(trial: Trial) -> list[Any]:
+    chance, size = drawn("rows", trial.id), trial.settings.batch_size
+    heavy = 12.34 if trial.cell.endswith("hidden=3") else 123.4
+    return [
+        operator("aten::addmm", heavy * size * chance.uniform(0.9, 1.1), 2),
+        operator("aten::relu", chance.uniform(70, 90), 3),
+        operator("aten::addmm", size * chance.uniform(1, 2), 5),
+    ]
+
+
+def _peak(trial: Trial) -> int:
+    return int(2**20 * drawn("peak", trial.id).uniform(1, 9))
+
+
+def _vary_cost(folder: RunFolder, trial: TrialRecord) -> None:
+    home, chance = folder.trial(trial.id), drawn("cost", trial.id)
+    if home.cost.exists():
+        record = home.cost.read()
+        steps = [ms * chance.uniform(0.97, 1.04) for ms in record.step_ms for _ in range(3)]
+        phases = {
+            name: [ms[0] * chance.uniform(0.8, 1.2) for _ in range(4)]
+            for name, ms in record.phases_ms.items()
+        }
+        load = record.load.model_copy(update={"others_cores": chance.uniform(0.0, 0.4)})
+        told = {"step_ms": steps, "phases_ms": phases, "load": load}
+        home.cost.write(record.model_copy(update=told))
+    if home.operators.exists():
+        told = {"num_steps": 4, "profiled_step_us": chance.uniform(900, 1100)}
+        home.operators.write(home.operators.read().model_copy(update=told))
+
+
+PROBED = {"design": "one-at-a-time", "vary": {"zero_grad": (False,), "lr": (0.1,)}, "seeds": 5}
+Value = Callable[[Random, str, int], float | None]
+"""Of a probe's line in a cell and a period, from 1; None where it is not finite."""
+VALUES: dict[tuple[str, str], Value] = {
+    ("fc1:grad_output:sq_sum@epoch", "fc1"): lambda r, cell, p: r.uniform(1, 3) * 1e-8,
+    ("fc1:grad_output:sq_sum@epoch", "fc2"): lambda r, cell, p: r.uniform(1, 3) * 1e8,
+    ("fc1:grad_output:sq_sum@epoch", "fc3"): lambda r, cell, p: r.uniform(1, 3),
+    ("fc1.weight:grad:norm@100", "fc1.weight"): lambda r, cell, p: (
+        None if cell == "lr=0.1" and p > 2 and r.random() < 0.6 else r.uniform(1, 2) * 900.0**p
+    ),
+    ("relu:activation:dead_fraction@epoch", "relu"): lambda r, cell, p: r.uniform(0.3, 0.4),
+    ("*:update:sq_sum@epoch", "fc1.weight"): lambda r, cell, p: r.uniform(1, 3) * 10,
+    ("*:update:sq_sum@epoch", "fc2.weight"): lambda r, cell, p: r.uniform(1, 3) * 1e-12,
+    ("*:weight:sq_sum@epoch", "fc1.weight"): lambda r, cell, p: r.uniform(3, 5),
+    ("*:weight:sq_sum@epoch", "fc2.weight"): lambda r, cell, p: r.uniform(3, 5),
+}
+
+
+def probe_run(path: Path) -> RunFolder:
+    """Gradients that vanish, explode, grow, pile up or are not finite; dead units; odd updates."""
+    folder = Fabricated(final=_final).write(path, made_study(**PROBED))
+    for trial in folder.trials():
+        home = folder.trial(trial.id)
+        text = "".join(json.dumps(line.line()) + "\n" for line in _lines(trial))
+        home.probes_file.write_text(text)
+        home.probes.write(ProbesRecord(rows=[_fired(*key, n) for n, key in enumerate(VALUES)]))
+    return folder
+
+
+def _lines(trial: TrialRecord) -> Iterator[ProbeRecord]:
+    chance = drawn("probe", trial.id)
+    for (probe, layer), value_of in VALUES.items():
+        _, quantity, rest = probe.split(":")
+        reducer, _, every = rest.partition("@")
+        for period in (1, 2, 3, 4):
+            fired = chance.randrange(5, 40)
+            value = value_of(chance, trial.cell, period)
+            yield ProbeRecord(
+                probe=probe,
+                layer=layer,
+                quantity=quantity,
+                reducer=reducer,
+                every=every,
+                epoch=period,
+                step=100 * period,
+                num_steps=100,
+                fired=fired,
+                count=fired * chance.randrange(100, 300),
+                value=value,
+                not_finite="nan" if value is None else None,
+            )
+
+
+def _fired(probe: str, layer: str, place: int) -> FiredRecord:
+    return FiredRecord(
+        probe=probe,
+        meaning="",
+        layer=layer,
+        type="Linear",
+        kind="module",
+        place=place,
+        fired=100,
+        first_step=1,
+        last_step=400,
+        shapes=[[1]],
+    )
+
+
+RUNS: dict[str, Callable[[Path], RunFolder]] = {
+    "learn": learn_run,
+    "cost": cost_run,
+    "two sizes": two_sizes_run,
+    "probes": probe_run,
+}
