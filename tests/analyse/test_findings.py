@@ -94,14 +94,16 @@ def test_threads_that_differ_between_two_cells_are_named_whichever_seed_it_is(
         return {"threads": 2} if (trial.cell, trial.seed) == ("lr=0.01", seed) else {}
 
     for one in of_kind("effect", evidence(tmp_path, study, resolved=resolved)):
-        assert one.confounds == ("threads: 1 against 2",)
+        assert list(map(str, one.confounds)) == ["threads: 1 against 2"]
 
 
 def test_other_data_in_one_cell_is_named(tmp_path: Path) -> None:
     study = made_study(vary={"lr": (0.1, 0.01)})
     subset = DATA.model_copy(update={"num_train": 96})
     found = evidence(tmp_path, study, data=lambda t: subset if t.cell == "lr=0.01" else DATA)
-    assert of_kind("effect", found)[0].confounds == ("data.num_train: 960 against 96",)
+    assert list(map(str, of_kind("effect", found)[0].confounds)) == [
+        "data.num_train: 960 against 96"
+    ]
 
 
 def test_a_failed_trial_makes_no_confounds_up(tmp_path: Path) -> None:
@@ -272,7 +274,7 @@ def test_threads_that_differ_are_named_beside_time_and_memory(tmp_path: Path) ->
     )
     told = [*of_kind("cost", found), *of_kind("memory", found)]
     assert len(told) == 2
-    assert all(one.confounds == ("threads: 1 against 2",) for one in told)
+    assert all([str(x) for x in one.confounds] == ["threads: 1 against 2"] for one in told)
 
 
 def test_a_study_of_trained_weights_alone_has_its_findings_too(tmp_path: Path) -> None:

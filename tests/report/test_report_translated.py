@@ -10,7 +10,6 @@ import pytest
 from rich_run import rich_run, rich_study, section_of
 
 from fabricate import DATA, ENVIRONMENT, usual
-from trainlab.analyse.confounds import Confound, run_confounds
 from trainlab.plan import Trial, plan
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import ProbeRecord
@@ -167,15 +166,6 @@ def test_everything_that_may_differ_has_words() -> None:
     known = {*TrainSpec.model_fields, *usual(trial), "data.name", "data.num_train", "data.num_test"}
     known |= {*type(ENVIRONMENT).model_fields} - {"format", "git_dirty"}
     assert {name for name in known if f"differs_{name}" not in WORDS} == set()
-
-
-def test_a_confound_is_read_back_from_its_text() -> None:
-    other = ENVIRONMENT.model_copy(
-        update={"cpu": "Other: CPU", "variables": {"A": "b"}, "tf32": None}
-    )
-    found = [*run_confounds(ENVIRONMENT, other), Confound("tf32", "{'a': True}", "not set")]
-    assert len(found) == 3
-    assert [Confound.of(str(one)) for one in found] == found
 
 
 def test_packages_and_variables_are_named_with_what_they_are() -> None:

@@ -43,7 +43,12 @@ def tellable(found: Finding) -> set[str]:
     values = [*found.numbers.values(), found.n]
     if found.interval is not None:
         values += [found.interval.low, found.interval.high]
-    texts = [*found.cells, *found.confounds, found.subject, *(level(one) for one in found.levels)]
+    texts = [
+        *found.cells,
+        *map(str, found.confounds),
+        found.subject,
+        *(level(one) for one in found.levels),
+    ]
     for value in values:
         if isinstance(value, str):
             texts.append(value)
@@ -165,7 +170,7 @@ def test_numbers_and_names_are_the_same_in_both_languages(lang: str, every: list
 
 def test_a_confound_is_named_at_the_end(every: list[Finding]) -> None:
     found = next(one for one in every if one.confounds)
-    assert found.confounds == ("data.num_train: 960 against 96",)
+    assert list(map(str, found.confounds)) == ["data.num_train: 960 against 96"]
     assert sentence(found).endswith("Beware: these also differ: data.num_train: 960 against 96.")
     assert sentence(found, "zh").endswith(
         "注意：以下各项也不同：训练样本数 data.num_train：960 与 96。"

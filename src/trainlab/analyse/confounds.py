@@ -39,13 +39,6 @@ class Confound:
     def __str__(self) -> str:
         return f"{self.what}: {self.first} against {self.second}"
 
-    @classmethod
-    def of(cls, told: str) -> "Confound":
-        """Read back from its text, as findings hold it; a name has no colon in it."""
-        what, _, levels = told.partition(": ")
-        first, _, second = levels.partition(" against ")
-        return cls(what, first, second)
-
 
 def trial_confounds(
     first: TrialRecord, second: TrialRecord, factors: frozenset[str]

@@ -86,7 +86,7 @@ def _time(
         test=TEST,
         # Without an A/A pair there is no telling noise from a difference.
         verdict=found.verdict if floor is not None else "cannot tell",
-        confounds=tuple(str(one) for one in confounds),
+        confounds=confounds,
     )
 
 
@@ -106,7 +106,7 @@ def _memory(evidence: Evidence, mode: str, pairs: Sequence[Contrast]) -> Iterato
             cells=(pair.reference.id, pair.other.id),
             numbers={"mib_a": a / 2**20, "mib_b": b / 2**20, "ratio": b / a},
             n=1,
-            confounds=tuple(str(one) for one in confounds),
+            confounds=confounds,
         )
 
 

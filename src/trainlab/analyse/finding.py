@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from trainlab.analyse.confounds import Confound
 from trainlab.analyse.statistics import Interval
 from trainlab.analyse.verdict import Verdict
 from trainlab.spec.train import Scalar
@@ -50,5 +51,5 @@ class Finding:
     test: str | None = None
     verdict: Verdict | None = None
     """None where nothing was tested: a count, or a figure that does not vary."""
-    confounds: tuple[str, ...] = ()
+    confounds: tuple[Confound, ...] = ()
     """What else differs between the cells."""

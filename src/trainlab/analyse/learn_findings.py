@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterator, Sequence
 
-from trainlab.analyse.confounds import trial_confounds
+from trainlab.analyse.confounds import Confound, trial_confounds
 from trainlab.analyse.contrast import Contrast, contrasts
 from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.finding import Finding
@@ -37,7 +37,7 @@ def _effects(
     evidence: Evidence,
     metric: str,
     pairs: Sequence[Contrast],
-    confounds: Sequence[tuple[str, ...]],
+    confounds: Sequence[tuple[Confound, ...]],
 ) -> Iterator[Finding]:
     """One family per metric: all its comparisons are decided together."""
     values = {cell.id: evidence.values(cell.id, metric) for cell in evidence.cells}
@@ -53,7 +53,9 @@ def _ran(evidence: Evidence, pair: Contrast) -> bool:
     return pair.reference.id in evidence.learned and pair.other.id in evidence.learned
 
 
-def _effect(metric: str, pair: Contrast, found: Comparison, confounds: tuple[str, ...]) -> Finding:
+def _effect(
+    metric: str, pair: Contrast, found: Comparison, confounds: tuple[Confound, ...]
+) -> Finding:
     resets = pair.factor == "zero_grad" and pair.levels[1] is False
     return Finding(
         kind="no_reset" if resets else "effect",
@@ -82,12 +84,12 @@ def _effect(metric: str, pair: Contrast, found: Comparison, confounds: tuple[str
     )
 
 
-def _confounds(evidence: Evidence, pair: Contrast) -> tuple[str, ...]:
+def _confounds(evidence: Evidence, pair: Contrast) -> tuple[Confound, ...]:
     """Of every two trials that are compared, each told once."""
     first, second = (evidence.learned[cell.id] for cell in (pair.reference, pair.other))
     factors = frozenset(pair.factor.split(","))
     found = (
-        str(one)
+        one
         for seed, a in first.items()
         if (b := second.get(seed)) and a.trial.state == b.trial.state == "done"
         for one in trial_confounds(a.trial, b.trial, factors)

@@ -31,8 +31,8 @@ def sentence(found: Finding, lang: str = "en") -> str:
 
 def confounds_told(found: Iterable[Finding], words: Words) -> str:
     """What else differed between the cells of some findings, each named once; empty for nothing."""
-    known = dict.fromkeys(told for one in found for told in one.confounds)
-    return words("list_semicolon").join(_confound(Confound.of(told), words) for told in known)
+    known = dict.fromkeys(other for one in found for other in one.confounds)
+    return words("list_semicolon").join(_confound(one, words) for one in known)
 
 
 def _confound(one: Confound, words: Words) -> str:
