@@ -26,7 +26,7 @@ def test_cost_is_timed_in_bare_processes_before_any_is_watched() -> None:
     cost = CostSpec(processes=2)
     study = Study(name="s", workload="mnist-cnn", settings=TrainSpec(), cost=cost, learn=False)
     trials = plan(study)
-    assert [trial.watch for trial in trials] == ["steps", "steps", "operators", "layers"]
+    assert [trial.watch for trial in trials] == ["steps", "steps", "layers", "operators"]
     assert len({trial.id for trial in trials}) == 4
     assert all(trial.kind == "cost" and trial.weights_of is None for trial in trials)
 
@@ -36,7 +36,9 @@ def test_trained_and_untrained_weights_take_turns() -> None:
     study = Study(name="s", workload="mnist-cnn", settings=TrainSpec(), seeds=(4, 5), cost=cost)
     costs = [trial for trial in plan(study) if trial.kind == "cost"]
     assert [plan(study)[0].id, plan(study)[-1].id] == ["learn-seed4", "learn-seed5"]
-    assert [trial.weights_of for trial in costs] == [None, "learn-seed4"] * 4
+    timed, watched = costs[:4], costs[4:]
+    assert [trial.weights_of for trial in timed] == [None, "learn-seed4"] * 2
+    assert [trial.weights_of for trial in watched] == [None, None, "learn-seed4", "learn-seed4"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import hashlib
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Literal, TypeVar
 
 from pydantic import NonNegativeInt
@@ -89,43 +90,40 @@ def _cost_trials(study: Study) -> Iterator[Trial]:
         if len(cells) > 1:
             timed.append((cells[0], True))
         for cell, again in _shuffled(timed, f"{study.name}/cost/{number}"):
-            yield from _looks(study, cell, "steps", f"process{number}", again)
-    watches: tuple[Watch, ...] = ("operators", "layers")
-    for watch in watches:
-        for cell in cells:
-            yield from _looks(study, cell, watch, watch)
+            yield from _looks(study, cell, {f"process{number}": "steps"}, again)
+    for cell in cells:
+        yield from _looks(study, cell, {"layers": "layers", "operators": "operators"})
 
 
 def _looks(
-    study: Study, cell: Cell, watch: Watch, name: str, again: bool = False
+    study: Study, cell: Cell, watches: Mapping[str, Watch], again: bool = False
 ) -> Iterator[Trial]:
-    """One look at a cell, for each mode and each kind of weights asked for."""
+    """These looks at a cell, by name, for each mode and each kind of weights asked for."""
     assert study.cost is not None
     seed, asked = study.seeds[0], study.cost
     modes: tuple[str, ...] = ("train", "inference") if asked.mode == "both" else (asked.mode,)
     kinds = ("untrained", "trained") if asked.weights == "both" else (asked.weights,)
-    for mode in modes:
-        for weights in kinds:
-            parts = [
-                mode,
-                *([_word(cell.id)] if len(study.all_cells) > 1 else []),
-                *(["again"] if again else []),
-                *([weights] if asked.weights != "untrained" else []),
-                name,
-            ]
-            yield Trial(
-                id="-".join(["cost", *parts]),
-                kind="cost",
-                workload=study.workload,
-                cell=cell.id,
-                levels=cell.levels,
-                seed=seed,
-                settings=cell.settings,
-                cost=asked.model_copy(update={"mode": mode}),
-                watch=watch,
-                again=again,
-                weights_of=_learn_id(study, cell, seed) if weights == "trained" else None,
-            )
+    for mode, weights, (name, watch) in product(modes, kinds, watches.items()):
+        parts = [
+            mode,
+            *([_word(cell.id)] if len(study.all_cells) > 1 else []),
+            *(["again"] if again else []),
+            *([weights] if asked.weights != "untrained" else []),
+            name,
+        ]
+        yield Trial(
+            id="-".join(["cost", *parts]),
+            kind="cost",
+            workload=study.workload,
+            cell=cell.id,
+            levels=cell.levels,
+            seed=seed,
+            settings=cell.settings,
+            cost=asked.model_copy(update={"mode": mode}),
+            watch=watch,
+            again=again,
+            weights_of=_learn_id(study, cell, seed) if weights == "trained" else None,
+        )
 
 
 def _learn_id(study: Study, cell: Cell, seed: int) -> str:

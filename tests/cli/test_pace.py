@@ -139,7 +139,7 @@ def test_starting_processes_is_time_of_its_own() -> None:
     )
     pace, clock, ids = started(study)
     assert len(ids) == 7
-    pace.starting(ids[:2])
+    pace.starting([(one,) for one in ids[:2]])
     assert pace.left_s() is None
     clock.now += 4
     pace.started()
@@ -149,10 +149,24 @@ def test_starting_processes_is_time_of_its_own() -> None:
         pace.ends()
     # Five more, each with its start.
     assert pace.left_s() == 5 * (1 + 2)
-    pace.starting(ids[2:4])
+    pace.starting([(ids[2],), (ids[3],)])
     clock.now += 1.5
     assert pace.left_s() == 15 - 1.5
     clock.now += 2.5
     pace.started()
     assert pace.left_s() == 11
     assert pace.share_done() == pytest.approx(10 / 21)
+
+
+def test_trials_of_one_process_share_its_time() -> None:
+    pace, clock, ids = started(made_study(seeds=1, learn=False, cost=CostSpec(processes=1)))
+    assert len(ids) == 3
+    pace.begins(ids[0])
+    clock.now += 2
+    pace.ends()
+    pace.begins(*ids[1:])
+    assert (pace.number, pace.left_s()) == (3, 4)
+    clock.now += 10
+    pace.ends()
+    assert [pace.expected_s(one) for one in ids] == [2, 5, 5]
+    assert (pace.left_s(), pace.share_done()) == (0, 1)

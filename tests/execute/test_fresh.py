@@ -30,19 +30,21 @@ def started(tiny_file: Path, out: Path) -> RunFolder:
     return start_run(study, out)
 
 
-def test_every_cost_trial_runs_in_a_process_of_its_own(tiny_file: Path, tmp_path: Path) -> None:
+def test_every_timed_trial_has_a_process_and_watched_ones_share_another(
+    tiny_file: Path, tmp_path: Path
+) -> None:
     marker = f"\nimport os\nopen({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
     tiny_file.write_text(tiny_file.read_text() + marker)
     folder = started(tiny_file, tmp_path / "r")
-    run_fresh(folder, folder.study().trials)
+    run_fresh(folder, folder.trials())
     pids = set((tmp_path / "pids").read_text().split())
-    assert len(pids) == 5
+    assert len(pids) == 4
     assert str(os.getpid()) in pids
     assert {trial.state for trial in folder.trials()} == {"done"}
     assert {trial.kind for trial in folder.trials()} == {"cost"}
     # A watched process never supplies a speed, and a timed one nothing else.
     homes = [(trial.watch, folder.trial(trial.id)) for trial in folder.trials()]
-    assert [watch for watch, _ in homes] == ["steps", "steps", "operators", "layers"]
+    assert [watch for watch, _ in homes] == ["steps", "steps", "layers", "operators"]
     for watch, home in homes:
         assert home.cost.exists() is (watch == "steps")
         assert home.operators.exists() is (watch == "operators")
@@ -62,17 +64,38 @@ atexit.register(lambda: open({str(spans)!r}, "a").write(f"{{began}} {{time.time(
 """
     folder = started(tiny_file, tmp_path / "r")
     tiny_file.write_text(tiny_file.read_text() + marker)
-    run_fresh(folder, folder.study().trials)
+    run_fresh(folder, folder.trials())
     times = [float(word) for word in spans.read_text().split()]
-    assert len(times) == 8
+    assert len(times) == 6
     assert times == sorted(times), "a trial began before the one before it had ended"
+
+
+def test_inference_starts_without_what_only_an_optimizer_needs(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    marker = f"""
+import atexit, sys
+def tell():
+    open({str(tmp_path / "said")!r}, "a").write(f"{{'torch._dynamo' in sys.modules}} ")
+atexit.register(tell)
+"""
+    cost = QUICK.model_copy(update={"mode": "both", "processes": 1})
+    study = make_study(
+        Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=cost, learn=False
+    )
+    folder = start_run(study, tmp_path / "r")
+    tiny_file.write_text(tiny_file.read_text() + marker)
+    timed = [trial for trial in folder.trials() if trial.watch == "steps"]
+    run_fresh(folder, timed)
+    assert [(trial.cost or {})["mode"] for trial in timed] == ["train", "inference"]
+    assert (tmp_path / "said").read_text() == "True False "
 
 
 def test_no_process_is_left_behind_when_time_is_up(tiny_file: Path, tmp_path: Path) -> None:
     folder = started(tiny_file, tmp_path / "r")
     turns = iter([False, False, True])
     before = set(psutil.Process().children())
-    run_fresh(folder, folder.study().trials, is_over=lambda: next(turns))
+    run_fresh(folder, folder.trials(), is_over=lambda: next(turns))
     assert [trial.state for trial in folder.trials()] == ["done", *["pending"] * 3]
     assert set(psutil.Process().children()) == before
 
@@ -84,7 +107,7 @@ def test_a_process_that_is_killed_leaves_a_failed_trial(
     tiny_file.write_text(tiny_file.read_text() + killer)
     folder = started(tiny_file, tmp_path / "r")
     monkeypatch.setenv("KILL", "1")
-    run_fresh(folder, folder.study().trials[:1])
+    run_fresh(folder, folder.trials()[:1])
     first = folder.trials()[0]
     assert first.state == "failed"
     assert first.error is not None
@@ -151,7 +174,8 @@ def test_weights_that_were_never_trained_are_missed_by_name(
     cost = QUICK.model_copy(update={"weights": "trained"})
     study = make_study(Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=cost)
     folder = start_run(study, tmp_path / "r")
-    run_fresh(folder, ["cost-train-trained-process1"])
+    trials = [t for t in folder.trials() if t.id == "cost-train-trained-process1"]
+    run_fresh(folder, trials)
     error = folder.trial("cost-train-trained-process1").read().error
     assert error is not None
     assert "trial learn-seed1 is pending, not trained" in error.message

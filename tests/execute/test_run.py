@@ -35,6 +35,14 @@ def test_a_run_leaves_every_record_readable(tiny_file: Path, tmp_path: Path) -> 
         assert {name: last[name] for name in trial.final} == trial.final
 
 
+def test_the_command_is_recorded_without_the_place_of_its_program(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["/some/where/bin/trainlab", "run", "a study.toml"])
+    run = trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", device="cpu", epochs=1)
+    assert run.study().command == "trainlab run 'a study.toml'"
+
+
 def test_saved_weights_load_into_a_plain_model(tiny_file: Path, tmp_path: Path) -> None:
     folder = trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", save_model=True, device="cpu")
     state = torch.load(folder.trial("learn-seed1").model_file)

@@ -107,6 +107,7 @@ def scaling(run: RawRun, found: Finding) -> Expected:
         "fixed_ms": fixed,
         "per_sample_us": 1e3 * each,
         "enough": 4 * fixed / each if each else None,
+        "largest": max(times),
         "worst_error": worst,
         "fit": fits,
     }

@@ -28,7 +28,15 @@ from trainlab.report.words import LANGUAGES
 from trainlab.spec import CostSpec
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-FIXED = ("95 %:", "95 %：", "less than 10 %", "不足 10 %", "p < 0.001")
+FIXED = (
+    "95 %:",
+    "95 %：",
+    "less than 10 %",
+    "不足 10 %",
+    "more than 10 %",
+    "超过 10 %",
+    "p < 0.001",
+)
 """What a sentence may say by itself: the level of the intervals, and what a small gain is."""
 
 
@@ -289,6 +297,28 @@ def test_a_row_of_batches_says_which_it_is(kind: str, every: list[Finding]) -> N
     assert any("(at hidden=3)" in one for one in told)
     assert any("(at hidden=5)" in one for one in told)
     assert any("（hidden=5）" in sentence(one, "zh") for one in every if one.kind == kind)
+
+
+def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> None:
+    numbers = {
+        "fixed_ms": 0.3,
+        "per_sample_us": 0.06,
+        "largest": 64,
+        "worst_error": 0.01,
+        "fit": "fits",
+    }
+    fit = Finding(kind="scaling", subject="train/step_ms", cells=("a", "b"), n=3, numbers={})
+    near, far, flat = (
+        sentence(replace(fit, numbers={**numbers, "enough": enough}))
+        for enough in (80.0, 2e4, None)
+    )
+    assert "Beyond batch 80, doubling gains less than 10 %." in near
+    for told in (far, flat):
+        assert "At batch 64, the largest measured, doubling still gains more than 10 %." in told
+
+
+def test_a_small_share_is_not_told_as_none() -> None:
+    assert [percent(0.0004), percent(0.123), percent(0.0)] == ["0.04 %", "12.3 %", "0.0 %"]
 
 
 def test_p_is_never_told_smaller_than_can_be_known() -> None:

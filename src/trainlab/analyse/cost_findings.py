@@ -150,6 +150,7 @@ def _scaling(series: Series) -> Iterator[Finding]:
             "fixed_ms": fit.fixed.value,
             "per_sample_us": 1e3 * fit.per_sample.value,
             "enough": fit.enough,
+            "largest": max(series.by_size),
             "worst_error": worst,
             "fit": fit.verdict,
         },

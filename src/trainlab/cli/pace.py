@@ -10,6 +10,7 @@ LEAST_SHARE = 0.02
 """Of a trial, before its own speed says how long it takes."""
 
 Key = tuple[object, ...]
+Ids = tuple[str, ...]
 
 
 class Pace:
@@ -22,13 +23,13 @@ class Pace:
         self._waiting = [trial.id for trial in trials]
         self._took: dict[Key, list[float]] = {}
         self._clock = clock
-        self._now: str | None = None
+        self._now: Ids = ()
         self._since = 0.0
         self._share = 0.0
         self._done_s = 0.0
         self._unstarted = {trial.id for trial in trials if trial.kind == "cost"}
         self._start_took: list[float] = []
-        """Per process, of those started together."""
+        """Per trial, of the processes started together."""
         self._starting: int = 0
         self.num_trials = len(trials)
 
@@ -37,10 +38,11 @@ class Pace:
         """Which trial runs, from 1."""
         return self.num_trials - len(self._waiting)
 
-    def starting(self, trial_ids: Sequence[str]) -> None:
+    def starting(self, processes: Sequence[Ids]) -> None:
         """Processes for these trials are being started, and run none of them yet."""
-        self._unstarted -= set(trial_ids)
-        self._starting, self._since = len(trial_ids), self._clock()
+        starting = [trial_id for trial_ids in processes for trial_id in trial_ids]
+        self._unstarted.difference_update(starting)
+        self._starting, self._since = len(starting), self._clock()
 
     def started(self) -> None:
         """They wait for their turn."""
@@ -49,25 +51,25 @@ class Pace:
         self._start_took.append(took / self._starting)
         self._starting = 0
 
-    def begins(self, trial_id: str) -> None:
-        """A trial starts; trials planned before it that never ran are passed over."""
-        passed = self._waiting.index(trial_id) + 1
+    def begins(self, *trial_ids: str) -> None:
+        """A trial starts, or several in a row; those planned before that never ran are passed over."""
+        passed = self._waiting.index(trial_ids[-1]) + 1
         self._unstarted -= set(self._waiting[:passed])
         self._waiting = self._waiting[passed:]
-        self._now, self._since, self._share = trial_id, self._clock(), 0.0
+        self._now, self._since, self._share = trial_ids, self._clock(), 0.0
 
     def is_at(self, share: float) -> None:
         """How much of the running trial is done."""
         self._share = share
 
     def ends(self) -> None:
-        """The running trial has ended."""
-        assert self._now is not None
+        """What runs has ended."""
         took = self._gone_s()
         self._done_s += took
-        for key in self._keys[self._now]:
-            self._took.setdefault(key, []).append(took)
-        self._now, self._share = None, 0.0
+        for trial_id in self._now:
+            for key in self._keys[trial_id]:
+                self._took.setdefault(key, []).append(took / len(self._now))
+        self._now, self._share = (), 0.0
 
     def expected_s(self, trial_id: str) -> float | None:
         """How long a trial should take, from the most similar that ended or else from the one that
@@ -94,13 +96,15 @@ class Pace:
         return done / (done + left) if done + left else 1.0
 
     def _current_left_s(self) -> float | None:
-        if self._now is None:
+        if not self._now:
             return 0.0
         gone = self._gone_s()
         if self._share >= LEAST_SHARE:
             return gone * (1 - self._share) / self._share
-        expected = self.expected_s(self._now)
-        return None if expected is None else max(0.0, expected - gone)
+        expected = [self.expected_s(trial_id) for trial_id in self._now]
+        if None in expected:
+            return None
+        return max(0.0, sum(one for one in expected if one is not None) - gone)
 
     def _starts_left_s(self) -> float:
         """For processes still to start; nothing before the first have shown how long that takes."""

@@ -26,5 +26,5 @@ def print_plan(console: Console, study: Study) -> None:
         timed = sum(trial.watch == "steps" for trial in trials)
         pair = ", one cell measured twice as a check" if len(cells) > 1 else ""
         watched = len(trials) - learn - timed
-        parts.append(f"{timed} timed and {watched} watched processes for cost{pair}")
+        parts.append(f"{timed} timed and {watched} watched trials for cost{pair}")
     console.print(f"{'; '.join(parts)}. Time left is shown as soon as it can be told.")

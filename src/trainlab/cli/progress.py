@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from trainlab.cli.pace import Pace
+from trainlab.cli.pace import Ids, Pace
 from trainlab.cli.waiting import Heartbeat
 from trainlab.record.schema import TrialRecord
 from trainlab.report.numbers import metric_value
@@ -45,6 +45,7 @@ class StudyProgress(Instrument):
         self._pace = Pace(trials)
         self._is_study = len({trial.cell for trial in trials}) > 1
         self._names = {trial.id: _name(trial, self._is_study) for trial in trials}
+        self._looks = {trial.id: LOOKS[trial.watch or "steps"] for trial in trials}
         self._shown_at = 0.0
         self._label = self._told = ""
         self._beat = Heartbeat(self._tell_place)
@@ -77,20 +78,20 @@ class StudyProgress(Instrument):
         self._bar.stop()
 
     @contextmanager
-    def starting(self, trial_ids: Sequence[str]) -> Iterator[None]:
+    def starting(self, processes: Sequence[Ids]) -> Iterator[None]:
         """While fresh processes start."""
-        self._pace.starting(trial_ids)
-        count = "a fresh process" if len(trial_ids) == 1 else f"{len(trial_ids)} fresh processes"
+        self._pace.starting(processes)
+        count = "a fresh process" if len(processes) == 1 else f"{len(processes)} fresh processes"
         self._show(f"starting {count}")
         yield
         self._pace.started()
 
     @contextmanager
-    def running(self, trial_id: str) -> Iterator[None]:
-        """While a trial runs in a process of its own."""
-        self._begins(trial_id)
+    def running(self, trial_ids: Ids) -> Iterator[None]:
+        """While trials run in a process of their own."""
+        self._begins(*trial_ids)
         if not self._console.is_terminal:
-            self._say(f"{self._place()}: {self._names[trial_id]}")
+            self._say(self._label)
         yield
         self._pace.ends()
 
@@ -126,10 +127,12 @@ class StudyProgress(Instrument):
     def trial_ends(self, progress: TrialProgress) -> None:
         self._pace.ends()
 
-    def _begins(self, trial_id: str) -> None:
-        self._pace.begins(trial_id)
+    def _begins(self, *trial_ids: str) -> None:
+        self._pace.begins(*trial_ids)
         place = f"{self._place()} " if self._pace.num_trials > 1 else ""
-        self._show(f"{place}{self._names[trial_id]}")
+        first, *others = trial_ids
+        also = "".join(f", {self._looks[other]}" for other in others)
+        self._show(f"{place}{self._names[first]}{also}")
 
     def _show(self, label: str) -> None:
         """On the bar, from now on."""

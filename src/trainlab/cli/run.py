@@ -18,6 +18,7 @@ from trainlab.spec import CostSpec, Question, TrainSpec, checked
 from trainlab.spec.probe import probe_of
 
 if TYPE_CHECKING:
+    from trainlab.analyse.evidence import Evidence
     from trainlab.record.folder import RunFolder
 
 
@@ -134,21 +135,21 @@ def _run(
     else:
         print_summary(Console(), folder, evidence, lang)
     if report and study.cells and not (as_json or quiet):
-        _write_report(folder, lang)
+        _write_report(folder, evidence, lang)
     if was_interrupted:
         raise KeyboardInterrupt
     if any(trial.state == "failed" for trial in evidence.trials):
         raise typer.Exit(1)
 
 
-def _write_report(folder: "RunFolder", lang: str) -> None:
+def _write_report(folder: "RunFolder", evidence: "Evidence", lang: str) -> None:
     from trainlab.errors import MissingExtraError
     from trainlab.report.writing import write_report
 
     console = Console()
     try:
         with waiting_for(Console(stderr=True), "writing the report"):
-            (path,) = write_report(folder, ("html",), lang)
+            (path,) = write_report(folder, ("html",), lang, evidence=evidence)
     except MissingExtraError as error:
         console.print(f"No report: {escape(str(error))}", soft_wrap=True, highlight=False)
     else:

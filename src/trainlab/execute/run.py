@@ -30,7 +30,7 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
             name=study.name,
             created=now.isoformat(timespec="seconds"),
             trainlab=__version__,
-            command=shlex.join(sys.argv) if command is None else command,
+            command=shlex.join(_command()) if command is None else command,
             study=study.model_dump(mode="json"),
             trials=tuple(trial.id for trial in trials),
         )
@@ -38,6 +38,13 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
     for trial in trials:
         folder.trial(trial.id).write(TrialRecord(**trial.model_dump(mode="json")))
     return folder
+
+
+def _command() -> list[str]:
+    """What was typed: where trainlab is installed says nothing, and is nobody's business."""
+    program, *words = sys.argv
+    name = Path(program).name
+    return ["trainlab" if name in ("trainlab", "__main__.py") else name, *words]
 
 
 def run_study(
@@ -55,11 +62,10 @@ def run_study(
         return budget_s is not None and time.monotonic() - start > budget_s
 
     for kind, trials in groupby(folder.trials(), lambda trial: trial.kind):
-        ids = [trial.id for trial in trials]
         if kind == "cost":
-            run_fresh(folder, ids, fresh, is_over)
+            run_fresh(folder, list(trials), fresh, is_over)
             continue
-        for trial_id in ids:
+        for trial in trials:
             if is_over():
                 return
-            run_group(folder, [trial_id], watchers, load)
+            run_group(folder, [trial.id], watchers, load)

@@ -44,7 +44,7 @@ def measure_memory(bench: Bench, spec: CostSpec) -> MemoryRecord:
             f"device: memory is measured on cpu and cuda, not yet on {bench.device.type}"
         )
     watcher = _Watcher(bench.device)
-    with stepping(watcher.watched(bench), spec.mode, PhaseEnds()) as steps:
+    with watcher.watching(bench), stepping(bench, spec.mode, PhaseEnds()) as steps:
         for _ in range(WARMUP_STEPS):
             steps.bare(next(steps.endless))
         data = _data_blocks(bench, steps)
@@ -80,9 +80,11 @@ class _Watcher:
         self.batch: Blocks = {}
         self.saved: Blocks = {}
 
-    def watched(self, bench: Bench) -> Bench:
-        """The same bench, its workload telling what the model and the loss get."""
-        prepare, loss = bench.workload.prepare, bench.workload.loss
+    @contextmanager
+    def watching(self, bench: Bench) -> Iterator[None]:
+        """While the bench's workload tells what the model and the loss get."""
+        workload = bench.workload
+        prepare, loss = workload.prepare, workload.loss
 
         def prepare_and_tell(stored: Tensor) -> Tensor:
             prepared = prepare(stored)
@@ -93,8 +95,11 @@ class _Watcher:
             self.batch |= _blocks([targets], self._device)
             return loss(outputs, targets)
 
-        workload = replace(bench.workload, prepare=prepare_and_tell, loss=tell_and_lose)
-        return replace(bench, workload=workload)
+        bench.workload = replace(workload, prepare=prepare_and_tell, loss=tell_and_lose)
+        try:
+            yield
+        finally:
+            bench.workload = workload
 
     @contextmanager
     def saving(self) -> Iterator[None]:

@@ -49,9 +49,9 @@ class Material:
         return [one for one in found if one is not None]
 
 
-def read_material(folder: RunFolder) -> Material:
-    """Reads a run; RecordError where it is none of ours."""
-    evidence = gather(folder)
+def read_material(folder: RunFolder, evidence: Evidence | None = None) -> Material:
+    """Reads a run, or what of it has not been read; RecordError where it is none of ours."""
+    evidence = evidence or gather(folder)
     trials = [folder.trial(trial.id) for trial in evidence.trials]
     tables = (folder.results_csv, folder.results_parquet, folder.epochs_csv)
     return Material(

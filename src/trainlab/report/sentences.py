@@ -17,6 +17,8 @@ from trainlab.report.numbers import (
 )
 from trainlab.report.words import Words
 
+FAR = 2
+"""A batch this many times the largest measured is beyond what a fit can tell."""
 ENDED_BADLY = ("failed", "interrupted", "pending")
 
 
@@ -145,8 +147,9 @@ def _scaling(found: Finding, words: Words) -> str:
         each=_figure(found, "per_sample_us"),
         check=words("scaling_checked", worst=worst) if is_checked else words("scaling_unchecked"),
     )
-    if found.numbers["enough"] is None:
-        return told
+    enough, largest = found.numbers["enough"], _number(found, "largest")
+    if enough is None or _number(found, "enough") > FAR * largest:
+        return words.sentences(told, words("scaling_beyond", largest=_count(found, "largest")))
     return words.sentences(told, words("scaling_enough", enough=_figure(found, "enough", 2)))
 
 

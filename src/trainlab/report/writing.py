@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.runs import side_by_side
 from trainlab.errors import SpecError
 from trainlab.record.files import replacing, writing
@@ -29,12 +30,18 @@ def check_formats(asked: str) -> tuple[str, ...]:
 
 
 def write_report(
-    folder: RunFolder, formats: Sequence[str] = ("html",), lang: str = "en", out: Path | None = None
+    folder: RunFolder,
+    formats: Sequence[str] = ("html",),
+    lang: str = "en",
+    out: Path | None = None,
+    evidence: Evidence | None = None,
 ) -> list[Path]:
-    """Writes a run's report in each format and tells where; into the run's own folder by default."""
-    return write_document(
-        report_of(read_material(folder), lang), formats, out or folder.report_folder
-    )
+    """Writes a run's report in each format and tells where; into the run's own folder by default.
+
+    `evidence` is the run's where it has been read already.
+    """
+    document = report_of(read_material(folder, evidence), lang)
+    return write_document(document, formats, out or folder.report_folder)
 
 
 def write_document(document: Document, formats: Sequence[str], out: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -35,13 +36,21 @@ class Bench:
     dataset: Dataset
     device: torch.device
     model: nn.Module
-    optimizer: torch.optim.Optimizer
-    schedule: LRScheduler | None
     train_batches: Batches
     test_batches: Batches
     folder: TrialFolder
     notes: list[str] = field(default_factory=list)
     """What an instrument could not do, and why; ends up in the trial's record."""
+
+    @cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Made when first asked for: inference needs none, and torch imports for a second with it."""
+        return make_optimizer(self.settings, self.model.parameters(), self.device)
+
+    @cached_property
+    def schedule(self) -> LRScheduler | None:
+        """How the learning rate changes; None where it stays."""
+        return make_schedule(self.settings, self.optimizer)
 
     @property
     def settings(self) -> TrainSpec:
@@ -118,15 +127,12 @@ def set_up(
         # On the CPU first: the same seed gives the same weights on every device.
         model = workload.build(settings.model)
     model.to(device)
-    optimizer = make_optimizer(settings, model.parameters(), device)
     return Bench(
         trial=trial,
         workload=workload,
         dataset=dataset,
         device=device,
         model=model,
-        optimizer=optimizer,
-        schedule=make_schedule(settings, optimizer),
         train_batches=Batches(dataset.train, settings.batch_size, device),
         test_batches=Batches(dataset.test, settings.test_batch_size, device),
         folder=folder,

@@ -102,6 +102,10 @@ FINDINGS = {
         "Beyond batch {enough}, doubling gains less than 10 %.",
         "批大小超过 {enough} 后，再加倍的收益不足 10 %。",
     ),
+    "scaling_beyond": (
+        "At batch {largest}, the largest measured, doubling still gains more than 10 %.",
+        "在测过的最大批大小 {largest} 处，再加倍仍有超过 10 % 的收益。",
+    ),
     "dominates_both": (
         "In {mode}{at}, {operator} takes {share_a} of a step at batch {first} and {share_b} at batch "
         "{second}: it dominates at both.",
