@@ -69,8 +69,9 @@ def test_another_torch_is_named_between_runs_and_forbids_pooling() -> None:
     other = ENVIRONMENT.model_copy(
         update={"packages": {**ENVIRONMENT.packages, "torch": "2.10.0"}, "git_dirty": True}
     )
-    (found,) = run_confounds(ENVIRONMENT, other)
-    assert str(found) == "packages.torch: 2.9.0+cpu against 2.10.0"
+    torch, changed = run_confounds(ENVIRONMENT, other)
+    assert str(torch) == "packages.torch: 2.9.0+cpu against 2.10.0"
+    assert str(changed) == f"git_dirty: {ENVIRONMENT.git_dirty or 'not set'} against True"
     assert pooling_problems(ENVIRONMENT, other) == ("torch 2.9.0+cpu against 2.10.0",)
 
 

@@ -1,6 +1,7 @@
 """Studies that really train: pairs by seed, the budget, what the bench tells afterwards."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,8 @@ import pytest
 import torch
 
 import trainlab
+from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.runs import side_by_side
 from trainlab.errors import SpecError
 from trainlab.execute import run as run_module
 from trainlab.execute.resolve import resolve
@@ -17,6 +20,7 @@ from trainlab.execute.worker import Loader
 from trainlab.spec import Question
 from trainlab.train.bench import Bench
 from trainlab.train.moments import Instrument
+from trainlab.workloads.workload import Workload
 
 
 class Watches(Instrument):
@@ -138,3 +142,24 @@ def test_python_asks_for_many_trials_as_the_command_line_does(
     assert not (tmp_path / "r").exists()
     with pytest.raises(SpecError, match="no such device"):
         trainlab.run(f"{tiny_file}:tiny", device="no such device", many=True, **wide)
+
+
+def test_a_model_that_was_changed_between_two_runs_is_named(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    def ran(name: str) -> Evidence:
+        return trainlab.run(f"{tiny_file}:tiny", out=tmp_path / name, device="cpu").evidence()
+
+    first, again = ran("a"), ran("b")
+    tiny_file.write_text(tiny_file.read_text().replace("nn.ReLU()", "nn.Tanh()"))
+    changed = ran("c")
+    assert "code" not in [one.what for one in side_by_side(first, again).confounds]
+    assert "code" in [one.what for one in side_by_side(first, changed).confounds]
+
+
+def test_a_workload_typed_into_a_session_has_a_fingerprint_all_the_same(tiny: Workload) -> None:
+    space: dict[str, object] = {"nn": torch.nn}
+    exec("def model():\n    return nn.Linear(8, 3)", space)  # noqa: S102  as a notebook does
+    typed = replace(tiny, model=space["model"])
+    assert typed.code == replace(tiny, model=space["model"]).code
+    assert len(typed.code) == 12

@@ -60,7 +60,7 @@ def run_confounds(first: Environment, second: Environment) -> tuple[Confound, ..
     """Of the machines and software of two runs."""
     a, b = first.model_dump(mode="json"), second.model_dump(mode="json")
     flat = [_flat(side) for side in (a, b)]
-    return tuple(_differences(flat[0], flat[1], {"format", "git_dirty"}))
+    return tuple(_differences(flat[0], flat[1], {"format"}))
 
 
 def pooling_problems(first: Environment, second: Environment) -> tuple[str, ...]:

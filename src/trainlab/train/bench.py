@@ -86,6 +86,7 @@ class Bench:
             "log_every_steps": self.log_every_steps,
             "steps_per_epoch": len(self.train_batches),
             "batch_size": min(self.settings.batch_size, self.train_batches.num_samples),
+            "code": self.workload.code,
             "num_parameters": sum(p.numel() for p in self.model.parameters()),
             "num_trainable": sum(trainable),
             "allocator_keeps_memory": keeps_freed_memory(),

@@ -1,8 +1,11 @@
 """Workload: a model, its data, its loss and metrics, and default settings. Nothing else."""
 
+import hashlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -62,6 +65,15 @@ class Workload:
                 f"{self.name}: metrics.loss: the loss is recorded by itself; rename it"
             )
 
+    @cached_property
+    def code(self) -> str:
+        """A fingerprint of the files that model, data, loss and preparation are written in, so that runs
+        of a model that was changed in between do not pass for the same."""
+        found = (_file_of(part) for part in (self.model, self.data, self.loss, self.prepare))
+        content = {place: place.read_bytes() for place in found if place is not None}
+        told = b"".join(content[place] for place in sorted(content, key=lambda place: place.name))
+        return hashlib.sha256(told).hexdigest()[:12]
+
     def parameters(self) -> tuple[str, ...] | None:
         """The names of the model's parameters; None where it takes any."""
         known = inspect.signature(self.model).parameters.values()
@@ -86,6 +98,16 @@ class Workload:
                 f"{self.name}: model gave {type(model).__name__}, must be nn.Module"
             )
         return model
+
+
+def _file_of(part: object) -> Path | None:
+    """Where something is written; None for what was typed into a session."""
+    written = part if inspect.isroutine(part) or inspect.isclass(part) else type(part)
+    try:
+        place = inspect.getsourcefile(inspect.unwrap(written))
+    except TypeError:
+        return None
+    return Path(place) if place and Path(place).is_file() else None
 
 
 class Scale:

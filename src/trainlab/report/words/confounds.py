@@ -40,6 +40,7 @@ CONFOUNDS = {
     "differs_tf32": ("tf32", "TF32 模式 tf32"),
     "differs_cudnn_benchmark": ("cudnn_benchmark", "cuDNN 自动选择算法 cudnn_benchmark"),
     "differs_deterministic": ("deterministic", "确定性算法 deterministic"),
+    "differs_code": ("code", "工作负载的代码 code"),
     "differs_model": ("model", "模型 model"),
     # Data.
     "differs_data": ("data", "数据 data"),
@@ -67,4 +68,5 @@ CONFOUNDS = {
     ),
     "differs_variables": ("variables", "环境变量"),
     "differs_git_commit": ("git_commit", "git 提交 git_commit"),
+    "differs_git_dirty": ("git_dirty", "git 中有未提交的修改 git_dirty"),
 }
