@@ -16,18 +16,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from torch import Tensor
 
 from benchmarks.cost import bench_of
-from benchmarks.pairs import Run, paired_ratios, verdict
-from trainlab.instruments.probes import Probes
+from benchmarks.pairs import paired_ratios, verdict
+from trainlab.instruments.probe_price import probed_step
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import settings_for
 from trainlab.spec.probe import probe_of
 from trainlab.train.bench import Bench, prepare_process
 from trainlab.train.cost import stepping
-from trainlab.train.moments import Moments, Point, Progress
-from trainlab.train.step import make_step
+from trainlab.train.moments import Progress
 from trainlab.workloads.find import find_workload
 
 BOUND_TIMES = 4
@@ -66,31 +64,12 @@ CASES = (
 )
 
 
-def probed(bench: Bench, probes: Sequence[str], folder: Path) -> tuple[Run, Moments]:
-    """A step with probes, told of its moments as the loop does."""
-    folder.mkdir(parents=True)
-    bench.folder = TrialFolder(folder)
-    moments, every = Moments([Probes([probe_of(probe) for probe in probes])]), bench.log_every_steps
-    moments.trial_begins(bench)
-    moments.epoch_begins(1)
-    step, number = make_step(bench, moments), 0
-
-    def run(rows: Tensor) -> None:
-        nonlocal number
-        number += 1
-        moments.step_begins(number)
-        step(rows)
-        moments.step_ends(number)
-        if number % every == 0:
-            moments.point_logged(Point("step", 1, number, number, {}, {}))
-
-    return run, moments
-
-
 def ratios(bench: Bench, probes: Sequence[str], folder: Path, seconds: float) -> list[float]:
     """What a probed step takes beside a bare one."""
     with stepping(bench, "train") as steps:
-        run, moments = probed(bench, probes, folder)
+        folder.mkdir(parents=True)
+        bench.folder = TrialFolder(folder)
+        run, moments = probed_step(bench, [probe_of(probe) for probe in probes])
         found = paired_ratios(bench.device, steps.bare, run, steps.endless, seconds)
         moments.trial_ends(Progress())
     return found

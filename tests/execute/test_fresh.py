@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 import trainlab
+from trainlab.analyse.ledger import ledger
 from trainlab.analyse.measurement import measurements
 from trainlab.cli.cost_tables import print_measurement
 from trainlab.execute.fresh import run_fresh
@@ -19,6 +20,7 @@ from trainlab.execute.run import start_run
 from trainlab.execute.worker import Loader
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec
+from trainlab.spec.probe import probe_of
 
 QUICK = CostSpec(processes=2, budget_s=0.2, warmup_steps=2)
 
@@ -179,3 +181,23 @@ def test_weights_that_were_never_trained_are_missed_by_name(
     error = folder.trial("cost-train-trained-process1").read().error
     assert error is not None
     assert "trial learn-seed1 is pending, not trained" in error.message
+
+
+def test_what_the_probes_of_a_study_cost_is_in_the_ledger(tiny_file: Path, tmp_path: Path) -> None:
+    cost = {"processes": 1, "budget_s": 0.1, "warmup_steps": 2, "weights": "untrained"}
+    run = trainlab.run(
+        f"{tiny_file}:tiny",
+        out=tmp_path / "r",
+        device="cpu",
+        profile=cost,
+        probes=(probe_of("1:grad_input:sq_sum"), probe_of("*.weight:grad:norm@5")),
+    )
+    (found,) = measurements(run)
+    assert found.probe_price is not None
+    assert found.probe_price.probes == ["1:grad_input:sq_sum@epoch", "*.weight:grad:norm@5"]
+    assert len(found.probe_price.bare_ms) == len(found.probe_price.watched_ms) > 5
+    assert [row.instrument for row in ledger(found)][-1] == "probes of the study"
+    assert not run.trial("cost-train-layers").probes_file.exists()
+    assert {trial.kind for trial in run.trials() if run.trial(trial.id).probes.exists()} == {
+        "learn"
+    }

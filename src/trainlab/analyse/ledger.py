@@ -29,6 +29,9 @@ def ledger(found: Measurement) -> list[LedgerRow]:
     if found.operators is not None and found.operators.bare_ms:
         bare, profiled = found.operators.bare_ms, found.operators.profiled_ms
         rows.append(_row("operators (torch's profiler)", _ratios(bare, profiled)))
+    if found.probe_price is not None:
+        price = found.probe_price
+        rows.append(_row("probes of the study", _ratios(price.bare_ms, price.watched_ms)))
     return rows
 
 

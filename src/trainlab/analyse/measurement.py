@@ -10,6 +10,7 @@ from trainlab.record.cost import (
     LimitsRecord,
     MemoryRecord,
     OperatorsRecord,
+    ProbePriceRecord,
 )
 from trainlab.record.folder import RunFolder
 from trainlab.record.schema import TrialRecord
@@ -30,6 +31,7 @@ class Measurement:
     layers: LayersRecord | None
     memory: MemoryRecord | None
     limits: LimitsRecord | None
+    probe_price: ProbePriceRecord | None = None
 
     @property
     def is_trained(self) -> bool:
@@ -76,4 +78,9 @@ def _gathered(folder: RunFolder, trials: Sequence[TrialRecord]) -> Measurement |
         layers=None if layers is None else layers.layers.read(),
         memory=None if layers is None else layers.memory.read(),
         limits=None if layers is None else layers.limits.read(),
+        probe_price=(
+            layers.probe_price.read()
+            if layers is not None and layers.probe_price.exists()
+            else None
+        ),
     )

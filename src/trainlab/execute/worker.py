@@ -20,6 +20,7 @@ from trainlab.instruments.layers import profile_layers
 from trainlab.instruments.limits import measured_limits
 from trainlab.instruments.memory import measure_memory
 from trainlab.instruments.operators import profile_operators
+from trainlab.instruments.probe_price import price_probes
 from trainlab.instruments.probes import Probes
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.instruments.weights import Weights, load_weights
@@ -27,6 +28,7 @@ from trainlab.plan import Trial, Watch
 from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.record.schema import DataRecord, Failure, State, TrialRecord
 from trainlab.spec import CostSpec, Study, checked
+from trainlab.spec.probe import ProbeSpec
 from trainlab.train.bench import Bench, load_data, prepare_process, set_up
 from trainlab.train.cost import measure
 from trainlab.train.loop import train
@@ -53,7 +55,7 @@ def run_group(
             asked = home.read().model_dump(include=set(Trial.model_fields))
             trial = checked(Trial, asked, str(home.trial_file))
             source = folder.trial(trial.weights_of) if trial.weights_of else None
-            _run_one(trial, home, [*_instruments(study), *watchers], load, source)
+            _run_one(trial, home, [*_instruments(study), *watchers], load, source, study.probes)
     finally:
         torch.set_num_threads(threads)
 
@@ -97,6 +99,7 @@ def _run_one(
     instruments: Sequence[Instrument],
     load: Loader,
     source: TrialFolder | None,
+    probes: Sequence[ProbeSpec],
 ) -> None:
     progress, moments = Progress(), Moments(instruments)
     notes: list[str] = []
@@ -113,7 +116,7 @@ def _run_one(
         if source is not None:
             load_weights(bench, source)
         if trial.cost is not None:
-            _measure(bench, trial.cost, trial.watch)
+            _measure(bench, trial.cost, trial.watch, probes)
             progress.state = "done"
         else:
             with ending.closing(lambda: moments.trial_ends(progress)):
@@ -123,7 +126,9 @@ def _run_one(
     ending.tell()
 
 
-def _measure(bench: Bench, cost: CostSpec, watch: Watch | None) -> None:
+def _measure(
+    bench: Bench, cost: CostSpec, watch: Watch | None, probes: Sequence[ProbeSpec]
+) -> None:
     folder = bench.folder
     if watch == "operators":
         folder.operators.write(profile_operators(bench, cost))
@@ -131,6 +136,8 @@ def _measure(bench: Bench, cost: CostSpec, watch: Watch | None) -> None:
         folder.layers.write(profile_layers(bench, cost))
         folder.memory.write(measure_memory(bench, cost))
         folder.limits.write(measured_limits(bench.device))
+        if probes and cost.mode == "train":
+            folder.probe_price.write(price_probes(bench, cost, probes))
     else:
         folder.cost.write(measure(bench, cost))
 

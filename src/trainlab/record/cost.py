@@ -155,6 +155,16 @@ class LayersRecord(Record):
     watched_ms: list[float]
 
 
+class ProbePriceRecord(Record):
+    """probe_price.json: what a study's probes add to a training step, in a watched process."""
+
+    format: int = FORMAT
+    probes: list[str]
+    bare_ms: list[float]
+    """In turns with the probed steps."""
+    watched_ms: list[float]
+
+
 class MemoryRecord(Record):
     """memory.json: where the memory of a step goes, in a watched process."""
 

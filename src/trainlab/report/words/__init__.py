@@ -34,6 +34,7 @@ INSTRUMENTS = {
     "phases": "instrument_phases",
     "layers": "instrument_layers",
     "operators (torch's profiler)": "instrument_operators",
+    "probes of the study": "instrument_probes",
 }
 LEVELS = {"not set": "level_none", "True": "level_true", "False": "level_false"}
 

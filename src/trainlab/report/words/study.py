@@ -94,6 +94,7 @@ STUDY = {
     "pairs": ("pairs", "对数"),
     "instrument_phases": ("phases", "阶段计时"),
     "instrument_layers": ("layers", "逐层观测"),
+    "instrument_probes": ("probes of the study", "本研究的探针"),
     "instrument_operators": ("operators (torch's profiler)", "算子（torch 分析器）"),
     "warning_table": ("Unstable measurements", "不稳定的测量"),
     "why": ("why, and what to do", "原因与对策"),
