@@ -106,7 +106,9 @@ def test_the_users_mistake_is_one_line_each_and_exit_code_2(
     done = trainlab(*words, cwd=tmp_path, TRAINLAB_CACHE=str(tmp_path / "none"))
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert all(line.startswith("trainlab: ") for line in done.stderr.splitlines())
+    # A slow machine says that it is starting.
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("starting torch, ")]
+    assert all(line.startswith("trainlab: ") for line in lines)
     for part in told:
         assert part in done.stderr
     assert done.stdout == ""

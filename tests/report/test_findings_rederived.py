@@ -42,7 +42,15 @@ REDERIVED: dict[Kind, Callable[[RawRun, Finding], Expected]] = {
 }
 KINDS = get_args(Kind)
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-FIXED = ("95 %:", "95 %：", "less than 10 %", "不足 10 %", "p < 0.001")
+FIXED = (
+    "95 %:",
+    "95 %：",
+    "less than 10 %",
+    "不足 10 %",
+    "more than 10 %",
+    "超过 10 %",
+    "p < 0.001",
+)
 """What a sentence may say by itself: the level of the intervals, and what a small gain is."""
 
 

@@ -29,7 +29,7 @@ def count(value: float) -> str:
 
 def percent(share: float) -> str:
     """`12.3 %`; a small one with its first digit, `0.04 %`."""
-    small = 0 < abs(share) < 5e-4
+    small = 5e-7 <= abs(share) < 5e-4
     return f"{100 * share:.1g} %" if small else f"{100 * share:.1f} %"
 
 
