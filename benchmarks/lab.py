@@ -27,6 +27,7 @@ class Seen:
     first_left_s: float | None
     longest_still_s: float
     still_at_s: float
+    num_updates: int
     code: int
 
 
@@ -38,6 +39,7 @@ def watched(command: list[str], terminal: bool) -> Seen:
     process = subprocess.Popen(command, stdout=write, stderr=write, env=environment)
     os.close(write)
     shown, still, still_at, result, left = b"", 0.0, 0.0, None, None
+    updates = 0
     while True:
         ready, _, _ = select.select([read], [], [], 1.0)
         now = time.monotonic()
@@ -53,9 +55,11 @@ def watched(command: list[str], terminal: bool) -> Seen:
         if not chunk:
             break
         shown += chunk
+        updates += 1
         result = result or (now - start if RESULT.search(shown) else None)
         left = left or (now - start if LEFT.search(shown) else None)
-    return Seen(time.monotonic() - start, result, left, still, still_at, process.wait())
+    code = process.wait()
+    return Seen(time.monotonic() - start, result, left, still, still_at, updates, code)
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from trainlab.report.material import read_material
 from trainlab.report.numbers import figure, metric_value
 from trainlab.report.sections_files import command_told
 from trainlab.report.study_file import study_file
+from trainlab.spec.probe import probe_of
 from trainlab.spec.question import cells_of, read_question
 
 ORDER = [
@@ -192,6 +193,7 @@ def test_operator_tables_hold_all_operators_and_show_ten(tmp_path: Path) -> None
         {"vary": {"batch_size": [1, 16], "lr": [0.1, 1e-5]}},
         {"vary": {"lr": [0.1, 0.01]}, "design": "one-at-a-time"},
         {"vary": {"lr": [0.1]}, "cells": ({"optimizer": "sgd", "hidden": 3},), "design": "grid"},
+        {"probes": (probe_of("relu,fc1:grad_input:sq_sum"), probe_of("*:activation:histogram@9"))},
         {"title": 'a "quoted"\nline \\ and é 图', "targets": {"test/accuracy": 0.5}},
     ],
 )
@@ -205,6 +207,7 @@ def test_the_study_file_asks_for_the_same_cells(tmp_path: Path, asked: dict[str,
     assert all(cell.settings in again for cell in study.all_cells)
     assert question.title == study.title
     assert question.targets == study.targets
+    assert question.probes == study.probes
 
 
 def test_the_same_records_give_the_same_document(tmp_path: Path) -> None:

@@ -364,3 +364,16 @@ def test_every_instrument_that_began_is_told_of_the_end() -> None:
     with pytest.raises(RuntimeError, match="cannot close"):
         moments.trial_ends(Progress())
     assert told == [True, False]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_schedule_begins_with_the_first_epoch(make_bench: Callable[..., Bench]) -> None:
+    seen: list[float] = []
+
+    class Rates(Instrument):
+        def epoch_ends(self, point: Point) -> None:
+            seen.append(point.metrics["lr"])
+
+    bench = make_bench(epochs=3, schedule="step", lr=1.0, lr_gamma=0.5, optimizer="adadelta")
+    train(bench, Moments([Rates()]), Progress())
+    assert seen == [1.0, 0.5, 0.25]

@@ -18,6 +18,8 @@ def study_file(study: Study) -> str:
     if study.title:
         head["title"] = study.title
     head |= {"workload": study.workload, "seeds": list(study.seeds), "learn": study.learn}
+    if study.probes:
+        head["probes"] = [str(probe) for probe in study.probes]
     vary = _grid(study)
     shared = _shared(study)
     cells = [] if vary else [_own(cell, shared) for cell in study.cells if cell.levels]

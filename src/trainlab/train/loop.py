@@ -46,6 +46,7 @@ def train(
     bench: Bench, moments: Moments, progress: Progress, clock: Clock = time.perf_counter
 ) -> None:
     """Trains to the end or until the loss is not finite; `progress` holds what happened, always."""
+    schedule = bench.schedule  # made before the first update: torch counts them
     moments.trial_begins(bench)
     with drawing_from(bench.trial.seed, "dropout", bench.device):
         for epoch in range(1, bench.settings.epochs + 1):
@@ -53,6 +54,8 @@ def train(
             _one_epoch(bench, moments, progress, epoch, clock)
             if progress.state == "diverged":
                 return
+            if schedule is not None:
+                schedule.step()
     progress.state = "done"
 
 
@@ -80,8 +83,6 @@ def _one_epoch(
     metrics |= {f"test/{name}": value for name, value in tested.items()}
     metrics["lr"] = learning_rate(bench)
     progress.epochs_done, progress.final = epoch, metrics
-    if bench.schedule is not None:
-        bench.schedule.step()
     if not math.isfinite(tested["loss"]):  # the last update of the epoch broke it
         progress.state, progress.diverged_at_step = "diverged", progress.steps_done
     times_s = {"train_s": train_s, "test_s": test_s, "time_s": progress.total_s}

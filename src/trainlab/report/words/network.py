@@ -62,8 +62,8 @@ NETWORK = {
     # Learning.
     "learn": ("Loss and accuracy", "损失与准确率"),
     "learn_intro": (
-        "Every cell was trained with {seeds} seeds; a curve is the mean over seeds and its band the "
-        "95 % interval of that mean.",
+        "Seeds per cell: {seeds}. A curve is the mean over seeds and its band the 95 % interval of that "
+        "mean.",
         "每一组用 {seeds} 个种子训练；曲线是各种子的均值，色带是均值的 95 % 区间。",
     ),
     "curves_chosen": (
