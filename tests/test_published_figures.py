@@ -7,9 +7,12 @@ import pytest
 import torch
 
 import trainlab
+from trainlab.analyse.probes import probe_curves
 from trainlab.data.fetch import OFFLINE_VARIABLE
+from trainlab.spec.probe import probe_of
 
 SEEDS = (1, 2, 3)
+PROBE = "relu:grad_input:sq_sum"
 
 
 @pytest.fixture(autouse=True)
@@ -37,3 +40,15 @@ def test_fashion_mlp_reproduces_the_published_fifth_epoch(seed: int, tmp_path: P
     assert trial.epochs_done == 5
     assert 0.290 <= (trial.final["train/loss"] or 0) <= 0.306
     assert 0.855 <= (trial.final["test/accuracy"] or 0) <= 0.885
+
+
+@pytest.mark.full
+def test_the_gradient_at_the_relu_falls_from_epoch_to_epoch_as_published(tmp_path: Path) -> None:
+    probes = (probe_of(PROBE),)
+    run = trainlab.run("fashion-mlp", seeds=8, out=tmp_path / "r", data="full", probes=probes)
+    (curve,) = probe_curves(run.evidence().probed)
+    fall, seeds = curve.falling()
+    print(f"\nfashion-mlp, {PROBE}: falls at every epoch in {fall} of {seeds} seeds")
+    assert len(curve.points) == 5
+    assert seeds == 8
+    assert fall >= 7

@@ -74,9 +74,12 @@ def _learn_trials(study: Study, seed: int) -> list[Trial]:
 
 def _quickest_first(trials: list[Trial]) -> list[Trial]:
     """The trial with the fewest updates, then the others in the order they had."""
-    updates = [trial.settings.epochs / trial.settings.batch_size for trial in trials]
-    quickest = updates.index(min(updates)) if updates else 0
-    return [*trials[quickest : quickest + 1], *trials[:quickest], *trials[quickest + 1 :]]
+
+    def updates(trial: Trial) -> float:
+        return trial.settings.epochs / trial.settings.batch_size
+
+    quickest = min(trials, key=updates, default=None)
+    return sorted(trials, key=lambda trial: trial is not quickest)
 
 
 def _cost_trials(study: Study) -> Iterator[Trial]:

@@ -72,7 +72,10 @@ def test_another_torch_is_named_between_runs_and_forbids_pooling() -> None:
     torch, changed = run_confounds(ENVIRONMENT, other)
     assert str(torch) == "packages.torch: 2.9.0+cpu against 2.10.0"
     assert str(changed) == "git_dirty: False against True"
-    assert pooling_problems(ENVIRONMENT, other) == ("torch 2.9.0+cpu against 2.10.0",)
+    assert pooling_problems(ENVIRONMENT, other) == (
+        "torch 2.9.0+cpu against 2.10.0",
+        "other code: git commit abc against git commit abc with changes",
+    )
 
 
 def test_another_machine_forbids_pooling() -> None:

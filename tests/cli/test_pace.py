@@ -3,7 +3,7 @@
 import pytest
 
 from fabricate import made_study
-from trainlab.cli.pace import Pace
+from trainlab.cli.pace import FIRST_GUESS_S, Pace
 from trainlab.plan import plan
 from trainlab.record.schema import TrialRecord
 from trainlab.spec import CostSpec, Study
@@ -156,6 +156,19 @@ def test_starting_processes_is_time_of_its_own() -> None:
     pace.started()
     assert pace.left_s() == 11
     assert pace.share_done() == pytest.approx(10 / 21)
+
+
+def test_training_says_nothing_about_what_cost_trials_take() -> None:
+    pace, clock, ids = started(made_study(seeds=1, cost=CostSpec(processes=1)))
+    assert len(ids) == 4
+    pace.begins(ids[0])
+    clock.now += 100
+    pace.ends()
+    assert pace.left_s() == 3 * FIRST_GUESS_S
+    pace.begins(ids[1])
+    clock.now += 6
+    pace.ends()
+    assert pace.left_s() == 2 * 6
 
 
 def test_trials_of_one_process_share_its_time() -> None:

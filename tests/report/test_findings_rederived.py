@@ -11,6 +11,7 @@ import rederived_cost as cost
 import rederived_learning as learning
 import rederived_probes as probes
 from raw_run import Expected, RawRun, Within
+from told_numbers import NUMBER, without_fixed
 from varied_run import RUNS
 
 from trainlab.analyse.evidence import gather
@@ -41,17 +42,6 @@ REDERIVED: dict[Kind, Callable[[RawRun, Finding], Expected]] = {
     "update_ratio": probes.update_ratio,
 }
 KINDS = get_args(Kind)
-NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-FIXED = (
-    "95 %:",
-    "95 %：",
-    "less than 10 %",
-    "不足 10 %",
-    "more than 10 %",
-    "超过 10 %",
-    "p < 0.001",
-)
-"""What a sentence may say by itself: the level of the intervals, and what a small gain is."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +156,7 @@ def _numbers(text: str, told: Told) -> list[str]:
     texts = [value for value in told.expected.numbers.values() if isinstance(value, str)]
     for name in sorted({*parts, *levels, *texts, found.subject}, key=len, reverse=True):
         text = re.sub(rf"(?<!\w)(?<!\d[.,]){re.escape(name)}(?![\w%]|[.,]\d)", " ", text)
-    for phrase in FIXED:
-        text = text.replace(phrase, " ")
+    text = without_fixed(text)
     warned = {number for one in texts for number in NUMBER.findall(one)}
     return [n for match in NUMBER.findall(text) if (n := match.rstrip(",")) not in warned]
 

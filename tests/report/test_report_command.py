@@ -17,6 +17,7 @@ from trainlab.cli.report import command
 from trainlab.errors import SpecError
 from trainlab.record.folder import RunFolder
 from trainlab.report.extras import MissingExtraError, needed
+from trainlab.report.material import read_material
 from trainlab.report.writing import check_formats, write_comparison, write_report
 
 
@@ -65,7 +66,7 @@ def test_the_command_tells_where_the_report_is(tmp_path: Path) -> None:
 
 def test_a_comparison_is_one_file(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
-    first, second = rich_run(tmp_path / "a"), rich_run(tmp_path / "b")
+    first, second = (read_material(rich_run(tmp_path / name)) for name in "ab")
     write_comparison(first, second, tmp_path / "deep" / "both.html", "zh")
     assert "两台机器" in (tmp_path / "deep" / "both.html").read_text()
 

@@ -1,11 +1,11 @@
 """Sentences in both languages: every number they tell is in the finding."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from told_numbers import NUMBER, without_fixed
 
 from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import gather
@@ -27,23 +27,9 @@ from trainlab.report.sentences import SENTENCES, sentence
 from trainlab.report.words import LANGUAGES
 from trainlab.spec import CostSpec
 
-NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-FIXED = (
-    "95 %:",
-    "95 %：",
-    "less than 10 %",
-    "不足 10 %",
-    "more than 10 %",
-    "超过 10 %",
-    "p < 0.001",
-)
-"""What a sentence may say by itself: the level of the intervals, and what a small gain is."""
-
 
 def numbers_in(text: str) -> set[str]:
-    for phrase in FIXED:
-        text = text.replace(phrase, " ")
-    return {match.rstrip(",").lstrip("+") for match in NUMBER.findall(text)}
+    return {match.rstrip(",").lstrip("+") for match in NUMBER.findall(without_fixed(text))}
 
 
 def tellable(found: Finding) -> set[str]:

@@ -24,7 +24,7 @@ FOLLOWS: Mapping[str, frozenset[str]] = {
 A device brings its threads and optimizer code along; an optimizer does not bring another learning rate.
 """
 
-BREAKS_POOLING = ("torch", "numpy")
+BREAKS_POOLING = ("torch", "numpy", "trainlab")
 """Packages whose version changes results: runs that differ in one are compared, never pooled."""
 
 
@@ -72,7 +72,18 @@ def pooling_problems(first: Environment, second: Environment) -> tuple[str, ...]
     ]
     if (first.cpu, first.gpus) != (second.cpu, second.gpus):
         problems.append(f"another machine: {first.cpu} against {second.cpu}")
+    codes = [_code_told(one) for one in (first, second)]
+    if codes[0] != codes[1]:
+        problems.append(f"other code: {codes[0]} against {codes[1]}")
     return tuple(problems)
+
+
+def _code_told(environment: Environment) -> str:
+    """What git says of the folder a run was started in."""
+    if environment.git_commit is None:
+        return "not in git"
+    changed = " with changes" if environment.git_dirty else ""
+    return f"git commit {environment.git_commit[:10]}{changed}"
 
 
 def _differences(

@@ -1,6 +1,6 @@
 """Several runs: two laid side by side, or runs of one study put together where that is allowed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trainlab.analyse.confounds import (
@@ -15,7 +15,6 @@ from trainlab.analyse.learn_findings import subjects
 from trainlab.analyse.noise import CostComparison, compare_cost, decide_cost
 from trainlab.analyse.verdict import Comparison, compare_all
 from trainlab.errors import RecordError
-from trainlab.record.environment import Environment
 from trainlab.record.schema import TrialRecord
 
 
@@ -71,10 +70,7 @@ def pooled(runs: Sequence[Evidence]) -> Evidence:
     first = runs[0]
     learned = {cell: dict(seeds) for cell, seeds in first.learned.items()}
     for other in runs[1:]:
-        problems = [
-            *pooling_problems(first.environment, other.environment),
-            *_code_problems(first.environment, other.environment),
-        ]
+        problems = list(pooling_problems(first.environment, other.environment))
         if other.study.workload != first.study.workload:
             problems.append(f"{first.study.workload} against {other.study.workload}")
         if other.study.all_cells != first.study.all_cells:
@@ -98,23 +94,6 @@ def pooled(runs: Sequence[Evidence]) -> Evidence:
     more = (t for run in runs[1:] for t in run.trials if t.kind == "learn")
     trials = (*first.trials, *more)
     return replace(first, trials=trials, learned=learned)
-
-
-def _code_problems(first: Environment, second: Environment) -> Iterator[str]:
-    """Why their code was not the same: trainlab's, or what git says of the folder they ran in."""
-    versions = [one.packages.get("trainlab") for one in (first, second)]
-    if versions[0] != versions[1]:
-        yield f"trainlab {versions[0]} against {versions[1]}"
-    codes = [_code_told(one) for one in (first, second)]
-    if codes[0] != codes[1]:
-        yield f"other code: {codes[0]} against {codes[1]}"
-
-
-def _code_told(environment: Environment) -> str:
-    if environment.git_commit is None:
-        return "not in git"
-    changed = " with changes" if environment.git_dirty else ""
-    return f"git commit {environment.git_commit[:10]}{changed}"
 
 
 def _place(cell_id: str) -> str:

@@ -39,6 +39,11 @@ class Mean:
     num_diverged: int = 0
     """Runs left out because their value was not finite."""
 
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """Of the interval, where there is one."""
+        return (None, None) if self.interval is None else (self.interval.low, self.interval.high)
+
 
 @dataclass(frozen=True)
 class Ratio:

@@ -27,7 +27,8 @@ def command(
     lang: Annotated[str, typer.Option(metavar="en|zh", help="The language of the report.")] = "en",
 ) -> None:
     """Lay two runs side by side; what else differs between them is listed."""
-    found = side_by_side(*(open_run(path).evidence() for path in (first, second)))
+    runs = [open_run(path) for path in (first, second)]
+    found = side_by_side(*(run.evidence() for run in runs))
     console = Console()
     console.width = max(console.width, 80)
     console.print(f"A: {escape(str(first))}\nB: {escape(str(second))}", highlight=False)
@@ -38,9 +39,11 @@ def command(
         console.print(_table(title, found.learned, _learned_told))
     _print_differences(console, found)
     if report is not None:
+        from trainlab.report.material import read_material
         from trainlab.report.writing import write_comparison
 
-        write_comparison(open_run(first), open_run(second), report, lang)
+        a, b = (read_material(run, run.evidence()) for run in runs)
+        write_comparison(a, b, report, lang)
         console.print(f"Report: [bold]{escape(str(report))}[/bold]", highlight=False)
 
 

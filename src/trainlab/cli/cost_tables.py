@@ -18,9 +18,8 @@ from trainlab.analyse.operators import Sort, outside_us, ranked
 from trainlab.analyse.reach import layer_reach, step_reach
 from trainlab.cli.tables import measured, plain_table
 from trainlab.record.cost import MemoryRecord, OperatorsRecord
-from trainlab.report.numbers import percent
+from trainlab.report.numbers import MIB, percent
 
-MIB = 1 << 20
 LONGEST_NAME = 24
 """Of operators and layers, without a break."""
 WIDE = 100

@@ -4,13 +4,15 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
+from trainlab.execute.fresh import Ids
 from trainlab.record.schema import TrialRecord
 
+FIRST_GUESS_S = 4.0
+"""A cost trial, start included, before any has ended: how long training takes says nothing about it."""
 LEAST_SHARE = 0.02
 """Of a trial, before its own speed says how long it takes."""
 
 Key = tuple[object, ...]
-Ids = tuple[str, ...]
 
 
 class Pace:
@@ -74,9 +76,12 @@ class Pace:
     def expected_s(self, trial_id: str) -> float | None:
         """How long a trial should take, from the most similar that ended or else from the one that
         runs; None before either is known."""
-        for key in self._keys[trial_id]:
+        keys = self._keys[trial_id]
+        for key in keys:
             if key in self._took:
                 return statistics.median(self._took[key])
+        if self._took and keys[0][0] == "cost":
+            return FIRST_GUESS_S
         return None if self._share < LEAST_SHARE else self._gone_s() / self._share
 
     def left_s(self) -> float | None:
@@ -123,4 +128,4 @@ def _likeness(trial: TrialRecord) -> tuple[Key, ...]:
     """From the most similar trials to the least: same cell, same look, same kind."""
     mode = (trial.cost or {}).get("mode")
     cell = (trial.kind, trial.watch, mode, trial.cell)
-    return (cell, cell[:3], cell[:2], cell[:1], ())
+    return (cell, cell[:3], cell[:2], cell[:1])

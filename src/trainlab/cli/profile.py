@@ -42,16 +42,15 @@ def _profile(
         from trainlab.analyse.measurement import measurements
         from trainlab.analyse.operators import classic_table
         from trainlab.cli.cost_tables import measurement_told, print_measurement
-        from trainlab.cli.progress import StudyProgress
+        from trainlab.cli.perform import perform
         from trainlab.execute.resolve import make_study
-        from trainlab.execute.run import run_study, start_run
         from trainlab.execute.worker import Loader
 
-        asked = asked_of(TrainSpec, options)
-        study = make_study(Loader(), workload, asked, (1,), "settings", cost=cost, learn=False)
-    folder = start_run(study, out)
-    with StudyProgress(console, folder.trials()) as progress:
-        run_study(folder, fresh=progress)
+        load, asked = Loader(), asked_of(TrainSpec, options)
+        study = make_study(load, workload, asked, (1,), "settings", cost=cost, learn=False)
+    folder, was_interrupted = perform(console, load, study, out)
+    if was_interrupted:
+        raise KeyboardInterrupt
     raise_failures(folder)
     each = measurements(folder)
     if as_json:

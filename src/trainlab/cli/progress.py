@@ -20,8 +20,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from trainlab.cli.pace import Ids, Pace
+from trainlab.cli.pace import Pace
 from trainlab.cli.waiting import Heartbeat
+from trainlab.execute.fresh import Ids
 from trainlab.record.schema import TrialRecord
 from trainlab.report.numbers import metric_value
 from trainlab.train.bench import Bench

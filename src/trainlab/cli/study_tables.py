@@ -7,9 +7,7 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.learn_findings import subjects
 from trainlab.analyse.statistics import Mean, mean_of
 from trainlab.cli.tables import measured, plain_table
-from trainlab.report.numbers import is_share, metric_value
-
-MIB = 1 << 20
+from trainlab.report.numbers import MIB, is_share, metric_value
 
 
 def learn_table(evidence: Evidence) -> Table:

@@ -42,9 +42,7 @@ def metric_dots(material: Material, metric: str) -> Dots | None:
         values = list(evidence.values(cell.id, metric).values())
         mean = mean_of(values)
         if mean is not None:
-            reach = mean.interval
-            low, high = (None, None) if reach is None else (reach.low, reach.high)
-            dots.append(Dot(cell.id, None, mean.value, low, high))
+            dots.append(Dot(cell.id, None, mean.value, *mean.ends))
             singles += [(cell.id, value) for value in values if math.isfinite(value)]
     if not dots:
         return None

@@ -53,9 +53,7 @@ def probe_trend(curves: Sequence[ProbeCurve], name: str) -> Trend | None:
         at = {float(point.step): point.mean for point in curve.points if point.mean is not None}
         for step in thinned(sorted(at)):
             mean = at[step]
-            reach = mean.interval
-            low, high = (None, None) if reach is None else (reach.low, reach.high)
-            found.append(TrendPoint(curve.cell, step, mean.value, low, high, mean.n))
+            found.append(TrendPoint(curve.cell, step, mean.value, *mean.ends, mean.n))
     return Trend(name, tuple(found), by_step=False) if found else None
 
 

@@ -76,9 +76,7 @@ def _averaged(
     for epoch in thinned(sorted(at)):
         mean = mean_of(at[epoch])
         if mean is not None:
-            reach = mean.interval
-            low, high = (None, None) if reach is None else (reach.low, reach.high)
-            yield TrendPoint(cell, epoch, mean.value, low, high, mean.n)
+            yield TrendPoint(cell, epoch, mean.value, *mean.ends, mean.n)
 
 
 def thinned(moments: Sequence[float], most: int = MOST_POINTS) -> list[float]:

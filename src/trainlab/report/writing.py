@@ -13,7 +13,7 @@ from trainlab.report.contents import report_of
 from trainlab.report.document import Document
 from trainlab.report.html import html_of
 from trainlab.report.markdown import figure_files, markdown_of
-from trainlab.report.material import read_material
+from trainlab.report.material import Material, read_material
 from trainlab.report.pdf import pdf_of
 
 STEM = "report"
@@ -56,10 +56,10 @@ def write_document(document: Document, formats: Sequence[str], out: Path) -> lis
     return [path for path, _ in made]
 
 
-def write_comparison(first: RunFolder, second: RunFolder, path: Path, lang: str = "en") -> None:
+def write_comparison(first: Material, second: Material, path: Path, lang: str = "en") -> None:
     """Two runs side by side as one HTML file."""
-    a, b = read_material(first), read_material(second)
-    document = comparison_of(a, b, side_by_side(a.evidence, b.evidence), lang)
+    found = side_by_side(first.evidence, second.evidence)
+    document = comparison_of(first, second, found, lang)
     content = html_of(document).encode()
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

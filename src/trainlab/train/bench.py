@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LRScheduler
 
 from trainlab.data.dataset import Dataset
 from trainlab.plan import Trial
@@ -18,7 +17,7 @@ from trainlab.train.allocator import keep_freed_memory, keeps_freed_memory
 from trainlab.train.batches import Batches
 from trainlab.train.denormals import flush_denormals, flushes_denormals
 from trainlab.train.device import pick_device
-from trainlab.train.optimizers import make_optimizer, make_schedule, optimizer_code
+from trainlab.train.optimizers import make_optimizer, optimizer_code
 from trainlab.train.seeds import drawing_from
 from trainlab.workloads.workload import Workload
 
@@ -46,11 +45,6 @@ class Bench:
     def optimizer(self) -> torch.optim.Optimizer:
         """Made when first asked for: inference needs none, and torch imports for a second with it."""
         return make_optimizer(self.settings, self.model.parameters(), self.device)
-
-    @cached_property
-    def schedule(self) -> LRScheduler | None:
-        """How the learning rate changes; None where it stays."""
-        return make_schedule(self.settings, self.optimizer)
 
     @property
     def settings(self) -> TrainSpec:

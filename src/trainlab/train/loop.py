@@ -36,6 +36,7 @@ from trainlab.train.bench import Bench
 from trainlab.train.device import synchronize
 from trainlab.train.meter import Meter
 from trainlab.train.moments import Moments, Point, Progress
+from trainlab.train.optimizers import make_schedule
 from trainlab.train.seeds import data_order, drawing_from
 from trainlab.train.step import make_step, make_test_step
 
@@ -46,7 +47,8 @@ def train(
     bench: Bench, moments: Moments, progress: Progress, clock: Clock = time.perf_counter
 ) -> None:
     """Trains to the end or until the loss is not finite; `progress` holds what happened, always."""
-    schedule = bench.schedule  # made before the first update: torch counts them
+    # Before the first update: torch counts them.
+    schedule = make_schedule(bench.settings, bench.optimizer)
     moments.trial_begins(bench)
     with drawing_from(bench.trial.seed, "dropout", bench.device):
         for epoch in range(1, bench.settings.epochs + 1):

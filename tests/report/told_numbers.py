@@ -1,0 +1,17 @@
+"""Numbers as they stand in a sentence."""
+
+import re
+
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+FIXED = (
+    *("95 %:", "95 %：", "p < 0.001"),
+    *("less than 10 %", "不足 10 %", "more than 10 %", "超过 10 %"),
+)
+"""What a sentence may say by itself: the level of the intervals, and what a small gain is."""
+
+
+def without_fixed(text: str) -> str:
+    """The sentence less what it says by itself."""
+    for phrase in FIXED:
+        text = text.replace(phrase, " ")
+    return text
