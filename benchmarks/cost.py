@@ -20,13 +20,13 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.pairs import paired_ratios, verdict
-from trainlab.analyse.ledger import round_ratios
+from trainlab.analyse.cost.overhead import round_ratios
 from trainlab.data.dataset import Dataset, Split
+from trainlab.measure.timing import measure, stepping
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import CostSpec, settings_for
-from trainlab.train.bench import Bench, prepare_process, set_up
-from trainlab.train.cost import measure, stepping
+from trainlab.train.setup import Bench, prepare_process, set_up
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 

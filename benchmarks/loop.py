@@ -30,13 +30,13 @@ from torch.utils.data import Dataset as TorchDataset
 from trainlab.data.dataset import Dataset, Split
 from trainlab.instruments.curves import Curves
 from trainlab.instruments.tensorboard import TensorBoard
+from trainlab.machine.device import synchronize
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import settings_for
 from trainlab.train import loop
-from trainlab.train.bench import MIN_STEPS_PER_POINT, POINTS_PER_EPOCH, Bench, set_up
-from trainlab.train.device import synchronize
 from trainlab.train.moments import Instrument, Moments, Progress
+from trainlab.train.setup import MIN_STEPS_PER_POINT, POINTS_PER_EPOCH, Bench, set_up
 from trainlab.train.step import make_step
 from trainlab.workloads.find import find_workload
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from trainlab.record.spread import median_interval
-from trainlab.train.device import synchronize
-from trainlab.train.stopwatch import Stopwatch, stopwatch_for, timed_ms
+from trainlab.machine.device import synchronize
+from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
+from trainlab.stats.median import median_interval
 
 ROUND_MS = 50.0
 MIN_ROUND_STEPS = 3

@@ -19,13 +19,13 @@ import torch
 
 from benchmarks.cost import bench_of
 from benchmarks.pairs import paired_ratios, verdict
-from trainlab.instruments.probe_price import probed_step
+from trainlab.measure.probe_cost import probed_step
+from trainlab.measure.timing import stepping
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import settings_for
 from trainlab.spec.probe import probe_of
-from trainlab.train.bench import Bench, prepare_process
-from trainlab.train.cost import stepping
 from trainlab.train.moments import Progress
+from trainlab.train.setup import Bench, prepare_process
 from trainlab.workloads.find import find_workload
 
 BOUND_TIMES = 4

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from trainlab.analyse.noise import compare_cost, noise_floor
-from trainlab.analyse.paired import fewest_pairs, p_different, p_equivalent, p_flip, p_student
-from trainlab.analyse.power import detectable
-from trainlab.analyse.scaling import fit_batches
-from trainlab.analyse.statistics import Interval, mean_of, new_run_interval
-from trainlab.analyse.verdict import LEVEL, holm
+from trainlab.stats.cost_ratio import compare_cost, noise_floor
+from trainlab.stats.means import Interval, mean_of, new_run_interval
+from trainlab.stats.paired import fewest_pairs, p_different, p_equivalent, p_flip, p_student
+from trainlab.stats.power import detectable
+from trainlab.stats.scaling import fit_batches
+from trainlab.stats.verdict import LEVEL, holm
 
 Floats = NDArray[np.float64]
 Draw = Callable[[tuple[int, ...]], Floats]

@@ -13,7 +13,7 @@ from trainlab.data.dataset import Dataset, Split
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import settings_for
-from trainlab.train.bench import Bench, set_up
+from trainlab.train.setup import Bench, set_up
 from trainlab.workloads.workload import Workload
 
 

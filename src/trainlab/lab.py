@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainlab.analyse.evidence import Evidence, gather
-from trainlab.analyse.findings import findings
+from trainlab.analyse.findings.all import findings
 from trainlab.errors import WorkloadError
 from trainlab.record.folder import RunFolder
 from trainlab.report.sentences import sentence
@@ -13,7 +13,7 @@ from trainlab.report.sentences import sentence
 if TYPE_CHECKING:
     import pandas as pd
 
-    from trainlab.analyse.finding import Finding
+    from trainlab.analyse.findings.finding import Finding
     from trainlab.train.moments import Instrument
     from trainlab.workloads.workload import Workload
 
@@ -95,9 +95,9 @@ def run(
     from trainlab.execute.resolve import resolve
     from trainlab.execute.run import run_study, start_run
     from trainlab.execute.worker import Loader
+    from trainlab.machine.denormals import flush_denormals, flushes_denormals
     from trainlab.spec import CostSpec, Question, checked
     from trainlab.spec.question import checked_question
-    from trainlab.train.denormals import flush_denormals, flushes_denormals
     from trainlab.workloads.workload import Workload
 
     load, reference = Loader(), workload

@@ -11,7 +11,7 @@ from pydantic import NonNegativeInt
 
 from trainlab.spec import Cell, CostSpec, Spec, Study, TrainSpec
 from trainlab.spec.cell import BASE
-from trainlab.spec.train import Scalar
+from trainlab.spec.settings import Scalar
 
 Watch = Literal["steps", "operators", "layers"]
 T = TypeVar("T")

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from trainlab.analyse.cost import repeat_interval, summarise
+from trainlab.analyse.cost.summary import repeat_interval, summarise
 from trainlab.record.cost import CostRecord, LoadRecord
-from trainlab.record.spread import median_interval
+from trainlab.stats.median import median_interval
 
 QUIET = LoadRecord(
     load_before=0, others_cores=0, stolen_cores=0, cpu_mhz=None, governor=None, affinity=None

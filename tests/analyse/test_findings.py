@@ -8,11 +8,11 @@ import pytest
 
 from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import Evidence, gather
-from trainlab.analyse.finding import Finding
-from trainlab.analyse.findings import findings
-from trainlab.analyse.statistics import mean_of
+from trainlab.analyse.findings.all import findings
+from trainlab.analyse.findings.finding import Finding
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec, Study
+from trainlab.stats.means import mean_of
 
 NOISE = (0.0, 0.7, -0.4, 0.3, -0.8, 0.5, -0.2, 0.9, -0.6, 0.1)
 """By seed or process: fixed, so that every run of the tests sees the same."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from trainlab.analyse.cold import cold_start
-from trainlab.analyse.layers import between_ms, layer_times
-from trainlab.analyse.ledger import round_ratios
+from trainlab.analyse.cost.cold_start import cold_start
+from trainlab.analyse.cost.layers import between_ms, layer_times
+from trainlab.analyse.cost.overhead import round_ratios
 from trainlab.record.cost import ColdStep, CostRecord, LayerRow, LayersRecord, LoadRecord
 
 QUIET = LoadRecord(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainlab.analyse.finding import Finding
-from trainlab.analyse.probe_findings import growth_exponent, probe_findings
+from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.probes import growth_exponent, probe_findings
 from trainlab.analyse.probes import (
     histogram_table,
     per_element,

@@ -7,7 +7,7 @@ import pytest
 
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
 from trainlab.analyse.evidence import Evidence, gather
-from trainlab.analyse.findings import findings
+from trainlab.analyse.findings.all import findings
 from trainlab.analyse.runs import pooled, side_by_side
 from trainlab.errors import RecordError
 from trainlab.spec import CostSpec

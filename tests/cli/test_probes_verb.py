@@ -9,12 +9,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from trainlab.cli.guard import guarded
-from trainlab.cli.probes import command
+from trainlab.cli.errors import guarded
+from trainlab.cli.verbs.probes import command
 from trainlab.errors import SpecError
-from trainlab.instruments.probeable import check_selectors, probeable
+from trainlab.instruments.probes.available import check_selectors, probeable
 from trainlab.spec.probe import probe_of
-from trainlab.train.bench import Bench
+from trainlab.train.setup import Bench
 
 app = typer.Typer(rich_markup_mode="rich")
 app.command()(guarded(command))

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.lab import watched
 from rich.console import Console
 
-from trainlab.cli.waiting import Heartbeat, waiting_for
+from trainlab.cli.progress.heartbeat import Heartbeat, waiting_for
 
 
 def test_a_heartbeat_speaks_only_into_silence() -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from trainlab.data.places import BUNDLED_FOLDER, cache_folder, cached, file_in, holds
+from trainlab.data.places import BUNDLED_FOLDER, cached, file_in, holds
 from trainlab.data.sets import FASHION_MNIST, MNIST
 from trainlab.errors import DataError
+from trainlab.machine.cache import cache_folder
 
 FILE = MNIST.full.train_labels
 

@@ -11,8 +11,8 @@ import trainlab
 from trainlab.errors import SpecError
 from trainlab.execute.resolve import MOST_TRIALS, resolve
 from trainlab.execute.worker import Loader
+from trainlab.machine.device import devices_here
 from trainlab.spec import CostSpec, Question, Study
-from trainlab.train.device import devices_here
 
 Maker = Callable[..., Study]
 

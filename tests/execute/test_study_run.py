@@ -18,8 +18,8 @@ from trainlab.execute.resolve import resolve
 from trainlab.execute.run import run_study, start_run
 from trainlab.execute.worker import Loader
 from trainlab.spec import Question
-from trainlab.train.bench import Bench
 from trainlab.train.moments import Instrument
+from trainlab.train.setup import Bench
 from trainlab.workloads.workload import Workload
 
 

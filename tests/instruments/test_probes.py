@@ -27,19 +27,19 @@ from torch.utils.tensorboard import SummaryWriter
 
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import SpecError
-from trainlab.instruments import reducers, sums
-from trainlab.instruments.flow import tensors_in
-from trainlab.instruments.layers import profile_layers
-from trainlab.instruments.probe_board import write_probe
-from trainlab.instruments.probes import Probes
-from trainlab.instruments.reducers import Totals
+from trainlab.instruments.calls.flow import tensors_in
+from trainlab.instruments.probes import reducers, sums
+from trainlab.instruments.probes.board import write_probe
+from trainlab.instruments.probes.instrument import Probes
+from trainlab.instruments.probes.reducers import Totals
+from trainlab.measure.layers import profile_layers
 from trainlab.record.files import read_json, read_lines
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import Bins, ProbeSpec, probe_of
-from trainlab.train.bench import Bench
 from trainlab.train.loop import train
 from trainlab.train.moments import Instrument, Moments, Phase, Point, Progress
+from trainlab.train.setup import Bench
 from trainlab.train.step import make_step
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload

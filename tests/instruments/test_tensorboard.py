@@ -8,9 +8,9 @@ from torch import nn
 
 from trainlab.instruments.curves import Curves
 from trainlab.instruments.tensorboard import TensorBoard, image_grid
-from trainlab.train.bench import Bench
 from trainlab.train.loop import train
 from trainlab.train.moments import Moments, Progress
+from trainlab.train.setup import Bench
 from trainlab.workloads.workload import Workload
 
 MakeBench = Callable[..., Bench]

@@ -11,7 +11,7 @@ from raw_run import Expected, Json, Pair, RawRun, Within, holm
 from rederived_learning import SUBJECTS, effects
 from scipy import optimize, stats
 
-from trainlab.analyse.finding import Finding
+from trainlab.analyse.findings.finding import Finding
 
 LEVEL = 0.05
 MODES = ("train", "inference")

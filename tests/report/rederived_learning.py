@@ -9,7 +9,7 @@ import numpy as np
 from raw_run import Expected, Json, Pair, RawRun, Within, holm
 from scipy import optimize, stats
 
-from trainlab.analyse.finding import Finding
+from trainlab.analyse.findings.finding import Finding
 
 SUBJECTS = ("test/accuracy", "test/loss", "train/loss")
 LEVEL = 0.05

@@ -15,11 +15,11 @@ from told_numbers import NUMBER, without_fixed
 from varied_run import RUNS
 
 from trainlab.analyse.evidence import gather
-from trainlab.analyse.finding import Finding, Kind
-from trainlab.analyse.findings import findings
-from trainlab.report.numbers import level
+from trainlab.analyse.findings.all import findings
+from trainlab.analyse.findings.finding import Finding, Kind
 from trainlab.report.sentences import sentence
-from trainlab.report.words import LANGUAGES
+from trainlab.words import LANGUAGES
+from trainlab.words.numbers import level
 
 REDERIVED: dict[Kind, Callable[[RawRun, Finding], Expected]] = {
     "effect": learning.effect,

@@ -10,8 +10,8 @@ import pytest
 from rich_run import rich_report, rich_run, row
 
 from trainlab.report.contents import report_of
-from trainlab.report.html import html_of
 from trainlab.report.material import read_material
+from trainlab.report.render.html import html_of
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")

@@ -12,12 +12,12 @@ from rich_run import rich_run
 from typer.testing import CliRunner
 
 from fabricate import Fabricated, made_study
-from trainlab.cli.guard import guarded
-from trainlab.cli.report import command
+from trainlab.cli.errors import guarded
+from trainlab.cli.verbs.report import command
 from trainlab.errors import SpecError
 from trainlab.record.folder import RunFolder
-from trainlab.report.extras import MissingExtraError, needed
 from trainlab.report.material import read_material
+from trainlab.report.render.extras import MissingExtraError, needed
 from trainlab.report.writing import check_formats, write_comparison, write_report
 
 

@@ -10,18 +10,18 @@ import pytest
 from rich_run import SUBSET, rich_material, rich_report, rich_run, rich_study, section_of
 
 from fabricate import Fabricated, made_study
-from trainlab.analyse.statistics import mean_of
 from trainlab.plan import Trial
 from trainlab.record.probe import ProbeRecord
-from trainlab.report.answer import main_findings
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document, Entry, Figure, Points, Table
 from trainlab.report.material import read_material
-from trainlab.report.numbers import figure, metric_value
-from trainlab.report.sections_files import command_told
+from trainlab.report.sections.files import command_told
+from trainlab.report.sections.main_findings import main_findings
 from trainlab.report.study_file import study_file
 from trainlab.spec.probe import probe_of
 from trainlab.spec.question import cells_of, read_question
+from trainlab.stats.means import mean_of
+from trainlab.words.numbers import figure, metric_value
 
 ORDER = [
     *("answer", "environment", "network", "learning", "operators", "phases", "comparison"),

@@ -7,14 +7,14 @@ import pytest
 from rich_run import ACCURACY, rich_material, rich_report
 
 from trainlab.plan import Trial
-from trainlab.report.bars import OUTSIDE, REST, operator_bars, phase_bars
-from trainlab.report.curves import trend_chart
-from trainlab.report.dots import cost_dots, memory_dots, metric_dots
+from trainlab.report.figures.bars import OUTSIDE, REST, operator_bars, phase_bars
+from trainlab.report.figures.dots import cost_dots, memory_dots, metric_dots
+from trainlab.report.figures.first_steps import first_steps
+from trainlab.report.figures.line_charts import trend_chart
+from trainlab.report.figures.scaling import scaling_lines
+from trainlab.report.figures.trends import Trend, TrendPoint, thinned, trend
 from trainlab.report.material import Material
-from trainlab.report.scaling import scaling_lines
-from trainlab.report.trends import Trend, TrendPoint, thinned, trend
-from trainlab.report.warmup import first_steps
-from trainlab.report.words import Words
+from trainlab.words import Words
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ import xml.etree.ElementTree as ET
 
 from rich_run import row
 
-from trainlab.analyse.layers import Layer
+from trainlab.analyse.cost.layers import Layer
 from trainlab.record.cost import LayerRow
-from trainlab.report.flow import BOX_H, BOX_W, draw
-from trainlab.report.graph import Network, network
-from trainlab.report.words import Words
+from trainlab.report.figures.network import Network, network
+from trainlab.report.figures.network_drawing import BOX_H, BOX_W, draw
+from trainlab.words import Words
 
 
 def made(rows: list[LayerRow]) -> Network:

@@ -14,8 +14,8 @@ from trainlab.analyse.runs import side_by_side
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
 from trainlab.report.document import Table
-from trainlab.report.html import html_of
 from trainlab.report.material import read_material
+from trainlab.report.render.html import html_of
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
 SCRIPT = "<script>window.hacked = 1</script>"

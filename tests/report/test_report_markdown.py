@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from rich_run import rich_report, row
 
 from trainlab import __version__
-from trainlab.report.markdown import code, escaped, figure_files, markdown_of
+from trainlab.report.render.markdown import code, escaped, figure_files, markdown_of
 
 GOLDEN = Path(__file__).parent / "golden"
 ACCEPT = "TRAINLAB_ACCEPT=1 python -m pytest tests/report/test_report_markdown.py"

@@ -10,7 +10,7 @@ from rich_run import rich_report, rich_run, row
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document, Entry, Paragraph, Row, Section, table
 from trainlab.report.material import read_material
-from trainlab.report.pdf import pdf_of
+from trainlab.report.render.pdf import pdf_of
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
 pytest.importorskip("typst", reason="needs trainlab[report]")

@@ -17,10 +17,10 @@ from trainlab.record.schema import DataRecord
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document, Figure, Listing
 from trainlab.report.material import read_material
-from trainlab.report.probes import meaning
-from trainlab.report.words import LANGUAGES, WORDS, Words
+from trainlab.report.sections.probes import meaning
 from trainlab.spec import TrainSpec
 from trainlab.spec.probe import REDUCERS, Quantity, probe_of
+from trainlab.words import LANGUAGES, WORDS, Words
 
 ENGLISH = re.compile(r"[A-Za-z']{2,},? [a-z']{2,},? [a-z']{2,}")
 """Three words in a row: names of settings, layers and packages are fewer."""

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import trainlab.report
-from trainlab.analyse.cold import COUNTS
-from trainlab.analyse.cost import _warnings
+import trainlab
+from trainlab.analyse.cost.cold_start import COUNTS
+from trainlab.analyse.cost.summary import _warnings
 from trainlab.record.cost import CostRecord, LoadRecord
-from trainlab.report.fonts import REGULAR, font_folder
-from trainlab.report.words import COUNTED, INSTRUMENTS, LANGUAGES, TABLES, WORDS, Words
+from trainlab.report.render.fonts import REGULAR, font_folder
+from trainlab.words import COUNTED, INSTRUMENTS, LANGUAGES, TABLES, WORDS, Words
 
-SOURCE = Path(trainlab.report.__file__).parent
+SOURCE = Path(trainlab.__file__).parent
 BUILT = ("state_", "mode_", "step_", "phase_", "memory_", "near_", "subject_", "mark_", "file_")
 """Starts of keys that are put together from names in records."""
 BUILT += ("cost_of_", "update_", "quantity_", "reducer_", "every_", "differs_")
@@ -23,11 +23,12 @@ BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")
 def used_keys() -> set[str]:
     """Keys that the code and the templates name outright."""
     found = set()
-    for path in [*SOURCE.glob("*.py"), SOURCE / "words" / "__init__.py"]:
+    tables = {path for path in SOURCE.glob("words/*.py") if path.name != "__init__.py"}
+    for path in set(SOURCE.rglob("*.py")) - tables:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.add(node.value)
-    templates = "".join(path.read_text() for path in SOURCE.glob("*.j2"))
+    templates = "".join(path.read_text() for path in SOURCE.rglob("*.j2"))
     return found | {key for key in WORDS if f'words("{key}"' in templates}
 
 

@@ -9,12 +9,15 @@ from told_numbers import NUMBER, without_fixed
 
 from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import gather
-from trainlab.analyse.finding import Finding, Kind
-from trainlab.analyse.findings import findings
-from trainlab.analyse.statistics import Interval
+from trainlab.analyse.findings.all import findings
+from trainlab.analyse.findings.finding import Finding, Kind
 from trainlab.errors import SpecError
 from trainlab.plan import Trial
-from trainlab.report.numbers import (
+from trainlab.report.sentences import SENTENCES, sentence
+from trainlab.spec import CostSpec
+from trainlab.stats.means import Interval
+from trainlab.words import LANGUAGES
+from trainlab.words.numbers import (
     count,
     figure,
     level,
@@ -23,9 +26,6 @@ from trainlab.report.numbers import (
     p_value,
     percent,
 )
-from trainlab.report.sentences import SENTENCES, sentence
-from trainlab.report.words import LANGUAGES
-from trainlab.spec import CostSpec
 
 
 def numbers_in(text: str) -> set[str]:

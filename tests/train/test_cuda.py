@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from trainlab.data.load import load_images
-from trainlab.train.bench import Bench
-from trainlab.train.device import pick_device
+from trainlab.machine.device import pick_device
 from trainlab.train.loop import train
 from trainlab.train.meter import Meter
 from trainlab.train.moments import Moments, Progress
 from trainlab.train.seeds import data_order
+from trainlab.train.setup import Bench
 from trainlab.train.step import make_step
 from trainlab.workloads.find import find_workload
 

@@ -13,12 +13,12 @@ from torch import nn
 
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import DataError
-from trainlab.train.bench import Bench, set_up
-from trainlab.train.device import pick_device
+from trainlab.machine.device import pick_device
 from trainlab.train.loop import test as run_test_set
 from trainlab.train.loop import train
 from trainlab.train.moments import Instrument, Moments, Point, Progress
 from trainlab.train.seeds import data_order, derived
+from trainlab.train.setup import Bench, set_up
 from trainlab.workloads.workload import Workload
 
 MakeBench = Callable[..., Bench]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainlab.spec import Cell
-from trainlab.spec.train import Scalar
+from trainlab.spec.settings import Scalar
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from trainlab.analyse.measurement import Measurement, measurements_of
+from trainlab.analyse.cost.measurement import Measurement, measurements_of
 from trainlab.analyse.probes import Probed, read_probes
 from trainlab.record.environment import Environment
 from trainlab.record.folder import RunFolder

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from trainlab.analyse.statistics import Mean, mean_of
 from trainlab.record.files import read_lines
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import FiredRecord, ProbeRecord
 from trainlab.record.schema import TrialRecord
+from trainlab.stats.means import Mean, mean_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.statistics import Interval, Mean, mean_of, new_run_interval
 from trainlab.spec import TrainSpec
+from trainlab.stats.means import Interval, Mean, mean_of, new_run_interval
 
 WHERE_AND_HOW_FAST = frozenset(
     {

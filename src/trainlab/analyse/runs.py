@@ -9,13 +9,13 @@ from trainlab.analyse.confounds import (
     run_confounds,
     trial_confounds,
 )
-from trainlab.analyse.cost_findings import MODES, floor_of, sample_us
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.learn_findings import subjects
-from trainlab.analyse.noise import CostComparison, compare_cost, decide_cost
-from trainlab.analyse.verdict import Comparison, compare_all
+from trainlab.analyse.findings.cost import MODES, floor_of, sample_us
+from trainlab.analyse.findings.learning import subjects
 from trainlab.errors import RecordError
 from trainlab.record.schema import TrialRecord
+from trainlab.stats.cost_ratio import CostComparison, compare_cost, decide_cost
+from trainlab.stats.verdict import Comparison, compare_all
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import typer
 
 from trainlab import __version__
-from trainlab.cli.guard import guarded
+from trainlab.cli.errors import guarded
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,24 @@ class Verb:
 
 
 VERBS = {
-    "run": Verb("trainlab.cli.run", "Run a workload or a study and say what follows from it."),
-    "profile": Verb("trainlab.cli.profile", "Measure what a step costs, in fresh processes."),
-    "studies": Verb("trainlab.cli.studies", "List the built-in studies, or print one to edit."),
-    "show": Verb("trainlab.cli.show", "Show what a run has shown, from its records."),
-    "report": Verb("trainlab.cli.report", "Write a run's report: HTML, Markdown, PDF."),
-    "compare": Verb("trainlab.cli.compare", "Lay two runs side by side: say, two machines."),
-    "reproduce": Verb("trainlab.cli.reproduce", "Hold a run against the published figures."),
-    "probes": Verb("trainlab.cli.probes", "List what can be probed in a workload."),
-    "board": Verb("trainlab.cli.board", "Show a run in TensorBoard."),
-    "workloads": Verb("trainlab.cli.workloads", "List the built-in workloads and their defaults."),
-    "data": Verb("trainlab.cli.data", "List, fetch and verify data sets."),
-    "env": Verb("trainlab.cli.env", "Show what this machine has, as it would be recorded."),
+    "run": Verb(
+        "trainlab.cli.verbs.run", "Run a workload or a study and say what follows from it."
+    ),
+    "profile": Verb("trainlab.cli.verbs.profile", "Measure what a step costs, in fresh processes."),
+    "studies": Verb(
+        "trainlab.cli.verbs.studies", "List the built-in studies, or print one to edit."
+    ),
+    "show": Verb("trainlab.cli.verbs.show", "Show what a run has shown, from its records."),
+    "report": Verb("trainlab.cli.verbs.report", "Write a run's report: HTML, Markdown, PDF."),
+    "compare": Verb("trainlab.cli.verbs.compare", "Lay two runs side by side: say, two machines."),
+    "reproduce": Verb("trainlab.cli.verbs.reproduce", "Hold a run against the published figures."),
+    "probes": Verb("trainlab.cli.verbs.probes", "List what can be probed in a workload."),
+    "board": Verb("trainlab.cli.verbs.board", "Show a run in TensorBoard."),
+    "workloads": Verb(
+        "trainlab.cli.verbs.workloads", "List the built-in workloads and their defaults."
+    ),
+    "data": Verb("trainlab.cli.verbs.data", "List, fetch and verify data sets."),
+    "env": Verb("trainlab.cli.verbs.env", "Show what this machine has, as it would be recorded."),
 }
 
 

@@ -8,17 +8,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trainlab.analyse.cold import ColdStart, cold_start
-from trainlab.analyse.cost import CostSummary, Estimate
-from trainlab.analyse.layers import Layer, between_ms, layer_times
-from trainlab.analyse.ledger import ledger
-from trainlab.analyse.limits import Reach
-from trainlab.analyse.measurement import Measurement
-from trainlab.analyse.operators import Sort, outside_us, ranked
-from trainlab.analyse.reach import layer_reach, step_reach
+from trainlab.analyse.cost.cold_start import ColdStart, cold_start
+from trainlab.analyse.cost.efficiency import layer_reach, step_reach
+from trainlab.analyse.cost.layers import Layer, between_ms, layer_times
+from trainlab.analyse.cost.measurement import Measurement
+from trainlab.analyse.cost.operators import Sort, outside_us, ranked
+from trainlab.analyse.cost.overhead import ledger
+from trainlab.analyse.cost.roofline import Reach
+from trainlab.analyse.cost.summary import CostSummary, Estimate
 from trainlab.cli.tables import measured, plain_table
 from trainlab.record.cost import MemoryRecord, OperatorsRecord
-from trainlab.report.numbers import MIB, percent
+from trainlab.words.numbers import MIB, percent
 
 LONGEST_NAME = 24
 """Of operators and layers, without a break."""

@@ -8,7 +8,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from trainlab.cli.progress import DownloadProgress, StudyProgress
+from trainlab.cli.progress.study import DownloadProgress, StudyProgress
 from trainlab.data.fetch import reporting_to
 from trainlab.execute.resolve import resolve
 from trainlab.execute.run import run_study, start_run

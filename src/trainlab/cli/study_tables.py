@@ -4,10 +4,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.learn_findings import subjects
-from trainlab.analyse.statistics import Mean, mean_of
+from trainlab.analyse.findings.learning import subjects
 from trainlab.cli.tables import measured, plain_table
-from trainlab.report.numbers import MIB, is_share, metric_value
+from trainlab.stats.means import Mean, mean_of
+from trainlab.words.numbers import MIB, is_share, metric_value
 
 
 def learn_table(evidence: Evidence) -> Table:

@@ -10,14 +10,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.finding import Finding
-from trainlab.analyse.findings import findings
+from trainlab.analyse.findings.all import findings
+from trainlab.analyse.findings.finding import Finding
 from trainlab.cli.cost_tables import print_measurement
 from trainlab.cli.study_tables import cost_table, learn_table
 from trainlab.record.folder import RunFolder
 from trainlab.record.schema import DataRecord, TrialRecord
-from trainlab.report.numbers import metric_value
 from trainlab.report.sentences import sentence
+from trainlab.words.numbers import metric_value
 
 MOST_WAITING_TOLD = 5
 

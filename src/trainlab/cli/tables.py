@@ -3,7 +3,7 @@
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from trainlab.report.numbers import figure
+from trainlab.words.numbers import figure
 
 
 def plain_table(

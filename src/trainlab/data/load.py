@@ -6,9 +6,10 @@ from pathlib import Path
 from trainlab.data.dataset import Dataset, Split
 from trainlab.data.fetch import fetch
 from trainlab.data.idx import read_idx
-from trainlab.data.places import BUNDLED_FOLDER, cached, expanded, file_in, holds
+from trainlab.data.places import BUNDLED_FOLDER, cached, file_in, holds
 from trainlab.data.sets import Files, ImageSet, image_set
 from trainlab.errors import DataError, FetchError
+from trainlab.machine.cache import expanded
 
 
 def load_images(name: str, choice: str = "auto") -> Dataset:

@@ -1,31 +1,13 @@
 """Where files of a set lie on this machine: the bundled subsets, the user's cache, any folder."""
 
-import os
 from pathlib import Path
-
-import platformdirs
 
 from trainlab.data.sets import Files, IdxFile, ImageSet
 from trainlab.errors import DataError, MissingFileError
+from trainlab.machine.cache import cache_folder
 
 BUNDLED_FOLDER = Path(__file__).with_name("bundled")
 """Part of the package: 6,000 training and 1,000 test images of each set."""
-
-CACHE_VARIABLE = "TRAINLAB_CACHE"
-
-
-def cache_folder() -> Path:
-    """The user's cache; the environment variable TRAINLAB_CACHE moves it."""
-    named = os.environ.get(CACHE_VARIABLE)
-    return expanded(named) if named else Path(platformdirs.user_cache_dir("trainlab"))
-
-
-def expanded(name: str) -> Path:
-    """A path as users write it, `~` included."""
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:
-        raise DataError(f"{name}: there is no such user's home") from None
 
 
 def cached(images: ImageSet) -> Path:

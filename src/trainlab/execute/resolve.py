@@ -8,14 +8,14 @@ from typing import Any
 
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.execute.worker import Loader
-from trainlab.instruments.probeable import check_selectors
+from trainlab.instruments.probes.available import check_selectors
+from trainlab.machine.device import devices_here, pick_device
 from trainlab.plan import Trial, plan
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import Cell, Question, Study, TrainSpec, checked
 from trainlab.spec.question import EACH_DEVICE, cells_of, seeds_of
-from trainlab.train.bench import prepare_process, set_up
-from trainlab.train.device import devices_here, pick_device
 from trainlab.train.optimizers import check_optimizer
+from trainlab.train.setup import prepare_process, set_up
 from trainlab.workloads.workload import Workload
 
 MOST_TRIALS = 500

@@ -9,10 +9,10 @@ from itertools import groupby
 from pathlib import Path
 
 from trainlab import __version__
-from trainlab.execute.fresh import Watcher, run_fresh
+from trainlab.execute.executors.processes import Watcher, run_fresh
 from trainlab.execute.worker import Loader, run_group
+from trainlab.machine.environment import capture
 from trainlab.plan import plan
-from trainlab.record.environment import capture
 from trainlab.record.folder import RunFolder, create_run
 from trainlab.record.schema import StudyRecord, TrialRecord
 from trainlab.spec import Study

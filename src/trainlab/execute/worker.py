@@ -16,23 +16,23 @@ import torch
 from trainlab.data.dataset import Dataset
 from trainlab.errors import TrainlabError
 from trainlab.instruments.curves import Curves
-from trainlab.instruments.layers import profile_layers
-from trainlab.instruments.limits import measured_limits
-from trainlab.instruments.memory import measure_memory
-from trainlab.instruments.operators import profile_operators
-from trainlab.instruments.probe_price import price_probes
-from trainlab.instruments.probes import Probes
+from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.instruments.weights import Weights, load_weights
+from trainlab.measure.layers import profile_layers
+from trainlab.measure.limits import measured_limits
+from trainlab.measure.memory import measure_memory
+from trainlab.measure.operators import profile_operators
+from trainlab.measure.probe_cost import price_probes
+from trainlab.measure.timing import measure
 from trainlab.plan import Trial, Watch
 from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.record.schema import DataRecord, Failure, State, TrialRecord
 from trainlab.spec import CostSpec, Study, checked
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.bench import Bench, load_data, prepare_process, set_up
-from trainlab.train.cost import measure
 from trainlab.train.loop import train
 from trainlab.train.moments import Instrument, Moments, Progress
+from trainlab.train.setup import Bench, load_data, prepare_process, set_up
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 

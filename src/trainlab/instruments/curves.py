@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 from trainlab.record.files import LineWriter
-from trainlab.train.bench import Bench
 from trainlab.train.moments import Instrument, Point, Progress
+from trainlab.train.setup import Bench
 
 
 class Curves(Instrument):

@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
-from trainlab.instruments.probe_board import write_probe
+from trainlab.instruments.probes.board import write_probe
 from trainlab.record.files import writing
 from trainlab.record.probe import ProbeRecord
-from trainlab.train.bench import Bench
 from trainlab.train.moments import Instrument, Point, Progress
+from trainlab.train.setup import Bench
 
 GRID_SIDE = 8
 """The grid of sample inputs has this many rows and columns."""

@@ -7,8 +7,8 @@ import torch
 from trainlab.errors import RecordError
 from trainlab.record.files import replacing, writing
 from trainlab.record.folder import TrialFolder
-from trainlab.train.bench import Bench
 from trainlab.train.moments import Instrument, Progress
+from trainlab.train.setup import Bench
 
 
 class Weights(Instrument):

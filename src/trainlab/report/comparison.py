@@ -3,9 +3,7 @@
 import math
 
 from trainlab import __version__
-from trainlab.analyse.noise import CostComparison
 from trainlab.analyse.runs import Beside, SideBySide
-from trainlab.report.charts import dot_chart
 from trainlab.report.document import (
     Block,
     Document,
@@ -19,14 +17,16 @@ from trainlab.report.document import (
     Section,
     table,
 )
-from trainlab.report.dots import Dot, Dots
 from trainlab.report.entries import mark_word, number, subject_told, text
+from trainlab.report.figures.charts import dot_chart
+from trainlab.report.figures.dots import Dot, Dots
 from trainlab.report.material import Material
-from trainlab.report.numbers import figure, metric_difference, metric_value
-from trainlab.report.sections_answer import notices
-from trainlab.report.sections_environment import environment_rows
-from trainlab.report.sections_operators import operator_table
-from trainlab.report.words import Words
+from trainlab.report.sections.answer import notices
+from trainlab.report.sections.environment import environment_rows
+from trainlab.report.sections.operators import operator_table
+from trainlab.stats.cost_ratio import CostComparison
+from trainlab.words import Words
+from trainlab.words.numbers import figure, metric_difference, metric_value
 
 MOST_POINTS = 5
 SHOWN = 20

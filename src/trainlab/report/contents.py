@@ -5,24 +5,24 @@ from collections.abc import Callable
 from trainlab import __version__
 from trainlab.report.document import Document, Section
 from trainlab.report.material import Material
-from trainlab.report.probes import probe_section
-from trainlab.report.sections_answer import answer_section, notices
-from trainlab.report.sections_compare import comparison_section
-from trainlab.report.sections_cost import (
+from trainlab.report.sections.answer import answer_section, notices
+from trainlab.report.sections.cost import (
     cold_section,
     limits_section,
     phase_section,
     scaling_section,
     unstable_notice,
 )
-from trainlab.report.sections_environment import environment_section
-from trainlab.report.sections_files import files_section, repeat_section
-from trainlab.report.sections_learn import learn_section
-from trainlab.report.sections_method import method_section
-from trainlab.report.sections_network import network_section
-from trainlab.report.sections_operators import operator_section
-from trainlab.report.sections_trouble import trouble_section
-from trainlab.report.words import Words
+from trainlab.report.sections.environment import environment_section
+from trainlab.report.sections.factors import comparison_section
+from trainlab.report.sections.files import files_section, repeat_section
+from trainlab.report.sections.learning import learn_section
+from trainlab.report.sections.method import method_section
+from trainlab.report.sections.network import network_section
+from trainlab.report.sections.operators import operator_section
+from trainlab.report.sections.probes import probe_section
+from trainlab.report.sections.trouble import trouble_section
+from trainlab.words import Words
 
 MOST_HIDDEN = 60
 """Cells a reader can hide one by one; of more, the tables can be filtered."""

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 
-from trainlab.analyse.cost import Estimate
-from trainlab.analyse.finding import Finding, Number
-from trainlab.analyse.statistics import Interval, Mean
+from trainlab.analyse.cost.summary import Estimate
+from trainlab.analyse.findings.finding import Finding, Number
 from trainlab.report.document import Entry, Mark, Point, Points, Row
-from trainlab.report.numbers import (
+from trainlab.report.sentences import sentence
+from trainlab.stats.means import Interval, Mean
+from trainlab.words import Words
+from trainlab.words.numbers import (
     figure,
     is_share,
     level,
@@ -14,8 +16,6 @@ from trainlab.report.numbers import (
     metric_value,
     percent,
 )
-from trainlab.report.sentences import sentence
-from trainlab.report.words import Words
 
 
 def text(told: object) -> Entry:

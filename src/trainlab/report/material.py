@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.evidence import Evidence, gather
-from trainlab.analyse.finding import Finding
-from trainlab.analyse.findings import findings
-from trainlab.analyse.learn_findings import subjects
-from trainlab.analyse.measurement import Measurement
-from trainlab.analyse.statistics import mean_of
+from trainlab.analyse.findings.all import findings
+from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.learning import subjects
 from trainlab.record.folder import RunFolder
 from trainlab.record.schema import StudyRecord
+from trainlab.stats.means import mean_of
 
 MOST_LINES = 10
 """Cells drawn in one chart of curves; more cannot be told apart."""

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable
 
 from trainlab.analyse.confounds import Confound
-from trainlab.analyse.finding import Finding, Kind, Number
-from trainlab.analyse.probe_findings import FIRST_PERIOD
-from trainlab.report.numbers import (
+from trainlab.analyse.findings.finding import Finding, Kind, Number
+from trainlab.analyse.findings.probes import FIRST_PERIOD
+from trainlab.words import Words
+from trainlab.words.numbers import (
     bare_operator,
     count,
     figure,
@@ -15,7 +16,6 @@ from trainlab.report.numbers import (
     p_value,
     percent,
 )
-from trainlab.report.words import Words
 
 FAR = 2
 """A batch this many times the largest measured is beyond what a fit can tell."""

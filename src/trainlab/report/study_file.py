@@ -6,7 +6,7 @@ from typing import Any
 
 from trainlab.spec import Cell, Study
 from trainlab.spec.cell import combinations
-from trainlab.spec.train import Scalar
+from trainlab.spec.settings import Scalar
 
 
 def study_file(study: Study) -> str:

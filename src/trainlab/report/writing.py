@@ -11,10 +11,10 @@ from trainlab.record.folder import RunFolder
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document
-from trainlab.report.html import html_of
-from trainlab.report.markdown import figure_files, markdown_of
 from trainlab.report.material import Material, read_material
-from trainlab.report.pdf import pdf_of
+from trainlab.report.render.html import html_of
+from trainlab.report.render.markdown import figure_files, markdown_of
+from trainlab.report.render.pdf import pdf_of
 
 STEM = "report"
 FORMATS = ("html", "md", "pdf")

@@ -5,8 +5,8 @@ from trainlab.spec.cell import Cell
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.question import Question
+from trainlab.spec.settings import TrainSpec, settings_for
 from trainlab.spec.study import Study
-from trainlab.spec.train import TrainSpec, settings_for
 
 __all__ = [
     "Cell",

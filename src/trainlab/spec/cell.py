@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any
 
 from trainlab.spec.base import Spec
-from trainlab.spec.train import Scalar, TrainSpec, pairs_of
+from trainlab.spec.settings import Scalar, TrainSpec, pairs_of
 
 BASE = "base"
 Levels = Mapping[str, Scalar]

@@ -20,8 +20,8 @@ from trainlab.spec.base import Spec, checked, field_problems
 from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_told, with_levels
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
+from trainlab.spec.settings import Scalar, TrainSpec, settings_for
 from trainlab.spec.target import TargetAsked
-from trainlab.spec.train import Scalar, TrainSpec, settings_for
 
 NOT_VARIED = ("data", "log_every_steps")
 """Settings that change what is compared rather than how it is trained."""

@@ -8,8 +8,8 @@ from trainlab.spec.base import Spec
 from trainlab.spec.cell import BASE, Cell
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
+from trainlab.spec.settings import TrainSpec
 from trainlab.spec.target import TargetAsked
-from trainlab.spec.train import TrainSpec
 
 
 class Study(Spec):

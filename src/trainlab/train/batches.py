@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trainlab.data.dataset import Split
-from trainlab.train.device import free_bytes
+from trainlab.machine.device import free_bytes
 
 SHARE_OF_FREE_MEMORY = 0.5
 """The most of a device's free memory that a split may take; the model needs the rest."""

@@ -32,12 +32,12 @@ from typing import Literal
 
 import torch
 
-from trainlab.train.bench import Bench
-from trainlab.train.device import synchronize
+from trainlab.machine.device import synchronize
 from trainlab.train.meter import Meter
 from trainlab.train.moments import Moments, Point, Progress
 from trainlab.train.optimizers import make_schedule
 from trainlab.train.seeds import data_order, drawing_from
+from trainlab.train.setup import Bench
 from trainlab.train.step import make_step, make_test_step
 
 Clock = Callable[[], float]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from trainlab.record.schema import State
 
 if TYPE_CHECKING:
-    from trainlab.train.bench import Bench
+    from trainlab.train.setup import Bench
 
 Phase = Literal["data", "transfer", "zero_grad", "forward", "loss", "backward", "optimizer"]
 

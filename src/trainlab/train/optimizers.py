@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, StepLR
 
 from trainlab.errors import DeviceError, SpecError
 from trainlab.spec import TrainSpec
-from trainlab.spec.train import FUSED
+from trainlab.spec.settings import FUSED
 
 _CLASSES: dict[str, type[torch.optim.Optimizer]] = {
     "adadelta": torch.optim.Adadelta,

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from trainlab.train.bench import Bench
 from trainlab.train.moments import Moments
+from trainlab.train.setup import Bench
 
 Step = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 """Row numbers of a batch to its (loss, outputs, targets), the update made."""

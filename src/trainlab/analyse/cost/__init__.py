@@ -1,0 +1,1 @@
+"""What a step costs, from the raw records of several processes."""

@@ -1,0 +1,1 @@
+"""Findings: what a study has shown, or could not show, as values."""

@@ -1,0 +1,1 @@
+"""The calls of a step as the user wrote them: what layers and probes both watch with."""

@@ -1,0 +1,1 @@
+"""Probes: activations, gradients and weights of any layer while it trains."""

@@ -1,0 +1,129 @@
+"""What can be probed: the layers and parameters of a model as one training step shows them."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+from trainlab.instruments.calls.taps import AtEnd, Site, Taps, Tensors
+from trainlab.instruments.calls.watch import types_of
+from trainlab.instruments.probes import quantities as q
+from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached
+from trainlab.record.probe import target_name
+from trainlab.spec.probe import ProbeSpec
+from trainlab.train.seeds import drawing_from
+from trainlab.train.setup import Bench
+
+
+@dataclass
+class Probeable:
+    """One call of a layer, or one parameter."""
+
+    name: str
+    """`relu`, `relu/2`, `fc1.weight`: as a selector."""
+    kind: Literal["module", "function", "parameter"]
+    types: tuple[str, ...]
+    shape: tuple[int, ...]
+    """Of what it gives, or of the parameter."""
+    quantities: list[str] = field(default_factory=list)
+    """Those that can be watched there."""
+
+    @property
+    def selectors(self) -> tuple[str, ...]:
+        """What reaches it, the narrowest first."""
+        if self.kind == "parameter":
+            return self.name, f"*.{self.name.rpartition('.')[2]}"
+        layer = self.name.partition("/")[0]
+        return tuple(dict.fromkeys((self.name, layer, f"type={self.types[0]}")))
+
+
+def probeable(bench: Bench) -> list[Probeable]:
+    """Layers in the order of their calls, then parameters; runs one forward pass in training mode."""
+    found = _Found()
+    taps = Taps(bench.model, found)
+    found.constants = taps.constants
+    batches = bench.train_batches
+    rows = torch.arange(min(batches.batch_size, batches.num_samples), device=bench.device)
+    bench.model.train()
+    taps.open()
+    try:
+        with drawing_from(bench.trial.seed, "dropout", bench.device):
+            inputs, targets = batches.move(*batches.gather(rows))
+            inputs = bench.workload.prepare(inputs)
+            taps.enter()
+            with bench.autocast():
+                bench.workload.loss(bench.model(inputs), targets)
+    finally:
+        taps.close()
+    parameters = [
+        Probeable(
+            name,
+            "parameter",
+            ("parameter",),
+            tuple(parameter.shape),
+            ["weight", "grad", "update"] if parameter.requires_grad else ["weight"],
+        )
+        for name, parameter in bench.model.named_parameters()
+    ]
+    return [*found.layers, *parameters]
+
+
+def check_selectors(specs: tuple[ProbeSpec, ...], bench: Bench) -> None:
+    """Raises a SpecError for the first selector that reaches nothing; the bench is used up by it."""
+    layers = [one for one in probeable(bench) if one.kind != "parameter"]
+    for spec in specs:
+        selectors = [Selector(text) for text in spec.select]
+        if spec.is_of_parameters:
+            _, missed = parameters_reached(bench.model, selectors)
+            names = [name for name, _ in bench.model.named_parameters()]
+            names += [name for name, _ in bench.model.named_modules() if name]
+            types = [types_of(module)[0] for module in bench.model.modules()]
+        else:
+            missed = [s for s in selectors if not any(_reaches(s, one) for one in layers)]
+            names = [one.name for one in layers]
+            types = [one.types[0] for one in layers]
+        if missed:
+            what = "parameter" if spec.is_of_parameters else "layer"
+            raise no_match(str(spec), missed[0], names, types, what)
+
+
+def _reaches(selector: Selector, layer: Probeable) -> bool:
+    name, _, number = layer.name.partition("/")
+    return selector.reaches(name, layer.types, int(number or 1))
+
+
+class _Found:
+    """Notes every call that makes a floating-point tensor."""
+
+    def __init__(self) -> None:
+        self.layers: list[Probeable] = []
+        self.constants: frozenset[int] = frozenset()
+
+    def wants(self, name: str, types: tuple[str, ...]) -> bool:
+        return True
+
+    def begins(self, site: Site, taken: Tensors) -> AtEnd:
+        given = q.main_tensor(taken, self.constants)
+        has_gradient = given is not None and given.requires_grad
+        place = len(self.layers)
+
+        def ends(made: Tensors, by_keyword: Tensors) -> None:
+            source = given if given is not None else q.main_tensor(by_keyword, self.constants)
+            result = q.main_tensor(made)
+            if result is None:
+                return
+            quantities = ["activation"]
+            if source is not None:
+                quantities.append("pre_activation")
+            if result.grad_fn is not None:
+                quantities.append("grad_output")
+                if has_gradient or (given is None and source is not None and source.requires_grad):
+                    quantities.append("grad_input")
+            if any(name.lower().rstrip("_") in q.SLOPES for name in site.types):
+                quantities.append("local_grad")
+            name = target_name(site.name, site.number)
+            layer = Probeable(name, site.kind, site.types, tuple(result.shape), quantities)
+            # A container ends after what it calls, and stands before it.
+            self.layers.insert(place, layer)
+
+        return ends

@@ -1,0 +1,123 @@
+"""Probes: watch activations, gradients and weights of any layer in constant memory.
+
+Tensors are reduced on their device as they come, in training steps only; values move to the host
+when a point is logged or an epoch ends, never inside a step. Gradients are read at the nodes of the
+autograd graph that the layers made: nothing is added to the graph, so the losses stay as they are.
+"""
+
+from collections.abc import Callable, Sequence
+
+from trainlab.instruments.probes.channels import Closed, Targets, on_host
+from trainlab.instruments.probes.layers import ProbedCalls
+from trainlab.instruments.probes.parameters import ProbedParameters
+from trainlab.record.files import LineWriter
+from trainlab.record.probe import ProbeRecord, ProbesRecord
+from trainlab.spec.probe import ProbeSpec
+from trainlab.train.moments import Instrument, Phase, Point, Progress
+from trainlab.train.setup import Bench
+
+GRACE_STEPS = 20
+"""A function may be called in some steps only; after so many without it a selector is a mistake."""
+MOST_WAITING = 4096
+"""Results on the device that wait for the host."""
+
+Tell = Callable[[ProbeRecord], None]
+
+
+class Probes(Instrument):
+    """All probes of a trial. What each saw is in probes.json, its values in probes.jsonl."""
+
+    def __init__(self, specs: Sequence[ProbeSpec], tell: Sequence[Tell] = ()) -> None:
+        """`tell` gets every record as it is written, TensorBoard's writer say."""
+        self._specs, self._tell = tuple(dict.fromkeys(specs)), tuple(tell)
+        self._lines: LineWriter | None = None
+
+    def trial_begins(self, bench: Bench) -> None:
+        self._bench = bench
+        self._targets = Targets(self._specs, bench)
+        self._waiting: list[Closed] = []
+        self._epoch = self._step = 0
+        self._steps_since: dict[ProbeSpec, int] = dict.fromkeys(self._specs, 0)
+        self._checked = False
+        of_parameters = [spec for spec in self._specs if spec.is_of_parameters]
+        self._parameters = ProbedParameters(bench.model, of_parameters, self._targets)
+        of_calls = [spec for spec in self._specs if not spec.is_of_parameters]
+        self._calls = ProbedCalls(bench.model, of_calls, self._targets) if of_calls else None
+        self._lines = LineWriter(bench.folder.probes_file)
+
+    def epoch_begins(self, epoch: int) -> None:
+        self._epoch = epoch
+        if self._calls is not None:
+            self._calls.taps.open()
+
+    def step_begins(self, step: int) -> None:
+        self._step = self._targets.step = step
+
+    def phase_ends(self, phase: Phase) -> None:
+        if self._calls is not None:
+            self._calls.phase_ends(phase)
+        if phase in ("backward", "optimizer"):
+            self._parameters.phase_ends(phase)
+
+    def step_ends(self, step: int) -> None:
+        for spec in self._specs:
+            self._steps_since[spec] += 1
+            every = 1 if spec.every == "step" else spec.every
+            if every == self._steps_since[spec]:
+                self._close(spec)
+        if not self._checked and self._calls is not None:
+            self._checked = self._calls.check(step >= GRACE_STEPS)
+        if len(self._waiting) >= MOST_WAITING:
+            self._drain()
+
+    def point_logged(self, point: Point) -> None:
+        self._drain()
+
+    def test_begins(self, epoch: int) -> None:
+        if self._calls is not None:
+            self._calls.taps.close()
+            if epoch == 1:
+                self._calls.check(last_chance=True)
+                self._bench.notes += self._calls.silent()
+        self._parameters.check()
+        for spec in self._specs:
+            if spec.every == "epoch":
+                self._close(spec)
+        self._drain()
+
+    def trial_ends(self, progress: Progress) -> None:
+        if self._calls is not None:
+            self._calls.taps.close()
+        if self._lines is None:
+            return
+        try:
+            # A period that the trial ended in, diverged or interrupted, is told with its steps.
+            for spec in self._specs:
+                if self._steps_since[spec]:
+                    self._close(spec)
+            self._drain()
+            rows = [target.proof() for target in self._targets.all()]
+            record = ProbesRecord(rows=rows)
+            self._bench.folder.probes.write(record)
+        finally:
+            self._lines.close()
+
+    def _close(self, spec: ProbeSpec) -> None:
+        if spec.quantity == "weight":
+            self._parameters.read_weights(spec)
+        num_steps, self._steps_since[spec] = self._steps_since[spec], 0
+        for target in self._targets.of(spec):
+            closed = target.close(self._epoch, self._step, num_steps)
+            if closed is not None:
+                self._waiting.append(closed)
+
+    def _drain(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            on_host(waiting, self._write)
+
+    def _write(self, record: ProbeRecord) -> None:
+        assert self._lines is not None
+        self._lines.write(record.line())
+        for tell in self._tell:
+            tell(record)

@@ -1,0 +1,212 @@
+"""What this machine can do at best, measured in a second or two and kept in the user's cache."""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import psutil
+import torch
+from pydantic import ValidationError
+
+from trainlab.errors import RecordError
+from trainlab.machine.cache import cache_folder
+from trainlab.machine.device import free_bytes
+from trainlab.machine.environment import cpu_model, usable_vcpus
+from trainlab.machine.load import LoadMeter
+from trainlab.measure.stopwatch import stopwatch_for
+from trainlab.record.cost import LimitsRecord
+from trainlab.record.files import read_json, write_json, writing
+from trainlab.record.schema import FORMAT
+
+CPU_SIZES = (256, 512, 1024, 2048)
+GPU_SIZES = (4096, 5120, 6144, 8192, 12288)
+"""Rows and columns of the square matrices multiplied, the cheapest first."""
+
+BUDGET_S = 0.7
+"""For one precision, or for the copy. A size that would not fit is left out: without hardware for
+bf16, a product of 2048 takes ten seconds."""
+
+CPU_COPY_BYTES = 256 * 2**20
+GPU_COPY_BYTES = 2**30
+
+BUSY_CORES = 0.2
+"""Other processes using more than this may have slowed a measurement down."""
+
+MIN_CALLS = 2
+MAX_CALLS = 50
+TOGETHER_S = 0.005
+PAUSE_S = 1.0
+"""A GPU's rest before it is to show its best."""
+SHARE_OF_TIME = 4
+"""A size takes one in so many parts of the time left, so that larger ones get their turn."""
+
+Work = Callable[[], object]
+
+
+def measured_limits(device: torch.device, again: bool = False) -> LimitsRecord:
+    """This machine's limits from the cache, or measured now where there are none or `again`.
+
+    Those measured on a busy machine are measured again next time, and the better of both is kept.
+    """
+    path = cache_folder() / "limits" / f"{cache_key(device)}.json"
+    known = None if again else _cached(path)
+    if known is not None and not known.busy:
+        return known
+    record = _measure(device)
+    if known is not None:
+        record = _better(record, known)
+    try:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, record.model_dump(mode="json"))
+    except RecordError as error:
+        return record.model_copy(update={"notes": [*record.notes, f"not kept: {error}"]})
+    return record
+
+
+def _better(new: LimitsRecord, old: LimitsRecord) -> LimitsRecord:
+    best = {name: max(v, old.flops_per_s.get(name, 0.0)) for name, v in new.flops_per_s.items()}
+    copy = max(new.bytes_per_s, old.bytes_per_s)
+    return new.model_copy(update={"flops_per_s": best, "bytes_per_s": copy})
+
+
+def cache_key(device: torch.device) -> str:
+    """Differs where the limits may: device, threads, usable vCPUs, torch's build."""
+    facts = (FORMAT, *_identity(device), usable_vcpus())
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def product_flops(size: int) -> int:
+    """Of two square matrices: a multiplication and an addition for each of size cubed."""
+    return 2 * size**3
+
+
+def _identity(device: torch.device) -> tuple[str, int, str]:
+    """Device name, threads, torch's version."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
+    return name, torch.get_num_threads(), torch.__version__
+
+
+def _cached(path: Path) -> LimitsRecord | None:
+    """None also where the file is no such record: it will be replaced."""
+    try:
+        record = LimitsRecord.model_validate(read_json(path))
+    except (RecordError, ValidationError):
+        return None
+    values = [*record.flops_per_s.values(), record.bytes_per_s]
+    usable = all(math.isfinite(value) and value > 0 for value in values)
+    return record if usable and "fp32" in record.flops_per_s else None
+
+
+@torch.no_grad()
+def _measure(device: torch.device) -> LimitsRecord:
+    name, threads, version = _identity(device)
+    load, notes = LoadMeter(), list[str]()
+    flops_per_s, bytes_per_s = _best_products(device, notes), _best_copy(device)
+    others = load.read().others_cores
+    busy = device.type == "cpu" and others > BUSY_CORES
+    if busy:
+        notes.append(f"others kept {others:.1f} cores busy: perhaps too low, measure again")
+    return LimitsRecord(
+        device_name=name,
+        threads=threads,
+        torch=version,
+        measured=datetime.now(UTC).isoformat(timespec="microseconds"),
+        flops_per_s=flops_per_s,
+        bytes_per_s=bytes_per_s,
+        busy=busy,
+        notes=notes,
+    )
+
+
+def _best_products(device: torch.device, notes: list[str]) -> dict[str, float]:
+    if device.type != "cuda":
+        return {
+            "fp32": _best_product(device, torch.float32, CPU_SIZES, notes),
+            "bf16": _best_product(device, torch.bfloat16, CPU_SIZES, notes),
+        }
+    # The fastest first, each after a pause: a GPU that has just worked hard runs at a lower clock.
+    found = {"bf16": _rested_product(device, torch.bfloat16, notes)}
+    # Before Ampere (8.0) the flag is accepted and changes nothing.
+    if torch.cuda.get_device_capability(device) >= (8, 0):
+        with fp32_products_as("tf32"):
+            found["tf32"] = _rested_product(device, torch.float32, notes)
+    with fp32_products_as("ieee"):
+        found["fp32"] = _rested_product(device, torch.float32, notes)
+    return found
+
+
+def _rested_product(device: torch.device, dtype: torch.dtype, notes: list[str]) -> float:
+    time.sleep(PAUSE_S)
+    return _best_product(device, dtype, GPU_SIZES, notes)
+
+
+@contextmanager
+def fp32_products_as(precision: str) -> Iterator[None]:
+    """Matrix products of fp32 on a GPU run as `ieee` or `tf32` in this block; then as before."""
+    matmul = torch.backends.cuda.matmul
+    # Since 2.9 under a new name; the old one may then raise.
+    name = "fp32_precision" if hasattr(matmul, "fp32_precision") else "allow_tf32"
+    before = getattr(matmul, name)
+    setattr(matmul, name, precision if name == "fp32_precision" else precision == "tf32")
+    try:
+        yield
+    finally:
+        setattr(matmul, name, before)
+
+
+def _best_product(
+    device: torch.device, dtype: torch.dtype, sizes: Sequence[int], notes: list[str]
+) -> float:
+    """FLOP/s of the fastest product, over sizes and repeats."""
+    # Numbers drawn apart from the trial's; zeros would save a GPU power and look too fast.
+    draw = torch.Generator(device).manual_seed(0)
+    best, deadline = 0.0, time.monotonic() + BUDGET_S
+    for size in sizes:
+        expected_s = product_flops(size) / best if best else 0.0
+        if time.monotonic() + MIN_CALLS * expected_s > deadline:
+            notes.append(f"{dtype}: no time for {size} x {size}, {expected_s:.2g} s each")
+            break
+        a, b = (torch.randn(size, size, generator=draw, device=device).to(dtype) for _ in "ab")
+        product = torch.empty_like(a)
+        share_s = (deadline - time.monotonic()) / SHARE_OF_TIME
+        fastest_s = _fastest_s(device, partial(torch.mm, a, b, out=product), share_s)
+        best = max(best, product_flops(size) / fastest_s)
+    return best
+
+
+def _best_copy(device: torch.device) -> float:
+    """Bytes/s of the fastest copy between buffers much larger than the caches."""
+    free = free_bytes(device) or psutil.virtual_memory().available
+    wanted = GPU_COPY_BYTES if device.type == "cuda" else CPU_COPY_BYTES
+    # Ones, not zeros: a zeroed page that nobody wrote to takes no memory, so reading it is free.
+    source = torch.ones(min(wanted, free // 8) // 4, device=device)
+    target = torch.empty_like(source)
+    fastest_s = _fastest_s(device, partial(target.copy_, source), BUDGET_S)
+    return 2 * source.nbytes / fastest_s
+
+
+def _fastest_s(device: torch.device, work: Work, budget_s: float) -> float:
+    """The fastest of some calls after a first one, which pays for start-up; at least one."""
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        watch = stopwatch_for(device)
+
+        def calls_s(count: int, together: int = 1) -> list[float]:
+            watch.mark("start")
+            for _ in range(count):
+                for _ in range(together):
+                    work()
+                watch.mark("calls")
+            return [ms / 1e3 / together for _, ms in watch.laps_ms()]
+
+        calls_s(1)
+        (one_s,) = calls_s(1)
+        # Several at a time on a GPU: what lies between two kernels is not their speed.
+        together = max(1, int(TOGETHER_S / one_s)) if device.type == "cuda" else 1
+        laps = min(int(budget_s / (one_s * together)), MAX_CALLS)
+        return min([one_s, *calls_s(laps, together)])

@@ -1,0 +1,243 @@
+"""Where the memory of a step goes, by exact accounting, in a process whose speed is never reported.
+
+A step is profiled after another one: torch's profiler tells that a block is freed only if it saw it
+allocated, and a step begins by freeing the gradients of the step before. Memory that libraries take
+for themselves (oneDNN, numpy) is seen neither by the profiler nor by the allocator.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._profiler import _EventType
+from torch.autograd.graph import saved_tensors_hooks
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from trainlab.errors import DeviceError
+from trainlab.measure.memory_peak import Blocks, Change, Live, ProfiledStep, Sighting, find_peak
+from trainlab.measure.operators import END_OF, STEP, PhaseEnds
+from trainlab.measure.timing import Steps, stepping
+from trainlab.record.cost import MemoryRecord
+from trainlab.spec.cost import CostSpec
+from trainlab.train.setup import Bench
+
+WARMUP_STEPS = 3
+"""Then gradients and optimizer state exist and workspaces are taken."""
+
+_Kinds = dict[str, Blocks]
+
+
+def measure_memory(bench: Bench, spec: CostSpec) -> MemoryRecord:
+    """The peak of a steady step, and each kind of memory at its fullest.
+
+    The kinds need not add up to the peak: gradients are freed before the forward pass, activations
+    during the backward pass. `other_bytes` is the peak less what of each kind was alive at it. A
+    batch that is a view of the data set takes no memory of its own.
+    """
+    if bench.device.type not in ("cpu", "cuda"):
+        raise DeviceError(
+            f"device: memory is measured on cpu and cuda, not yet on {bench.device.type}"
+        )
+    watcher = _Watcher(bench.device)
+    with watcher.watching(bench), stepping(bench, spec.mode, PhaseEnds()) as steps:
+        for _ in range(WARMUP_STEPS):
+            steps.bare(next(steps.endless))
+        data = _data_blocks(bench, steps)
+        told = _allocator_peak(bench, steps) if bench.device.type == "cuda" else None
+        step = _profiled_step(bench, steps, watcher, data)
+    peak = find_peak(step)
+    peak_bytes = peak.num_bytes if told is None else told - sum(data.values())
+    full = {seen.kind: sum(seen.blocks.values()) for seen in step.sightings}
+    return MemoryRecord(
+        mode=spec.one_mode,
+        batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
+        source="profiler" if told is None else "allocator",
+        peak_bytes=peak_bytes,
+        parameter_bytes=full["parameters"],
+        buffer_bytes=full["buffers"],
+        gradient_bytes=full["gradients"],
+        optimizer_bytes=full["optimizer"],
+        input_bytes=full["input"],
+        activation_bytes=full["activations"],
+        other_bytes=peak_bytes - sum(peak.alive.values()),
+        peak_phase=peak.phase,
+        at_peak=dict(peak.alive),
+        data_bytes=sum(data.values()),
+        process_peak_bytes=_process_peak_bytes(),
+    )
+
+
+class _Watcher:
+    """Which blocks the batch and the saved tensors of a step lie in; keeps none of them alive."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.batch: Blocks = {}
+        self.saved: Blocks = {}
+
+    @contextmanager
+    def watching(self, bench: Bench) -> Iterator[None]:
+        """While the bench's workload tells what the model and the loss get."""
+        workload = bench.workload
+        prepare, loss = workload.prepare, workload.loss
+
+        def prepare_and_tell(stored: Tensor) -> Tensor:
+            prepared = prepare(stored)
+            self.batch = _blocks([prepared], self._device)
+            return prepared
+
+        def tell_and_lose(outputs: Tensor, targets: Tensor) -> Tensor:
+            self.batch |= _blocks([targets], self._device)
+            return loss(outputs, targets)
+
+        bench.workload = replace(workload, prepare=prepare_and_tell, loss=tell_and_lose)
+        try:
+            yield
+        finally:
+            bench.workload = workload
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Notes what autograd saves for the backward pass."""
+        self.saved = {}
+
+        def pack(tensor: Tensor) -> Tensor:
+            self.saved |= _blocks([tensor], self._device)
+            return tensor
+
+        with saved_tensors_hooks(pack, lambda tensor: tensor):
+            yield
+
+
+def _profiled_step(bench: Bench, steps: Steps, watcher: _Watcher, data: Blocks) -> ProfiledStep:
+    """One step, after one that only shows the profiler what the next will free."""
+    spare, batch = next(steps.endless), next(steps.endless)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        steps.marked(spare)
+        standing = _standing(bench)
+        with record_function(STEP), watcher.saving():
+            steps.marked(batch)
+    nodes = _nodes(profiler)
+    start_ns = next(node.start_time_ns for node in nodes if node.name == STEP)
+    changes = _changes(nodes, bench.device)
+    earlier = [change for change in changes if change.at_ns < start_ns]
+    step = ProfiledStep(
+        before=Live({}, earlier).blocks | _merged(standing.values()),
+        changes=changes[len(earlier) :],
+        phase_ends=_phase_ends(nodes, start_ns),
+    )
+    return replace(step, sightings=_sightings(step, watcher, standing, _standing(bench), data))
+
+
+def _sightings(
+    step: ProfiledStep, watcher: _Watcher, before: _Kinds, after: _Kinds, data: Blocks
+) -> list[Sighting]:
+    # After the loss all that the backward pass needs is alive, and nothing of it is gone yet.
+    loss_ns = next(at_ns for at_ns, name in step.phase_ends if name == "loss")
+    until_loss = sum(change.at_ns < loss_ns for change in step.changes)
+    kept = Live(step.before, step.changes[:until_loss]).blocks
+    # Not the gradients: before a step's loss there are none, but others may lie at their addresses.
+    lasting = _merged([data, before["parameters"], before["buffers"], before["optimizer"]])
+    batch = {a: n for a, n in watcher.batch.items() if a not in lasting}
+    # A constant that the model holds anyway may be saved too: it is not kept for the backward pass.
+    fresh = kept.keys() - lasting.keys() - batch.keys()
+    saved = {a: n for a, n in watcher.saved.items() if a in fresh}
+    return [
+        *(Sighting(kind, 0, blocks) for kind, blocks in before.items()),
+        Sighting("input", until_loss, batch),
+        Sighting("activations", until_loss, saved),
+        *(Sighting(kind, len(step.changes), blocks) for kind, blocks in after.items()),
+    ]
+
+
+def _standing(bench: Bench) -> _Kinds:
+    """What lives on from step to step."""
+    parameters: list[Tensor] = list(bench.model.parameters())
+    state = [value for values in bench.optimizer.state.values() for value in values.values()]
+    tensors = {
+        "parameters": parameters,
+        "buffers": list(bench.model.buffers()),
+        "gradients": [p.grad for p in parameters if p.grad is not None],
+        "optimizer": [value for value in state if isinstance(value, Tensor)],
+    }
+    return {kind: _blocks(found, bench.device) for kind, found in tensors.items()}
+
+
+def _data_blocks(bench: Bench, steps: Steps) -> Blocks:
+    """The splits that lie on the device, as views of which their batches are made."""
+    splits = (bench.train_batches, bench.test_batches, steps.batches)
+    return _merged(
+        _blocks(next(split.in_order()), bench.device) for split in splits if split.resident
+    )
+
+
+def _blocks(tensors: Iterable[Tensor], device: torch.device) -> Blocks:
+    """The blocks on the device that these tensors lie in."""
+    found: Blocks = {}
+    for tensor in tensors:
+        parts = (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
+        for storage in (part.untyped_storage() for part in parts):
+            if storage.nbytes() and storage.device.type == device.type:
+                found[storage.data_ptr()] = storage.nbytes()
+    return found
+
+
+def _merged(kinds: Iterable[Blocks]) -> Blocks:
+    return {address: size for blocks in kinds for address, size in blocks.items()}
+
+
+def _nodes(profiler: profile) -> list[Any]:
+    """The profiler's events as it keeps them: only here do memory events have an address."""
+    results: Any = profiler.profiler
+    waiting = list(results.kineto_results.experimental_event_tree())
+    found = []
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        waiting += node.children
+    return found
+
+
+def _changes(nodes: Iterable[Any], device: torch.device) -> list[Change]:
+    found = [
+        Change(node.start_time_ns, node.extra_fields.ptr, node.extra_fields.alloc_size)
+        for node in nodes
+        if node.tag == _EventType.Allocation and node.extra_fields.device.type == device.type
+    ]
+    return sorted(found, key=lambda change: change.at_ns)
+
+
+def _phase_ends(nodes: Iterable[Any], start_ns: int) -> list[tuple[int, str]]:
+    return sorted(
+        (node.start_time_ns, node.name.removeprefix(END_OF))
+        for node in nodes
+        if node.name.startswith(END_OF) and node.start_time_ns > start_ns
+    )
+
+
+def _allocator_peak(bench: Bench, steps: Steps) -> int:
+    """The most bytes the GPU's allocator gave out at once in a step that nobody watches."""
+    batch = next(steps.endless)
+    torch.cuda.reset_peak_memory_stats(bench.device)
+    steps.bare(batch)
+    return torch.cuda.max_memory_allocated(bench.device)
+
+
+def _process_peak_bytes() -> int | None:
+    # Linux's own word where there is one: ru_maxrss of a process starts from that of its maker.
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

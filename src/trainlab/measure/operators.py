@@ -1,0 +1,195 @@
+"""What the operators of a step cost, by torch's profiler, in a process whose speed is never reported.
+
+Steps are profiled in chunks, each after a step that is not counted: the first step after the
+profiler starts drops or inflates events. Within a step, an operator belongs to the phase whose end
+mark comes next.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from torch.autograd import DeviceType  # type: ignore[attr-defined]
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from trainlab.machine.device import synchronize
+from trainlab.measure.stopwatch import timed_ms
+from trainlab.measure.timing import Steps, stepping
+from trainlab.record.cost import OperatorRow, OperatorsRecord
+from trainlab.record.files import replacing
+from trainlab.spec.cost import CostSpec
+from trainlab.train.moments import Instrument, Phase
+from trainlab.train.setup import Bench
+
+STEP = "trainlab::step"
+END_OF = "trainlab::end of "
+RUNTIME = {
+    "Activity Buffer Request",
+    "Command Buffer Full",
+    "Lazy Function Loading",
+    "Runtime Triggered Module Loading",
+}
+Kind = Literal["operator", "kernel", "runtime"]
+Key = tuple[str, Kind, str, str]
+"""Name, kind, phase, and shapes where asked for."""
+
+MAX_TRACE_STEPS = 10
+STEPS_PER_CHUNK = 200
+"""Bounds the profiler's memory; its events are reduced to sums after each chunk."""
+
+
+class PhaseEnds(Instrument):
+    """Leaves an empty, named range in the profile where a phase ends."""
+
+    def phase_ends(self, phase: Phase) -> None:
+        with record_function(END_OF + phase):
+            pass
+
+
+@dataclass
+class _Sums:
+    calls: int = 0
+    self_cpu_us: float = 0.0
+    total_cpu_us: float = 0.0
+    self_device_us: float = 0.0
+    total_device_us: float = 0.0
+    self_cpu_bytes: int = 0
+    self_device_bytes: int = 0
+
+
+@dataclass
+class _Tally:
+    """Sums over all counted steps so far."""
+
+    by_shape: bool
+    rows: dict[Key, _Sums] = field(default_factory=dict)
+    step_us: list[float] = field(default_factory=list)
+    calls_per_step: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
+
+
+def profile_operators(bench: Bench, spec: CostSpec) -> OperatorsRecord:
+    """Warms up, then profiles `active_steps` training steps, or the whole test set; then a trace."""
+    tally = _Tally(by_shape=spec.by_shape)
+    with stepping(bench, spec.mode, PhaseEnds()) as steps:
+        for _ in range(spec.warmup_steps):
+            steps.marked(next(steps.endless))
+        bare_ms = [
+            timed_ms(bench.device, partial(steps.bare, next(steps.endless)))
+            for _ in range(spec.active_steps)
+        ]
+        work = (
+            steps.one_pass if spec.mode == "inference" else islice(steps.endless, spec.active_steps)
+        )
+        while chunk := list(islice(work, STEPS_PER_CHUNK)):
+            profiler = _profiled(bench, steps, chunk, spec.by_shape)
+            _add_chunk(tally, profiler.events())
+        trace_steps = _write_trace(bench, steps, spec)
+    num_steps = len(tally.step_us)
+    return OperatorsRecord(
+        mode=spec.one_mode,
+        batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
+        num_steps=num_steps,
+        profiled_step_us=sum(tally.step_us) / num_steps,
+        bare_ms=bare_ms,
+        profiled_ms=[us / 1e3 for us in tally.step_us],
+        calls_are_equal=len(tally.calls_per_step) == 1,
+        trace_steps=trace_steps,
+        rows=[
+            OperatorRow(name=name, kind=kind, phase=phase, shapes=shapes, **vars(sums))
+            for (name, kind, phase, shapes), sums in sorted(tally.rows.items())
+        ],
+    )
+
+
+def _profiled(bench: Bench, steps: Steps, chunk: list[Any], by_shape: bool) -> Any:
+    """The profiler after a step that is not counted and the chunk's steps, which are."""
+    activities = [ProfilerActivity.CPU]
+    if bench.device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    spare = next(steps.endless)
+    with profile(
+        activities=activities, profile_memory=True, acc_events=True, record_shapes=by_shape
+    ) as profiler:
+        steps.marked(spare)
+        synchronize(bench.device)
+        for batch in chunk:
+            with record_function(STEP):
+                steps.marked(batch)
+                # Inside the step: what it queued belongs to it.
+                synchronize(bench.device)
+    return profiler
+
+
+def _write_trace(bench: Bench, steps: Steps, spec: CostSpec) -> int:
+    """Writes trace.json.gz with as many steps as its budget holds, and says how many those are."""
+    path, budget = bench.folder.trace_file, spec.trace_mb * 1e6
+    wanted = min(spec.active_steps, MAX_TRACE_STEPS) if budget else 0
+    while wanted:
+        chunk = list(islice(steps.endless, wanted))
+        # torch picks the compression by the name's ending.
+        with TemporaryDirectory() as folder:
+            part = Path(folder) / path.name
+            _profiled(bench, steps, chunk, spec.by_shape).export_chrome_trace(str(part))
+            size = part.stat().st_size
+            if size <= budget:
+                with replacing(path) as final:
+                    final.write_bytes(part.read_bytes())
+                return wanted
+        # One uncounted step is in it too. Always fewer than before, whatever the estimate.
+        wanted = min(wanted - 1, int(budget / (size / (wanted + 1))) - 1)
+        wanted = max(wanted, 0)
+    if budget:
+        bench.notes.append(f"trace: not even one step fits {spec.trace_mb:g} MB; raise --trace-mb")
+    return 0
+
+
+def _add_chunk(tally: _Tally, events: Any) -> None:
+    """Adds a chunk's events to the sums; events outside the counted steps are left out."""
+    host = [event for event in events if event.device_type == DeviceType.CPU]
+    steps = sorted((e.time_range.start, e.time_range.end) for e in host if e.name == STEP)
+    ends = sorted((e.time_range.start, e.name) for e in host if e.name.startswith(END_OF))
+    starts, marks = [start for start, _ in steps], [at for at, _ in ends]
+    counts: list[Counter[str]] = [Counter() for _ in steps]
+    host_names = {event.name for event in host}
+    for event in events:
+        at = event.time_range.start
+        index = bisect_right(starts, at) - 1
+        if event.name.startswith("trainlab::") or index < 0 or at > steps[index][1]:
+            continue
+        if event.device_type != DeviceType.CPU:
+            # A range named on the host is mirrored on the device, around kernels counted already.
+            if event.name not in host_names:
+                _add(tally, (event.name, "kernel", "", ""), event)
+            continue
+        mark = bisect_left(marks, at)
+        phase = ends[mark][1].removeprefix(END_OF) if mark < len(ends) else "other"
+        if event.name in RUNTIME:
+            _add(tally, (event.name, "runtime", phase, ""), event)
+            continue
+        counts[index][event.name] += 1
+        shapes = _shapes(event) if tally.by_shape else ""
+        _add(tally, (event.name, "operator", phase, shapes), event)
+    tally.step_us += [end - start for start, end in steps]
+    tally.calls_per_step |= {tuple(sorted(count.items())) for count in counts}
+
+
+def _shapes(event: Any) -> str:
+    """`64x1x28x28, 32x1x3x3`; arguments that are no tensors are left out."""
+    shapes = ["x".join(map(str, shape)) for shape in event.input_shapes or [] if shape]
+    return ", ".join(shapes)
+
+
+def _add(tally: _Tally, key: Key, event: Any) -> None:
+    sums = tally.rows.setdefault(key, _Sums())
+    sums.calls += 1
+    sums.self_cpu_us += event.self_cpu_time_total
+    sums.total_cpu_us += event.cpu_time_total
+    sums.self_device_us += event.self_device_time_total
+    sums.total_device_us += event.device_time_total
+    sums.self_cpu_bytes += event.self_cpu_memory_usage
+    sums.self_device_bytes += event.self_device_memory_usage

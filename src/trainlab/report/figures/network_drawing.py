@@ -1,0 +1,233 @@
+"""The data flow through a network as a picture, drawn as SVG by us.
+
+A chain is wrapped into columns, branches stand side by side, connections that skip layers run beside
+the column.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from trainlab.report.figures.network import Network, Node
+from trainlab.words import Words
+from trainlab.words.numbers import percent
+
+SHORT = 5
+"""Ranks that need no second column."""
+
+
+MOST_COLUMNS = 4
+
+
+GAP_X, GAP_Y = 22, 26
+
+
+GAP_X, GAP_Y = 22, 26
+
+
+BOX_W, BOX_H = 216, 54
+GAP_X, GAP_Y = 22, 26
+LANE = 56
+"""Room beside a column for connections that skip layers."""
+
+
+MARGIN = 10
+
+
+FONT = "Trainlab Sans SC, Noto Sans SC, Noto Sans CJK SC, sans-serif"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The upper left corner of a box, its column and its rank from the top of the flow."""
+
+    x: float
+    y: float
+    column: int
+    rank: int
+
+
+def draw(graph: Network, words: Words) -> str:
+    """SVG with its colours as attributes, which a page's style may override by class."""
+    places = _layout(graph.nodes)
+    lanes = _lanes(graph.nodes, places)
+    width = max(place.x for place in places) + BOX_W + LANE + MARGIN
+    height = max(place.y for place in places) + BOX_H + MARGIN
+    most = max((node.share for node in graph.nodes), default=0.0)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
+        f'width="{width:g}" height="{height:g}" font-family="{FONT}" class="graph">',
+        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        'markerHeight="7" orient="auto"><path class="arrow" d="M0 0L8 4L0 8z" fill="#7f8792"/>'
+        "</marker></defs>",
+    ]
+    parts += _edges(graph.nodes, places, lanes)
+    parts.append(_batch(places[0], words))
+    for node, place in zip(graph.nodes, places[1:], strict=True):
+        parts += _box(node, place, most, words)
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def _ranks(nodes: Sequence[Node]) -> list[int]:
+    """How many boxes lie before each at most; the batch, which is first, included."""
+    ranks = [0]
+    for node in nodes:
+        ranks.append(1 + max((ranks[one + 1] for one in node.inputs), default=0))
+    return ranks
+
+
+def _layout(nodes: Sequence[Node]) -> list[Place]:
+    """A place for the batch and for every box."""
+    ranks = _ranks(nodes)
+    count = max(ranks) + 1
+    most_across = max(ranks.count(rank) for rank in ranks)
+    columns = _num_columns(count, most_across)
+    length = math.ceil(count / columns)
+    widest = [0] * columns
+    row_of: dict[int, int] = {}
+    across = []
+    for rank in ranks:
+        across.append(row_of.get(rank, 0))
+        row_of[rank] = across[-1] + 1
+        widest[rank // length] = max(widest[rank // length], row_of[rank])
+    starts = [MARGIN + 0.0]
+    for number in widest[:-1]:
+        starts.append(starts[-1] + number * (BOX_W + GAP_X) - GAP_X + LANE)
+    return [
+        Place(
+            x=starts[rank // length]
+            + number * (BOX_W + GAP_X)
+            # Ranks with fewer boxes stand in the middle of their column.
+            + (widest[rank // length] - row_of[rank]) * (BOX_W + GAP_X) / 2,
+            y=MARGIN + (rank % length) * (BOX_H + GAP_Y),
+            column=rank // length,
+            rank=rank,
+        )
+        for rank, number in zip(ranks, across, strict=True)
+    ]
+
+
+def _num_columns(num_ranks: int, most_across: int) -> int:
+    """About as wide as high; branches take the room of columns."""
+    if num_ranks <= SHORT:
+        return 1
+    wanted = math.ceil(math.sqrt(num_ranks / 3))
+    return max(1, min(wanted, MOST_COLUMNS // most_across))
+
+
+def _lanes(nodes: Sequence[Node], places: Sequence[Place]) -> list[float]:
+    """The right end of every column's boxes."""
+    ends = [0.0] * (places[-1].column + 1 if places else 1)
+    for place in places:
+        if place.column >= len(ends):
+            ends += [0.0] * (place.column + 1 - len(ends))
+        ends[place.column] = max(ends[place.column], place.x + BOX_W)
+    return ends
+
+
+def _edges(nodes: Sequence[Node], places: Sequence[Place], ends: Sequence[float]) -> Iterator[str]:
+    skipping = 0
+    for number, node in enumerate(nodes):
+        for one in node.inputs:
+            source, target = places[one + 1], places[number + 1]
+            if source.column == target.column and target.rank - source.rank == 1:
+                path = _down(source, target)
+            elif source.column == target.column:
+                turn = skipping % 4
+                path = _around(source, target, ends[source.column] + 10 + 9 * turn, 2 * turn)
+                skipping += 1
+            else:
+                path = _across(source, target)
+            yield (
+                f'<path class="edge" d="{path}" fill="none" stroke="#7f8792" stroke-width="1.4" '
+                'stroke-linejoin="round" marker-end="url(#arrow)"/>'
+            )
+
+
+def _down(source: Place, target: Place) -> str:
+    x, y = source.x + BOX_W / 2, source.y + BOX_H
+    end_x, end_y = target.x + BOX_W / 2, target.y - 1
+    if x == end_x:
+        return f"M{x:g} {y:g}V{end_y:g}"
+    middle = (y + end_y) / 2
+    return f"M{x:g} {y:g}C{x:g} {middle:g} {end_x:g} {middle:g} {end_x:g} {end_y:g}"
+
+
+def _around(source: Place, target: Place, lane: float, shift: float) -> str:
+    """Through the gaps below and above the boxes, so that it never runs behind one."""
+    x, end_x = source.x + 0.8 * BOX_W, target.x + 0.8 * BOX_W
+    y, end_y = source.y + BOX_H, target.y - 1
+    return f"M{x:g} {y:g}V{y + 6 + shift:g}H{lane:g}V{end_y - 13 + shift:g}H{end_x:g}V{end_y:g}"
+
+
+def _across(source: Place, target: Place) -> str:
+    """To another column: out at the right, in at the left."""
+    x, y = source.x + BOX_W, source.y + BOX_H / 2
+    end_x, end_y = target.x - 1, target.y + BOX_H / 2
+    bend = min(60.0, max(24.0, (end_x - x) / 2))
+    return f"M{x:g} {y:g}C{x + bend:g} {y:g} {end_x - bend:g} {end_y:g} {end_x:g} {end_y:g}"
+
+
+def _batch(place: Place, words: Words) -> str:
+    x, y = place.x + BOX_W / 2, place.y + BOX_H - 15
+    return (
+        f'<rect class="batch" x="{place.x + BOX_W / 2 - 50:g}" y="{y - 15:g}" width="100" height="30" '
+        'rx="15" fill="#eef1f5" stroke="#7f8792"/>'
+        f'<text class="ink" x="{x:g}" y="{y + 4:g}" font-size="12" text-anchor="middle" '
+        f'fill="#1c2430">{escape(words("network_input"))}</text>'
+    )
+
+
+def _box(node: Node, place: Place, most: float, words: Words) -> Iterator[str]:
+    x, y = place.x, place.y
+    told = [node.shape]
+    if node.num_calls > 1:
+        told = [words("num_calls", number=node.num_calls), *told]
+    if node.num_parameters:
+        told.append(words("num_parameters", number=f"{node.num_parameters:,}"))
+    full = f"{node.name} {node.type}".strip() + f": {' · '.join(told)}, {percent(node.share)}"
+    name = _fitting(node.name, 13, BOX_W - 80)
+    kind = _fitting(node.type, 11, BOX_W - 72 - _width(name, 13))
+    bar = (BOX_W - 16) * (node.share / most if most else 0.0)
+    yield f"<g><title>{escape(full)}</title>"
+    yield (
+        f'<rect class="box" x="{x:g}" y="{y:g}" width="{BOX_W}" height="{BOX_H}" rx="7" '
+        'fill="#ffffff" stroke="#aab3bf"/>'
+    )
+    yield (
+        f'<text class="ink" x="{x + 9:g}" y="{y + 19:g}" font-size="13" font-weight="bold" '
+        f'fill="#1c2430">{escape(name)}'
+        f'<tspan class="faint" dx="5" font-weight="normal" font-size="11" fill="#566070">{escape(kind)}'
+        "</tspan></text>"
+    )
+    yield (
+        f'<text class="ink" x="{x + BOX_W - 8:g}" y="{y + 19:g}" font-size="12" text-anchor="end" '
+        f'fill="#1c2430">{percent(node.share)}</text>'
+    )
+    yield (
+        f'<text class="faint" x="{x + 9:g}" y="{y + 36:g}" font-size="11" fill="#566070">'
+        f"{escape(_fitting(' · '.join(told), 11, BOX_W - 16))}</text>"
+    )
+    yield (
+        f'<rect class="track" x="{x + 8:g}" y="{y + 43:g}" width="{BOX_W - 16}" height="5" rx="2.5" '
+        'fill="#e4e8ee"/>'
+        f'<rect class="share" x="{x + 8:g}" y="{y + 43:g}" width="{bar:.1f}" height="5" rx="2.5" '
+        'fill="#3b82c4"/></g>'
+    )
+
+
+def _width(text: Iterable[str], size: float) -> float:
+    """About how wide a text is drawn; Chinese characters are as wide as high."""
+    return sum(size * (1.0 if ord(character) > 0x2E7F else 0.57) for character in text)
+
+
+def _fitting(text: str, size: float, room: float) -> str:
+    """Cut where it does not fit; the picture's hover tells it whole."""
+    if _width(text, size) <= room:
+        return text
+    kept = text
+    while kept and _width(kept + "…", size) > room:
+        kept = kept[:-1]
+    return kept + "…" if kept else ""

@@ -1,0 +1,1 @@
+"""Renderers: one document as HTML, Markdown and PDF."""

@@ -1,0 +1,188 @@
+"""PDF by typst, from a fixed template and data: texts are data, so nothing in them is markup."""
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from unicodedata import east_asian_width
+
+from trainlab.report.document import (
+    Block,
+    Document,
+    Drawing,
+    Entry,
+    Figure,
+    Listing,
+    Notice,
+    Paragraph,
+    Points,
+    Section,
+    Table,
+)
+from trainlab.report.render.extras import needed
+from trainlab.report.render.fonts import FAMILY, font_folder
+from trainlab.report.render.numbering import Numbers
+from trainlab.report.render.pictures import pictures
+from trainlab.words import WORDS, Words
+
+MONO = "DejaVu Sans Mono"
+"""Comes with typst."""
+MANY_COLUMNS = 6
+FULL_WIDTH = 980
+"""Of a drawing, in its own units, that fills the page's width."""
+
+
+def pdf_of(document: Document) -> bytes:
+    """The same document gives the same bytes. MissingExtraError without typst or vl-convert."""
+    typst = needed("typst", "a PDF report")
+    words = Words(document.lang)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name, svg in pictures(document).items():
+            (root / f"{name}.svg").write_text(svg, encoding="utf-8")
+        (root / "data.json").write_text(json.dumps(_data(document, words)), encoding="utf-8")
+        template = (files("trainlab.report.render") / "report.typ").read_text(encoding="utf-8")
+        (root / "report.typ").write_text(template, encoding="utf-8")
+        made, warnings = typst.compile_with_warnings(
+            str(root / "report.typ"),
+            root=folder,
+            font_paths=[str(font_folder())],
+            ignore_system_fonts=True,
+            timestamp=0,
+        )
+    # A missing font is only a warning to typst; to a reader it is boxes.
+    assert not warnings, [warning.message for warning in warnings]
+    pdf: bytes = made
+    return pdf
+
+
+def _data(document: Document, words: Words) -> dict[str, Any]:
+    numbers = Numbers(document)
+    return {
+        "title": document.title,
+        "subtitle": document.subtitle,
+        "lang": document.lang,
+        "font": FAMILY,
+        "mono": MONO,
+        "mark_width": 24 if document.lang == "en" else 19,
+        "footer": document.made_by,
+        "page": WORDS["page"][0 if document.lang == "en" else 1],
+        "notices": [_notice(notice, words) for notice in document.notices],
+        "sections": [_section(section, words, numbers) for section in document.sections],
+    }
+
+
+def _section(section: Section, words: Words, numbers: Numbers) -> dict[str, Any]:
+    return {
+        "title": section.title,
+        "blocks": list(_blocks(section.blocks, words, numbers)),
+        "sections": [_section(inner, words, numbers) for inner in section.sections],
+    }
+
+
+def _blocks(blocks: tuple[Block, ...], words: Words, numbers: Numbers) -> Iterator[dict[str, Any]]:
+    """Charts that follow each other are laid out together."""
+    together: list[dict[str, Any]] = []
+    for block in blocks:
+        if isinstance(block, Figure):
+            together.append(_picture(block, words, numbers))
+            continue
+        if together:
+            yield {"kind": "figures", "figures": together}
+            together = []
+        yield _block(block, words, numbers)
+    if together:
+        yield {"kind": "figures", "figures": together}
+
+
+def _block(block: Block, words: Words, numbers: Numbers) -> dict[str, Any]:
+    match block:
+        case Paragraph(text):
+            return {"kind": "paragraph", "text": text}
+        case Notice():
+            return _notice(block, words)
+        case Points(points):
+            return {"kind": "points", "points": [dict(vars(point)) for point in points]}
+        case Table():
+            return _table(block, words, numbers)
+        case Drawing():
+            return _picture(block, words, numbers)
+        case Listing(caption, text, _):
+            return {"kind": "listing", "caption": caption, "text": text}
+        case Figure():
+            raise AssertionError("charts are laid out together")
+
+
+def _notice(notice: Notice, words: Words) -> dict[str, Any]:
+    label = words(f"{notice.tone}_mark") + words("colon")
+    return {"kind": "notice", "tone": notice.tone, "label": label, "text": notice.text}
+
+
+def _picture(block: Figure | Drawing, words: Words, numbers: Numbers) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "kind": "drawing",
+        "label": words("figure_number", number=numbers.figure(block)),
+        "caption": block.caption,
+        "alt": block.alt,
+        "note": block.note,
+        "path": f"{block.id}.svg",
+    }
+    if isinstance(block, Drawing):
+        width = float(re.search(r'width="([\d.]+)"', block.svg)[1])  # type: ignore[index]
+        told["percent"] = 100 * width / FULL_WIDTH
+    return told
+
+
+def _table(block: Table, words: Words, numbers: Numbers) -> dict[str, Any]:
+    notes = [block.note] if block.note else []
+    if len(block.shown) < len(block.rows):
+        notes.append(words("more_rows", shown=len(block.shown), number=len(block.rows)))
+    return {
+        "kind": "table",
+        "label": words("table_number", number=numbers.table(block)),
+        "caption": block.caption,
+        "columns": [
+            {"heading": _heading(column.heading), "is_number": column.is_number}
+            for column in block.columns
+        ],
+        "flexible": _flexible(block),
+        "rows": [
+            [{"text": _told(entry), "mark": entry.mark} for entry in row.entries]
+            for row in block.shown
+        ],
+        "is_code": block.is_code,
+        "note": words.sentences(*notes),
+    }
+
+
+def _heading(text: str) -> str:
+    """`self µs per step` in two lines: the room belongs to the names."""
+    return text.replace(" per ", "\nper ", 1)
+
+
+def _flexible(block: Table) -> list[int]:
+    """The column that takes the room left over: the longest one that holds no numbers.
+
+    With many columns none does: they share the room by what they hold.
+    """
+    if len(block.columns) >= MANY_COLUMNS:
+        return []
+    widths = {
+        number: max((_width(row.entries[number].text) for row in block.shown), default=0)
+        for number, column in enumerate(block.columns)
+        if not column.is_number
+    }
+    return [max(widths, key=lambda number: widths[number])] if widths else []
+
+
+def _told(entry: Entry) -> str:
+    """Long names may break where their parts end; a unit stays with its number."""
+    return "\u200b".join(entry.parts).replace(" %", "\u00a0%")
+
+
+def _width(text: str) -> int:
+    """In Latin letters: a Chinese character is as wide as two."""
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)

@@ -1,0 +1,141 @@
+"""A command line and a study file say the same thing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainlab.cli.question import question_of, seconds_of, seeds_asked
+from trainlab.errors import SpecError
+from trainlab.execute.resolve import resolve
+from trainlab.execute.worker import Loader
+from trainlab.spec import Question
+from trainlab.studies import builtin_study
+
+
+def test_a_file_and_flags_resolve_to_the_same_study(tiny_file: Path, tmp_path: Path) -> None:
+    own = f"{tiny_file}:tiny"
+    (tmp_path / "s.toml").write_text(
+        f"""
+workload = "{own}"
+seeds = 3
+design = "one-at-a-time"
+tensorboard = false
+
+[settings]
+epochs = 1
+device = "cpu"
+model = {{ hidden = 6 }}
+
+[vary]
+batch_size = [5, 20]
+lr = [0.1, 1e-3]
+optimizer = ["sgd"]
+hidden = [4]
+zero_grad = [false]
+"""
+    )
+    from_file, where = question_of(str(tmp_path / "s.toml"), {})
+    assert where == str(tmp_path / "s.toml")
+    # One level needs --vary: `--optimizer sgd` is a setting.
+    from_flags, _ = question_of(
+        own,
+        {
+            "epochs": "1",
+            "batch_size": "5,20",
+            "lr": "0.1, 1e-3",
+            "device": "cpu",
+            "model": "hidden=6",
+        },
+        ["optimizer=sgd", "hidden=4", "zero-grad=false"],
+        seeds=3,
+        design="one-at-a-time",
+        tensorboard=False,
+        save_model=None,
+    )
+    load = Loader()
+    study = resolve(load, from_file)
+    assert [cell.id for cell in study.cells] == [
+        *("base", "batch_size=5", "batch_size=20", "lr=0.1", "lr=0.001", "optimizer=sgd"),
+        *("hidden=4", "zero_grad=false"),
+    ]
+    assert resolve(load, from_flags) == study
+
+
+def asked(what: str, settings: dict[str, Any] | None = None, *vary: str, **given: Any) -> Question:
+    return question_of(what, settings or {}, vary, **given)[0]
+
+
+def test_flags_override_a_study() -> None:
+    plain = builtin_study("mnist-lab")
+    assert asked("mnist-lab") == plain
+    changed = asked("mnist-lab", {"batch_size": "8,32", "device": "cpu", "epochs": "2"}, seeds=5)
+    assert changed.vary == {"batch_size": (8, 32)}
+    assert changed.settings == {"epochs": "2", "device": "cpu"}
+    assert (changed.seeds, changed.cost, changed.title) == (5, plain.cost, plain.title)
+    assert asked("fashion-lab", None, "lr=0.5").vary["lr"] == (0.5,)
+
+
+def test_commas_inside_a_value_are_no_levels() -> None:
+    question = asked("fashion-mlp", {"model": "hidden=64,bias=true", "data": "a,b"})
+    assert question.vary == {}
+    assert question.settings["data"] == "a,b"
+
+
+@pytest.mark.parametrize(
+    ("text", "levels"),
+    [
+        ("lr=0.01,1e-3", (0.01, 0.001)),
+        ("optimizer=adam, sgd", ("adam", "sgd")),
+        ("zero-grad=true,false", (True, False)),
+        ("hidden=64", (64,)),
+    ],
+)
+def test_levels_are_numbers_words_or_truths(text: str, levels: tuple[object, ...]) -> None:
+    ((_, found),) = asked("fashion-mlp", None, text).vary.items()
+    assert found == levels
+
+
+@pytest.mark.parametrize("text", ["lr", "=1", " =2"])
+def test_vary_without_a_name_or_levels_is_told(text: str) -> None:
+    with pytest.raises(SpecError, match=r"--vary: got .*, must be name=level,level"):
+        asked("fashion-mlp", None, text)
+
+
+def test_all_problems_of_vary_are_told_together() -> None:
+    with pytest.raises(SpecError) as caught:
+        asked("fashion-mlp", None, "lr", "hidden")
+    assert len(caught.value.problems) == 2
+
+
+def test_flags_that_are_wrong_are_told_with_the_levels_at_fault() -> None:
+    with pytest.raises(SpecError) as caught:
+        asked("fashion-mlp", {"epochs": "0"}, "lr=0.1,x", design="gird")
+    assert [line.split(":")[1].strip() for line in caught.value.problems] == [
+        "design",
+        "epochs",
+        "vary.lr[1]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1.5h", 5400), (" 2m ", 120)]
+)
+def test_a_budget_is_a_time(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0m", "-1", "ten", "5d", "1m30s"])
+def test_what_is_no_time_is_told(text: str) -> None:
+    with pytest.raises(SpecError, match=r"--budget: got .*, must be a time, as in 90s, 10m or 2h"):
+        seconds_of(text)
+
+
+def test_seeds_are_given_by_number_or_by_name_but_not_both() -> None:
+    assert seeds_asked(None, None) is None
+    assert seeds_asked(None, 3) == 3
+    assert seeds_asked("4,2", None) == (4, 2)
+    with pytest.raises(SpecError, match="--seed and --seeds: give one of them"):
+        seeds_asked("1", 2)
+    with pytest.raises(SpecError, match="--seed: got '1,x'"):
+        seeds_asked("1,x", None)

@@ -1,0 +1,203 @@
+import io
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from rich.console import Console
+
+import trainlab
+from trainlab.analyse.cost.measurement import measurements
+from trainlab.analyse.cost.overhead import ledger
+from trainlab.cli.cost_tables import print_measurement
+from trainlab.execute.executors.processes import run_fresh
+from trainlab.execute.resolve import make_study
+from trainlab.execute.run import start_run
+from trainlab.execute.worker import Loader
+from trainlab.record.folder import RunFolder
+from trainlab.spec import CostSpec
+from trainlab.spec.probe import probe_of
+
+QUICK = CostSpec(processes=2, budget_s=0.2, warmup_steps=2)
+
+
+def started(tiny_file: Path, out: Path) -> RunFolder:
+    study = make_study(
+        Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=QUICK, learn=False
+    )
+    return start_run(study, out)
+
+
+def test_every_timed_trial_has_a_process_and_watched_ones_share_another(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    marker = f"\nimport os\nopen({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+    tiny_file.write_text(tiny_file.read_text() + marker)
+    folder = started(tiny_file, tmp_path / "r")
+    run_fresh(folder, folder.trials())
+    pids = set((tmp_path / "pids").read_text().split())
+    assert len(pids) == 4
+    assert str(os.getpid()) in pids
+    assert {trial.state for trial in folder.trials()} == {"done"}
+    assert {trial.kind for trial in folder.trials()} == {"cost"}
+    # A watched process never supplies a speed, and a timed one nothing else.
+    homes = [(trial.watch, folder.trial(trial.id)) for trial in folder.trials()]
+    assert [watch for watch, _ in homes] == ["steps", "steps", "layers", "operators"]
+    for watch, home in homes:
+        assert home.cost.exists() is (watch == "steps")
+        assert home.operators.exists() is (watch == "operators")
+        for record in (home.layers, home.memory, home.limits):
+            assert record.exists() is (watch == "layers")
+
+
+def test_processes_started_together_run_their_trials_one_after_the_other(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainlab.execute.executors.processes.usable_vcpus", lambda: 4)
+    spans = tmp_path / "spans"
+    marker = f"""
+import atexit, time
+began = time.time()
+atexit.register(lambda: open({str(spans)!r}, "a").write(f"{{began}} {{time.time()}}\\n"))
+"""
+    folder = started(tiny_file, tmp_path / "r")
+    tiny_file.write_text(tiny_file.read_text() + marker)
+    run_fresh(folder, folder.trials())
+    times = [float(word) for word in spans.read_text().split()]
+    assert len(times) == 6
+    assert times == sorted(times), "a trial began before the one before it had ended"
+
+
+def test_inference_starts_without_what_only_an_optimizer_needs(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    marker = f"""
+import atexit, sys
+def tell():
+    open({str(tmp_path / "said")!r}, "a").write(f"{{'torch._dynamo' in sys.modules}} ")
+atexit.register(tell)
+"""
+    cost = QUICK.model_copy(update={"mode": "both", "processes": 1})
+    study = make_study(
+        Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=cost, learn=False
+    )
+    folder = start_run(study, tmp_path / "r")
+    tiny_file.write_text(tiny_file.read_text() + marker)
+    timed = [trial for trial in folder.trials() if trial.watch == "steps"]
+    run_fresh(folder, timed)
+    assert [(trial.cost or {})["mode"] for trial in timed] == ["train", "inference"]
+    assert (tmp_path / "said").read_text() == "True False "
+
+
+def test_no_process_is_left_behind_when_time_is_up(tiny_file: Path, tmp_path: Path) -> None:
+    folder = started(tiny_file, tmp_path / "r")
+    turns = iter([False, False, True])
+    before = set(psutil.Process().children())
+    run_fresh(folder, folder.trials(), is_over=lambda: next(turns))
+    assert [trial.state for trial in folder.trials()] == ["done", *["pending"] * 3]
+    assert set(psutil.Process().children()) == before
+
+
+def test_a_process_that_is_killed_leaves_a_failed_trial(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killer = "\nimport os\nif os.environ.get('KILL'):\n    os.kill(os.getpid(), 9)\n"
+    tiny_file.write_text(tiny_file.read_text() + killer)
+    folder = started(tiny_file, tmp_path / "r")
+    monkeypatch.setenv("KILL", "1")
+    run_fresh(folder, folder.trials()[:1])
+    first = folder.trials()[0]
+    assert first.state == "failed"
+    assert first.error is not None
+    assert first.error.message == "its process ended with code -9"
+
+
+@pytest.mark.parametrize("mode", ["train", "inference"])
+def test_profile_tells_the_cost_as_json_and_as_a_table(
+    mode: str, tiny_file: Path, tmp_path: Path
+) -> None:
+    words = [
+        *("profile", f"{tiny_file}:tiny", "--device", "cpu", "--budget-s", "0.2"),
+        "--mode",
+        mode,
+    ]
+    command = [sys.executable, "-m", "trainlab", *words, "--processes", "2"]
+    done = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True)
+    told = json.loads(done.stdout)
+    folder = RunFolder(tmp_path / told["run"])
+    assert told["batch_size"] == 10
+    assert told["sample_us"]["value"] == pytest.approx(100 * told["step_ms"]["value"])
+    assert len(folder.trials()) == 4
+    timed = [trial.id for trial in folder.trials() if trial.watch == "steps"]
+    medians = [statistics.median(folder.trial(name).cost.read().step_ms) for name in timed]
+    assert told["step_ms"]["value"] == pytest.approx(statistics.geometric_mean(medians))
+    assert [layer["name"] for layer in told["layers"]][:3] == ["0", "1", "2"]
+    assert told["memory"]["parameter_bytes"] == 4 * (8 * 8 + 8 + 8 * 2 + 2)
+    shown = Console(file=io.StringIO(), width=120)
+    print_measurement(shown, "tiny", *measurements(folder))
+    shown_text = shown.file.getvalue()
+    times = ("ms per batch", "µs per sample", "samples per s", "2 fresh processes")
+    parts = ("forward", "addmm", "outside operators", "layers as written", "cold start")
+    for part in (*times, *parts, "memory of a step", "What watching costs"):
+        assert part in shown_text
+
+
+def test_a_workload_that_breaks_in_its_process_is_one_line(tiny_file: Path, tmp_path: Path) -> None:
+    tiny_file.write_text(
+        tiny_file.read_text().replace("nn.Linear(hidden, 2)", "nn.Linear(hidden, 1)")
+    )
+    words = ["profile", f"{tiny_file}:tiny", "--device", "cpu", "--processes", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "trainlab", *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("trainlab: ")
+    assert "cost-train-process1/trial.json: IndexError" in done.stderr
+
+
+def test_a_trained_model_is_profiled_with_the_weights_it_ended_with(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    cost = {"processes": 1, "budget_s": 0.2, "warmup_steps": 2}
+    run = trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", device="cpu", profile=cost)
+    assert {trial.state for trial in run.trials()} == {"done"}
+    found = measurements(run)
+    assert [part.is_trained for part in found] == [False, True]
+    assert all(part.operators and part.layers and part.memory for part in found)
+
+
+def test_weights_that_were_never_trained_are_missed_by_name(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    cost = QUICK.model_copy(update={"weights": "trained"})
+    study = make_study(Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=cost)
+    folder = start_run(study, tmp_path / "r")
+    trials = [t for t in folder.trials() if t.id == "cost-train-trained-process1"]
+    run_fresh(folder, trials)
+    error = folder.trial("cost-train-trained-process1").read().error
+    assert error is not None
+    assert "trial learn-seed1 is pending, not trained" in error.message
+
+
+def test_what_the_probes_of_a_study_cost_is_in_the_ledger(tiny_file: Path, tmp_path: Path) -> None:
+    cost = {"processes": 1, "budget_s": 0.1, "warmup_steps": 2, "weights": "untrained"}
+    run = trainlab.run(
+        f"{tiny_file}:tiny",
+        out=tmp_path / "r",
+        device="cpu",
+        profile=cost,
+        probes=(probe_of("1:grad_input:sq_sum"), probe_of("*.weight:grad:norm@5")),
+    )
+    (found,) = measurements(run)
+    assert found.probe_price is not None
+    assert found.probe_price.probes == ["1:grad_input:sq_sum@epoch", "*.weight:grad:norm@5"]
+    assert len(found.probe_price.bare_ms) == len(found.probe_price.watched_ms) > 5
+    assert [row.instrument for row in ledger(found)][-1] == "probes of the study"
+    assert not run.trial("cost-train-layers").probes_file.exists()
+    assert {trial.kind for trial in run.trials() if run.trial(trial.id).probes.exists()} == {
+        "learn"
+    }

@@ -1,0 +1,74 @@
+"""A step of known work, held against what the machine can do."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from trainlab.analyse.cost.efficiency import step_reach
+from trainlab.analyse.cost.measurement import Measurement
+from trainlab.analyse.cost.summary import summarise
+from trainlab.data.dataset import Dataset, Split
+from trainlab.measure.layers import profile_layers
+from trainlab.measure.limits import measured_limits
+from trainlab.measure.timing import measure
+from trainlab.record.schema import TrialRecord
+from trainlab.spec import CostSpec
+from trainlab.train.setup import Bench
+from trainlab.workloads.workload import Workload
+
+MakeBench = Callable[..., Bench]
+
+
+def measured(bench: Bench, spec: CostSpec) -> Measurement:
+    costs = (measure(bench, spec),)
+    asked = bench.trial.model_dump(mode="json")
+    return Measurement(
+        trial=TrialRecord(**asked).model_copy(update={"resolved": bench.resolved()}),
+        processes=("t",),
+        costs=costs,
+        summary=summarise(costs),
+        operators=None,
+        layers=profile_layers(bench, spec),
+        memory=None,
+        limits=measured_limits(bench.device),
+    )
+
+
+def products(tiny: Workload, width: int, rows: int) -> Workload:
+    """Two square products and next to nothing else."""
+    split = Split(torch.randn(rows, width), torch.zeros(rows, dtype=torch.long))
+    return dataclasses.replace(
+        tiny,
+        model=lambda: nn.Sequential(nn.Linear(width, width), nn.Linear(width, width)),
+        data=lambda choice: Dataset("wide", split, split),
+        defaults={"optimizer": "sgd", "batch_size": rows},
+    )
+
+
+def test_the_work_of_a_step_is_counted_by_hand(make_bench: MakeBench, tiny: Workload) -> None:
+    spec = CostSpec(budget_s=0.3, warmup_steps=1, active_steps=2, mode="inference")
+    found = step_reach(measured(make_bench(workload=products(tiny, 256, 128)), spec))
+    assert found is not None
+    assert found.flops_per_s > 0
+    seconds = 2 * 2 * 128 * 256**2 / found.flops_per_s
+    assert 1e-6 < seconds < 1
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("mode", ["train", "inference"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_known_work_on_a_gpu_is_never_reported_above_the_peak(
+    mode: str, precision: str, make_bench: MakeBench, tiny: Workload
+) -> None:
+    workload = products(tiny, 8192, 8192)
+    bench = make_bench(workload=workload, device="cuda", precision=precision)
+    spec = CostSpec(budget_s=1.5, mode=mode, active_steps=3)
+    found = step_reach(measured(bench, spec))
+    assert found is not None
+    print(f"\n{mode} {precision}: {found.compute_share:.1%} of {found.precision}")
+    # A step timed before it is done would be far above; fp32 is held against TF32, which it does not use.
+    assert 0.05 < found.compute_share <= 1.0

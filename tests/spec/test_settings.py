@@ -1,0 +1,119 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainlab.errors import SpecError
+from trainlab.spec import Study, TrainSpec, checked, settings_for
+from trainlab.spec.base import choices_of, unit_of
+from trainlab.spec.settings import OPTIMIZERS
+
+
+def test_all_problems_are_reported_together_with_place_value_and_rule() -> None:
+    with pytest.raises(SpecError) as caught:
+        checked(
+            TrainSpec, {"batch_size": 0, "epochs": "x", "lr": -1, "optimiser": "adam"}, "s.toml"
+        )
+    assert caught.value.problems == (
+        "s.toml: epochs: got 'x', must be a whole number",
+        "s.toml: batch_size: got 0, must be greater than 0",
+        "s.toml: lr: got -1, must be greater than 0.0",
+        "s.toml: optimiser: unknown setting; did you mean optimizer?",
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"optimizer": "foo"}, "optimizer: got 'foo', must be one of 'adadelta', 'sgd'"),
+        ({"lr": float("nan")}, "lr: got nan, must be"),
+        ({"precision": "fp8"}, "precision: got 'fp8', must be one of 'fp32', 'bf16'"),
+        ({"zero_grad": "maybe"}, "zero_grad: got 'maybe', must be true or false"),
+        ({"device": "tpu"}, "device: got 'tpu', must match"),
+        ({"momentum": 0.9}, "momentum: adam takes none; optimizers that do: sgd, rmsprop"),
+        (
+            {"optimizer_options": "rho=0.9"},
+            "optimizer_options.rho: adam has no such option; it has",
+        ),
+        ({"optimizer_options": "rho"}, "optimizer_options: got 'rho', must be name=value pairs"),
+        ({"optimizer": "rmsprop", "optimizer_code": "fused"}, "torch has no fused rmsprop"),
+        ({"optimizer_options": "eps=abc"}, "optimizer_options: eps: got 'abc', must be a number"),
+        ({"zzz": 1}, "zzz: unknown setting; known: epochs, batch_size"),
+    ],
+)
+def test_a_bad_setting_is_told_in_one_line(values: dict[str, object], told: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        checked(TrainSpec, values)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        TrainSpec().epochs = 3  # type: ignore[misc]
+
+
+def test_text_from_the_command_line_becomes_values() -> None:
+    settings = checked(
+        TrainSpec,
+        {"lr": "1e-3", "zero_grad": "false", "model": "hidden=64,act=relu,bias=true,p=0.5"},
+    )
+    assert settings.lr == 0.001
+    assert settings.zero_grad is False
+    assert settings.model == {"hidden": 64, "act": "relu", "bias": True, "p": 0.5}
+
+
+def test_another_optimizer_drops_the_defaults_tuned_for_the_workloads_own() -> None:
+    defaults = {"optimizer": "adadelta", "lr": 1.0, "optimizer_options": {"rho": 0.9}, "epochs": 3}
+    switched = settings_for(defaults, {"optimizer": "adam"})
+    assert (switched.lr, switched.start_lr, switched.optimizer_options) == (None, 0.001, {})
+    assert switched.epochs == 3
+    assert settings_for(defaults, {"optimizer": "adadelta"}).lr == 1.0
+    assert settings_for(defaults, {"optimizer": "sgd", "lr": 0.5}).start_lr == 0.5
+    assert settings_for({"lr": 0.5}, {"optimizer": "adam"}).start_lr == 0.5
+
+
+def test_everything_an_optimizer_cannot_take_is_told_at_once() -> None:
+    with pytest.raises(SpecError) as caught:
+        checked(TrainSpec, {"momentum": 0.9, "optimizer_options": "rho=1,alpha=2"})
+    assert len(caught.value.problems) == 3
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "epochs": st.integers(1, 10**6),
+            "batch_size": st.integers(1, 10**6),
+            "optimizer": st.sampled_from(sorted(OPTIMIZERS)),
+            "lr": st.floats(1e-12, 1e6),
+            "zero_grad": st.booleans(),
+            "schedule": st.sampled_from(["none", "step", "cosine"]),
+            "device": st.sampled_from(["auto", "cpu", "cuda", "cuda:3", "mps"]),
+            "model": st.dictionaries(st.text("abc", min_size=1), st.integers()),
+        },
+    )
+)
+def test_a_valid_spec_survives_json_unchanged(values: dict[str, object]) -> None:
+    spec = checked(TrainSpec, values)
+    assert TrainSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+@given(st.dictionaries(st.text(max_size=12), st.none() | st.text() | st.floats() | st.integers()))
+def test_whatever_is_asked_gives_a_spec_or_our_error(values: dict[str, object]) -> None:
+    try:
+        outcome: object = checked(TrainSpec, values)
+    except SpecError as error:
+        outcome = error.problems
+    assert isinstance(outcome, TrainSpec) or (isinstance(outcome, tuple) and outcome)
+
+
+def test_every_setting_has_a_description_and_numbers_have_units() -> None:
+    for name, field in TrainSpec.model_fields.items():
+        assert field.description, name
+        if not choices_of(TrainSpec, name) and name != "device":
+            assert unit_of(TrainSpec, name), name
+
+
+def test_the_same_seed_twice_is_an_error() -> None:
+    with pytest.raises(SpecError, match="seeds: got 2 twice, seeds must differ"):
+        checked(Study, {"name": "a", "workload": "w", "settings": TrainSpec(), "seeds": (1, 2, 2)})

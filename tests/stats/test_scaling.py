@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainlab.analyse.cost.growth import growth
+from trainlab.errors import SpecError
+from trainlab.stats.scaling import fit_batches
+
+
+def test_a_line_is_found_on_hand_worked_numbers() -> None:
+    # 2 ms and 0.5 ms a sample: 2.5, 4, 10, 34.
+    fit = fit_batches({1: 2.5, 4: 4.0, 16: 10.0, 64: 34.0})
+    assert fit.fixed.value == pytest.approx(2)
+    assert fit.per_sample.value == pytest.approx(0.5)
+    # From 16 to 32 a sample takes 18/32 = 0.5625 instead of 10/16 = 0.625: exactly a tenth less.
+    assert fit.enough == pytest.approx(4 * 2 / 0.5)
+    assert fit.predict(100).value == pytest.approx(52)
+    assert [one.error for one in fit.left_out] == pytest.approx([0, 0, 0, 0], abs=1e-9)
+    assert fit.verdict == "fits"
+
+
+def test_errors_are_relative_so_small_batches_count() -> None:
+    # Absolute errors would let 1 ms at batch 1024 outweigh 100 % at batch 1.
+    fit = fit_batches({1: 1.0, 2: 1.0, 512: 52.0, 1024: 104.0})
+    assert fit.fixed.value == pytest.approx(0.85, abs=0.1)
+
+
+def test_neither_part_goes_below_zero() -> None:
+    faster_than_linear = fit_batches({1: 1.0, 10: 12.0, 100: 140.0})
+    assert faster_than_linear.fixed.value == 0
+    assert faster_than_linear.enough == 0
+    assert faster_than_linear.fixed.interval is not None
+    assert faster_than_linear.fixed.interval.low == 0
+    flat = fit_batches({1: 5.0, 2: 4.9, 4: 4.8})
+    assert flat.per_sample.value == 0
+    assert flat.enough is None
+
+
+def test_two_sizes_give_a_line_but_no_interval_and_no_verdict() -> None:
+    fit = fit_batches({1: 3.0, 11: 13.0})
+    assert (fit.fixed.value, fit.per_sample.value) == pytest.approx((2, 1))
+    assert (fit.fixed.interval, fit.per_sample.interval) == (None, None)
+    assert fit.predict(5).interval is None
+    assert (fit.left_out, fit.verdict) == ((), "cannot tell")
+
+
+def test_each_size_is_predicted_from_the_others() -> None:
+    # Without 2: the line through (1, 1) and (4, 4) says 2 where 4 was measured: -50 %.
+    fit = fit_batches({1: 1.0, 2: 4.0, 4: 4.0})
+    (middle,) = [one for one in fit.left_out if one.batch_size == 2]
+    assert (middle.predicted, middle.error) == pytest.approx((2, -0.5))
+    assert fit.verdict == "does not fit"
+
+
+def test_a_cache_that_overflows_does_not_fit() -> None:
+    assert fit_batches({1: 1.0, 8: 1.7, 64: 7.3, 512: 400.0}).verdict == "does not fit"
+
+
+@pytest.mark.parametrize("times", [{}, {4: 1.0}, {1: 1.0, 2: 0.0}, {0: 1.0, 2: 1.0}])
+def test_what_cannot_be_fitted_is_told(times: dict[int, float]) -> None:
+    with pytest.raises(SpecError, match=r"batch sizes: got .* two or more with positive times"):
+        fit_batches(times)
+
+
+@settings(deadline=None)
+@given(
+    st.floats(0.1, 10),
+    st.floats(0.001, 1),
+    st.lists(st.integers(1, 4096), min_size=3, max_size=8, unique=True),
+    st.floats(1e-3, 1e3),
+)
+def test_any_line_is_found_again_in_any_unit(
+    fixed: float, per_sample: float, sizes: list[int], unit: float
+) -> None:
+    fit = fit_batches({size: (fixed + per_sample * size) * unit for size in sizes})
+    assert fit.predict(50).value == pytest.approx((fixed + per_sample * 50) * unit, rel=1e-3)
+
+
+def test_intervals_cover_at_the_stated_rate() -> None:
+    sizes, studies = (1, 4, 16, 64, 256), 3000
+    held = np.zeros(3)
+    for noise in np.random.default_rng(2).standard_normal((studies, 6)):
+        factors = (1 + 0.03 * noise).tolist()
+        times = {b: (2 + 0.05 * b) * f for b, f in zip(sizes, factors[:-1], strict=True)}
+        fit = fit_batches(times)
+        new = fit.predict(100).interval
+        assert fit.fixed.interval is not None
+        assert fit.per_sample.interval is not None
+        assert new is not None
+        held += [
+            fit.fixed.interval.contains(2),
+            fit.per_sample.interval.contains(0.05),
+            new.contains(7 * factors[-1]),
+        ]
+    print("fixed, per sample, a new size:", held / studies)
+    assert held / studies == pytest.approx(0.95, abs=0.012)
+
+
+def test_growth_compares_consecutive_sizes_of_each_operator() -> None:
+    found = growth({"conv": {64: 9.2, 1: 1.0, 16: 2.3}, "add": {1: 0.0, 16: 2.0}, "once": {1: 1.0}})
+    assert [(g.operator, g.from_size, g.to_size) for g in found] == [
+        ("conv", 1, 16),
+        ("conv", 16, 64),
+    ]
+    assert str(found[0]) == "2.3 times the time for 16 times the work"
+    assert (found[1].work, found[1].time) == pytest.approx((4, 4))
