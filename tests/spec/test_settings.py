@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
 from trainlab.spec import Study, TrainSpec, checked, settings_for
-from trainlab.spec.base import choices_of, unit_of
-from trainlab.spec.settings import OPTIMIZERS
+from trainlab.spec.base import choices_of, setting_of
+from trainlab.spec.optimizer import OPTIMIZERS
 
 
 def test_all_problems_are_reported_together_with_place_value_and_rule() -> None:
@@ -111,7 +111,7 @@ def test_every_setting_has_a_description_and_numbers_have_units() -> None:
     for name, field in TrainSpec.model_fields.items():
         assert field.description, name
         if not choices_of(TrainSpec, name) and name != "device":
-            assert unit_of(TrainSpec, name), name
+            assert setting_of(TrainSpec, name).unit, name
 
 
 def test_the_same_seed_twice_is_an_error() -> None:

@@ -6,23 +6,8 @@ from typing import Any
 
 from trainlab.record.environment import Environment
 from trainlab.record.schema import TrialRecord
-
-FOLLOWS: Mapping[str, frozenset[str]] = {
-    "batch_size": frozenset({"batch_size", "steps_per_epoch", "log_every_steps"}),
-    "device": frozenset({"device", "device_name", "threads", "data_resident", "optimizer_code"}),
-    "lr": frozenset({"lr"}),
-    "optimizer": frozenset({"optimizer", "optimizer_code"}),
-    "optimizer_code": frozenset({"optimizer_code"}),
-    "threads": frozenset({"threads"}),
-    "allocator": frozenset({"allocator_keeps_memory"}),
-    "denormals": frozenset({"flushes_denormals"}),
-    "precision": frozenset({"precision"}),
-    "model": frozenset({"num_parameters", "num_trainable"}),
-}
-"""What of `resolved` a factor changes by itself; anything else that differs is a confound.
-
-A device brings its threads and optimizer code along; an optimizer does not bring another learning rate.
-"""
+from trainlab.spec import TrainSpec
+from trainlab.spec.base import setting_of
 
 BREAKS_POOLING = ("torch", "numpy", "trainlab")
 """Packages whose version changes results: runs that differ in one are compared, never pooled."""
@@ -46,7 +31,7 @@ def trial_confounds(
     """Of two trials that should differ by these factors only."""
     expected = set(factors)
     for factor in factors:
-        expected |= FOLLOWS.get(factor.partition(".")[0], frozenset())
+        expected |= set(setting_of(TrainSpec, factor.partition(".")[0]).resolves_to)
     found = _differences(first.resolved, second.resolved, expected)
     asked = {name.partition(".")[0] for name in factors}
     # What a setting became counts, where that is known: `auto` and `cpu` may be the same device.

@@ -5,15 +5,8 @@ from dataclasses import dataclass
 
 from trainlab.analyse.evidence import Evidence
 from trainlab.spec import TrainSpec
+from trainlab.spec.base import setting_of
 from trainlab.stats.means import Interval, Mean, mean_of, new_run_interval
-
-WHERE_AND_HOW_FAST = frozenset(
-    {
-        *("device", "threads", "data", "test_batch_size", "log_every_steps"),
-        *("optimizer_code", "allocator", "denormals"),
-    }
-)
-"""Settings that do not change what is learned; whether the data was a subset is told by itself."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +38,10 @@ class Reproduced:
 def trained_otherwise(
     evidence: Evidence, settings: Mapping[str, TrainSpec]
 ) -> dict[str, tuple[str, ...]]:
-    """Cells that did not train with the published settings, each with what differs."""
+    """Cells that did not train with the published settings, each with what differs.
+
+    Whether the data was a subset is told by itself.
+    """
     found = {
         cell.id: tuple(_differences(cell.settings, settings[cell.id]))
         for cell in evidence.cells
@@ -92,7 +88,7 @@ def _differences(ours: TrainSpec, published: TrainSpec) -> Iterator[str]:
     sides = [one.model_dump() | {"lr": one.start_lr} for one in (ours, published)]
     for name in TrainSpec.model_fields:
         a, b = (side[name] for side in sides)
-        if a != b and name not in WHERE_AND_HOW_FAST:
+        if a != b and setting_of(TrainSpec, name).changes_learning:
             yield f"{name} {a}, published with {b}"
 
 

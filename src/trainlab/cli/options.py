@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trainlab.spec.base import Spec, choices_of, unit_of
+from trainlab.spec.base import Spec, choices_of, setting_of
 from trainlab.spec.settings import TrainSpec
 from trainlab.workloads.catalogue import BUILTIN
 
@@ -63,7 +63,7 @@ def _parameter(kind: type[Spec], name: str, panel: str, default: str) -> inspect
     option = typer.Option(
         f"--{name.replace('_', '-')}",
         help=f"{kind.model_fields[name].description}{listed} {default}",
-        metavar=(unit_of(kind, name) or "name").upper().replace(" ", "-"),
+        metavar=(setting_of(kind, name).unit or "name").upper().replace(" ", "-"),
         rich_help_panel=panel,
         show_default=False,
     )

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from trainlab.errors import SpecError
-from trainlab.spec import Question
+from trainlab.spec import Question, TrainSpec
+from trainlab.spec.base import setting_of
 from trainlab.spec.question import checked_question, read_question
 from trainlab.spec.settings import Scalar, scalar_of
 from trainlab.studies import builtin_study, study_names
 from trainlab.workloads.catalogue import BUILTIN
-
-WHOLE = ("data", "model", "optimizer_options")
-"""Settings whose text may hold commas: several levels of these are asked for with --vary."""
 
 TIMES = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -32,7 +30,8 @@ def question_of(
     question, where = _start(what)
     levels, single, problems = dict(question.vary), dict(question.settings), list[str]()
     for name, text in settings.items():
-        if isinstance(text, str) and "," in text and name not in WHOLE:
+        is_list = isinstance(text, str) and "," in text
+        if is_list and not setting_of(TrainSpec, name).holds_commas:
             levels[name] = tuple(scalar_of(part.strip()) for part in text.split(","))
         else:
             single[name] = text

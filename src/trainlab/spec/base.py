@@ -12,10 +12,21 @@ from trainlab.errors import SpecError
 
 
 @dataclass(frozen=True)
-class Unit:
-    """The unit of a setting, for help texts and tables."""
+class Setting:
+    """What is true of one setting beyond its type; written on its field and nowhere else."""
 
-    name: str
+    unit: str = ""
+    """For help texts and tables."""
+    is_factor: bool = True
+    """Whether it can be varied; what cannot says what is compared rather than how it is trained."""
+    holds_commas: bool = False
+    """Whether its text may hold commas: several levels of it are then asked for with --vary."""
+    changes_learning: bool = True
+    """False where it only says where a trial runs and how fast."""
+    is_of_optimizer: bool = False
+    """Whether a workload's default for it was tuned for the workload's own optimizer."""
+    resolves_to: tuple[str, ...] = ()
+    """Names in a trial's `resolved` that it changes by itself: no confound where it is varied."""
 
 
 class Spec(BaseModel):
@@ -30,10 +41,11 @@ class Spec(BaseModel):
     )
 
 
-def unit_of(kind: type[Spec], name: str) -> str:
-    """The unit of a field, or an empty string."""
-    units = [item.name for item in kind.model_fields[name].metadata if isinstance(item, Unit)]
-    return units[0] if units else ""
+def setting_of(kind: type[Spec], name: str) -> Setting:
+    """What is written on a field; nothing special where nothing is."""
+    field = kind.model_fields.get(name)
+    metadata = field.metadata if field is not None else ()
+    return next((item for item in metadata if isinstance(item, Setting)), Setting())
 
 
 def choices_of(kind: type[Spec], name: str) -> tuple[str, ...]:

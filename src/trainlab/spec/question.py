@@ -16,15 +16,12 @@ from pydantic import (
 )
 
 from trainlab.errors import SpecError
-from trainlab.spec.base import Spec, checked, field_problems
+from trainlab.spec.base import Spec, checked, field_problems, setting_of
 from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_told, with_levels
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.settings import Scalar, TrainSpec, settings_for
 from trainlab.spec.target import TargetAsked
-
-NOT_VARIED = ("data", "log_every_steps")
-"""Settings that change what is compared rather than how it is trained."""
 
 SURE = 0.8
 """So alike that a name is taken for a misspelt one, though the model might have such a parameter."""
@@ -161,7 +158,8 @@ def cells_of(
 
 def _factor(name: str, parameters: Collection[str] | None, place: str, problems: list[str]) -> str:
     """The full name of a factor: a setting, an optimizer's option, or `model.<parameter>`."""
-    if name in TrainSpec.model_fields and name not in NOT_VARIED:
+    is_setting = name in TrainSpec.model_fields
+    if is_setting and setting_of(TrainSpec, name).is_factor:
         return name
     outer, _, inner = name.partition(".")
     if outer == "optimizer_options" and inner:
@@ -169,11 +167,11 @@ def _factor(name: str, parameters: Collection[str] | None, place: str, problems:
     parameter = inner if outer == "model" and inner else name
     if parameters is None or parameter in parameters:
         return f"model.{parameter}"
-    if name in (*NOT_VARIED, "seed", "seeds"):
-        instead = "it stays the same in a study" if name in NOT_VARIED else "give seeds apart"
+    if is_setting or name in ("seed", "seeds"):
+        instead = "it stays the same in a study" if is_setting else "give seeds apart"
         problems.append(f"{place}.{name}: is no factor; {instead}")
         return name
-    settings = [known for known in TrainSpec.model_fields if known not in NOT_VARIED]
+    settings = [n for n in TrainSpec.model_fields if setting_of(TrainSpec, n).is_factor]
     near = get_close_matches(name, [*settings, *parameters], n=1)
     own = f"the model's parameters: {', '.join(parameters)}" if parameters else "the model has none"
     hint = f"did you mean {near[0]}?" if near else f"settings: {', '.join(settings)}; {own}"

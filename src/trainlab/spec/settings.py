@@ -1,7 +1,6 @@
 """TrainSpec: the settings of one training trial, and how a workload's defaults fill them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -13,37 +12,10 @@ from pydantic import (
     model_validator,
 )
 
-from trainlab.spec.base import Spec, Unit, checked
+from trainlab.spec.base import Setting, Spec, checked, setting_of
+from trainlab.spec.optimizer import OPTIMIZERS, OptimizerName
 
-OptimizerName = Literal["adadelta", "sgd", "adam", "adamw", "rmsprop", "adagrad"]
 Scalar = bool | int | float | str
-
-
-@dataclass(frozen=True)
-class OptimizerRules:
-    """What torch's optimizer of that name starts from and which options it knows."""
-
-    lr: float
-    options: frozenset[str]
-    takes_momentum: bool = False
-
-
-OPTIMIZERS: dict[str, OptimizerRules] = {
-    "adadelta": OptimizerRules(1.0, frozenset({"rho", "eps"})),
-    "sgd": OptimizerRules(1e-3, frozenset({"dampening", "nesterov"}), takes_momentum=True),
-    "adam": OptimizerRules(1e-3, frozenset({"beta1", "beta2", "eps", "amsgrad"})),
-    "adamw": OptimizerRules(1e-3, frozenset({"beta1", "beta2", "eps", "amsgrad"})),
-    "rmsprop": OptimizerRules(1e-2, frozenset({"alpha", "eps", "centered"}), takes_momentum=True),
-    "adagrad": OptimizerRules(1e-2, frozenset({"lr_decay", "eps", "initial_accumulator_value"})),
-}
-
-
-FUSED = {
-    "cpu": {"adam", "adamw", "sgd", "adagrad"},
-    "cuda": {"adam", "adamw", "sgd"},
-    "mps": {"adam", "adamw", "sgd"},
-}
-"""Where torch has the whole update as one kernel."""
 
 
 def pairs_of(value: object) -> Any:
@@ -84,49 +56,85 @@ def scalar_of(text: str) -> Scalar:
 class TrainSpec(Spec):
     """How one trial trains. Every field is a setting, and later a factor that can be varied."""
 
-    epochs: Annotated[PositiveInt, Unit("epochs")] = 1
+    epochs: Annotated[PositiveInt, Setting("epochs")] = 1
     """Passes over the training set."""
-    batch_size: Annotated[PositiveInt, Unit("samples")] = 64
+    batch_size: Annotated[
+        PositiveInt,
+        Setting("samples", resolves_to=("batch_size", "steps_per_epoch", "log_every_steps")),
+    ] = 64
     """Training samples per update."""
-    test_batch_size: Annotated[PositiveInt, Unit("samples")] = 1000
+    test_batch_size: Annotated[PositiveInt, Setting("samples", changes_learning=False)] = 1000
     """Test samples per forward pass; does not change the result."""
-    optimizer: OptimizerName = "adam"
+    optimizer: Annotated[OptimizerName, Setting(resolves_to=("optimizer_code",))] = "adam"
     """The update rule."""
-    lr: Annotated[PositiveFloat | None, Unit("rate")] = None
+    lr: Annotated[
+        PositiveFloat | None, Setting("rate", is_of_optimizer=True, resolves_to=("lr",))
+    ] = None
     """Learning rate at the start; not given: the optimizer's own default."""
-    momentum: Annotated[NonNegativeFloat | None, Field(lt=1), Unit("factor")] = None
+    momentum: Annotated[
+        NonNegativeFloat | None, Field(lt=1), Setting("factor", is_of_optimizer=True)
+    ] = None
     """Momentum, for sgd and rmsprop."""
-    weight_decay: Annotated[NonNegativeFloat | None, Unit("factor")] = None
+    weight_decay: Annotated[NonNegativeFloat | None, Setting("factor", is_of_optimizer=True)] = None
     """L2 penalty (decoupled for adamw); not given: the optimizer's own default."""
     optimizer_options: Annotated[
-        dict[str, bool | int | float], BeforeValidator(_numbers), Unit("name=value")
+        dict[str, bool | int | float],
+        BeforeValidator(_numbers),
+        Setting("name=value", holds_commas=True, is_of_optimizer=True),
     ] = {}
     """Further options of the optimizer, as rho=0.9,eps=1e-6."""
-    optimizer_code: Literal["auto", "fused", "foreach", "loop"] = "auto"
+    optimizer_code: Annotated[
+        Literal["auto", "fused", "foreach", "loop"],
+        Setting(changes_learning=False, is_of_optimizer=True, resolves_to=("optimizer_code",)),
+    ] = "auto"
     """Which of torch's implementations of the same update; auto: fused where there is one."""
     schedule: Literal["none", "step", "cosine"] = "none"
     """How the learning rate changes after each epoch; cosine falls to 0 over all epochs."""
-    lr_gamma: Annotated[float, Field(gt=0, le=1), Unit("factor")] = 0.1
+    lr_gamma: Annotated[float, Field(gt=0, le=1), Setting("factor")] = 0.1
     """Step schedule: the learning rate is multiplied by this."""
-    lr_step_epochs: Annotated[PositiveInt, Unit("epochs")] = 1
+    lr_step_epochs: Annotated[PositiveInt, Setting("epochs")] = 1
     """Step schedule: how many epochs lie between two multiplications."""
-    zero_grad: Annotated[bool, Unit("true|false")] = True
+    zero_grad: Annotated[bool, Setting("true|false")] = True
     """Reset gradients before each update; false lets them pile up (it then fails to learn)."""
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
+    device: Annotated[
+        str,
+        Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$"),
+        Setting(
+            changes_learning=False,
+            # A device brings its threads and its implementation of the update along.
+            resolves_to=("device", "device_name", "threads", "data_resident", "optimizer_code"),
+        ),
+    ] = "auto"
     """auto, cpu, cuda, cuda:N or mps; auto picks the accelerator if there is one."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """bf16 is autocast with fp32 weights."""
-    threads: Annotated[PositiveInt | None, Unit("threads")] = None
+    threads: Annotated[
+        PositiveInt | None, Setting("threads", changes_learning=False, resolves_to=("threads",))
+    ] = None
     """Threads for torch on the CPU; not given: torch's choice. It changes rounding: keep it equal."""
-    allocator: Literal["keep", "system"] = "keep"
+    allocator: Annotated[
+        Literal["keep", "system"],
+        Setting(changes_learning=False, resolves_to=("allocator_keeps_memory",)),
+    ] = "keep"
     """keep: freed CPU memory stays with the process (on Linux; steps are up to 3 times faster)."""
-    denormals: Literal["flush", "keep"] = "flush"
+    denormals: Annotated[
+        Literal["flush", "keep"],
+        Setting(changes_learning=False, resolves_to=("flushes_denormals",)),
+    ] = "flush"
     """flush: numbers below 1e-38 count as 0 on the CPU (Adadelta gets there and becomes 3 times slower)."""
-    log_every_steps: Annotated[PositiveInt | None, Unit("updates")] = None
+    log_every_steps: Annotated[
+        PositiveInt | None, Setting("updates", is_factor=False, changes_learning=False)
+    ] = None
     """Updates between two points of the training curve; not given: about 50 points an epoch."""
-    data: Annotated[str, Unit("which")] = "auto"
+    data: Annotated[
+        str, Setting("which", is_factor=False, holds_commas=True, changes_learning=False)
+    ] = "auto"
     """full, bundled (a subset), a folder, or auto: full if it can be had, else bundled."""
-    model: Annotated[dict[str, Scalar], BeforeValidator(pairs_of), Unit("name=value")] = {}
+    model: Annotated[
+        dict[str, Scalar],
+        BeforeValidator(pairs_of),
+        Setting("name=value", holds_commas=True, resolves_to=("num_parameters", "num_trainable")),
+    ] = {}
     """Parameters of the workload's model, as hidden=256."""
 
     @model_validator(mode="after")
@@ -141,7 +149,7 @@ class TrainSpec(Spec):
             for name in self.optimizer_options
             if name not in rules.options
         ]
-        if self.optimizer_code == "fused" and self.optimizer not in FUSED["cpu"]:
+        if self.optimizer_code == "fused" and not rules.fused_on:
             problems.append(f"optimizer_code: torch has no fused {self.optimizer}; use auto")
         if problems:
             raise ValueError("\n".join(problems))
@@ -151,9 +159,6 @@ class TrainSpec(Spec):
     def start_lr(self) -> float:
         """The learning rate of the first epoch."""
         return OPTIMIZERS[self.optimizer].lr if self.lr is None else self.lr
-
-
-OPTIMIZER_SETTINGS = ("lr", "momentum", "weight_decay", "optimizer_options", "optimizer_code")
 
 
 def settings_for(
@@ -167,6 +172,5 @@ def settings_for(
     kept = dict(defaults)
     own = kept.get("optimizer", TrainSpec.model_fields["optimizer"].default)
     if asked.get("optimizer", own) != own:
-        for name in OPTIMIZER_SETTINGS:
-            kept.pop(name, None)
+        kept = {n: v for n, v in kept.items() if not setting_of(TrainSpec, n).is_of_optimizer}
     return checked(TrainSpec, {**kept, **asked}, where)

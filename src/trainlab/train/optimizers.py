@@ -9,23 +9,14 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, StepLR
 
 from trainlab.errors import DeviceError, SpecError
 from trainlab.spec import TrainSpec
-from trainlab.spec.settings import FUSED
-
-_CLASSES: dict[str, type[torch.optim.Optimizer]] = {
-    "adadelta": torch.optim.Adadelta,
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "rmsprop": torch.optim.RMSprop,
-    "adagrad": torch.optim.Adagrad,
-}
+from trainlab.spec.optimizer import OPTIMIZERS
 
 
 def optimizer_code(settings: TrainSpec, device: torch.device) -> str:
     """Which implementation will run: `auto` resolved to fused, foreach or loop."""
     if settings.optimizer_code != "auto":
         return settings.optimizer_code
-    if settings.optimizer in FUSED.get(device.type, ()):
+    if device.type in OPTIMIZERS[settings.optimizer].fused_on:
         return "fused"
     # What torch itself picks: passes over all parameters at once pay on a GPU only.
     return "foreach" if device.type == "cuda" else "loop"
@@ -43,7 +34,7 @@ def make_optimizer(
         if (value := getattr(settings, name)) is not None:
             options[name] = value
     code = optimizer_code(settings, device)
-    if code == "fused" and settings.optimizer not in FUSED.get(device.type, ()):
+    if code == "fused" and device.type not in OPTIMIZERS[settings.optimizer].fused_on:
         raise DeviceError(
             f"optimizer_code: torch has no fused {settings.optimizer} on {device.type}; use auto"
         )
@@ -51,7 +42,9 @@ def make_optimizer(
         options["fused"] = True
     else:
         options["foreach"] = code == "foreach"
-    return _CLASSES[settings.optimizer](parameters, lr=settings.start_lr, **options)  # type: ignore[call-arg]
+    kind = getattr(torch.optim, OPTIMIZERS[settings.optimizer].torch_class)
+    optimizer: torch.optim.Optimizer = kind(parameters, lr=settings.start_lr, **options)
+    return optimizer
 
 
 def check_optimizer(settings: TrainSpec, device: torch.device) -> None:
