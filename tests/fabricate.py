@@ -18,7 +18,8 @@ from trainlab.record.cost import (
 )
 from trainlab.record.environment import Environment
 from trainlab.record.folder import RunFolder, TrialFolder
-from trainlab.record.schema import DataRecord, Failure, StudyRecord, TrialRecord
+from trainlab.record.study import StudyRecord
+from trainlab.record.trial import DataRecord, Failure, TrialRecord
 from trainlab.spec import Question, Study
 from trainlab.spec.question import cells_of, seeds_of
 

@@ -1,19 +1,32 @@
-"""The bench from Python: run a study, open a run, ask for its tables and findings."""
+"""The bench from Python: ask a question, open a run, read its tables and findings.
 
+`perform` is the one way from a question to a run; Python and every verb of the command line go through it.
+"""
+
+import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainlab.analyse.evidence import Evidence, gather
-from trainlab.analyse.findings.all import findings
+from trainlab.analyse.findings import findings
 from trainlab.errors import WorkloadError
 from trainlab.record.folder import RunFolder
-from trainlab.report.sentences import sentence
+from trainlab.resolve import asks_each_device, resolve
+from trainlab.spec import CostSpec, Question, Study, checked
+from trainlab.spec.question import checked_question
+from trainlab.spec.workload import WorkloadFacts
+from trainlab.words import Words
+from trainlab.workloads.catalogue import BUILTIN
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from trainlab.analyse.findings.finding import Finding
+    from trainlab.train.loader import Loader
     from trainlab.train.moments import Instrument
     from trainlab.workloads.workload import Workload
 
@@ -53,16 +66,97 @@ class Run(RunFolder):
 
     def sentences(self, lang: str = "en") -> list[str]:
         """The findings in words."""
-        return [sentence(found, lang) for found in self.findings()]
+        words = Words(lang)
+        return [finding.sentence(words) for finding in self.findings()]
 
 
-def finish(folder: RunFolder) -> Evidence:
-    """Reads what a run has shown and writes its tables: results.csv, results.parquet, epochs.csv."""
-    from trainlab.analyse.results import write_results
+class Watcher:
+    """Who is told what happens while a question is answered; this one lets it pass in silence."""
 
-    evidence = gather(folder)
-    write_results(folder, evidence)
-    return evidence
+    def waiting(self, what: str) -> AbstractContextManager[object]:
+        """Entered while something takes its time: `starting torch`, `reading the records`."""
+        return nullcontext()
+
+    def preparing(self) -> AbstractContextManager[object]:
+        """Entered while the machine is checked and data is fetched, of which `downloads` is told."""
+        return nullcontext()
+
+    def downloads(self, what: str, done: int, total: int | None) -> None:
+        """So many bytes of something have come, of so many in all, if that is known."""
+
+    def planned(self, study: Study) -> None:
+        """All checks have passed; this is what will be run."""
+
+    def running(self, run: RunFolder) -> AbstractContextManager[object]:
+        """Entered while trials run; the run folder tells how far they are."""
+        return nullcontext()
+
+
+@dataclass(frozen=True)
+class Performed:
+    """A run, and whether it was cut short from outside."""
+
+    run: Run
+    was_interrupted: bool
+
+
+def perform(
+    question: Question,
+    where: str = "",
+    *,
+    out: Path | None = None,
+    many: bool = False,
+    budget_s: float | None = None,
+    on: str = "local",
+    given: "Mapping[str, Workload] | None" = None,
+    instruments: "Sequence[Instrument]" = (),
+    watcher: Watcher | None = None,
+) -> Performed:
+    """From a question to a run with its tables: resolve, check the machine, run the trials, read them.
+
+    SpecError and the like before anything has run; whatever happens later is in the run's records. Once
+    `budget_s` is spent no further group of trials is started. `given` are workloads that are objects.
+    """
+    watcher = watcher or Watcher()
+    if question.workload in BUILTIN:
+        # What can be told without torch is told before torch starts.
+        resolve(question, _facts(question), where, many=many)
+    with watcher.waiting("starting torch"):
+        from trainlab.data.fetch import reporting_to
+        from trainlab.execute.executors import executor_for
+        from trainlab.execute.run import start_run
+        from trainlab.execute.signals import signals_interrupt
+        from trainlab.machine.process import process_restored
+        from trainlab.plan import plan
+        from trainlab.train.loader import Loader
+
+        load = Loader(given)
+        executor = executor_for(on, load, instruments)
+    with process_restored(), signals_interrupt():
+        facts = _facts(question, load)
+        study = resolve(question, facts, where, many=many)
+        each = asks_each_device(question)
+        with watcher.preparing(), reporting_to(watcher.downloads):
+            devices = executor.preflight(study, each_device=each)
+        study = resolve(question, facts, where, devices=devices, many=many)
+        watcher.planned(study)
+        run, was_interrupted = Run(start_run(study, out).path), False
+        try:
+            with watcher.running(run):
+                deadline = math.inf if budget_s is None else time.monotonic() + budget_s
+                executor.run(run, plan(study), lambda: time.monotonic() > deadline)
+        except KeyboardInterrupt:
+            was_interrupted = True
+    with watcher.waiting("reading the records"):
+        from trainlab.analyse.results import write_results
+
+        write_results(run, run.evidence())
+    return Performed(run, was_interrupted)
+
+
+def planned(question: Question, where: str = "", *, many: bool = False) -> Study:
+    """The study that a question asks for. Needs no machine, and torch only for a workload of one's own."""
+    return resolve(question, _facts(question), where, many=many)
 
 
 def open_run(path: Path | str) -> Run:
@@ -82,38 +176,36 @@ def run(
     instruments: "Sequence[Instrument]" = (),
     profile: bool | Mapping[str, Any] = False,
     many: bool = False,
+    budget_s: float | None = None,
+    on: str = "local",
     **given: Any,
 ) -> Run:
     """Trains a workload in every cell with every seed and returns its run.
 
     `workload` is a name, `FILE.py:NAME` or a Workload; `vary` maps factors to levels; `seeds` is a number
     of seeds or the seeds themselves; `profile` also measures what a step costs, untrained and trained (a
-    mapping sets fields of CostSpec); `many` allows more than 500 trials. All else is a setting, as in
-    TrainSpec, or a field of Question. For example
+    mapping sets fields of CostSpec); `many` allows more than 500 trials; `on` says where trials run. All
+    else is a setting, as in TrainSpec, or a field of Question. For example
     `trainlab.run("fashion-mlp", vary={"lr": [1e-2, 1e-3]}, seeds=5).results()`.
     """
-    from trainlab.execute.resolve import resolve
-    from trainlab.execute.run import run_study, start_run
-    from trainlab.execute.worker import Loader
-    from trainlab.machine.denormals import flush_denormals, flushes_denormals
-    from trainlab.spec import CostSpec, Question, checked
-    from trainlab.spec.question import checked_question
     from trainlab.workloads.workload import Workload
 
-    load, reference = Loader(), workload
-    if isinstance(workload, Workload):
-        reference = f"{workload.name} (given as an object)"
-        load = Loader({reference: workload})
+    objects: dict[str, Workload] = {}
     fields = {n: v for n, v in given.items() if n in Question.model_fields and n != "settings"}
     settings = {n: v for n, v in given.items() if n not in fields}
     if profile is not False:
-        if isinstance(workload, Workload):
+        asked = {} if profile is True else profile
+        fields["cost"] = checked(CostSpec, {"weights": "both", **asked}, "profile")
+    if isinstance(workload, Workload):
+        if fields.get("cost") is not None:
             raise WorkloadError(
                 f"{workload.name}: cost is measured in fresh processes, which cannot get an object; "
                 "name it as FILE.py:NAME"
             )
-        asked = {} if profile is True else profile
-        fields["cost"] = checked(CostSpec, {"weights": "both", **asked}, "profile")
+        reference = f"{workload.name} (given as an object)"
+        objects[reference] = workload
+    else:
+        reference = workload
     values = {
         **fields,
         "workload": reference,
@@ -122,15 +214,29 @@ def run(
         "seeds": seeds if isinstance(seeds, int) else tuple(seeds),
         "design": design,
     }
-    flushed = flushes_denormals()
-    try:
-        study = resolve(load, checked_question(values), many=many)
-        folder = start_run(study, None if out is None else Path(out))
-        run_study(folder, instruments, load)
-    finally:
-        flush_denormals(bool(flushed))  # the caller's process computes as it did before
-    finish(folder)
-    return Run(folder.path)
+    done = perform(
+        checked_question(values),
+        out=None if out is None else Path(out),
+        many=many,
+        budget_s=budget_s,
+        on=on,
+        given=objects,
+        instruments=instruments,
+    )
+    if done.was_interrupted:
+        raise KeyboardInterrupt
+    return done.run
+
+
+def _facts(question: Question, load: "Loader | None" = None) -> WorkloadFacts:
+    """Of a built-in workload from the catalogue; of one's own by reading its file."""
+    if question.workload in BUILTIN:
+        return BUILTIN[question.workload].facts
+    if load is None:
+        from trainlab.train.loader import Loader
+
+        load = Loader()
+    return load.workload(question.workload).facts
 
 
 def _levels(given: Any) -> Any:

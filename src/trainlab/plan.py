@@ -3,8 +3,8 @@
 import hashlib
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, product
 from typing import Literal, TypeVar
 
 from pydantic import NonNegativeInt
@@ -41,18 +41,60 @@ class Trial(Spec):
     """The learn trial whose trained weights a cost trial starts from."""
 
 
-def plan(study: Study) -> tuple[Trial, ...]:
-    """The trials that answer the study, in the order they should run.
+class Group(Spec):
+    """Trials that one worker runs in one process, and what they need."""
+
+    trials: tuple[Trial, ...]
+    is_alone: bool
+    """Whether nothing else may run on the machine meanwhile, and the process must be a fresh one."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Of its trials."""
+        return tuple(trial.id for trial in self.trials)
+
+    @property
+    def device(self) -> str:
+        """The device its trials ask for."""
+        return self.trials[0].settings.device
+
+    @property
+    def threads(self) -> int | None:
+        """Threads its trials ask for; None: torch's choice."""
+        return self.trials[0].settings.threads
+
+
+def plan(study: Study) -> tuple[Group, ...]:
+    """The trials that answer the study, by group, in the order they should run.
 
     The first seed first, then cost, then the other seeds: a study cut short has something of all. The
     very first trial is one of the quickest: a result is soon there to see, and a pace to reckon with.
     """
     first, *others = study.seeds
     return (
-        *_quickest_first(_learn_trials(study, first)),
-        *_cost_trials(study),
-        *(trial for seed in others for trial in _learn_trials(study, seed)),
+        *_each_shared(_quickest_first(_learn_trials(study, first))),
+        *_cost_groups(study),
+        *_each_shared(trial for seed in others for trial in _learn_trials(study, seed)),
     )
+
+
+def _each_shared(trials: Iterable[Trial]) -> Iterator[Group]:
+    """Learn trials, a group each: they may run beside others."""
+    for trial in trials:
+        yield Group(trials=(trial,), is_alone=False)
+
+
+def _cost_groups(study: Study) -> Iterator[Group]:
+    """A timed trial has a process to itself. Those that watch the same thing, and supply no speed, share
+    one: starting it is most of what they take."""
+
+    def process_of(trial: Trial) -> object:
+        if trial.watch == "steps":
+            return trial.id
+        return trial.cell, trial.cost, trial.weights_of
+
+    for _, trials in groupby(_cost_trials(study), process_of):
+        yield Group(trials=tuple(trials), is_alone=True)
 
 
 def _learn_trials(study: Study, seed: int) -> list[Trial]:

@@ -4,7 +4,7 @@ from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
 from trainlab.analyse.confounds import pooling_problems, run_confounds, trial_confounds
 from trainlab.plan import plan
 from trainlab.record.environment import Gpu
-from trainlab.record.schema import TrialRecord
+from trainlab.record.trial import TrialRecord
 
 NOTHING: frozenset[str] = frozenset()
 

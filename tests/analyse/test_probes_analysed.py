@@ -20,7 +20,8 @@ from trainlab.analyse.probes import (
 from trainlab.record.files import LineWriter, write_json
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord, ProbesRecord
-from trainlab.record.schema import StudyRecord, TrialRecord
+from trainlab.record.study import StudyRecord
+from trainlab.record.trial import TrialRecord
 from trainlab.spec.probe import probe_of
 
 Values = dict[tuple[str, str], Sequence[float | None]]

@@ -5,7 +5,7 @@ import pytest
 from fabricate import made_study
 from trainlab.cli.progress.time_left import FIRST_GUESS_S, Pace
 from trainlab.plan import plan
-from trainlab.record.schema import TrialRecord
+from trainlab.record.trial import TrialRecord
 from trainlab.spec import CostSpec, Study
 
 

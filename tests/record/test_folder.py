@@ -10,7 +10,8 @@ import pytest
 from trainlab.errors import RecordError
 from trainlab.record.files import LineWriter, read_json, read_lines, write_json
 from trainlab.record.folder import RunFolder, TrialFolder, create_run
-from trainlab.record.schema import FORMAT, TrialRecord
+from trainlab.record.schema import FORMAT
+from trainlab.record.trial import TrialRecord
 
 NOW = datetime(2026, 1, 31, 10, 15, 0)
 TRIAL = TrialRecord(id="t", kind="learn", workload="w", seed=1, settings={})

@@ -13,7 +13,7 @@ from fabricate import DATA, ENVIRONMENT, usual
 from trainlab.plan import Trial, plan
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import ProbeRecord
-from trainlab.record.schema import DataRecord
+from trainlab.record.trial import DataRecord
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document, Figure, Listing
 from trainlab.report.material import read_material

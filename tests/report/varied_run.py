@@ -10,7 +10,7 @@ from fabricate import Fabricated, made_study, operator
 from trainlab.plan import Trial
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
-from trainlab.record.schema import TrialRecord
+from trainlab.record.trial import TrialRecord
 from trainlab.spec import CostSpec
 
 LEARN = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainlab.record.environment import Environment
-from trainlab.record.schema import TrialRecord
+from trainlab.record.trial import TrialRecord
 from trainlab.spec import TrainSpec
 from trainlab.spec.base import setting_of
 
@@ -13,16 +13,20 @@ BREAKS_POOLING = ("torch", "numpy", "trainlab")
 """Packages whose version changes results: runs that differ in one are compared, never pooled."""
 
 
+Plain = bool | int | float | str | None
+
+
 @dataclass(frozen=True)
 class Confound:
     """One thing that differs and was not asked about."""
 
     what: str
-    first: str
-    second: str
+    first: Plain
+    second: Plain
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.first} against {self.second}"
+        first, second = ("not set" if v is None else v for v in (self.first, self.second))
+        return f"{self.what}: {first} against {second}"
 
 
 def trial_confounds(
@@ -57,13 +61,13 @@ def pooling_problems(first: Environment, second: Environment) -> tuple[str, ...]
     ]
     if (first.cpu, first.gpus) != (second.cpu, second.gpus):
         problems.append(f"another machine: {first.cpu} against {second.cpu}")
-    codes = [_code_told(one) for one in (first, second)]
+    codes = [_code(one) for one in (first, second)]
     if codes[0] != codes[1]:
         problems.append(f"other code: {codes[0]} against {codes[1]}")
     return tuple(problems)
 
 
-def _code_told(environment: Environment) -> str:
+def _code(environment: Environment) -> str:
     """What git says of the folder a run was started in."""
     if environment.git_commit is None:
         return "not in git"
@@ -76,7 +80,7 @@ def _differences(
 ) -> list[Confound]:
     names = [*first, *(name for name in second if name not in first)]
     return [
-        Confound(name, _told(first.get(name)), _told(second.get(name)))
+        Confound(name, _plain(first.get(name)), _plain(second.get(name)))
         for name in names
         if name not in expected and first.get(name) != second.get(name)
     ]
@@ -99,5 +103,6 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _told(value: Any) -> str:
-    return "not set" if value is None else str(value)
+def _plain(value: Any) -> Plain:
+    """A list or a table as text: a confound is a value that can be compared and counted."""
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

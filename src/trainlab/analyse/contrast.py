@@ -18,6 +18,11 @@ class Contrast:
     levels: tuple[Scalar | None, Scalar | None]
     """Of the reference and of the other; None where several factors make up one change."""
 
+    @property
+    def ids(self) -> tuple[str, str]:
+        """Of the reference and of the other."""
+        return self.reference.id, self.other.id
+
 
 def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
     """Every cell against its reference.

@@ -1,52 +1,75 @@
-"""Evidence: all records of a run, read once, arranged by cell."""
+"""Evidence: all records of a run, read once, arranged by cell. The only reader of run folders."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-from trainlab.analyse.cost.measurement import Measurement, measurements_of
-from trainlab.analyse.probes import Probed, read_probes
-from trainlab.record.environment import Environment
-from trainlab.record.folder import RunFolder
-from trainlab.record.schema import TrialRecord
-from trainlab.spec import Cell, Study, checked
+from trainlab.analyse.cost.measurement import MODES, Measurement
+from trainlab.analyse.cost.summary import summarise
+from trainlab.analyse.probes import Probed
+from trainlab.record.environment import UNKNOWN, Environment
+from trainlab.record.files import read_lines
+from trainlab.record.folder import RecordFile, RunFolder
+from trainlab.record.probe import ProbeRecord
+from trainlab.record.schema import Record
+from trainlab.record.study import StudyRecord
+from trainlab.record.trial import TrialRecord
+from trainlab.spec import Cell, Study
 
 UNFINISHED = ("pending", "running")
 ENDED_WELL = ("done", "diverged")
 """Ended by itself: a loss that is no longer finite is a result, a failure is not."""
 
+R = TypeVar("R", bound=Record)
+Line = Mapping[str, Any]
+"""A line of a curve."""
+
 
 @dataclass(frozen=True)
 class Learned:
-    """One learn trial: its record and its epochs."""
+    """One learn trial: its record and its curve."""
 
     trial: TrialRecord
-    epochs: tuple[Mapping[str, Any], ...]
+    epochs: tuple[Line, ...]
     """The curve's lines of kind `epoch`, in order."""
+    read_steps: Callable[[], Sequence[Line]] = tuple
+    """Reads the lines of kind `step`: many, and only a report that draws them wants them."""
 
     def value(self, metric: str) -> float:
         """A metric of the last epoch; not a number where the trial diverged or never got there."""
-        found = self.trial.final.get(metric)
-        return math.nan if found is None or self.trial.state != "done" else float(found)
+        final = self.trial.final.get(metric)
+        return math.nan if final is None or self.trial.state != "done" else float(final)
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What a run has shown so far."""
 
-    name: str
+    record: StudyRecord
     study: Study
-    environment: Environment
+    environments: Mapping[str, Environment]
+    """The machines it ran on, by the names that trials give."""
     trials: tuple[TrialRecord, ...]
     learned: Mapping[str, Mapping[int, Learned]]
     """Cell, then seed; trials that ended in any way."""
     measured: tuple[Measurement, ...]
     """One per cell, mode and weights, the second of an A/A pair included."""
-
     probed: tuple[Probed, ...] = ()
     """Learn trials that were watched inside, with what was seen."""
+    list_files: Callable[[], frozenset[str]] = frozenset
+    """Lists the names of all files there are, those of trials without their folders."""
+
+    @property
+    def name(self) -> str:
+        """Of the study."""
+        return self.record.name
+
+    @property
+    def environment(self) -> Environment:
+        """The first machine."""
+        return next(iter(self.environments.values()), UNKNOWN)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -91,42 +114,95 @@ class Evidence:
             trained = self.study.cost is not None and self.study.cost.weights == "trained"
         return self._by_look.get((cell, mode, again, trained))
 
+    def measured_in(self, mode: str) -> list[Measurement]:
+        """One measurement per cell, in the order asked; the second of an A/A pair is left out."""
+        found = (self.measurement(cell.id, mode) for cell in self.cells)
+        return [one for one in found if one is not None]
+
     @cached_property
     def _by_look(self) -> dict[tuple[str, str, bool, bool], Measurement]:
         return {
-            (found.trial.cell, found.summary.mode, found.trial.again, found.is_trained): found
-            for found in self.measured
+            (one.trial.cell, one.summary.mode, one.trial.again, one.is_trained): one
+            for one in self.measured
         }
 
 
 def gather(folder: RunFolder) -> Evidence:
     """Reads a run; RecordError where it is none of ours."""
     record = folder.study()
-    study = checked(Study, record.study, str(folder.study_file))
-    homes = [folder.trial(trial_id) for trial_id in record.trials]
-    trials = tuple(home.read() for home in homes)
+    study = record.asked(str(folder.study_file))
+    trials = tuple(folder.trial(trial_id).read() for trial_id in record.trials)
     learned: dict[str, dict[int, Learned]] = {}
-    for home, trial in zip(homes, trials, strict=True):
+    for trial in trials:
         if trial.kind == "learn" and trial.state not in UNFINISHED:
-            one = Learned(trial, tuple(home.epochs()))
-            learned.setdefault(trial.cell, {})[trial.seed] = one
+            learned.setdefault(trial.cell, {})[trial.seed] = _learned(folder, trial)
     return Evidence(
-        name=record.name,
+        record=record,
         study=study,
-        environment=folder.environment(),
+        environments=folder.environments(),
         trials=trials,
         learned=learned,
-        measured=tuple(sorted(measurements_of(folder, trials), key=_place(study))),
-        probed=read_probes(folder, trials),
+        measured=tuple(sorted(_measurements(folder, trials), key=_place(study))),
+        probed=tuple(_probed(folder, trials)),
+        list_files=folder.file_names,
     )
 
 
-def _place(study: Study) -> Callable[[Measurement], tuple[int, str, bool, bool]]:
+def _learned(folder: RunFolder, trial: TrialRecord) -> Learned:
+    home = folder.trial(trial.id)
+
+    def steps() -> Sequence[Line]:
+        return [line for line in home.curve() if line["kind"] == "step"]
+
+    return Learned(trial, tuple(home.epochs()), steps)
+
+
+def _measurements(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[Measurement]:
+    """One per cell, mode and weights; those without a timed process are left out."""
+    groups: dict[object, list[TrialRecord]] = {}
+    for trial in trials:
+        if trial.kind == "cost" and trial.state == "done":
+            key = (trial.cell, trial.again, trial.mode, trial.weights_of)
+            groups.setdefault(key, []).append(trial)
+    for group in groups.values():
+        timed = [trial for trial in group if trial.watch == "steps"]
+        if not timed:
+            continue
+        costs = tuple(folder.trial(trial.id).cost.read() for trial in timed)
+        homes = {trial.watch: folder.trial(trial.id) for trial in group}
+        operators, layers = homes.get("operators"), homes.get("layers")
+        yield Measurement(
+            trial=timed[0],
+            processes=tuple(trial.id for trial in timed),
+            costs=costs,
+            summary=summarise(costs),
+            operators=None if operators is None else _read(operators.operators),
+            layers=None if layers is None else _read(layers.layers),
+            memory=None if layers is None else _read(layers.memory),
+            limits=None if layers is None else _read(layers.limits),
+            probe_price=None if layers is None else _read(layers.probe_price),
+        )
+
+
+def _read(file: RecordFile[R]) -> R | None:
+    return file.read() if file.exists() else None
+
+
+def _probed(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[Probed]:
+    for trial in trials:
+        home = folder.trial(trial.id)
+        if home.probes_file.exists():
+            lines = [ProbeRecord.model_validate(line) for line in read_lines(home.probes_file)]
+            proof = _read(home.probes)
+            yield Probed(trial, tuple(lines), () if proof is None else tuple(proof.rows))
+
+
+def _place(study: Study) -> Callable[[Measurement], tuple[int, int, bool, bool]]:
     """Cells in the order asked, training before inference, the second of an A/A pair after the first."""
     order = {cell.id: number for number, cell in enumerate(study.all_cells)}
 
-    def place(found: Measurement) -> tuple[int, str, bool, bool]:
-        backwards = "a" if found.summary.mode == "train" else "b"
-        return order[found.trial.cell], backwards, found.is_trained, found.trial.again
+    def place(one: Measurement) -> tuple[int, int, bool, bool]:
+        mode = MODES.index(one.summary.mode)
+        return order[one.trial.cell], mode, one.is_trained, one.trial.again
 
     return place

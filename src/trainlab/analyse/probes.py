@@ -1,15 +1,13 @@
 """What the probes of a run saw: a tidy table, and curves over seeds with intervals."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from trainlab.record.files import read_lines
-from trainlab.record.folder import RunFolder
 from trainlab.record.probe import FiredRecord, ProbeRecord
-from trainlab.record.schema import TrialRecord
+from trainlab.record.trial import TrialRecord
 from trainlab.stats.means import Mean, mean_of
 
 if TYPE_CHECKING:
@@ -49,8 +47,6 @@ class ProbeCurve:
     cell: str
     probe: str
     target: str
-    meaning: str
-    """What a value is, in a sentence, to stand beside the plot."""
     points: tuple[CurvePoint, ...]
 
     def falling(self) -> tuple[int, int]:
@@ -59,20 +55,6 @@ class ProbeCurve:
         series = [[p.by_seed[s] for p in self.points if s in p.by_seed] for s in seeds]
         falls = [all(b < a for a, b in pairwise(x)) for x in series if len(x) > 1]
         return sum(falls), len(falls)
-
-
-def read_probes(
-    folder: RunFolder, trials: Iterable[TrialRecord] | None = None
-) -> tuple[Probed, ...]:
-    """The trials of a run that have probes, in the order planned."""
-    found = []
-    for trial in folder.trials() if trials is None else trials:
-        home = folder.trial(trial.id)
-        if home.probes_file.exists():
-            lines = [ProbeRecord.model_validate(line) for line in read_lines(home.probes_file)]
-            rows = home.probes.read().rows if home.probes.exists() else []
-            found.append(Probed(trial, tuple(lines), tuple(rows)))
-    return tuple(found)
 
 
 def probe_table(trials: Sequence[Probed]) -> "pd.DataFrame":
@@ -113,7 +95,6 @@ def histogram_table(trials: Sequence[Probed]) -> "pd.DataFrame":
 def probe_curves(trials: Sequence[Probed]) -> list[ProbeCurve]:
     """Every probe at every layer in every cell, in the order of the records."""
     groups: dict[tuple[str, str, str], dict[tuple[int, int], dict[int, float]]] = {}
-    meanings = {row.probe: row.meaning for one in trials for row in one.rows}
     for one in trials:
         for line in one.lines:
             if line.histogram is None:
@@ -123,7 +104,6 @@ def probe_curves(trials: Sequence[Probed]) -> list[ProbeCurve]:
     return [
         ProbeCurve(
             *key,
-            meaning=meanings.get(key[1], ""),
             points=tuple(
                 CurvePoint(epoch, step, by_seed, mean_of(list(by_seed.values())))
                 for (step, epoch), by_seed in sorted(points.items())

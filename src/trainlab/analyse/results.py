@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.probes import probe_table
 from trainlab.record.folder import RunFolder
-from trainlab.record.schema import TrialRecord
+from trainlab.record.trial import TrialRecord
 from trainlab.spec.cell import level_told
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from trainlab.spec.target import Target
 
 
 @dataclass(frozen=True)
-class Point:
+class EpochValue:
     """What one epoch ended with."""
 
     epoch: int
@@ -18,7 +18,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class TimeToQuality:
+class TimeToTarget:
     """How the trials of one cell got to the target."""
 
     target: Target
@@ -32,21 +32,21 @@ class TimeToQuality:
     half_elapsed_s: float | None
 
 
-def first_reached(points: Sequence[Point], target: Target) -> Point | None:
+def first_reached(epochs: Sequence[EpochValue], target: Target) -> EpochValue | None:
     """The first epoch that meets the target, even if a later one falls back; `None`: never."""
-    ordered = sorted(points, key=lambda point: point.epoch)
-    return next((point for point in ordered if target.is_met_by(point.value)), None)
+    ordered = sorted(epochs, key=lambda epoch: epoch.epoch)
+    return next((epoch for epoch in ordered if target.is_met_by(epoch.value)), None)
 
 
-def time_to_quality(trials: Sequence[Sequence[Point]], target: Target) -> TimeToQuality:
-    """Over the trials of one cell; a trial without points never reached it."""
-    found = [first_reached(points, target) for points in trials]
-    reached = [point for point in found if point is not None]
-    epochs = sorted(point.epoch for point in reached)
-    seconds = sorted(point.elapsed_s for point in reached)
+def time_to_target(trials: Sequence[Sequence[EpochValue]], target: Target) -> TimeToTarget:
+    """Over the trials of one cell; a trial without epochs never reached it."""
+    found = [first_reached(epochs, target) for epochs in trials]
+    reached = [epoch for epoch in found if epoch is not None]
+    epochs = sorted(epoch.epoch for epoch in reached)
+    seconds = sorted(epoch.elapsed_s for epoch in reached)
     half = math.ceil(len(trials) / 2)
     there = bool(reached) and len(reached) >= half
-    return TimeToQuality(
+    return TimeToTarget(
         target=target,
         num_trials=len(trials),
         num_reached=len(reached),

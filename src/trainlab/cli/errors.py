@@ -4,11 +4,14 @@ import functools
 import sys
 import traceback
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 import typer
 
 from trainlab.errors import TrainlabError
+
+if TYPE_CHECKING:
+    from trainlab.analyse.evidence import Evidence
 
 P = ParamSpec("P")
 
@@ -35,3 +38,9 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             raise typer.Exit(1) from None
 
     return run
+
+
+def exit_for_failures(evidence: "Evidence") -> None:
+    """Exit code 1 where a trial failed, the same for every verb that runs trials."""
+    if any(trial.state == "failed" for trial in evidence.trials):
+        raise typer.Exit(1)

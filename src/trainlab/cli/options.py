@@ -1,6 +1,8 @@
 """Specs as command-line options, made from their fields so that they cannot drift."""
 
 import inspect
+import json
+import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -16,7 +18,7 @@ PANEL = "Settings (defaults are the workload's)"
 def setting_parameters() -> list[inspect.Parameter]:
     """A keyword parameter per training setting; None means "not asked"."""
     return [
-        _parameter(TrainSpec, name, PANEL, _default_told(name)) for name in TrainSpec.model_fields
+        _parameter(TrainSpec, name, PANEL, _default_text(name)) for name in TrainSpec.model_fields
     ]
 
 
@@ -74,7 +76,7 @@ def _parameter(kind: type[Spec], name: str, panel: str, default: str) -> inspect
     )
 
 
-def _default_told(name: str) -> str:
+def _default_text(name: str) -> str:
     field = TrainSpec.model_fields[name]
     values = {w: entry.defaults.get(name, field.default) for w, entry in BUILTIN.items()}
     if len(set(map(repr, values.values()))) == 1:
@@ -88,3 +90,8 @@ def _value(value: Any) -> str:
     if value is None or value == {}:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def print_json(values: Mapping[str, Any]) -> None:
+    """One JSON object on stdout, and nothing else."""
+    sys.stdout.write(json.dumps(values, allow_nan=False) + "\n")

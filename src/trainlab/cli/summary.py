@@ -1,105 +1,203 @@
 """What a run came to, for people and for programs; read from its records."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
+from trainlab.analyse.cost.cold_start import cold_start
+from trainlab.analyse.cost.layers import layer_times
+from trainlab.analyse.cost.measurement import Measurement
+from trainlab.analyse.cost.operators import Sort, outside_us, ranked
+from trainlab.analyse.cost.overhead import overheads
+from trainlab.analyse.cost.roofline import step_roofline
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.findings.all import findings
+from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.finding import Finding
-from trainlab.cli.cost_tables import print_measurement
-from trainlab.cli.study_tables import cost_table, learn_table
+from trainlab.analyse.findings.learning import Effect
 from trainlab.record.folder import RunFolder
-from trainlab.record.schema import DataRecord, TrialRecord
-from trainlab.report.sentences import sentence
-from trainlab.words.numbers import metric_value
+from trainlab.record.trial import DataRecord, TrialRecord
+from trainlab.report.bullets import bullets
+from trainlab.report.document import Block, Paragraph
+from trainlab.report.render.terminal import print_blocks
+from trainlab.report.tables.cost import (
+    cold_table,
+    cost_table,
+    memory_table,
+    method_text,
+    overhead_text,
+    phases_of_step,
+    step_table,
+    warning_texts,
+)
+from trainlab.report.tables.layers import layer_table
+from trainlab.report.tables.learning import epoch_table, learn_table
+from trainlab.report.tables.operators import TOP, operator_table
+from trainlab.words import Words
 
-MOST_WAITING_TOLD = 5
+MOST_PENDING = 5
+"""Trials that never ran and are named one by one; more are told by their number, in the findings."""
 
 
-def summary(folder: RunFolder, evidence: Evidence) -> dict[str, Any]:
+def print_summary(console: Console, run: RunFolder, evidence: Evidence, words: Words) -> None:
+    """Tables of what was learned and what it costs, findings, the data used, and what to do next."""
+    if not evidence.study.cells:
+        print_blocks(console, [epoch_table(evidence, words)], words)
+        for measurement in evidence.measured:
+            print_measurement(console, evidence.name, measurement, words)
+    print_study(console, evidence, words)
+    for text, is_subset in dict.fromkeys(
+        (data_text(trial.data, words), trial.data.is_subset)
+        for trial in evidence.trials
+        if trial.data is not None
+    ):
+        say(console, text, "yellow" if is_subset else "")
+    say(console, words("run_folder", path=run.path))
+    if "tensorboard" in evidence.list_files():
+        say(console, words("look_at_it", command=shlex.join(["trainlab", "board", str(run.path)])))
+
+
+def print_study(console: Console, evidence: Evidence, words: Words) -> None:
+    """The cells side by side, what went wrong, and the findings."""
+    if evidence.study.cells:
+        tables = [learn_table(evidence, words)] if evidence.learned else []
+        tables += [cost_table(evidence, words)] if evidence.measured else []
+        print_blocks(console, tables, words)
+    print_remarks(console, evidence, words)
+    found = _shown(findings(evidence))
+    if found:
+        console.print(Text(words("findings"), "bold"))
+        print_blocks(console, [bullets(found, words)], words)
+
+
+def print_measurement(
+    console: Console,
+    name: str,
+    measurement: Measurement,
+    words: Words,
+    *,
+    sort: Sort = "self",
+    top: int = TOP,
+) -> None:
+    """The step, its phases, operators, layers, memory, the cold start, and what measuring cost."""
+    print_blocks(console, [step_table(name, measurement, words)], words)
+    print_blocks(console, [phases_of_step(measurement, words)], words)
+    say(console, method_text(measurement, words))
+    for warning in warning_texts(measurement, words):
+        say(console, words("unstable_line", warning=warning), "yellow")
+    blocks: list[Block | None] = []
+    if measurement.operators is not None and top:
+        blocks.append(operator_table(measurement, words, sort=sort, top=top))
+    if measurement.layers is not None:
+        blocks.append(layer_table(measurement, words))
+    blocks += [memory_table(measurement, words), cold_table(measurement, words)]
+    blocks.append(Paragraph(overhead_text(overheads(measurement), words)))
+    print_blocks(console, blocks, words)
+
+
+def print_remarks(console: Console, evidence: Evidence, words: Words) -> None:
+    """Trials that did not end well, or that have something to tell."""
+    pending = sum(trial.state == "pending" for trial in evidence.trials)
+    for trial in evidence.trials:
+        if trial.state != "pending" or pending <= MOST_PENDING:
+            for text, style in _remarks(trial, words):
+                say(console, text, style)
+
+
+def data_text(data: DataRecord, words: Words) -> str:
+    """Which data, how much of it, and why it is a subset where it is."""
+    text = words(
+        "data_subset" if data.is_subset else "data_line",
+        name=data.name,
+        source=data.source,
+        train=f"{data.num_train:,}",
+        test=f"{data.num_test:,}",
+    )
+    return words.sentences(text, words("data_why", why=data.note)) if data.note else text
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """A line of plain text, whatever it holds; long ones are left to the terminal to wrap."""
+    console.print(Text(text, style), soft_wrap=True, highlight=False)
+
+
+def run_json(run: RunFolder, evidence: Evidence) -> dict[str, Any]:
     """The run as one JSON object."""
-    return {"run": str(folder.path), **evidence_told(evidence)}
+    return {"run": str(run.path), **evidence_json(evidence)}
 
 
-def evidence_told(evidence: Evidence) -> dict[str, Any]:
+def evidence_json(evidence: Evidence) -> dict[str, Any]:
     """Trials and findings, of one run or of several that were pooled."""
+    words = Words("en")
     return {
         "study": evidence.name,
-        "trials": [_trial_told(trial) for trial in evidence.trials],
-        "findings": [
-            {**asdict(one), "numbers": dict(one.numbers), "sentence": sentence(one)}
-            for one in findings(evidence)
-        ],
+        "trials": [_trial_json(trial) for trial in evidence.trials],
+        "findings": [_finding_json(one, words) for one in findings(evidence)],
     }
 
 
-def print_summary(
-    console: Console, folder: RunFolder, evidence: Evidence, lang: str = "en"
-) -> None:
-    """Tables of what was learned and what it costs, findings, the data used, and what to do next."""
-    trials = list(evidence.trials)
-    if not evidence.study.cells:
-        console.width = max(console.width, 80)
-        learned = [trial for trial in trials if trial.kind == "learn"]
-        if learned and (table := _table(folder, learned)).row_count:
-            console.print(table)
-        for measured in evidence.measured:
-            print_measurement(console, evidence.name, measured)
-    print_study(console, evidence, lang)
-    for told in dict.fromkeys(data_told(trial.data) for trial in trials if trial.data is not None):
-        console.print(told, soft_wrap=True)
-    path = escape(str(folder.path))
-    console.print(f"Run folder: [bold]{path}[/bold]", soft_wrap=True, highlight=False)
-    if any(folder.trial(trial.id).tensorboard_folder.exists() for trial in trials):
-        command = escape(shlex.join(["trainlab", "board", str(folder.path)]))
-        console.print(f"Look at it: {command}", soft_wrap=True, highlight=False)
-
-
-def print_study(console: Console, evidence: Evidence, lang: str) -> None:
-    """The cells side by side, what went wrong, and the findings."""
-    # Never narrower than its numbers: a terminal may wrap lines, but must not cut figures.
-    console.width = max(console.width, 80)
-    if evidence.study.cells and evidence.learned:
-        console.print(learn_table(evidence))
-    if evidence.study.cells and evidence.measured:
-        console.print(cost_table(evidence))
-    waiting = [trial for trial in evidence.trials if trial.state == "pending"]
-    for trial in evidence.trials:
-        # Many that never ran are told by their number, in the findings.
-        if trial.state != "pending" or len(waiting) <= MOST_WAITING_TOLD:
-            for line in _remarks(trial):
-                console.print(line, soft_wrap=True)
-    print_findings(console, findings(evidence), lang)
-
-
-def print_findings(console: Console, found: Sequence[Finding], lang: str) -> None:
-    """A line each, marked by verdict."""
-    marks = {
-        "different": "[green]≠[/green]",
-        "equivalent": "[cyan]=[/cyan]",
-        "cannot tell": "[yellow]?[/yellow]",
+def measurement_json(measurement: Measurement, sort: Sort, top: int) -> dict[str, Any]:
+    """All of a measurement as plain values."""
+    roofline = step_roofline(measurement)
+    cold = cold_start(measurement.costs, measurement.layers)
+    values: dict[str, Any] = {
+        "weights": "trained" if measurement.is_trained else "untrained",
+        "settings": measurement.trial.settings,
+        "resolved": measurement.trial.resolved,
+        **asdict(measurement.summary),
+        "overheads": [asdict(one) for one in overheads(measurement)],
+        "limits": None if measurement.limits is None else measurement.limits.model_dump(),
+        "roofline": None if roofline is None else asdict(roofline),
+        "memory": None if measurement.memory is None else measurement.memory.model_dump(),
+        "cold_start": None if cold is None else asdict(cold),
     }
-    if found:
-        console.print("[bold]Findings[/bold]")
-    subjects = list(dict.fromkeys(one.subject for one in found if one.kind == "effect"))
-    shown = [
+    if measurement.operators is not None:
+        values["operators"] = [asdict(row) for row in ranked(measurement.operators, sort)[:top]]
+        values["outside_operators_us"] = outside_us(measurement.operators)
+    if measurement.layers is not None:
+        values["layers"] = [
+            {
+                **layer.row.model_dump(exclude={"forward_us", "backward_us"}),
+                "forward_ms": layer.forward_ms,
+                "backward_ms": layer.backward_ms,
+            }
+            for layer in layer_times(measurement.layers, measurement.summary.phases_ms)
+        ]
+    return values
+
+
+def _shown(found: Sequence[Finding]) -> list[Finding]:
+    """Open comparisons of the first metric are told; of the others, the last line tells how many."""
+    first = next((one.subject for one in found if isinstance(one, Effect)), None)
+    return [
         one
         for one in found
-        # Open comparisons of the first metric are told; of the others, the last line tells how many.
-        if one.kind != "effect" or one.verdict != "cannot tell" or one.subject == subjects[0]
+        if not isinstance(one, Effect) or one.verdict != "cannot tell" or one.subject == first
     ]
-    for one in shown:
-        mark = marks.get(one.verdict or "", "·")
-        console.print(f" {mark} {escape(sentence(one, lang))}", highlight=False)
 
 
-def _trial_told(trial: TrialRecord) -> dict[str, Any]:
+def _finding_json(finding: Finding, words: Words) -> dict[str, Any]:
+    interval = finding.interval
+    return {
+        "kind": finding.kind,
+        "subject": finding.subject,
+        "cells": finding.cells,
+        "factor": finding.factor,
+        "levels": finding.levels,
+        "n": finding.n,
+        "interval": None if interval is None else asdict(interval),
+        "test": finding.test,
+        "verdict": finding.verdict,
+        "confounds": [asdict(one) for one in finding.confounds],
+        "numbers": finding.numbers,
+        "sentence": finding.sentence(words),
+    }
+
+
+def _trial_json(trial: TrialRecord) -> dict[str, Any]:
     return {
         "id": trial.id,
         "kind": trial.kind,
@@ -114,69 +212,28 @@ def _trial_told(trial: TrialRecord) -> dict[str, Any]:
         "device": trial.resolved.get("device"),
         "data": None if trial.data is None else trial.data.model_dump(),
         "error": None if trial.error is None else trial.error.message,
-        "notes": list(trial.notes),
+        "notes": [note.model_dump() for note in trial.notes],
     }
 
 
-def data_told(data: DataRecord) -> str:
-    """Which data, how much of it, and a warning where it is a subset."""
-    name, source = escape(data.name), escape(data.source)
-    counts = f"{data.num_train:,} training and {data.num_test:,} test samples"
-    if not data.is_subset:
-        return f"Data: {name}, {counts} ({source})"
-    why = f" The full set was not to be had: {escape(data.note)}" if data.note else ""
-    return (
-        f"[yellow]Data: a subset of {name} ({source}), {counts}: accuracies are lower than on "
-        f"the full set.[/yellow]{why}"
-    )
+def _remarks(trial: TrialRecord, words: Words) -> Iterator[tuple[str, str]]:
+    """Lines with their styles."""
+    is_lone = trial.kind == "learn" and trial.cell == "base"
+    name = f"{words('seed')} {trial.seed}" if is_lone else trial.id
 
+    def remark(text: str) -> str:
+        return words("remark", trial=name, text=text)
 
-def _table(folder: RunFolder, trials: list[TrialRecord]) -> Table:
-    first = trials[0]
-    used, asked = first.resolved, first.settings
-    caption = ", ".join(
-        [
-            str(used.get("device_name", asked["device"])),
-            f"batch {asked['batch_size']}",
-            f"{asked['optimizer']} lr {used.get('lr', asked['lr'])}",
-            asked["precision"],
-            *(f"{name}={value}" for name, value in asked["model"].items()),
-            *([] if asked["zero_grad"] else ["gradients never reset"]),
-        ]
-    )
-    table = Table(title=f"{escape(folder.study().name)}: {escape(caption)}", title_justify="left")
-    epochs = [
-        (trial, point)
-        for trial in trials
-        for point in folder.trial(trial.id).curve()
-        if point["kind"] == "epoch"
-    ]
-    columns = [name for name in (epochs[0][1] if epochs else {}) if "/" in name]
-    for heading in ("seed", "epoch", *columns, "train/time (s)", "test/time (s)"):
-        table.add_column(heading.replace("/", "\n"), justify="right")
-    for number, (trial, point) in enumerate(epochs):
-        if number and epochs[number - 1][0] is not trial:
-            table.add_section()
-        metrics = [metric_value(name, point[name]) for name in columns]
-        times = [f"{point[name]:.2f}" for name in ("train_s", "test_s")]
-        table.add_row(str(trial.seed), str(point["epoch"]), *metrics, *times)
-    return table
-
-
-def _remarks(trial: TrialRecord) -> list[str]:
-    name = f"seed {trial.seed}" if trial.kind == "learn" and trial.cell == "base" else trial.id
-    told = [f"{name}: note: {escape(note)}" for note in trial.notes]
+    for note in trial.notes:
+        yield remark(words.note(note.code, note.values)), ""
     if trial.state in ("interrupted", "pending"):
-        done = f" after {trial.steps_done:,} updates" if trial.steps_done else ""
-        told.append(f"[yellow]{name}: {trial.state}{done}[/yellow]")
-    if trial.state == "diverged":
-        told.append(
-            f"[yellow]{name}: diverged: the loss of update {trial.diverged_at_step} "
-            "is not finite; a smaller learning rate usually helps[/yellow]"
-        )
+        state = words.named("state", trial.state)
+        if trial.steps_done:
+            state = words("stopped_after", state=state, steps=f"{trial.steps_done:,}")
+        yield remark(state), "yellow"
+    if trial.state == "diverged" and trial.diverged_at_step is not None:
+        text = words("diverged_at", step=f"{trial.diverged_at_step:,}")
+        yield remark(f"{words.named('state', 'diverged')}{words('colon')}{text}"), "yellow"
     if trial.error is not None:
-        told.append(
-            f"[red]{name}: failed: {escape(trial.error.kind)}: "
-            f"{escape(trial.error.message)}[/red] (traceback in its trial.json)"
-        )
-    return told
+        error = f"{trial.error.kind}: {trial.error.message}"
+        yield remark(words("failed_with", error=error)), "red"

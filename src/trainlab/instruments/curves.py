@@ -4,8 +4,7 @@ import math
 from typing import Any
 
 from trainlab.record.files import LineWriter
-from trainlab.train.moments import Instrument, Point, Progress
-from trainlab.train.setup import Bench
+from trainlab.train.moments import Instrument, Point, Progress, TrialView
 
 
 class Curves(Instrument):
@@ -14,8 +13,8 @@ class Curves(Instrument):
     def __init__(self) -> None:
         self._lines: LineWriter | None = None
 
-    def trial_begins(self, bench: Bench) -> None:
-        self._lines = LineWriter(bench.folder.curve_file)
+    def trial_begins(self, view: TrialView) -> None:
+        self._lines = LineWriter(view.folder.curve_file)
 
     def point_logged(self, point: Point) -> None:
         self._write(point)

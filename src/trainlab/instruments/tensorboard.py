@@ -16,8 +16,7 @@ from torch.utils.tensorboard.summary import hparams
 from trainlab.instruments.probes.board import write_probe
 from trainlab.record.files import writing
 from trainlab.record.probe import ProbeRecord
-from trainlab.train.moments import Instrument, Point, Progress
-from trainlab.train.setup import Bench
+from trainlab.train.moments import Instrument, Point, Progress, TrialView
 
 GRID_SIDE = 8
 """The grid of sample inputs has this many rows and columns."""
@@ -26,9 +25,9 @@ GRID_SIDE = 8
 class TensorBoard(Instrument):
     """Writes what TensorBoard shows. What it cannot show, it notes in the trial's record."""
 
-    def trial_begins(self, bench: Bench) -> None:
-        self._bench = bench
-        self._path = bench.folder.tensorboard_folder
+    def trial_begins(self, view: TrialView) -> None:
+        self._view = view
+        self._path = view.folder.tensorboard_folder
         with writing(self._path):
             self._writer = SummaryWriter(str(self._path))
             self._write_samples()
@@ -58,37 +57,35 @@ class TensorBoard(Instrument):
                 self._writer.add_scalar(name, value, point.step)
 
     def _write_samples(self) -> None:
-        inputs = self._bench.dataset.test.inputs
+        inputs = self._view.stored_inputs(GRID_SIDE**2)
         if inputs.dim() != 4 or inputs.shape[1] not in (1, 3):
-            self._bench.notes.append("sample inputs: not images, so TensorBoard has no picture")
+            self._view.note("samples_no_images")
             return
-        self._writer.add_image("samples/test", image_grid(inputs[: GRID_SIDE**2]), 0)
+        self._writer.add_image("samples/test", image_grid(inputs), 0)
 
     def _write_graph(self) -> None:
-        bench = self._bench
+        view = self._view
         try:
             # A copy in eval mode, under its own random state: watching must not change the training.
-            model = copy.deepcopy(bench.model).eval()
+            model = copy.deepcopy(view.model).eval()
             with (
-                torch.random.fork_rng(devices=_cuda_devices(bench.device)),
+                torch.random.fork_rng(devices=_cuda_devices(view.device)),
                 warnings.catch_warnings(),
                 contextlib.redirect_stdout(io.StringIO()),
                 _quiet_tracer(),
             ):
                 warnings.simplefilter("ignore")
-                self._writer.add_graph(model, bench.sample_inputs(2))
+                self._writer.add_graph(model, view.model_inputs(2))
         except Exception as error:  # noqa: BLE001  tracing runs the user's code, which may raise anything
             reason = " ".join(str(error).split())[:300]
-            bench.notes.append(
-                f"graph: TensorBoard's tracer failed: {type(error).__name__}: {reason}"
-            )
+            view.note("graph_failed", kind=type(error).__name__, reason=reason)
 
     def _write_hyper_parameters(self, progress: Progress) -> None:
-        trial = self._bench.trial
+        trial = self._view.trial
         asked: dict[str, Any] = trial.settings.model_dump(exclude={"model", "optimizer_options"})
         asked |= trial.settings.optimizer_options | trial.settings.model
         asked |= {"lr": trial.settings.start_lr, "seed": trial.seed, "workload": trial.workload}
-        asked["device"] = str(self._bench.device)
+        asked["device"] = str(self._view.device)
         told = {name: value for name, value in asked.items() if value is not None}
         metrics = {f"hparam/{name}": value for name, value in progress.final.items()}
         if not metrics:

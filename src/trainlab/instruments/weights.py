@@ -7,19 +7,19 @@ import torch
 from trainlab.errors import RecordError
 from trainlab.record.files import replacing, writing
 from trainlab.record.folder import TrialFolder
-from trainlab.train.moments import Instrument, Progress
-from trainlab.train.setup import Bench
+from trainlab.train.moments import Instrument, Progress, TrialView
+from trainlab.train.setup import Setup
 
 
 class Weights(Instrument):
     """Keeps the weights as they are when the trial ends, however it ends."""
 
-    def trial_begins(self, bench: Bench) -> None:
-        self._bench = bench
+    def trial_begins(self, view: TrialView) -> None:
+        self._view = view
 
     def trial_ends(self, progress: Progress) -> None:
-        path = self._bench.folder.model_file
-        state = {name: value.cpu() for name, value in self._bench.model.state_dict().items()}
+        path = self._view.folder.model_file
+        state = {name: value.cpu() for name, value in self._view.model.state_dict().items()}
         # Through memory: torch.save turns a full disk into an error of its own.
         content = io.BytesIO()
         torch.save(state, content)
@@ -29,11 +29,11 @@ class Weights(Instrument):
             part.write_bytes(content.getbuffer())
 
 
-def load_weights(bench: Bench, source: TrialFolder) -> None:
-    """Puts the weights another trial of the run ended with into the bench's model."""
+def load_weights(setup: Setup, source: TrialFolder) -> None:
+    """Puts the weights another trial of the run ended with into the setup's model."""
     path = source.model_file
     if not path.exists():
         state = source.read().state
         raise RecordError(f"{path}: is missing: trial {source.path.name} is {state}, not trained")
-    state_dict = torch.load(path, map_location=bench.device, weights_only=True)
-    bench.model.load_state_dict(state_dict)
+    state_dict = torch.load(path, map_location=setup.device, weights_only=True)
+    setup.model.load_state_dict(state_dict)

@@ -56,3 +56,8 @@ def free_bytes(device: torch.device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return None
+
+
+def device_name(device: torch.device) -> str:
+    """A GPU by its model; else the kind of device."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -43,6 +43,7 @@ def capture(folder: Path) -> Environment:
     commit, dirty = _git(folder)
     gpus, driver = _gpus()
     return Environment(
+        host=platform.node(),
         cpu=cpu_model(),
         num_vcpus=os.cpu_count() or 1,
         num_vcpus_usable=usable_vcpus(),
@@ -80,6 +81,11 @@ def cpu_model() -> str:
             name, _, value = line.partition(":")
             if name.strip() in ("model name", "Model"):
                 return " ".join(value.split())
+        # On ARM the kernel names no model; lscpu knows the makers' numbers.
+        for line in (_output(["lscpu"]) or "").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "Model name" and value.strip() not in ("", "-"):
+                return f"{value.strip()} ({platform.machine()})"
     if sys.platform == "darwin":
         return _output(["sysctl", "-n", "machdep.cpu.brand_string"]) or platform.machine()
     return platform.processor() or platform.machine()

@@ -17,7 +17,8 @@ class LoadMeter:
         self._start = time.monotonic()
         self._machine = psutil.cpu_times()
         self._own = self._process.cpu_times()
-        self._load_before = os.getloadavg()[0]
+        # Windows has no such average.
+        self._load_before = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
     def read(self) -> LoadRecord:
         """Cores used by others and stolen by the host, on average since the start."""

@@ -25,7 +25,7 @@ class ColdWatch(Instrument):
     def phase_ends(self, phase: Phase) -> None:
         self._mark(phase)
 
-    def observe(self, work: Callable[[], None]) -> ColdStep:
+    def observe(self, work: Callable[[], object]) -> ColdStep:
         """Runs one step, which must tell its phases to this instrument."""
         before = _counts(self._device)
         self._phases_ms = {}

@@ -10,14 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from torch import nn
+
 from trainlab.instruments.calls.watch import Call, CallWatch, Observer
+from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
-from trainlab.measure.timing import Steps, stepping
 from trainlab.measure.work import WorkCounter
 from trainlab.record.cost import LayerRow, LayersRecord
 from trainlab.spec.cost import CostSpec
+from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument, Phase
-from trainlab.train.setup import Bench
+from trainlab.train.setup import Setup
 
 MAX_COUNTED_STEPS = 5
 """Where steps differ in their calls, one may not make them all."""
@@ -77,9 +80,8 @@ class CallTimer:
 class LayerWatch(Instrument):
     """Watches the calls of those steps it is told to, with a timer or a counter."""
 
-    def __init__(self, bench: Bench, trains: bool) -> None:
-        self._model = bench.model
-        self._first: Phase = "zero_grad" if trains else "data"
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
         self._observer: Observer | None = None
         self._calls: CallWatch | None = None
 
@@ -96,14 +98,16 @@ class LayerWatch(Instrument):
             calls.close()
             observer.end()
 
+    def forward_begins(self) -> None:
+        if self._observer is not None and self._calls is not None:
+            self._observer.begin()
+            self._calls.enter()
+
     def phase_ends(self, phase: Phase) -> None:
         observer, calls = self._observer, self._calls
         if observer is None or calls is None:
             return
-        if phase == self._first:
-            observer.begin()
-            calls.enter()
-        elif phase in ("forward", "loss", "backward"):
+        if phase in ("forward", "loss", "backward"):
             observer.phase_ends(phase)
         if phase == "forward":
             calls.phase = "loss"
@@ -124,34 +128,35 @@ class _Row:
     backward_us: list[float] = field(default_factory=list)
 
 
-def profile_layers(bench: Bench, spec: CostSpec) -> LayersRecord:
+def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
     """Watches the first step, warms up, then `active_steps` in turns with as many bare ones."""
-    watch, timer = LayerWatch(bench, spec.mode == "train"), CallTimer(stopwatch_for(bench.device))
+    watch, timer = LayerWatch(setup.model), CallTimer(stopwatch_for(setup.device))
     phases_us: dict[str, list[float]] = {}
     bare_ms, watched_ms, seen = [], [], []
-    with stepping(bench, spec.mode, watch) as steps:
+    with stepping(setup, spec.mode) as steps:
+        watched = steps.watched_by([watch])
         with watch.watching(timer) as first:
-            steps.marked(next(steps.endless))
+            watched(next(steps.endless))
         timer.read()
         for _ in range(spec.warmup_steps):
-            steps.bare(next(steps.endless))
+            steps.next_bare()
         for _ in range(spec.active_steps):
-            bare_ms.append(timed_ms(bench.device, partial(steps.bare, next(steps.endless))))
+            bare_ms.append(timed_ms(setup.device, steps.next_bare))
             with watch.watching(timer) as calls:
-                watched = partial(steps.marked, next(steps.endless))
-                watched_ms.append(timed_ms(bench.device, watched))
+                next_watched = partial(watched, next(steps.endless))
+                watched_ms.append(timed_ms(setup.device, next_watched))
             seen.append(calls)
             for phase, us in timer.read().items():
                 phases_us.setdefault(phase, []).append(us)
         rows = _merged(first, seen)
-        counts, uncounted = _counted(watch, steps, set(rows))
+        counts, uncounted = _counted(watch, watched, steps, set(rows))
     equal = len({tuple(map(_key, calls)) for calls in [first, *seen]}) == 1
     return LayersRecord(
         mode=spec.one_mode,
-        batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
+        batch_size=steps.batch_size,
         num_steps=len(seen),
         calls_are_equal=equal,
-        rows=list(_records(bench, spec, rows, counts)),
+        rows=list(_records(setup, spec, rows, counts)),
         uncounted=sorted(uncounted),
         phases_us=phases_us,
         bare_ms=bare_ms,
@@ -180,14 +185,16 @@ def _merged(first: list[Call], seen: list[list[Call]]) -> dict[Key, _Row]:
     return rows
 
 
-def _counted(watch: LayerWatch, steps: Steps, wanted: set[Key]) -> tuple[dict[Key, Call], set[str]]:
+def _counted(
+    watch: LayerWatch, watched: Update, steps: Steps, wanted: set[Key]
+) -> tuple[dict[Key, Call], set[str]]:
     """The work of the calls, from steps that are not timed; and operators nobody can count."""
     counts: dict[Key, Call] = {}
     uncounted: set[str] = set()
     for _ in range(MAX_COUNTED_STEPS):
         counter = WorkCounter()
         with watch.watching(counter) as calls:
-            steps.marked(next(steps.endless))
+            watched(next(steps.endless))
         uncounted |= counter.uncounted
         counts = {_key(call): call for call in calls} | counts
         if wanted <= counts.keys():
@@ -196,10 +203,10 @@ def _counted(watch: LayerWatch, steps: Steps, wanted: set[Key]) -> tuple[dict[Ke
 
 
 def _records(
-    bench: Bench, spec: CostSpec, rows: dict[Key, _Row], counts: dict[Key, Call]
+    setup: Setup, spec: CostSpec, rows: dict[Key, _Row], counts: dict[Key, Call]
 ) -> Iterator[LayerRow]:
     numbers = {key: number for number, key in enumerate(rows)}
-    unseen = {id(parameter): parameter.numel() for parameter in bench.model.parameters()}
+    unseen = {id(parameter): parameter.numel() for parameter in setup.model.parameters()}
     trains = spec.mode == "train"
     for key, row in rows.items():
         call, work = row.call, counts.get(key, Call("", "", "function", "forward"))

@@ -21,6 +21,7 @@ from trainlab.machine.load import LoadMeter
 from trainlab.measure.stopwatch import stopwatch_for
 from trainlab.record.cost import LimitsRecord
 from trainlab.record.files import read_json, write_json, writing
+from trainlab.record.note import Note, note
 from trainlab.record.schema import FORMAT
 
 CPU_SIZES = (256, 512, 1024, 2048)
@@ -65,7 +66,9 @@ def measured_limits(device: torch.device, again: bool = False) -> LimitsRecord:
             path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, record.model_dump(mode="json"))
     except RecordError as error:
-        return record.model_copy(update={"notes": [*record.notes, f"not kept: {error}"]})
+        return record.model_copy(
+            update={"notes": [*record.notes, note("limits_not_kept", error=str(error))]}
+        )
     return record
 
 
@@ -106,12 +109,12 @@ def _cached(path: Path) -> LimitsRecord | None:
 @torch.no_grad()
 def _measure(device: torch.device) -> LimitsRecord:
     name, threads, version = _identity(device)
-    load, notes = LoadMeter(), list[str]()
+    load, notes = LoadMeter(), list[Note]()
     flops_per_s, bytes_per_s = _best_products(device, notes), _best_copy(device)
     others = load.read().others_cores
     busy = device.type == "cpu" and others > BUSY_CORES
     if busy:
-        notes.append(f"others kept {others:.1f} cores busy: perhaps too low, measure again")
+        notes.append(note("limits_busy", cores=round(others, 1)))
     return LimitsRecord(
         device_name=name,
         threads=threads,
@@ -124,7 +127,7 @@ def _measure(device: torch.device) -> LimitsRecord:
     )
 
 
-def _best_products(device: torch.device, notes: list[str]) -> dict[str, float]:
+def _best_products(device: torch.device, notes: list[Note]) -> dict[str, float]:
     if device.type != "cuda":
         return {
             "fp32": _best_product(device, torch.float32, CPU_SIZES, notes),
@@ -141,7 +144,7 @@ def _best_products(device: torch.device, notes: list[str]) -> dict[str, float]:
     return found
 
 
-def _rested_product(device: torch.device, dtype: torch.dtype, notes: list[str]) -> float:
+def _rested_product(device: torch.device, dtype: torch.dtype, notes: list[Note]) -> float:
     time.sleep(PAUSE_S)
     return _best_product(device, dtype, GPU_SIZES, notes)
 
@@ -161,7 +164,7 @@ def fp32_products_as(precision: str) -> Iterator[None]:
 
 
 def _best_product(
-    device: torch.device, dtype: torch.dtype, sizes: Sequence[int], notes: list[str]
+    device: torch.device, dtype: torch.dtype, sizes: Sequence[int], notes: list[Note]
 ) -> float:
     """FLOP/s of the fastest product, over sizes and repeats."""
     # Numbers drawn apart from the trial's; zeros would save a GPU power and look too fast.
@@ -170,7 +173,7 @@ def _best_product(
     for size in sizes:
         expected_s = product_flops(size) / best if best else 0.0
         if time.monotonic() + MIN_CALLS * expected_s > deadline:
-            notes.append(f"{dtype}: no time for {size} x {size}, {expected_s:.2g} s each")
+            notes.append(note("limits_no_time", dtype=str(dtype), size=size, seconds=expected_s))
             break
         a, b = (torch.randn(size, size, generator=draw, device=device).to(dtype) for _ in "ab")
         product = torch.empty_like(a)

@@ -21,10 +21,12 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from trainlab.errors import DeviceError
 from trainlab.measure.memory_peak import Blocks, Change, Live, ProfiledStep, Sighting, find_peak
 from trainlab.measure.operators import END_OF, STEP, PhaseEnds
-from trainlab.measure.timing import Steps, stepping
+from trainlab.measure.steps import Steps, stepping
 from trainlab.record.cost import MemoryRecord
 from trainlab.spec.cost import CostSpec
-from trainlab.train.setup import Bench
+from trainlab.train.engines.engine import Update
+from trainlab.train.moments import Instrument
+from trainlab.train.setup import Setup
 
 WARMUP_STEPS = 3
 """Then gradients and optimizer state exist and workspaces are taken."""
@@ -32,30 +34,32 @@ WARMUP_STEPS = 3
 _Kinds = dict[str, Blocks]
 
 
-def measure_memory(bench: Bench, spec: CostSpec) -> MemoryRecord:
+def measure_memory(setup: Setup, spec: CostSpec) -> MemoryRecord:
     """The peak of a steady step, and each kind of memory at its fullest.
 
     The kinds need not add up to the peak: gradients are freed before the forward pass, activations
     during the backward pass. `other_bytes` is the peak less what of each kind was alive at it. A
     batch that is a view of the data set takes no memory of its own.
     """
-    if bench.device.type not in ("cpu", "cuda"):
+    if setup.device.type not in ("cpu", "cuda"):
         raise DeviceError(
-            f"device: memory is measured on cpu and cuda, not yet on {bench.device.type}"
+            f"device: memory is measured on cpu and cuda, not yet on {setup.device.type}"
         )
-    watcher = _Watcher(bench.device)
-    with watcher.watching(bench), stepping(bench, spec.mode, PhaseEnds()) as steps:
+    watcher = BlockWatch(setup.device)
+    with stepping(setup, spec.mode) as steps:
         for _ in range(WARMUP_STEPS):
-            steps.bare(next(steps.endless))
-        data = _data_blocks(bench, steps)
-        told = _allocator_peak(bench, steps) if bench.device.type == "cuda" else None
-        step = _profiled_step(bench, steps, watcher, data)
+            steps.next_bare()
+        data = _data_blocks(setup, steps)
+        told = _allocator_peak(setup, steps) if setup.device.type == "cuda" else None
+        watched = steps.watched_by([PhaseEnds(), watcher])
+        batches = next(steps.endless), next(steps.endless)
+        step = _profiled_step(setup, watched, batches, watcher, data)
     peak = find_peak(step)
     peak_bytes = peak.num_bytes if told is None else told - sum(data.values())
     full = {seen.kind: sum(seen.blocks.values()) for seen in step.sightings}
     return MemoryRecord(
         mode=spec.one_mode,
-        batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
+        batch_size=steps.batch_size,
         source="profiler" if told is None else "allocator",
         peak_bytes=peak_bytes,
         parameter_bytes=full["parameters"],
@@ -72,7 +76,7 @@ def measure_memory(bench: Bench, spec: CostSpec) -> MemoryRecord:
     )
 
 
-class _Watcher:
+class BlockWatch(Instrument):
     """Which blocks the batch and the saved tensors of a step lie in; keeps none of them alive."""
 
     def __init__(self, device: torch.device) -> None:
@@ -80,26 +84,8 @@ class _Watcher:
         self.batch: Blocks = {}
         self.saved: Blocks = {}
 
-    @contextmanager
-    def watching(self, bench: Bench) -> Iterator[None]:
-        """While the bench's workload tells what the model and the loss get."""
-        workload = bench.workload
-        prepare, loss = workload.prepare, workload.loss
-
-        def prepare_and_tell(stored: Tensor) -> Tensor:
-            prepared = prepare(stored)
-            self.batch = _blocks([prepared], self._device)
-            return prepared
-
-        def tell_and_lose(outputs: Tensor, targets: Tensor) -> Tensor:
-            self.batch |= _blocks([targets], self._device)
-            return loss(outputs, targets)
-
-        bench.workload = replace(workload, prepare=prepare_and_tell, loss=tell_and_lose)
-        try:
-            yield
-        finally:
-            bench.workload = workload
+    def batch_ready(self, inputs: Tensor, targets: Tensor) -> None:
+        self.batch = _blocks([inputs, targets], self._device)
 
     @contextmanager
     def saving(self) -> Iterator[None]:
@@ -114,28 +100,31 @@ class _Watcher:
             yield
 
 
-def _profiled_step(bench: Bench, steps: Steps, watcher: _Watcher, data: Blocks) -> ProfiledStep:
+def _profiled_step(
+    setup: Setup, step: Update, batches: tuple[Any, Any], watcher: BlockWatch, data: Blocks
+) -> ProfiledStep:
     """One step, after one that only shows the profiler what the next will free."""
-    spare, batch = next(steps.endless), next(steps.endless)
+    spare, batch = batches
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        steps.marked(spare)
-        standing = _standing(bench)
+        step(spare)
+        standing = _standing(setup)
         with record_function(STEP), watcher.saving():
-            steps.marked(batch)
+            step(batch)
     nodes = _nodes(profiler)
     start_ns = next(node.start_time_ns for node in nodes if node.name == STEP)
-    changes = _changes(nodes, bench.device)
+    changes = _changes(nodes, setup.device)
     earlier = [change for change in changes if change.at_ns < start_ns]
-    step = ProfiledStep(
+    profiled = ProfiledStep(
         before=Live({}, earlier).blocks | _merged(standing.values()),
         changes=changes[len(earlier) :],
         phase_ends=_phase_ends(nodes, start_ns),
     )
-    return replace(step, sightings=_sightings(step, watcher, standing, _standing(bench), data))
+    after = _standing(setup)
+    return replace(profiled, sightings=_sightings(profiled, watcher, standing, after, data))
 
 
 def _sightings(
-    step: ProfiledStep, watcher: _Watcher, before: _Kinds, after: _Kinds, data: Blocks
+    step: ProfiledStep, watcher: BlockWatch, before: _Kinds, after: _Kinds, data: Blocks
 ) -> list[Sighting]:
     # After the loss all that the backward pass needs is alive, and nothing of it is gone yet.
     loss_ns = next(at_ns for at_ns, name in step.phase_ends if name == "loss")
@@ -155,24 +144,24 @@ def _sightings(
     ]
 
 
-def _standing(bench: Bench) -> _Kinds:
+def _standing(setup: Setup) -> _Kinds:
     """What lives on from step to step."""
-    parameters: list[Tensor] = list(bench.model.parameters())
-    state = [value for values in bench.optimizer.state.values() for value in values.values()]
+    parameters: list[Tensor] = list(setup.model.parameters())
+    state = [value for values in setup.optimizer.state.values() for value in values.values()]
     tensors = {
         "parameters": parameters,
-        "buffers": list(bench.model.buffers()),
+        "buffers": list(setup.model.buffers()),
         "gradients": [p.grad for p in parameters if p.grad is not None],
         "optimizer": [value for value in state if isinstance(value, Tensor)],
     }
-    return {kind: _blocks(found, bench.device) for kind, found in tensors.items()}
+    return {kind: _blocks(found, setup.device) for kind, found in tensors.items()}
 
 
-def _data_blocks(bench: Bench, steps: Steps) -> Blocks:
+def _data_blocks(setup: Setup, steps: Steps) -> Blocks:
     """The splits that lie on the device, as views of which their batches are made."""
-    splits = (bench.train_batches, bench.test_batches, steps.batches)
+    splits = (setup.train_batches, setup.test_batches, steps.batches)
     return _merged(
-        _blocks(next(split.in_order()), bench.device) for split in splits if split.resident
+        _blocks(next(split.in_order()), setup.device) for split in splits if split.resident
     )
 
 
@@ -220,12 +209,12 @@ def _phase_ends(nodes: Iterable[Any], start_ns: int) -> list[tuple[int, str]]:
     )
 
 
-def _allocator_peak(bench: Bench, steps: Steps) -> int:
+def _allocator_peak(setup: Setup, steps: Steps) -> int:
     """The most bytes the GPU's allocator gave out at once in a step that nobody watches."""
     batch = next(steps.endless)
-    torch.cuda.reset_peak_memory_stats(bench.device)
+    torch.cuda.reset_peak_memory_stats(setup.device)
     steps.bare(batch)
-    return torch.cuda.max_memory_allocated(bench.device)
+    return torch.cuda.max_memory_allocated(setup.device)
 
 
 def _process_peak_bytes() -> int | None:

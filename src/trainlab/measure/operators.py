@@ -7,24 +7,27 @@ mark comes next.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from trainlab.machine.device import synchronize
+from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import timed_ms
-from trainlab.measure.timing import Steps, stepping
 from trainlab.record.cost import OperatorRow, OperatorsRecord
 from trainlab.record.files import replacing
+from trainlab.record.note import note
 from trainlab.spec.cost import CostSpec
+from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument, Phase
-from trainlab.train.setup import Bench
+from trainlab.train.setup import Setup
 
 STEP = "trainlab::step"
 END_OF = "trainlab::end of "
@@ -72,27 +75,25 @@ class _Tally:
     calls_per_step: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
 
 
-def profile_operators(bench: Bench, spec: CostSpec) -> OperatorsRecord:
+def profile_operators(setup: Setup, spec: CostSpec, trace_file: Path) -> OperatorsRecord:
     """Warms up, then profiles `active_steps` training steps, or the whole test set; then a trace."""
     tally = _Tally(by_shape=spec.by_shape)
-    with stepping(bench, spec.mode, PhaseEnds()) as steps:
+    with stepping(setup, spec.mode) as steps:
+        marked = steps.watched_by([PhaseEnds()])
         for _ in range(spec.warmup_steps):
-            steps.marked(next(steps.endless))
-        bare_ms = [
-            timed_ms(bench.device, partial(steps.bare, next(steps.endless)))
-            for _ in range(spec.active_steps)
-        ]
+            marked(next(steps.endless))
+        bare_ms = [timed_ms(setup.device, steps.next_bare) for _ in range(spec.active_steps)]
         work = (
             steps.one_pass if spec.mode == "inference" else islice(steps.endless, spec.active_steps)
         )
         while chunk := list(islice(work, STEPS_PER_CHUNK)):
-            profiler = _profiled(bench, steps, chunk, spec.by_shape)
+            profiler = _profiled(setup.device, marked, [next(steps.endless), *chunk], spec.by_shape)
             _add_chunk(tally, profiler.events())
-        trace_steps = _write_trace(bench, steps, spec)
+        trace_steps = _write_trace(setup, steps, marked, spec, trace_file)
     num_steps = len(tally.step_us)
     return OperatorsRecord(
         mode=spec.one_mode,
-        batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
+        batch_size=steps.batch_size,
         num_steps=num_steps,
         profiled_step_us=sum(tally.step_us) / num_steps,
         bare_ms=bare_ms,
@@ -106,45 +107,45 @@ def profile_operators(bench: Bench, spec: CostSpec) -> OperatorsRecord:
     )
 
 
-def _profiled(bench: Bench, steps: Steps, chunk: list[Any], by_shape: bool) -> Any:
-    """The profiler after a step that is not counted and the chunk's steps, which are."""
+def _profiled(device: torch.device, step: Update, batches: Sequence[Any], by_shape: bool) -> Any:
+    """The profiler after a step on the first batch, which is not counted, and on the others, which are."""
     activities = [ProfilerActivity.CPU]
-    if bench.device.type == "cuda":
+    if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
-    spare = next(steps.endless)
+    spare, *counted = batches
     with profile(
         activities=activities, profile_memory=True, acc_events=True, record_shapes=by_shape
     ) as profiler:
-        steps.marked(spare)
-        synchronize(bench.device)
-        for batch in chunk:
+        step(spare)
+        synchronize(device)
+        for batch in counted:
             with record_function(STEP):
-                steps.marked(batch)
+                step(batch)
                 # Inside the step: what it queued belongs to it.
-                synchronize(bench.device)
+                synchronize(device)
     return profiler
 
 
-def _write_trace(bench: Bench, steps: Steps, spec: CostSpec) -> int:
+def _write_trace(setup: Setup, steps: Steps, marked: Update, spec: CostSpec, path: Path) -> int:
     """Writes trace.json.gz with as many steps as its budget holds, and says how many those are."""
-    path, budget = bench.folder.trace_file, spec.trace_mb * 1e6
+    budget = spec.trace_mb * 1e6
     wanted = min(spec.active_steps, MAX_TRACE_STEPS) if budget else 0
     while wanted:
-        chunk = list(islice(steps.endless, wanted))
+        batches = list(islice(steps.endless, wanted + 1))
         # torch picks the compression by the name's ending.
         with TemporaryDirectory() as folder:
             part = Path(folder) / path.name
-            _profiled(bench, steps, chunk, spec.by_shape).export_chrome_trace(str(part))
+            profiler = _profiled(setup.device, marked, batches, spec.by_shape)
+            profiler.export_chrome_trace(str(part))
             size = part.stat().st_size
             if size <= budget:
                 with replacing(path) as final:
                     final.write_bytes(part.read_bytes())
                 return wanted
         # One uncounted step is in it too. Always fewer than before, whatever the estimate.
-        wanted = min(wanted - 1, int(budget / (size / (wanted + 1))) - 1)
-        wanted = max(wanted, 0)
+        wanted = max(0, min(wanted - 1, int(budget / (size / (wanted + 1))) - 1))
     if budget:
-        bench.notes.append(f"trace: not even one step fits {spec.trace_mb:g} MB; raise --trace-mb")
+        setup.notes.append(note("trace_too_large", budget=spec.trace_mb))
     return 0
 
 

@@ -7,54 +7,51 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from trainlab.instruments.probes.instrument import Probes
+from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import timed_ms
-from trainlab.measure.timing import Run, stepping
 from trainlab.record.cost import ProbePriceRecord
 from trainlab.record.folder import TrialFolder
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.moments import Moments, Point, Progress
-from trainlab.train.setup import Bench
-from trainlab.train.step import make_step
+from trainlab.train.engines.engine import Update
+from trainlab.train.moments import Point, Progress
+from trainlab.train.setup import Setup
 
 
-def price_probes(bench: Bench, spec: CostSpec, probes: Sequence[ProbeSpec]) -> ProbePriceRecord:
+def measure_probes(setup: Setup, spec: CostSpec, probes: Sequence[ProbeSpec]) -> ProbePriceRecord:
     """Warms up, then `active_steps` probed steps in turns with as many bare ones."""
     bare_ms, watched_ms = [], []
-    home = bench.folder
-    with TemporaryDirectory() as folder, stepping(bench, "train") as steps:
-        # Elsewhere: what the probes see here is not the study's.
-        bench.folder = TrialFolder(Path(folder))
-        try:
-            probed, moments = probed_step(bench, probes)
-            for _ in range(spec.warmup_steps):
-                steps.bare(next(steps.endless))
-                probed(next(steps.endless))
-            for _ in range(spec.active_steps):
-                bare_ms.append(timed_ms(bench.device, partial(steps.bare, next(steps.endless))))
-                watched_ms.append(timed_ms(bench.device, partial(probed, next(steps.endless))))
-            moments.trial_ends(Progress())
-        finally:
-            bench.folder = home
+    with TemporaryDirectory() as folder, stepping(setup, "train") as steps:
+        # What the probes see here is not the study's: it is written elsewhere and forgotten.
+        probed, instrument = probed_step(setup, steps, probes, TrialFolder(Path(folder)))
+        for _ in range(spec.warmup_steps):
+            steps.next_bare()
+            probed(next(steps.endless))
+        for _ in range(spec.active_steps):
+            bare_ms.append(timed_ms(setup.device, steps.next_bare))
+            watched_ms.append(timed_ms(setup.device, partial(probed, next(steps.endless))))
+        instrument.trial_ends(Progress())
     return ProbePriceRecord(
         probes=[str(probe) for probe in probes], bare_ms=bare_ms, watched_ms=watched_ms
     )
 
 
-def probed_step(bench: Bench, probes: Sequence[ProbeSpec]) -> tuple[Run, Moments]:
-    """A step with probes, told of its moments as the loop does."""
-    moments, every = Moments([Probes(probes)]), bench.log_every_steps
-    moments.trial_begins(bench)
-    moments.epoch_begins(1)
-    step, number = make_step(bench, moments), 0
+def probed_step(
+    setup: Setup, steps: Steps, probes: Sequence[ProbeSpec], folder: TrialFolder
+) -> tuple[Update, Probes]:
+    """A step with probes, told of its moments as the loop does; and the probes, to be ended."""
+    instrument, every = Probes(probes), setup.log_every_steps
+    instrument.trial_begins(setup.view(folder))
+    instrument.epoch_begins(1)
+    step, number = steps.watched_by([instrument]), 0
 
     def run(rows: Any) -> None:
         nonlocal number
         number += 1
-        moments.step_begins(number)
+        instrument.step_begins(number)
         step(rows)
-        moments.step_ends(number)
+        instrument.step_ends(number)
         if number % every == 0:
-            moments.point_logged(Point("step", 1, number, number, {}, {}))
+            instrument.point_logged(Point("step", 1, number, number, {}, {}))
 
-    return run, moments
+    return run, instrument

@@ -5,25 +5,18 @@ what marking costs. Step times are only ever read from bare rounds.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import count
-from typing import Any, Literal
-
-import torch
+from collections.abc import Callable
+from typing import Literal
 
 from trainlab.machine.load import LoadMeter
 from trainlab.measure.cold import ColdWatch
+from trainlab.measure.steps import stepping
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
 from trainlab.record.cost import CostRecord
 from trainlab.spec.cost import CostSpec
 from trainlab.stats.median import median_interval
-from trainlab.train.batches import Batches
-from trainlab.train.moments import Instrument, Moments, Phase
-from trainlab.train.seeds import data_order, drawing_from
-from trainlab.train.setup import Bench
-from trainlab.train.step import make_step, make_test_step
+from trainlab.train.moments import Instrument, Phase
+from trainlab.train.setup import Setup
 
 ROUND_S = 0.05
 """Short, so that a bare round and the marked one beside it meet the same machine."""
@@ -32,28 +25,8 @@ MIN_STEPS = 30
 """Bare steps without which no interval is called tight."""
 COLD_STEPS = 5
 
-Work = Callable[[], None]
+Work = Callable[[], object]
 """Runs the next step."""
-
-
-Run = Callable[[Any], None]
-"""Runs the step of one batch."""
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The steps of one mode: what runs them and which batches they run on."""
-
-    batches: Batches
-    watched_by: Callable[[Sequence[Instrument]], Run]
-    """The step, its phases told to these instruments."""
-    bare: Run
-    marked: Run
-    """The same step, its phases told to the instruments given to `stepping`."""
-    endless: Iterator[Any]
-    """Full batches, epoch after epoch: a smaller last one would pass for a faster step."""
-    one_pass: Iterator[Any]
-    """Every batch of one epoch or pass, the smaller last one included."""
 
 
 class PhaseMarks(Instrument):
@@ -66,17 +39,24 @@ class PhaseMarks(Instrument):
         self._mark(phase)
 
 
-def measure(bench: Bench, spec: CostSpec) -> CostRecord:
+def measure(setup: Setup, spec: CostSpec) -> CostRecord:
     """Warms up, then alternates bare and marked rounds until the interval is tight or time is up."""
-    watch, load, cold = stopwatch_for(bench.device), LoadMeter(), ColdWatch(bench.device)
-    with stepping(bench, spec.mode, PhaseMarks(watch)) as steps:
-        bare, marked, watched = (
-            _next_of(steps, run) for run in (steps.bare, steps.marked, steps.watched_by([cold]))
-        )
-        first = [cold.observe(watched) for _ in range(min(COLD_STEPS, spec.warmup_steps))]
+    device = setup.device
+    watch, load, cold = stopwatch_for(device), LoadMeter(), ColdWatch(device)
+    with stepping(setup, spec.mode) as steps:
+        bare = steps.next_bare
+        with_marks, cold_step = steps.watched_by([PhaseMarks(watch)]), steps.watched_by([cold])
+
+        def marked() -> object:
+            return with_marks(next(steps.endless))
+
+        def observed() -> object:
+            return cold_step(next(steps.endless))
+
+        first = [cold.observe(observed) for _ in range(min(COLD_STEPS, spec.warmup_steps))]
         warmup_ms = [sum(step.phases_ms.values()) for step in first]
-        warmup_ms += [timed_ms(bench.device, bare) for _ in range(spec.warmup_steps - len(first))]
-        rounds = _Rounds(bare, marked, watch, _round_steps(bench, bare))
+        warmup_ms += [timed_ms(device, bare) for _ in range(spec.warmup_steps - len(first))]
+        rounds = _Rounds(bare, marked, watch, _steps_per_round(timed_ms(device, bare)))
         deadline = time.monotonic() + spec.budget_s
         stopped: Literal["tight", "budget"] = "budget"
         while not rounds.phase_steps or time.monotonic() < deadline:
@@ -84,11 +64,11 @@ def measure(bench: Bench, spec: CostSpec) -> CostRecord:
             if len(rounds.step_ms) >= MIN_STEPS and _is_tight(rounds.step_ms, spec.tight):
                 stopped = "tight"
                 break
-        settled = [cold.observe(watched) for _ in range(COLD_STEPS)]
+        settled = [cold.observe(observed) for _ in range(COLD_STEPS)]
     phases = list(dict.fromkeys(name for step in rounds.phase_steps for name in step))
     return CostRecord(
         mode=spec.one_mode,
-        batch_size=min(steps.batches.batch_size, steps.batches.num_samples),
+        batch_size=steps.batch_size,
         num_samples=steps.batches.num_samples,
         steps_per_epoch=len(steps.batches),
         warmup_ms=warmup_ms,
@@ -139,70 +119,8 @@ class _Rounds:
                 step = {}
 
 
-@contextmanager
-def stepping(bench: Bench, mode: str, *marks: Instrument) -> Iterator[Steps]:
-    """The steps of a mode, ready to run inside this block and drawing from the trial's seed."""
-    with drawing_from(bench.trial.seed, "dropout", bench.device):
-        if mode == "train":
-            bench.model.train()
-            yield _training(bench, marks)
-        else:
-            bench.model.eval()
-            with torch.no_grad():
-                yield _inference(bench, marks)
-
-
-def _training(bench: Bench, marks: Sequence[Instrument]) -> Steps:
-    batches = bench.train_batches
-
-    def watched_by(instruments: Sequence[Instrument]) -> Run:
-        step = make_step(bench, Moments(instruments))
-        return lambda rows: _forget(step(rows))
-
-    def epoch(number: int) -> tuple[Any, ...]:
-        return batches.rows(data_order(bench.trial.seed, number, batches.num_samples))
-
-    return Steps(
-        batches=batches,
-        watched_by=watched_by,
-        bare=watched_by([]),
-        marked=watched_by(marks),
-        endless=(rows for number in count(1) for rows in epoch(number) if _is_full(rows, batches)),
-        one_pass=iter(epoch(1)),
-    )
-
-
-def _inference(bench: Bench, marks: Sequence[Instrument]) -> Steps:
-    batches = bench.test_batches.resized(bench.settings.batch_size)
-
-    def watched_by(instruments: Sequence[Instrument]) -> Run:
-        step = make_test_step(bench, Moments(instruments))
-        return lambda batch: _forget(step(*batch))
-
-    return Steps(
-        batches=batches,
-        watched_by=watched_by,
-        bare=watched_by([]),
-        marked=watched_by(marks),
-        endless=(b for _ in count(1) for b in batches.in_order() if _is_full(b[0], batches)),
-        one_pass=batches.in_order(),
-    )
-
-
-def _is_full(batch: torch.Tensor, batches: Batches) -> bool:
-    return len(batch) == min(batches.batch_size, batches.num_samples)
-
-
-def _next_of(steps: Steps, run: Callable[[Any], None]) -> Work:
-    return lambda: run(next(steps.endless))
-
-
-def _forget(results: object) -> None:
-    """A step's results are not kept: they would be memory the next step cannot reuse."""
-
-
-def _round_steps(bench: Bench, work: Work) -> int:
-    return max(MIN_ROUND_STEPS, int(ROUND_S * 1e3 / timed_ms(bench.device, work)))
+def _steps_per_round(step_ms: float) -> int:
+    return max(MIN_ROUND_STEPS, int(ROUND_S * 1e3 / step_ms))
 
 
 def _is_tight(step_ms: list[float], share: float) -> bool:

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from trainlab.record.note import Note
 from trainlab.record.schema import FORMAT, Record
 
 Mode = Literal["train", "inference"]
@@ -10,8 +11,8 @@ Mode = Literal["train", "inference"]
 class LoadRecord(Record):
     """What else the machine did during a measurement."""
 
-    load_before: float
-    """The system's one-minute load average before."""
+    load_before: float | None
+    """The system's one-minute load average before; None where the system has none."""
     others_cores: float
     """Cores kept busy by other processes, on average."""
     stolen_cores: float
@@ -210,4 +211,4 @@ class LimitsRecord(Record):
     """Best large copy, bytes read plus bytes written."""
     busy: bool = False
     """Whether other programs ran meanwhile: the figures may then be too low."""
-    notes: list[str] = []
+    notes: list[Note] = []

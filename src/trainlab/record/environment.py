@@ -13,9 +13,11 @@ class Gpu(Record):
 
 
 class Environment(Record):
-    """environment.json."""
+    """environments/*.json: one machine of a run."""
 
     format: int = FORMAT
+    host: str = ""
+    """The machine's own name."""
     cpu: str
     num_vcpus: int
     num_vcpus_usable: int
@@ -36,3 +38,26 @@ class Environment(Record):
     """Environment variables that steer threads and GPUs, where set."""
     git_commit: str | None
     git_dirty: bool | None
+
+
+UNKNOWN = Environment(
+    cpu="unknown",
+    num_vcpus=0,
+    num_vcpus_usable=0,
+    memory_gib=0.0,
+    gpus=(),
+    driver=None,
+    os="unknown",
+    kernel="unknown",
+    python="unknown",
+    packages={},
+    cuda=None,
+    cudnn=None,
+    torch_threads=None,
+    torch_interop_threads=None,
+    tf32=None,
+    variables={},
+    git_commit=None,
+    git_dirty=None,
+)
+"""Of a run none of whose trials has been started."""

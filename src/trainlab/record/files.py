@@ -58,12 +58,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 class LineWriter:
-    """A new file of JSON lines; each is on disk (flushed) before the next begins."""
+    """A file of JSON lines; each is handed to the system before the next begins."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, append: bool = False) -> None:
+        """A new file, which must not exist yet, unless lines may be appended to an old one."""
         self.path = path
         with writing(path):
-            self._stream = path.open("x", encoding="utf-8")
+            self._stream = path.open("a" if append else "x", encoding="utf-8")
 
     def write(self, value: Mapping[str, Any]) -> None:
         """Appends one line."""

@@ -1,5 +1,8 @@
 """The run folder. Every file name of a run lives here and nowhere else."""
 
+import hashlib
+import json
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -17,8 +20,11 @@ from trainlab.record.cost import (
 )
 from trainlab.record.environment import Environment
 from trainlab.record.files import read_json, read_lines, replacing, write_json, writing
+from trainlab.record.migrate import migrated
 from trainlab.record.probe import ProbesRecord
-from trainlab.record.schema import FORMAT, Record, StudyRecord, TrialRecord
+from trainlab.record.schema import FORMAT, Record
+from trainlab.record.study import StudyRecord
+from trainlab.record.trial import TrialRecord
 
 R = TypeVar("R", bound=Record)
 
@@ -36,7 +42,7 @@ class RecordFile(Generic[R]):
 
     def read(self) -> R:
         """Reads it; RecordError where it is missing or not one of ours."""
-        return _read(self.path, self._kind)
+        return read_record(self.path, self._kind)
 
     def exists(self) -> bool:
         """Whether it has been written."""
@@ -62,6 +68,7 @@ class TrialFolder:
         self.tensorboard_folder = path / "tensorboard"
         self.checkpoint_folder = path / "checkpoint"
         self.model_file = self.checkpoint_folder / "model.pt"
+        self.attempts_folder = path / "attempts"
 
     def write(self, record: TrialRecord) -> None:
         """Writes trial.json."""
@@ -71,7 +78,20 @@ class TrialFolder:
 
     def read(self) -> TrialRecord:
         """Reads trial.json."""
-        return _read(self.trial_file, TrialRecord)
+        return read_record(self.trial_file, TrialRecord)
+
+    def begin_attempt(self) -> TrialRecord:
+        """The record with its next attempt counted; what an earlier one left is set aside, not lost."""
+        record = self.read()
+        if record.attempt:
+            aside = self.attempts_folder / str(record.attempt)
+            with writing(aside):
+                aside.mkdir(parents=True, exist_ok=True)
+                for path in self.path.iterdir():
+                    if path not in (self.trial_file, self.attempts_folder):
+                        path.rename(aside / path.name)
+            write_json(aside / self.trial_file.name, record.model_dump(mode="json"))
+        return record.planned_again()
 
     def curve(self) -> list[dict[str, Any]]:
         """The points of the curve so far, oldest first."""
@@ -91,7 +111,8 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.study_file = path / "study.json"
-        self.environment_file = path / "environment.json"
+        self.environments_folder = path / "environments"
+        self.events_folder = path / "events"
         self.trials_folder = path / "trials"
         self.results_csv = path / "results.csv"
         self.results_parquet = path / "results.parquet"
@@ -109,24 +130,39 @@ class RunFolder:
 
     def study(self) -> StudyRecord:
         """Reads study.json."""
-        return _read(self.study_file, StudyRecord)
+        return read_record(self.study_file, StudyRecord)
 
     def trials(self) -> list[TrialRecord]:
         """All trials, in the order planned."""
         return [self.trial(trial_id).read() for trial_id in self.study().trials]
 
-    def write_environment(self, record: Environment) -> None:
-        """Writes environment.json."""
-        write_json(self.environment_file, record.model_dump(mode="json"))
+    def write_environment(self, record: Environment) -> str:
+        """Records a machine and says by which name trials refer to it; twice the same is one file."""
+        content = record.model_dump(mode="json")
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+        name = f"{re.sub(r'[^A-Za-z0-9.-]', '_', record.host) or 'host'}-{digest}"
+        with writing(self.environments_folder):
+            self.environments_folder.mkdir(exist_ok=True)
+        write_json(self.environments_folder / f"{name}.json", content)
+        return name
+
+    def environments(self) -> dict[str, Environment]:
+        """The machines of the run by name. In format 1 there was one, without a name."""
+        files = sorted(self.environments_folder.glob("*.json")) or [
+            path for path in [self.path / "environment.json"] if path.exists()
+        ]
+        return {path.stem: read_record(path, Environment) for path in files}
+
+    def file_names(self) -> frozenset[str]:
+        """The names of all files and folders there are: the run's own, and those of any trial."""
+        own = {path.name for path in self.path.iterdir()}
+        trials = (folder for folder in self.trials_folder.iterdir() if folder.is_dir())
+        return frozenset(own | {path.name for folder in trials for path in folder.iterdir()})
 
     def write_table(self, path: Path, content: bytes) -> None:
         """Writes one of the run's tables whole."""
         with replacing(path) as part:
             part.write_bytes(content)
-
-    def environment(self) -> Environment:
-        """Reads environment.json."""
-        return _read(self.environment_file, Environment)
 
 
 def create_run(out: Path | None, name: str, now: datetime, base: Path | None = None) -> RunFolder:
@@ -163,13 +199,14 @@ def _claim(path: Path) -> RunFolder:
     return folder
 
 
-def _read(path: Path, kind: type[R]) -> R:
+def read_record(path: Path, kind: type[R]) -> R:
+    """A record of this or an older version; RecordError where it is missing or none of ours."""
     value = read_json(path)
     number = value.get("format")
     if not isinstance(number, int) or number > FORMAT:
         raise RecordError(f"{path}: format {number}, this trainlab reads up to {FORMAT}; update it")
     try:
-        return kind.model_validate(value)
+        return kind.model_validate(migrated(path.name, value))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from trainlab.record.note import Note
 from trainlab.record.schema import FORMAT, Record
 
 
@@ -60,8 +61,6 @@ class FiredRecord(Record):
     """One probe at one layer or parameter: whether, how often and on what it fired."""
 
     probe: str
-    meaning: str
-    """What a value is, in a sentence."""
     layer: str
     call: int = 1
     type: str
@@ -75,7 +74,7 @@ class FiredRecord(Record):
     last_step: int | None
     shapes: list[list[int]]
     """Distinct shapes in the order they came; the first few."""
-    why_not: str | None = None
+    why_not: Note | None = None
     """Why it never fired, where it did not."""
 
 

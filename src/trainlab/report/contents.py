@@ -1,17 +1,16 @@
-"""Contents: from a run's evidence to a document, in the order people read."""
+"""Contents: from a run to a document, in the order people read."""
 
 from collections.abc import Callable
 
 from trainlab import __version__
 from trainlab.report.document import Document, Section
-from trainlab.report.material import Material
-from trainlab.report.sections.answer import answer_section, notices
+from trainlab.report.run_data import RunData
+from trainlab.report.sections.answer import answer_section, notices, unstable_notices
 from trainlab.report.sections.cost import (
     cold_section,
     limits_section,
     phase_section,
     scaling_section,
-    unstable_notice,
 )
 from trainlab.report.sections.environment import environment_section
 from trainlab.report.sections.factors import comparison_section
@@ -27,7 +26,7 @@ from trainlab.words import Words
 MOST_HIDDEN = 60
 """Cells a reader can hide one by one; of more, the tables can be filtered."""
 
-SECTIONS: tuple[Callable[[Material, Words], Section | None], ...] = (
+SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     answer_section,
     trouble_section,
     environment_section,
@@ -47,26 +46,25 @@ SECTIONS: tuple[Callable[[Material, Words], Section | None], ...] = (
 """In the order of the report; each is left out where the study has nothing for it."""
 
 
-def report_of(material: Material, lang: str = "en") -> Document:
+def report_of(data: RunData, lang: str = "en") -> Document:
     """The report of one run. SpecError for a language there is not."""
     words = Words(lang)
-    study = material.evidence.study
-    unstable = unstable_notice(material, words)
-    cells = [cell.id for cell in study.all_cells]
+    evidence = data.evidence
+    cells = [cell.id for cell in evidence.cells]
     return Document(
-        title=study.title or material.record.name,
+        title=evidence.study.title or evidence.name,
         subtitle=words(
             "subtitle",
-            name=material.record.name,
-            workload=study.workload,
-            date=material.record.created[:10],
-            number=len(material.evidence.trials),
+            name=evidence.name,
+            workload=evidence.study.workload,
+            date=evidence.record.created[:10],
+            number=len(evidence.trials),
         ),
         lang=lang,
         made_by=words("made_by", version=__version__),
-        notices=(*notices(material, words), *([unstable] if unstable else [])),
+        notices=(*notices(data, words), *unstable_notices(data, words)),
         sections=tuple(
-            section for build in SECTIONS if (section := build(material, words)) is not None
+            section for build in SECTIONS if (section := build(data, words)) is not None
         ),
         cells=tuple(cells) if 1 < len(cells) <= MOST_HIDDEN else (),
     )

@@ -27,20 +27,20 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Point:
+class Bullet:
     """One finding: its sentence and how sure it is."""
 
     text: str
     mark: Mark
-    told: str
+    label: str
     """The mark in words, for those who do not see colours."""
 
 
 @dataclass(frozen=True)
-class Points:
+class Bullets:
     """Findings, one below the other."""
 
-    points: tuple[Point, ...]
+    items: tuple[Bullet, ...]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Column:
 
     heading: str
     is_number: bool = False
+    is_extra: bool = False
+    """Whether a narrow terminal may leave it out."""
 
 
 SHORT_NAME = 20
@@ -110,7 +112,6 @@ class Figure:
     """What it shows, for those who do not see it."""
     spec: dict[str, Any] = field(hash=False)
     note: str = ""
-    is_wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class Listing:
     language: str = ""
 
 
-Block = Paragraph | Notice | Points | Table | Figure | Drawing | Listing
+Block = Paragraph | Notice | Bullets | Table | Figure | Drawing | Listing
 
 
 @dataclass(frozen=True)
@@ -178,14 +179,3 @@ class Document:
     def drawings(self) -> list[Drawing]:
         """Every picture of ours, in reading order."""
         return [block for block in self.all_blocks() if isinstance(block, Drawing)]
-
-
-def table(
-    caption: str,
-    headings: tuple[tuple[str, bool], ...],
-    rows: Iterator[Row] | list[Row],
-    **more: Any,
-) -> Table:
-    """A table from headings, each with whether its column holds numbers."""
-    columns = tuple(Column(heading, is_number) for heading, is_number in headings)
-    return Table(caption=caption, columns=columns, rows=tuple(rows), **more)

@@ -18,6 +18,7 @@ def study_file(study: Study) -> str:
     if study.title:
         head["title"] = study.title
     head |= {"workload": study.workload, "seeds": list(study.seeds), "learn": study.learn}
+    head |= {"tensorboard": study.tensorboard, "save_model": study.save_model}
     if study.probes:
         head["probes"] = [str(probe) for probe in study.probes]
     vary = _grid(study)

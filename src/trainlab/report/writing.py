@@ -4,44 +4,34 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.runs import side_by_side
+from trainlab.analyse.side_by_side import side_by_side
 from trainlab.errors import SpecError
 from trainlab.record.files import replacing, writing
-from trainlab.record.folder import RunFolder
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document
-from trainlab.report.material import Material, read_material
 from trainlab.report.render.html import html_of
 from trainlab.report.render.markdown import figure_files, markdown_of
 from trainlab.report.render.pdf import pdf_of
+from trainlab.report.run_data import RunData
 
 STEM = "report"
-FORMATS = ("html", "md", "pdf")
 
 
 def check_formats(asked: str) -> tuple[str, ...]:
     """`html,md` as formats; SpecError naming those there are."""
     formats = tuple(dict.fromkeys(part.strip() for part in asked.split(",") if part.strip()))
-    unknown = [one for one in formats if one not in FORMATS]
+    unknown = [one for one in formats if one not in WRITERS]
     if unknown or not formats:
-        raise SpecError([f"--format: got {asked!r}, must be of {', '.join(FORMATS)}"])
+        raise SpecError([f"--format: got {asked!r}, must be of {', '.join(WRITERS)}"])
     return formats
 
 
 def write_report(
-    folder: RunFolder,
-    formats: Sequence[str] = ("html",),
-    lang: str = "en",
-    out: Path | None = None,
-    evidence: Evidence | None = None,
+    evidence: Evidence, out: Path, formats: Sequence[str] = ("html",), lang: str = "en"
 ) -> list[Path]:
-    """Writes a run's report in each format and tells where; into the run's own folder by default.
-
-    `evidence` is the run's where it has been read already.
-    """
-    document = report_of(read_material(folder, evidence), lang)
-    return write_document(document, formats, out or folder.report_folder)
+    """Writes a run's report in each format and says where."""
+    return write_document(report_of(RunData(evidence), lang), formats, out)
 
 
 def write_document(document: Document, formats: Sequence[str], out: Path) -> list[Path]:
@@ -56,14 +46,11 @@ def write_document(document: Document, formats: Sequence[str], out: Path) -> lis
     return [path for path, _ in made]
 
 
-def write_comparison(first: Material, second: Material, path: Path, lang: str = "en") -> None:
+def write_comparison(first: Evidence, second: Evidence, path: Path, lang: str = "en") -> None:
     """Two runs side by side as one HTML file."""
-    found = side_by_side(first.evidence, second.evidence)
-    document = comparison_of(first, second, found, lang)
-    content = html_of(document).encode()
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, content)
+    runs = RunData(first), RunData(second)
+    document = comparison_of(*runs, side_by_side(first, second), lang)
+    _write(path, html_of(document).encode())
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,8 +1,9 @@
 """ProbeSpec: which quantity of which layers is watched, how it is reduced and how often it is told."""
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, PositiveInt, field_validator, model_validator
 
@@ -21,36 +22,16 @@ Quantity = Literal[
 ]
 Every = Literal["step", "epoch"] | PositiveInt
 
-QUANTITIES: dict[str, str] = {
-    "activation": "what the layer gives (its first tensor)",
-    "pre_activation": "what the layer takes in (its first tensor that is no parameter)",
-    "grad_output": "the gradient of the loss with respect to what the layer gives",
-    "grad_input": "the gradient of the loss that flows back through the layer to what it took in",
-    "local_grad": "the layer's own derivative, whatever the loss: at a ReLU 1 where its input was "
-    "positive, else 0",
-    "weight": "a parameter as it stands at the end of the period",
-    "grad": "a parameter's gradient as the optimizer gets it",
-    "update": "what the optimizer added to a parameter: after less before",
-}
-"""Quantity to its meaning, told beside plots."""
+QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 
 OF_PARAMETERS = ("weight", "grad", "update")
 """Quantities of parameters; the others are of calls of layers."""
 
-REDUCERS: dict[str, str] = {
-    "sum": "their sum",
-    "sq_sum": "the sum of their squares",
-    "norm": "the root of the sum of their squares",
-    "mean": "their mean",
-    "std": "their standard deviation (divided by the count)",
-    "min": "the smallest",
-    "max": "the largest",
-    "zero_fraction": "the share that is exactly zero",
-    "positive_count": "how many are above zero",
-    "dead_fraction": "the share of units that were never above zero",
-    "histogram": "how many fall into each bin",
-}
-"""Reducer to its meaning; each is over all elements of all tensors of a period together."""
+REDUCERS = (
+    *("sum", "sq_sum", "norm", "mean", "std", "min", "max"),
+    *("zero_fraction", "positive_count", "dead_fraction", "histogram"),
+)
+"""Each is over all elements of all tensors of a period together."""
 
 SHAPE = "SELECT:QUANTITY:REDUCER[@EVERY], as in relu:grad_input:sq_sum@epoch"
 
@@ -176,23 +157,6 @@ class ProbeSpec(Spec):
         place, colon, name = self.reducer.rpartition(":")
         return (place, name) if colon else None
 
-    @property
-    def meaning(self) -> str:
-        """A sentence that says what a value is, to stand beside its plot."""
-        if self.quantity == "local_grad" and self.reducer in ("sum", "sq_sum"):
-            what = (
-                "how many inputs of the ReLU were positive: its own derivative is 1 there, else 0"
-            )
-        elif self.function is not None:
-            what = f"{self.function[1]} of {QUANTITIES[self.quantity]}"
-        else:
-            told = REDUCERS[self.reducer.partition("(")[0]]
-            what = f"{QUANTITIES[self.quantity]}; of all its elements, {told}"
-        period = {"step": "in each step", "epoch": "over each epoch"}
-        when = period.get(str(self.every), f"over every {self.every} steps")
-        at = "at the end of each period" if self.quantity == "weight" else when
-        return f"{what[0].upper()}{what[1:]}, {at}."
-
 
 def probe_of(text: str, where: str = "--probe") -> ProbeSpec:
     """A probe written as text, or a SpecError with every problem."""
@@ -233,7 +197,7 @@ def bins_of(reducer: str) -> Bins:
         ) from None
 
 
-def _unknown(value: object, known: dict[str, str]) -> str:
+def _unknown(value: object, known: Sequence[str]) -> str:
     near = get_close_matches(str(value), known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"got {value!r}, {hint}known: {', '.join(known)}"

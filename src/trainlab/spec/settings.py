@@ -108,6 +108,10 @@ class TrainSpec(Spec):
     """auto, cpu, cuda, cuda:N or mps; auto picks the accelerator if there is one."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """bf16 is autocast with fp32 weights."""
+    engine: Annotated[
+        Literal["auto", "eager"], Setting(changes_learning=False, resolves_to=("engine",))
+    ] = "auto"
+    """How updates are made; auto takes the fastest that can make them: so far that is eager."""
     threads: Annotated[
         PositiveInt | None, Setting("threads", changes_learning=False, resolves_to=("threads",))
     ] = None

@@ -1,14 +1,16 @@
 """The training loop, as an instrument sees it:
 
-    trial_begins(bench)                          model, data and optimizer stand ready
+    trial_begins(view)                           model, data and optimizer stand ready
     for each epoch:
         epoch_begins(epoch)
         for each batch of the shuffled training set:
             step_begins(step)
             take the batch's rows                phase_ends("data")
             move them to the device              phase_ends("transfer")
-            scale the pixels                     phase_ends("data")
+            scale the pixels                     phase_ends("prepare")
+            batch_ready(inputs, targets)
             reset the gradients                  phase_ends("zero_grad")
+            forward_begins()
             run the model                        phase_ends("forward")
             compute the loss                     phase_ends("loss")
             differentiate                        phase_ends("backward")
@@ -18,143 +20,126 @@
         test_begins(epoch)                       the model is about to run in eval mode
         run the whole test set
         test_ends(epoch)
-        change the learning rate
         epoch_ends(point)                        means over the epoch and over the test set
+        change the learning rate
     trial_ends(progress)                         done, diverged, interrupted or failed
 
-The phases are in step.py. Instruments watch; the losses are the same with all of them and with none.
+An engine makes the steps. Instruments watch; the losses are the same with all of them and with none.
 """
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-import torch
-
-from trainlab.machine.device import synchronize
-from trainlab.train.meter import Meter
-from trainlab.train.moments import Moments, Point, Progress
-from trainlab.train.optimizers import make_schedule
-from trainlab.train.seeds import data_order, drawing_from
-from trainlab.train.setup import Bench
-from trainlab.train.step import make_step, make_test_step
+from trainlab.train.engines.engine import Member, Session
+from trainlab.train.moments import Point
 
 Clock = Callable[[], float]
 
 
-def train(
-    bench: Bench, moments: Moments, progress: Progress, clock: Clock = time.perf_counter
-) -> None:
-    """Trains to the end or until the loss is not finite; `progress` holds what happened, always."""
-    # Before the first update: torch counts them.
-    schedule = make_schedule(bench.settings, bench.optimizer)
-    moments.trial_begins(bench)
-    with drawing_from(bench.trial.seed, "dropout", bench.device):
-        for epoch in range(1, bench.settings.epochs + 1):
-            moments.epoch_begins(epoch)
-            _one_epoch(bench, moments, progress, epoch, clock)
-            if progress.state == "diverged":
-                return
-            if schedule is not None:
-                schedule.step()
-    progress.state = "done"
+def train(session: Session, group: Sequence[Member], clock: Clock = time.perf_counter) -> None:
+    """Trains a group until every member is done or its loss is not finite; each member's progress
+    always holds how far it came."""
+    for epoch in range(1, group[0].setup.settings.epochs + 1):
+        for member in _running(group):
+            member.moments.epoch_begins(epoch)
+        _one_epoch(session, group, epoch, clock)
+        if not _running(group):
+            return
+        session.change_learning_rates()
+    for member in _running(group):
+        member.progress.state = "done"
 
 
-def _one_epoch(
-    bench: Bench, moments: Moments, progress: Progress, epoch: int, clock: Clock
-) -> None:
-    """Training, test, records; times are of the first two, device synchronised around them."""
-    before_s = progress.total_s
-    synchronize(bench.device)
-    start = clock()
-    means = _train_epoch(bench, moments, progress, epoch, lambda: before_s + clock() - start)
-    synchronize(bench.device)
+def _running(group: Sequence[Member]) -> list[Member]:
+    return [member for member in group if member.progress.state == "running"]
+
+
+def _one_epoch(session: Session, group: Sequence[Member], epoch: int, clock: Clock) -> None:
+    """Training, test, records; times are of the first two, which wait until the device is done."""
+    before_s, start = group[0].progress.total_s, clock()
+    trained = _train_epoch(session, group, epoch, lambda: before_s + clock() - start)
     train_s = clock() - start
-    progress.total_s = before_s + train_s
-    if progress.state == "diverged":
+    for member in group:
+        member.progress.total_s = before_s + train_s
+    if not _running(group):
         return
-    moments.test_begins(epoch)
+    for member in _running(group):
+        member.moments.test_begins(epoch)
     start = clock()
-    tested = test(bench)
-    synchronize(bench.device)
+    tested = session.test(epoch)
     test_s = clock() - start
-    moments.test_ends(epoch)
-    progress.total_s += test_s
-    metrics = {f"train/{name}": value for name, value in means.items()}
-    metrics |= {f"test/{name}": value for name, value in tested.items()}
-    metrics["lr"] = learning_rate(bench)
-    progress.epochs_done, progress.final = epoch, metrics
-    if not math.isfinite(tested["loss"]):  # the last update of the epoch broke it
-        progress.state, progress.diverged_at_step = "diverged", progress.steps_done
-    times_s = {"train_s": train_s, "test_s": test_s, "time_s": progress.total_s}
-    moments.epoch_ends(_point("epoch", bench, progress, epoch, metrics, times_s))
+    rates = session.learning_rates()
+    for place, member in enumerate(group):
+        if member.progress.state != "running":
+            continue
+        member.moments.test_ends(epoch)
+        progress = member.progress
+        progress.total_s += test_s
+        metrics = _named("train", trained[place]) | _named("test", tested[place].values)
+        metrics["lr"] = rates[place]
+        progress.epochs_done, progress.final = epoch, metrics
+        if not math.isfinite(tested[place].values["loss"]):  # the last update of the epoch broke it
+            progress.state, progress.diverged_at_step = "diverged", progress.steps_done
+        times_s = {"train_s": train_s, "test_s": test_s, "time_s": progress.total_s}
+        member.moments.epoch_ends(_point("epoch", member, epoch, metrics, times_s))
 
 
 def _train_epoch(
-    bench: Bench, moments: Moments, progress: Progress, epoch: int, elapsed_s: Clock
-) -> dict[str, float]:
-    """All updates of one epoch; returns the epoch's sample-weighted means."""
-    bench.model.train()
-    batches, every = bench.train_batches, bench.log_every_steps
-    step, meter = make_step(bench, moments), Meter(bench.workload.metrics, bench.device)
-    sums: dict[str, float] = {}
-    order = data_order(bench.trial.seed, epoch, batches.num_samples)
-    first = progress.steps_done + 1
-    for number, rows in enumerate(batches.rows(order), start=first):
-        moments.step_begins(number)
-        meter.add(*step(rows))
-        moments.step_ends(number)
-        progress.steps_done = number
-        if (number - first + 1) % every and number - first + 1 != len(batches):
-            continue
-        means = meter.means()
-        progress.total_s = elapsed_s()
-        for name, value in means.items():
-            sums[name] = sums.get(name, 0.0) + value * meter.num_samples
-        metrics = {f"train/{name}": value for name, value in means.items()}
-        metrics["lr"] = learning_rate(bench)
-        times_s = {"time_s": progress.total_s}
-        moments.point_logged(_point("step", bench, progress, epoch, metrics, times_s))
-        if not math.isfinite(means["loss"]) and (bad := meter.first_bad_step()) is not None:
-            progress.state = "diverged"
-            progress.diverged_at_step = number - meter.num_steps + bad
-            break
-        meter.reset()
-    return {name: total / batches.num_samples for name, total in sums.items()}
+    session: Session, group: Sequence[Member], epoch: int, elapsed_s: Clock
+) -> list[dict[str, float]]:
+    """All updates of one epoch; returns each member's sample-weighted means over it."""
+    sums: list[dict[str, float]] = [{} for _ in group]
+    setup = group[0].setup
+    with session.training(epoch):
+        for num_steps in _between_points(len(setup.train_batches), setup.log_every_steps):
+            found = session.advance(num_steps)
+            rates, now_s = session.learning_rates(), elapsed_s()
+            for place, member in enumerate(group):
+                if member.progress.state != "running":
+                    continue
+                means = found[place]
+                for name, value in means.values.items():
+                    sums[place][name] = sums[place].get(name, 0.0) + value * means.num_samples
+                metrics = _named("train", means.values) | {"lr": rates[place]}
+                member.progress.total_s = now_s
+                point = _point("step", member, epoch, metrics, {"time_s": now_s})
+                member.moments.point_logged(point)
+                if means.first_bad_step is not None:
+                    member.progress.state = "diverged"
+                    since = member.progress.steps_done - means.num_steps
+                    member.progress.diverged_at_step = since + means.first_bad_step
+            if not _running(group):
+                break
+    count = setup.train_batches.num_samples
+    return [{name: total / count for name, total in each.items()} for each in sums]
 
 
-def test(bench: Bench) -> dict[str, float]:
-    """Means over the whole test set, in eval mode."""
-    bench.model.eval()
-    step, meter = make_test_step(bench, Moments([])), Meter(bench.workload.metrics, bench.device)
-    # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
-    with torch.no_grad():
-        for stored, targets in bench.test_batches.in_order():
-            meter.add(*step(stored, targets))
-        return meter.means()
+def _between_points(num_steps: int, every: int) -> Iterator[int]:
+    """Updates from one point of the curve to the next; the last point is the epoch's end."""
+    for done in range(0, num_steps, every):
+        yield min(every, num_steps - done)
 
 
-def learning_rate(bench: Bench) -> float:
-    """The current one."""
-    return float(bench.optimizer.param_groups[0]["lr"])
+def _named(part: str, values: Mapping[str, float]) -> dict[str, float]:
+    return {f"{part}/{name}": value for name, value in values.items()}
 
 
 def _point(
     kind: Literal["step", "epoch"],
-    bench: Bench,
-    progress: Progress,
+    member: Member,
     epoch: int,
     metrics: dict[str, float],
     times_s: dict[str, float],
 ) -> Point:
-    batches = bench.train_batches
-    steps_in_epoch = progress.steps_done - (epoch - 1) * len(batches)
+    batches, steps_done = member.setup.train_batches, member.progress.steps_done
+    steps_in_epoch = steps_done - (epoch - 1) * len(batches)
     samples_in_epoch = min(steps_in_epoch * batches.batch_size, batches.num_samples)
     return Point(
         kind=kind,
         epoch=epoch,
-        step=progress.steps_done,
+        step=steps_done,
         samples=(epoch - 1) * batches.num_samples + samples_in_epoch,
         metrics=metrics,
         times_s=times_s,

@@ -1,6 +1,8 @@
 """Sample-weighted means of loss and metrics, gathered without slowing the steps they measure."""
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -8,6 +10,18 @@ from torch import Tensor
 from trainlab.errors import WorkloadError
 
 Metric = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Means:
+    """What some steps gave, weighted by their samples."""
+
+    values: Mapping[str, float]
+    """`loss` and each metric."""
+    num_samples: int
+    num_steps: int
+    first_bad_step: int | None
+    """Which of the steps, from 1, was the first whose loss was not finite."""
 
 
 class Meter:
@@ -42,8 +56,8 @@ class Meter:
         """Forgets everything added so far."""
         self._drop_pending()
         self._sums = torch.zeros(1 + len(self.metrics), dtype=self._dtype, device=self._device)
-        self.num_samples = 0
-        self.num_steps = 0
+        self._num_samples = 0
+        self._num_steps = 0
         self._seen_losses: list[Tensor] = []
 
     def add(self, loss: Tensor, outputs: Tensor, targets: Tensor) -> None:
@@ -63,15 +77,15 @@ class Meter:
         ):
             self._reduce()
 
-    def means(self) -> dict[str, float]:
-        """Sample-weighted means of `loss` and each metric since the last reset. Waits for the device."""
+    def means(self) -> Means:
+        """Over the steps since the last reset. Waits for the device."""
         self._reduce()
-        values = (self._sums / max(self.num_samples, 1)).tolist()
-        return dict(zip(("loss", *self.metrics), values, strict=True))
+        values = (self._sums / max(self._num_samples, 1)).tolist()
+        named = dict(zip(("loss", *self.metrics), values, strict=True))
+        bad = None if math.isfinite(named["loss"]) else self._first_bad_step()
+        return Means(named, self._num_samples, self._num_steps, bad)
 
-    def first_bad_step(self) -> int | None:
-        """How many steps after the last reset the first loss that is not finite came, from 1."""
-        self._reduce()
+    def _first_bad_step(self) -> int | None:
         losses = torch.cat(self._seen_losses) if self._seen_losses else torch.zeros(0)
         bad = (~torch.isfinite(losses)).nonzero()
         return int(bad[0]) + 1 if len(bad) else None
@@ -88,8 +102,8 @@ class Meter:
                 values = _per_sample(name, metric(outputs, targets), len(targets))
                 self._sums[index] += values.to(self._dtype).sum()
         self._seen_losses.append(losses)
-        self.num_samples += sum(self._counts)
-        self.num_steps += len(self._counts)
+        self._num_samples += sum(self._counts)
+        self._num_steps += len(self._counts)
         self._drop_pending()
 
     def _drop_pending(self) -> None:

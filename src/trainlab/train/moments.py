@@ -2,14 +2,23 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, get_args
 
-from trainlab.record.schema import State
+import torch
+from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from trainlab.train.setup import Bench
+from trainlab.plan import Trial
+from trainlab.record.folder import TrialFolder
+from trainlab.record.note import Note, Value
+from trainlab.record.trial import State
 
-Phase = Literal["data", "transfer", "zero_grad", "forward", "loss", "backward", "optimizer"]
+Phase = Literal[
+    "data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward", "optimizer"
+]
+Grain = Literal["point", "step", "phase"]
+"""How finely a trial is watched: at the points of its curve, at every step, or within each step."""
+GRAINS: tuple[Grain, ...] = get_args(Grain)
+"""The coarsest first."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,7 @@ class Point:
 
 @dataclass
 class Progress:
-    """How far a trial has come; kept by the loop, read by whoever must tell."""
+    """How far a trial has come; kept while it trains, read by whoever records how it ended."""
 
     state: State = "running"
     epochs_done: int = 0
@@ -39,10 +48,31 @@ class Progress:
     diverged_at_step: int | None = None
 
 
+@dataclass(frozen=True)
+class TrialView:
+    """What an instrument gets to see: the trial, its model, and where its records go."""
+
+    trial: Trial
+    device: torch.device
+    model: nn.Module
+    folder: TrialFolder
+    num_steps: int
+    """Updates from the start of the trial to its end."""
+    stored_inputs: Callable[[int], Tensor]
+    """The first so many test inputs, as they are stored."""
+    model_inputs: Callable[[int], Tensor]
+    """The same as the model gets them, on the device."""
+    notes: list[Note]
+
+    def note(self, code: str, **values: Value) -> None:
+        """Puts something on record that the instrument could not do; `trainlab.words` has the sentence."""
+        self.notes.append(Note(code=code, values=values))
+
+
 class Instrument:
     """Watches a trial and writes records; overrides the moments it needs and steers nothing."""
 
-    def trial_begins(self, bench: "Bench") -> None:
+    def trial_begins(self, view: TrialView) -> None:
         """Model, optimizer and data stand ready; no update has happened."""
 
     def epoch_begins(self, epoch: int) -> None:
@@ -50,6 +80,12 @@ class Instrument:
 
     def step_begins(self, step: int) -> None:
         """Updates count from 1 over the whole trial."""
+
+    def batch_ready(self, inputs: Tensor, targets: Tensor) -> None:
+        """The batch as the model and the loss will get it, on the device."""
+
+    def forward_begins(self) -> None:
+        """The model is about to run on the batch."""
 
     def phase_ends(self, phase: Phase) -> None:
         """A part of the step is over; on a GPU its work is queued, not done."""
@@ -73,6 +109,16 @@ class Instrument:
         """However it ended; the last chance to write and to close."""
 
 
+FINER_THAN_POINTS: Mapping[str, Grain] = {
+    "step_begins": "step",
+    "step_ends": "step",
+    "batch_ready": "phase",
+    "forward_begins": "phase",
+    "phase_ends": "phase",
+}
+"""Moments that not every engine can show."""
+
+
 class Moments:
     """The instruments of one trial, as one callable per moment; a moment nobody watches costs nothing."""
 
@@ -81,6 +127,8 @@ class Moments:
         self._begun: list[Instrument] = []
         self.epoch_begins = self._all("epoch_begins")
         self.step_begins = self._all("step_begins")
+        self.batch_ready = self._all("batch_ready")
+        self.forward_begins = self._all("forward_begins")
         self.phase_ends = self._all("phase_ends")
         self.step_ends = self._all("step_ends")
         self.point_logged = self._all("point_logged")
@@ -88,13 +136,19 @@ class Moments:
         self.test_ends = self._all("test_ends")
         self.epoch_ends = self._all("epoch_ends")
 
-    def trial_begins(self, bench: "Bench") -> None:
+    @property
+    def grain(self) -> Grain:
+        """The finest that any of the instruments needs."""
+        needed = [grain for name, grain in FINER_THAN_POINTS.items() if self._watchers(name)]
+        return max(needed, key=GRAINS.index, default="point")
+
+    def trial_begins(self, view: TrialView) -> None:
         """Tells every instrument; those that got this far will be told of the end."""
         for instrument in self.instruments:
-            instrument.trial_begins(bench)
+            instrument.trial_begins(view)
             self._begun.append(instrument)
 
-    def trial_ends(self, progress: "Progress") -> None:
+    def trial_ends(self, progress: Progress) -> None:
         """Tells every instrument that began, whatever another one raises; then raises the first fault."""
         faults: list[BaseException] = []
         for instrument in self._begun:
@@ -106,24 +160,27 @@ class Moments:
         if faults:
             raise faults[0]
 
-    def _all(self, moment: str) -> Callable[[Any], None]:
+    def _watchers(self, moment: str) -> list[Callable[..., None]]:
         base = getattr(Instrument, moment)
-        watchers = [
+        return [
             getattr(instrument, moment)
             for instrument in self.instruments
             if getattr(type(instrument), moment) is not base
         ]
+
+    def _all(self, moment: str) -> Callable[..., None]:
+        watchers = self._watchers(moment)
         if not watchers:
             return _nobody
         if len(watchers) == 1:
-            return watchers[0]  # type: ignore[no-any-return]
+            return watchers[0]
 
-        def tell(seen: Any) -> None:
+        def tell(*seen: Any) -> None:
             for watch in watchers:
-                watch(seen)
+                watch(*seen)
 
         return tell
 
 
-def _nobody(seen: Any) -> None:
+def _nobody(*seen: Any) -> None:
     """A moment that no instrument watches."""

@@ -23,9 +23,11 @@ def data_order(seed: int, epoch: int, num_samples: int) -> Tensor:
 
 
 @contextmanager
-def drawing_from(seed: int, purpose: str, device: torch.device | None = None) -> Iterator[None]:
+def drawing_from(
+    seed: int, purpose: str, index: int = 0, device: torch.device | None = None
+) -> Iterator[None]:
     """Whatever draws in this block (torch, numpy, random) draws from the seed; outside, nothing changes."""
-    value = derived(seed, purpose)
+    value = derived(seed, purpose, index)
     python, legacy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(
         devices=[device] if device is not None and device.type == "cuda" else []

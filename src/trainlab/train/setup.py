@@ -1,7 +1,7 @@
-"""Bench: a trial's model, data and optimizer, standing ready on the device."""
+"""Setup: a trial's model, data and optimizer, standing ready on the device."""
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from trainlab.data.dataset import Dataset
-from trainlab.machine.allocator import keep_freed_memory, keeps_freed_memory
-from trainlab.machine.denormals import flush_denormals, flushes_denormals
-from trainlab.machine.device import pick_device
+from trainlab.machine.device import device_name, pick_device
 from trainlab.machine.environment import tf32_modes
+from trainlab.machine.process import prepare_process, process_state
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
+from trainlab.record.note import Note
 from trainlab.spec import TrainSpec
 from trainlab.train.batches import Batches
+from trainlab.train.moments import TrialView
 from trainlab.train.optimizers import make_optimizer, optimizer_code
 from trainlab.train.seeds import drawing_from
 from trainlab.workloads.workload import Workload
@@ -26,9 +27,9 @@ MIN_STEPS_PER_POINT = 5
 """A point waits for the device; more often than this it would slow small models down."""
 
 
-@dataclass
-class Bench:
-    """What the loop works on and what an instrument may look at."""
+@dataclass(frozen=True)
+class Setup:
+    """What an engine works on."""
 
     trial: Trial
     workload: Workload
@@ -37,9 +38,8 @@ class Bench:
     model: nn.Module
     train_batches: Batches
     test_batches: Batches
-    folder: TrialFolder
-    notes: list[str] = field(default_factory=list)
-    """What an instrument could not do, and why; ends up in the trial's record."""
+    notes: list[Note]
+    """What could not be done, and why; ends up in the trial's record."""
 
     @cached_property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -63,18 +63,29 @@ class Bench:
             return torch.autocast(self.device.type, torch.bfloat16)
         return nullcontext()
 
-    def sample_inputs(self, count: int) -> Tensor:
-        """The first test inputs as the model gets them, on the device."""
-        stored = self.dataset.test.inputs[:count].to(self.device)
-        return self.workload.prepare(stored)
+    def view(self, folder: TrialFolder) -> TrialView:
+        """What instruments get to see; their records go to this folder."""
+
+        def stored(count: int) -> Tensor:
+            return self.dataset.test.inputs[:count]
+
+        return TrialView(
+            trial=self.trial,
+            device=self.device,
+            model=self.model,
+            folder=folder,
+            num_steps=self.settings.epochs * len(self.train_batches),
+            stored_inputs=stored,
+            model_inputs=lambda count: self.workload.prepare(stored(count).to(self.device)),
+            notes=self.notes,
+        )
 
     def resolved(self) -> dict[str, Any]:
         """What the settings became here: recorded, so that hidden differences cannot hide."""
         trainable = [p.numel() for p in self.model.parameters() if p.requires_grad]
         return {
             "device": str(self.device),
-            "device_name": _device_name(self.device),
-            "threads": torch.get_num_threads(),
+            "device_name": device_name(self.device),
             "lr": self.settings.start_lr,
             "optimizer_code": optimizer_code(self.settings, self.device),
             "log_every_steps": self.log_every_steps,
@@ -83,46 +94,29 @@ class Bench:
             "code": self.workload.code,
             "num_parameters": sum(p.numel() for p in self.model.parameters()),
             "num_trainable": sum(trainable),
-            "allocator_keeps_memory": keeps_freed_memory(),
-            "flushes_denormals": flushes_denormals(),
             "data_resident": self.train_batches.resident,
             "shuffle": True,
             "tf32": tf32_modes(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "deterministic": torch.are_deterministic_algorithms_enabled(),
+            **process_state(),
         }
 
 
-def load_data(workload: Workload, choice: str) -> Dataset:
-    """The workload's data; what it draws itself is the same for every trial and seed."""
-    with drawing_from(0, "data"):
-        return workload.data(choice)
-
-
-def prepare_process(settings: TrainSpec) -> None:
-    """What concerns the whole process: to be done before torch's threads start, that is, before data."""
-    if settings.allocator == "keep":
-        keep_freed_memory()
-    flush_denormals(settings.denormals == "flush")
-
-
 def set_up(
-    trial: Trial, workload: Workload, folder: TrialFolder, dataset: Dataset | None = None
-) -> Bench:
+    trial: Trial, workload: Workload, dataset: Dataset, notes: list[Note] | None = None
+) -> Setup:
     """Everything a trial needs before its first update; initial weights derive from its seed alone."""
     settings = trial.settings
     prepare_process(settings)
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     device = pick_device(settings.device)
     if device.type == "cuda":
         torch.cuda.set_device(device.index or 0)  # events and streams are the current device's
-    dataset = dataset or load_data(workload, settings.data)
     with drawing_from(trial.seed, "weights"):
         # On the CPU first: the same seed gives the same weights on every device.
         model = workload.build(settings.model)
     model.to(device)
-    return Bench(
+    return Setup(
         trial=trial,
         workload=workload,
         dataset=dataset,
@@ -130,9 +124,5 @@ def set_up(
         model=model,
         train_batches=Batches(dataset.train, settings.batch_size, device),
         test_batches=Batches(dataset.test, settings.test_batch_size, device),
-        folder=folder,
+        notes=[] if notes is None else notes,
     )
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -22,6 +22,16 @@ def figure(value: float, digits: int = 3) -> str:
     return f"{value:.{places}f}"
 
 
+def figure_2(value: float) -> str:
+    """Two digits."""
+    return figure(value, 2)
+
+
+def mib(num_bytes: float) -> str:
+    """Bytes in MiB."""
+    return figure(num_bytes / MIB)
+
+
 def count(value: float) -> str:
     """A number of things, whole where it is: `7`, `1,204`; a median may be `7.50`."""
     return f"{value:,.0f}" if value == int(value) else figure(value)

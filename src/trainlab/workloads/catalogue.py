@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from trainlab.spec.workload import WorkloadFacts
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -14,6 +16,13 @@ class Entry:
     summary: str
     module: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+    """Of its model."""
+
+    @property
+    def facts(self) -> WorkloadFacts:
+        """What a study needs to know of it."""
+        return WorkloadFacts(self.name, self.defaults, self.parameters, ("accuracy",))
 
 
 _ENTRIES = (
@@ -35,6 +44,7 @@ _ENTRIES = (
         summary="one hidden layer of 128 on Fashion-MNIST",
         module="trainlab.workloads.fashion_mlp",
         defaults={"epochs": 5, "batch_size": 32, "optimizer": "adam", "lr": 0.001},
+        parameters=("hidden",),
     ),
 )
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from trainlab.data.dataset import Dataset
 from trainlab.errors import WorkloadError
+from trainlab.spec.workload import WorkloadFacts
 
 
 def unchanged(inputs: Tensor) -> Tensor:
@@ -74,24 +75,17 @@ class Workload:
         told = b"".join(content[place] for place in sorted(content, key=lambda place: place.name))
         return hashlib.sha256(told).hexdigest()[:12]
 
-    def parameters(self) -> tuple[str, ...] | None:
-        """The names of the model's parameters; None where it takes any."""
+    @cached_property
+    def facts(self) -> WorkloadFacts:
+        """What a study needs to know of it."""
         known = inspect.signature(self.model).parameters.values()
-        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known):
-            return None
-        return tuple(parameter.name for parameter in known)
-
-    def check_parameters(self, parameters: Mapping[str, Any]) -> None:
-        """Raises a WorkloadError that names the parameters there are, where one is not among them."""
-        names = self.parameters()
-        unknown = [] if names is None else [name for name in parameters if name not in names]
-        if unknown:
-            known = f"it has {', '.join(names)}" if names else "it has none"
-            raise WorkloadError(f"model.{unknown[0]}: {self.name} has no such parameter; {known}")
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known)
+        names = None if takes_any else tuple(parameter.name for parameter in known)
+        return WorkloadFacts(self.name, self.defaults, names, tuple(self.metrics))
 
     def build(self, parameters: Mapping[str, Any]) -> nn.Module:
         """The untrained model with these parameters."""
-        self.check_parameters(parameters)
+        self.facts.check_parameters(parameters)
         model = self.model(**parameters)
         if not isinstance(model, nn.Module):
             raise WorkloadError(

@@ -35,10 +35,10 @@ class ColdStart:
 
 
 COUNTS: dict[str, Callable[[ColdStep], int | None]] = {
-    "memory touched for the first time (pages of 4 KiB)": lambda step: step.page_faults,
-    "Python modules imported": lambda step: step.modules_imported,
-    "shared libraries loaded": lambda step: step.libraries_loaded,
-    "memory blocks asked from the GPU's driver": lambda step: step.device_allocations,
+    "page_faults": lambda step: step.page_faults,
+    "modules": lambda step: step.modules_imported,
+    "libraries": lambda step: step.libraries_loaded,
+    "allocations": lambda step: step.device_allocations,
 }
 
 

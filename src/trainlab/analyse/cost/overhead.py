@@ -10,10 +10,11 @@ from trainlab.stats.median import median_interval
 
 
 @dataclass(frozen=True)
-class LedgerRow:
-    """One instrument's price: how much longer a watched step takes, as a share of a bare one."""
+class Overhead:
+    """How much longer a watched step takes, as a share of a bare one."""
 
     instrument: str
+    """`phases`, `layers`, `operators` or `probes`."""
     added: float
     low: float
     high: float
@@ -21,18 +22,17 @@ class LedgerRow:
     num_pairs: int
 
 
-def ledger(found: Measurement) -> list[LedgerRow]:
-    """A row per instrument that watched this cell."""
-    rows = [_row("phases", [ratio for record in found.costs for ratio in round_ratios(record)])]
-    if found.layers is not None and found.layers.bare_ms:
-        rows.append(_row("layers", _ratios(found.layers.bare_ms, found.layers.watched_ms)))
-    if found.operators is not None and found.operators.bare_ms:
-        bare, profiled = found.operators.bare_ms, found.operators.profiled_ms
-        rows.append(_row("operators (torch's profiler)", _ratios(bare, profiled)))
-    if found.probe_price is not None:
-        price = found.probe_price
-        rows.append(_row("probes of the study", _ratios(price.bare_ms, price.watched_ms)))
-    return rows
+def overheads(measurement: Measurement) -> list[Overhead]:
+    """One per instrument that watched this cell and has bare steps to be held against."""
+    marked = [ratio for record in measurement.costs for ratio in round_ratios(record)]
+    ratios = {"phases": marked}
+    if (layers := measurement.layers) is not None:
+        ratios["layers"] = _ratios(layers.bare_ms, layers.watched_ms)
+    if (operators := measurement.operators) is not None:
+        ratios["operators"] = _ratios(operators.bare_ms, operators.profiled_ms)
+    if (probes := measurement.probe_price) is not None:
+        ratios["probes"] = _ratios(probes.bare_ms, probes.watched_ms)
+    return [_overhead(name, found) for name, found in ratios.items() if found]
 
 
 def round_ratios(record: CostRecord) -> list[float]:
@@ -50,6 +50,6 @@ def _ratios(bare_ms: Sequence[float], watched_ms: Sequence[float]) -> list[float
     return [watched / bare for bare, watched in zip(bare_ms, watched_ms, strict=False)]
 
 
-def _row(instrument: str, ratios: Sequence[float]) -> LedgerRow:
+def _overhead(instrument: str, ratios: Sequence[float]) -> Overhead:
     middle, low, high = median_interval(ratios)
-    return LedgerRow(instrument, middle - 1, low - 1, high - 1, len(ratios))
+    return Overhead(instrument, middle - 1, low - 1, high - 1, len(ratios))

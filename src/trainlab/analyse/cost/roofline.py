@@ -1,9 +1,16 @@
-"""How near some work came to what the machine can do: the roofline's two limits, and neither."""
+"""How near some work came to what the machine can do: the roofline's two limits, and neither.
+
+Work of F FLOPs and B bytes takes at least F / peak FLOP/s and at least B / peak bytes/s: the larger of
+the two is its limit, and the limit whose share is larger is the one it is nearer to. Far below both, the
+time goes elsewhere: into launching kernels and Python.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from trainlab.analyse.cost.layers import Layer
+from trainlab.analyse.cost.measurement import Measurement
 from trainlab.errors import RecordError
 from trainlab.record.cost import LimitsRecord
 
@@ -14,30 +21,42 @@ Limit = Literal["compute", "memory", "neither"]
 
 
 @dataclass(frozen=True)
-class Reach:
-    """What some work achieved, against the best this machine was measured to do.
-
-    Work of F FLOPs and B bytes takes at least F / peak FLOP/s and at least B / peak bytes/s: the
-    larger of the two is its limit (the roofline), and the limit whose share is larger is the one
-    it is nearer to. Far below both, the time goes elsewhere: into launching kernels and Python.
-    """
+class Roofline:
+    """What some work achieved, against the best this machine was measured to do."""
 
     precision: str
     """The matrix product it is held against: fp32, tf32 or bf16."""
     flops_per_s: float
     bytes_per_s: float
     compute_share: float
-    """Of the best matrix product; never clipped."""
+    """Of the best matrix product; never clipped. Above 1 the peak was measured too low, or FLOPs are
+    counted that the kernels save."""
     memory_share: float
-    """Of the best large copy; never clipped."""
+    """Of the best large copy; never clipped. Above 1 caches served bytes that memory did not, or the
+    peak was measured too low."""
     near: Limit
-    above: tuple[str, ...]
-    """Why a share is above 1, for each that is."""
 
 
-def reach(
+def step_roofline(measurement: Measurement) -> Roofline | None:
+    """Of the whole bare step; None where layers were not watched. The optimizer's work is not counted."""
+    if measurement.layers is None:
+        return None
+    rows = measurement.layers.rows
+    flops = sum(row.forward_flops + row.backward_flops for row in rows)
+    moved = sum(row.forward_bytes + row.backward_bytes for row in rows)
+    return _of(measurement, flops, moved, measurement.summary.step_ms.value)
+
+
+def layer_roofline(measurement: Measurement, layer: Layer) -> Roofline | None:
+    """Of one layer, forward and backward together."""
+    row = layer.row
+    flops, moved = row.forward_flops + row.backward_flops, row.forward_bytes + row.backward_bytes
+    return _of(measurement, flops, moved, layer.total_ms)
+
+
+def roofline(
     flops: float, num_bytes: float, time_s: float, limits: LimitsRecord, precision: str = "fp32"
-) -> Reach:
+) -> Roofline:
     """What work of this many FLOPs and bytes (read plus written) reached in this time."""
     assert time_s > 0, "work takes time"
     if precision not in limits.flops_per_s:
@@ -45,14 +64,13 @@ def reach(
         raise RecordError(f"limits.json: has no {precision}, only {known}; measure again")
     compute = flops / time_s / limits.flops_per_s[precision]
     memory = num_bytes / time_s / limits.bytes_per_s
-    return Reach(
+    return Roofline(
         precision=precision,
         flops_per_s=flops / time_s,
         bytes_per_s=num_bytes / time_s,
         compute_share=compute,
         memory_share=memory,
         near=_near(compute, memory),
-        above=_above(compute, memory),
     )
 
 
@@ -69,22 +87,18 @@ def limiting_precision(
     return "tf32" if on and "tf32" in limits.flops_per_s else "fp32"
 
 
+def _of(
+    measurement: Measurement, flops: float, num_bytes: float, time_ms: float
+) -> Roofline | None:
+    limits = measurement.limits
+    if limits is None or time_ms <= 0:
+        return None
+    settings, used = measurement.trial.settings, measurement.trial.resolved
+    precision = limiting_precision(settings["precision"], used.get("tf32"), limits)
+    return roofline(flops, num_bytes, time_ms / 1e3, limits, precision)
+
+
 def _near(compute: float, memory: float) -> Limit:
     if max(compute, memory) < NEAR:
         return "neither"
     return "compute" if compute >= memory else "memory"
-
-
-def _above(compute: float, memory: float) -> tuple[str, ...]:
-    reasons = []
-    if compute > 1:
-        reasons.append(
-            f"compute {compute:.2f}: the peak was measured too low, or FLOPs are counted that the "
-            "kernels save"
-        )
-    if memory > 1:
-        reasons.append(
-            f"memory {memory:.2f}: caches served bytes that memory did not, or the peak was "
-            "measured too low"
-        )
-    return tuple(reasons)

@@ -2,8 +2,9 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from scipy import stats
 
@@ -31,6 +32,15 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Instability:
+    """Why a measurement may not be trusted, and by how much; the words of each code are the report's."""
+
+    code: Literal["processes_differ", "steps_spread", "steps_drift", "others_busy", "stolen"]
+    value: float
+    """A share, or cores."""
+
+
+@dataclass(frozen=True)
 class CostSummary:
     """What one cell costs. Every field says per what and in which unit."""
 
@@ -50,7 +60,7 @@ class CostSummary:
     """Per step; they add up to the bare step. `ledger` says what marking them costs."""
     first_step_ms: float
     """The first step of a process, which pays for start-up: never part of the above."""
-    warnings: tuple[str, ...]
+    warnings: tuple[Instability, ...]
 
 
 def summarise(records: Sequence[CostRecord]) -> CostSummary:
@@ -86,8 +96,9 @@ def repeat_interval(samples: Sequence[float]) -> Estimate:
     count = len(logs)
     middle = statistics.fmean(logs)
     quantile = float(stats.t.ppf(0.975, count - 1))
-    reach = quantile * statistics.stdev(logs) * math.sqrt(2 / count)
-    return Estimate(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach))
+    half_width = quantile * statistics.stdev(logs) * math.sqrt(2 / count)
+    ends = (math.exp(middle - half_width), math.exp(middle + half_width))
+    return Estimate(math.exp(middle), *ends)
 
 
 def _phases(records: Sequence[CostRecord], step_ms: float) -> dict[str, float]:
@@ -119,20 +130,15 @@ def _drift(record: CostRecord) -> float:
     return late / early - 1
 
 
-def _warnings(records: Sequence[CostRecord], medians: Sequence[float]) -> list[str]:
-    """Each says what is unstable and what to do about it."""
-    told = []
+def _warnings(records: Sequence[CostRecord], medians: Sequence[float]) -> Iterator[Instability]:
     between = max(medians) / min(medians) - 1
     if between > PROCESS_LIMIT:
-        told.append(
-            f"processes differ by {between:.0%}: quiet the machine, or measure more of them"
-        )
+        yield Instability("processes_differ", between)
     if (spread := max(map(_spread, records))) > SPREAD_LIMIT:
-        told.append(f"steps of one process spread by {spread:.0%}: something else is running")
+        yield Instability("steps_spread", spread)
     if abs(drift := max(map(_drift, records), key=abs)) > DRIFT_LIMIT:
-        told.append(f"steps drift by {drift:+.0%} within a process: warm up for longer")
+        yield Instability("steps_drift", drift)
     if (others := max(record.load.others_cores for record in records)) > OTHERS_LIMIT_CORES:
-        told.append(f"other processes used {others:.1f} cores meanwhile: close them and repeat")
+        yield Instability("others_busy", others)
     if (stolen := max(record.load.stolen_cores for record in records)) > STOLEN_LIMIT_CORES:
-        told.append(f"the host took {stolen:.1f} cores away meanwhile: repeat when it is quieter")
-    return told
+        yield Instability("stolen", stolen)

@@ -1,1 +1,19 @@
-"""Findings: what a study has shown, or could not show, as values."""
+"""Findings: what a study has shown, or could not show, as values with their sentences."""
+
+from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.findings.cost import cost_findings
+from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.learning import learn_findings
+from trainlab.analyse.findings.probes import probe_findings
+from trainlab.analyse.findings.run import undecided_findings, unfinished_findings
+
+
+def findings(evidence: Evidence) -> tuple[Finding, ...]:
+    """What the study shows, and at the end what it cannot tell."""
+    found = [
+        *unfinished_findings(evidence),
+        *learn_findings(evidence),
+        *probe_findings(evidence.probed),
+        *cost_findings(evidence),
+    ]
+    return (*found, *undecided_findings(found))

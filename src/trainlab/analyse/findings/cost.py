@@ -1,33 +1,166 @@
-"""What the cost trials show: time and memory by factor, scaling with the batch, operators, instability."""
+"""What the cost trials show: time and memory by factor, scaling with the batch, instability."""
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainlab.analyse.confounds import trial_confounds
 from trainlab.analyse.contrast import Contrast, contrasts
-from trainlab.analyse.cost.growth import growth
-from trainlab.analyse.cost.measurement import Measurement
-from trainlab.analyse.cost.operators import ranked
+from trainlab.analyse.cost.batches import BatchSeries, batch_series
+from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.operators import operator_findings
 from trainlab.stats.cost_ratio import CostComparison, compare_cost, decide_cost, noise_floor
-from trainlab.stats.scaling import fit_batches
+from trainlab.stats.scaling import Fits, fit_batches
+from trainlab.words import Words
+from trainlab.words.numbers import MIB
 
-TEST = "Welch's t on logs over fresh processes, Holm over the family, beyond the A/A noise floor"
-MODES = ("train", "inference")
+SMALL_CHANGE = 0.05
+"""A change of memory below this share answers nothing."""
+FAR = 2
+"""A batch this many times the largest measured is beyond what a fit can tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostRatio(Finding):
+    """What a change of one factor does to the time per sample."""
+
+    kind = "cost"
+    section = "factors"
+    rank = 7
+    test = "cost"
+
+    ratio: float
+    sample_us_a: float
+    sample_us_b: float
+    step_ms_a: float
+    step_ms_b: float
+    epoch_s_a: float
+    epoch_s_b: float
+    p: float | None
+    family: int
+    noise_floor: float | None
+    detectable: float | None
+    processes_needed: int | None
+
+    def tell(self, words: Words) -> str:
+        noise = "" if self.noise_floor is None else self.fill(words, "cost_noise")
+        cost = self.fill(words, f"cost_of_{self.mode}")
+        verdict = words.named("mark", (self.verdict or "").replace(" ", "_"))
+        text = words("cost_verdict", cost=cost, verdict=verdict, noise=noise)
+        if self.verdict != "cannot tell" or self.processes_needed is None:
+            return text
+        return words.sentences(text, self.fill(words, "processes_would_do"))
+
+    @property
+    def says_something(self) -> bool:
+        return self.verdict in ("different", "equivalent")
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        return self.kind, self.factor or "", self.mode
+
+    @property
+    def weight(self) -> float:
+        return abs(math.log(self.ratio))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryRatio(Finding):
+    """What a change of one factor does to the peak of memory."""
+
+    kind = "memory"
+    text = "memory_change"
+    section = "factors"
+    rank = 13
+
+    mib_a: float
+    mib_b: float
+    ratio: float
+
+    @property
+    def says_something(self) -> bool:
+        return self.weight > SMALL_CHANGE
+
+    @property
+    def weight(self) -> float:
+        return abs(math.log(self.ratio))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling(Finding):
+    """How the time of a batch grows with its size."""
+
+    kind = "scaling"
+    section = "scaling"
+    rank = 9
+
+    fixed_ms: float
+    per_sample_us: float
+    enough: float | None
+    """Beyond this size doubling saves less than 10 % of the time per sample."""
+    largest: int
+    """The largest size measured."""
+    worst_error: float | None
+    """Of predicting each size from the others; None below three sizes."""
+    fit: Fits
+
+    def tell(self, words: Words) -> str:
+        if self.fit == "does not fit":
+            return self.fill(words, "scaling_unfit")
+        check = "scaling_unchecked" if self.worst_error is None else "scaling_checked"
+        step = words.capital(words.step(self.mode))
+        text = self.fill(words, "scaling_fit", capital_step=step, check=self.fill(words, check))
+        is_near = self.enough is not None and self.enough <= FAR * self.largest
+        more = self.fill(words, "scaling_enough" if is_near else "scaling_beyond")
+        return words.sentences(text, more)
+
+    @property
+    def says_something(self) -> bool:
+        return self.fit == "fits"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerShare(Finding):
+    """How much of a step the optimizer takes, at the smallest batch and at the largest."""
+
+    kind = text = "optimizer_share"
+    section = "phases"
+    rank = 10
+
+    share_a: float
+    share_b: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unstable(Finding):
+    """Measurements that cannot be trusted as they are."""
+
+    kind = "unstable"
+    section = "method"
+
+    num_unstable: int
+    num_measured: int
+    warning: str
+    """The code of the first warning, and its value."""
+    warning_value: float
+
+    def tell(self, words: Words) -> str:
+        why = words.warning(self.warning, self.warning_value)
+        return self.fill(words, "unstable", why=why)
 
 
 def cost_findings(evidence: Evidence) -> Iterator[Finding]:
-    """By mode: time, memory, scaling, operators; then what was unstable."""
+    """By mode: time, memory, scaling, operators, the optimizer's share; then what was unstable."""
     pairs = contrasts(evidence.cells)
     for mode in MODES:
         yield from _times(evidence, mode, pairs)
         yield from _memory(evidence, mode, pairs)
         for series in batch_series(evidence, mode):
-            yield from _scaling(series)
-            yield from _dominates(series)
-            yield from _growth(series)
+            yield _scaling(series)
+            yield from operator_findings(series)
             yield from _optimizer_share(series)
     yield from _unstable(evidence)
 
@@ -41,52 +174,52 @@ def floor_of(evidence: Evidence, mode: str) -> float | None:
     return noise_floor(sample_us(first), sample_us(second))
 
 
+def sample_us(measurement: Measurement) -> list[float]:
+    """One figure per process."""
+    return [statistics.median(r.step_ms) * 1e3 / r.batch_size for r in measurement.costs]
+
+
 def _times(evidence: Evidence, mode: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:
     floor = floor_of(evidence, mode)
     known = [(pair, *both) for pair in pairs if (both := _both(evidence, mode, pair))]
     compared = decide_cost(
         [compare_cost(sample_us(a), sample_us(b), floor or 0.0) for _, a, b in known]
     )
-    for (pair, first, second), found in zip(known, compared, strict=True):
-        yield _time(mode, pair, (first, second), found, floor)
+    for (pair, first, second), comparison in zip(known, compared, strict=True):
+        yield _time(mode, pair, (first, second), comparison, floor)
 
 
 def _time(
     mode: str,
     pair: Contrast,
     both: tuple[Measurement, Measurement],
-    found: CostComparison,
+    comparison: CostComparison,
     floor: float | None,
 ) -> Finding:
     first, second = both
-    factors = frozenset(pair.factor.split(","))
-    confounds = trial_confounds(first.trial, second.trial, factors)
-    return Finding(
-        kind="cost",
+    a, b = first.summary, second.summary
+    return CostRatio(
         subject=f"{mode}/sample_us",
         factor=pair.factor,
         levels=pair.levels,
-        cells=(pair.reference.id, pair.other.id),
-        numbers={
-            "ratio": found.ratio.value,
-            "sample_us_a": first.summary.sample_us.value,
-            "sample_us_b": second.summary.sample_us.value,
-            "step_ms_a": first.summary.step_ms.value,
-            "step_ms_b": second.summary.step_ms.value,
-            "epoch_s_a": first.summary.epoch_s.value,
-            "epoch_s_b": second.summary.epoch_s.value,
-            "p": found.p_holm,
-            "family": found.family,
-            "noise_floor": floor,
-            "detectable": found.detectable,
-            "processes_needed": found.processes_needed,
-        },
-        n=min(found.n_a, found.n_b),
-        interval=found.ratio.interval,
-        test=TEST,
+        cells=pair.ids,
+        ratio=comparison.ratio.value,
+        sample_us_a=a.sample_us.value,
+        sample_us_b=b.sample_us.value,
+        step_ms_a=a.step_ms.value,
+        step_ms_b=b.step_ms.value,
+        epoch_s_a=a.epoch_s.value,
+        epoch_s_b=b.epoch_s.value,
+        p=comparison.p_holm,
+        family=comparison.family,
+        noise_floor=floor,
+        detectable=comparison.detectable,
+        processes_needed=comparison.processes_needed,
+        n=min(comparison.n_a, comparison.n_b),
+        interval=comparison.ratio.interval,
         # Without an A/A pair there is no telling noise from a difference.
-        verdict=found.verdict if floor is not None else "cannot tell",
-        confounds=confounds,
+        verdict=comparison.verdict if floor is not None else "cannot tell",
+        confounds=trial_confounds(first.trial, second.trial, frozenset(pair.factor.split(","))),
     )
 
 
@@ -97,123 +230,37 @@ def _memory(evidence: Evidence, mode: str, pairs: Sequence[Contrast]) -> Iterato
             continue
         a, b = both[0].memory.peak_bytes, both[1].memory.peak_bytes
         factors = frozenset(pair.factor.split(","))
-        confounds = trial_confounds(both[0].trial, both[1].trial, factors)
-        yield Finding(
-            kind="memory",
+        yield MemoryRatio(
             subject=f"{mode}/peak_bytes",
             factor=pair.factor,
             levels=pair.levels,
-            cells=(pair.reference.id, pair.other.id),
-            numbers={"mib_a": a / 2**20, "mib_b": b / 2**20, "ratio": b / a},
+            cells=pair.ids,
+            mib_a=a / MIB,
+            mib_b=b / MIB,
+            ratio=b / a,
             n=1,
-            confounds=confounds,
+            confounds=trial_confounds(both[0].trial, both[1].trial, factors),
         )
 
 
-@dataclass(frozen=True)
-class Series:
-    """Cells that differ by batch size alone, the smallest first, in one mode."""
-
-    mode: str
-    by_size: dict[int, Measurement]
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """In the order of their sizes."""
-        return tuple(found.trial.cell for found in self.by_size.values())
-
-
-def batch_series(evidence: Evidence, mode: str) -> list[Series]:
-    """Each set of two or more batch sizes with all else equal."""
-    groups: dict[str, dict[int, Measurement]] = {}
-    for cell in evidence.cells:
-        found = evidence.measurement(cell.id, mode)
-        if found is not None:
-            rest = cell.settings.model_copy(update={"batch_size": 1}).model_dump_json()
-            groups.setdefault(rest, {})[found.summary.batch_size] = found
-    return [
-        Series(mode, dict(sorted(by_size.items())))
-        for by_size in groups.values()
-        if len(by_size) > 1
-    ]
-
-
-def _scaling(series: Series) -> Iterator[Finding]:
+def _scaling(series: BatchSeries) -> Finding:
     fit = fit_batches({size: m.summary.step_ms.value for size, m in series.by_size.items()})
-    worst = max((abs(one.error) for one in fit.left_out), default=None)
-    yield Finding(
-        kind="scaling",
+    return Scaling(
         subject=f"{series.mode}/step_ms",
         factor="batch_size",
         cells=series.cells,
-        numbers={
-            "fixed_ms": fit.fixed.value,
-            "per_sample_us": 1e3 * fit.per_sample.value,
-            "enough": fit.enough,
-            "largest": max(series.by_size),
-            "worst_error": worst,
-            "fit": fit.verdict,
-        },
+        fixed_ms=fit.fixed.value,
+        per_sample_us=1e3 * fit.per_sample.value,
+        enough=fit.enough,
+        largest=max(series.by_size),
+        worst_error=max((abs(one.error) for one in fit.left_out), default=None),
+        fit=fit.verdict,
         n=len(series.by_size),
         interval=fit.fixed.interval,
     )
 
 
-def _dominates(series: Series) -> Iterator[Finding]:
-    """The operator that takes most of the step at the largest batch, and its share at the smallest."""
-    records = {size: m.operators for size, m in series.by_size.items() if m.operators is not None}
-    if len(records) < 2:
-        return
-    smallest, largest = min(records), max(records)
-    tops = {size: ranked(record) for size, record in records.items()}
-    top = tops[largest][0]
-    before = next((op.share for op in tops[smallest] if op.name == top.name), 0.0)
-    yield Finding(
-        kind="dominates",
-        subject=top.name,
-        factor="batch_size",
-        levels=(smallest, largest),
-        cells=series.cells,
-        numbers={
-            "mode": series.mode,
-            "share_a": before,
-            "share_b": top.share,
-            "first_a": tops[smallest][0].name,
-            "first_share_a": tops[smallest][0].share,
-        },
-        n=1,
-    )
-
-
-def _growth(series: Series) -> Iterator[Finding]:
-    """The same operator's average call between neighbouring sizes."""
-    records = {size: m.operators for size, m in series.by_size.items() if m.operators is not None}
-    if len(records) < 2:
-        return
-    top = ranked(records[max(records)])[0].name
-    averages = {
-        size: next((op.average_us for op in ranked(record) if op.name == top), 0.0)
-        for size, record in records.items()
-    }
-    for one in growth({top: averages}):
-        yield Finding(
-            kind="growth",
-            subject=top,
-            factor="batch_size",
-            levels=(one.from_size, one.to_size),
-            cells=series.cells,
-            numbers={
-                "mode": series.mode,
-                "time": one.time,
-                "work": one.work,
-                "average_us_a": averages[one.from_size],
-                "average_us_b": averages[one.to_size],
-            },
-            n=1,
-        )
-
-
-def _optimizer_share(series: Series) -> Iterator[Finding]:
+def _optimizer_share(series: BatchSeries) -> Iterator[Finding]:
     shares = {
         size: m.summary.phases_ms["optimizer"] / sum(m.summary.phases_ms.values())
         for size, m in series.by_size.items()
@@ -222,30 +269,29 @@ def _optimizer_share(series: Series) -> Iterator[Finding]:
     if len(shares) < 2:
         return
     smallest, largest = min(shares), max(shares)
-    yield Finding(
-        kind="optimizer_share",
+    yield OptimizerShare(
         subject=f"{series.mode}/optimizer",
         factor="batch_size",
         levels=(smallest, largest),
         cells=series.cells,
-        numbers={"share_a": shares[smallest], "share_b": shares[largest]},
+        share_a=shares[smallest],
+        share_b=shares[largest],
         n=min(m.summary.num_processes for m in series.by_size.values()),
     )
 
 
 def _unstable(evidence: Evidence) -> Iterator[Finding]:
-    shaky = [found for found in evidence.measured if found.summary.warnings]
+    """One for all measurements that say something about themselves."""
+    shaky = [one for one in evidence.measured if one.summary.warnings]
     if shaky:
-        first = shaky[0]
-        yield Finding(
-            kind="unstable",
-            subject=f"{first.summary.mode}/step_ms",
-            cells=tuple(dict.fromkeys(found.trial.cell for found in shaky)),
-            numbers={
-                "num_unstable": len(shaky),
-                "num_measured": len(evidence.measured),
-                "warning": first.summary.warnings[0],
-            },
+        warning = shaky[0].summary.warnings[0]
+        yield Unstable(
+            subject=f"{shaky[0].summary.mode}/step_ms",
+            cells=tuple(dict.fromkeys(one.trial.cell for one in shaky)),
+            num_unstable=len(shaky),
+            num_measured=len(evidence.measured),
+            warning=warning.code,
+            warning_value=warning.value,
             n=len(shaky),
         )
 
@@ -254,8 +300,3 @@ def _both(evidence: Evidence, mode: str, pair: Contrast) -> tuple[Measurement, M
     first = evidence.measurement(pair.reference.id, mode)
     second = evidence.measurement(pair.other.id, mode)
     return None if first is None or second is None else (first, second)
-
-
-def sample_us(found: Measurement) -> list[float]:
-    """One figure per process."""
-    return [statistics.median(r.step_ms) * 1e3 / r.batch_size for r in found.costs]

@@ -1,35 +1,166 @@
-"""What the learn trials show: effects of factors on loss and accuracy, divergence, time to quality."""
+"""What the learn trials show: effects of factors on loss and accuracy, divergence, time to a target."""
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from trainlab.analyse.confounds import Confound, trial_confounds
 from trainlab.analyse.contrast import Contrast, contrasts
 from trainlab.analyse.evidence import ENDED_WELL, Evidence
-from trainlab.analyse.findings.finding import Finding
-from trainlab.analyse.time_to_target import Point, time_to_quality
+from trainlab.analyse.findings.finding import Finding, arrow, num_seeds
+from trainlab.analyse.time_to_target import EpochValue, time_to_target
 from trainlab.spec.target import Target, target_of
 from trainlab.stats.verdict import Comparison, compare_all
+from trainlab.words import Words
+from trainlab.words.numbers import metric_difference, metric_value
 
-TEST = "paired t and exact sign flip, Holm over the family"
-SUBJECTS = ("test/accuracy", "test/loss", "train/loss")
+ACCURACY = "test/accuracy"
+USUAL = (ACCURACY, "test/loss", "train/loss")
+"""The metrics that people ask about, the most wanted first."""
+
+
+SAME_IN_COMPARISON = (
+    *("mean_a", "mean_b", "family", "margin", "fewest_seeds", "seeds_needed", "detectable"),
+    *("num_dropped", "num_diverged"),
+)
+"""Fields of an effect that a comparison has under the same name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect(Finding):
+    """What a change of one factor does to a metric, seed by seed."""
+
+    kind = "effect"
+    section = "factors"
+    rank = 1
+    test = "learning"
+
+    mean_a: float | None
+    mean_b: float | None
+    difference: float | None
+    p: float | None
+    family: int
+    """Comparisons decided together."""
+    margin: float | None
+    fewest_seeds: int | None
+    """Fewer never reach the level, whatever the data."""
+    seeds_needed: int | None
+    detectable: float | None
+    num_dropped: int
+    num_diverged: int
+
+    def phrases(self, words: Words) -> dict[str, object]:
+        metric, seeds = self.subject, num_seeds(self.n, words)
+
+        def difference(value: float | None) -> str:
+            return metric_difference(metric, value or 0.0, words("points"))
+
+        return super().phrases(words) | {
+            "metric": metric,
+            "means": arrow(metric_value(metric, mean) for mean in (self.mean_a, self.mean_b)),
+            "mean_of": seeds if self.n == 1 else words("mean_of_seeds", seeds=seeds),
+            "difference": difference(self.difference),
+            "margin": difference(self.margin).lstrip("+"),
+            "within": self.within(words, difference),
+        }
+
+    def tell(self, words: Words) -> str:
+        if self.difference is None:
+            return self.fill(words, "effect_unknown")
+        effect = self.fill(words, "effect")
+        if self.verdict != "cannot tell":
+            return self.fill(words, f"effect_{self.verdict}", effect=effect)
+        text = self.fill(words, "effect_open", effect=effect)
+        if self.fewest_seeds is not None and self.n < self.fewest_seeds:
+            more = [self.fill(words, "seeds_too_few", fewest=self.fewest_seeds)]
+        else:
+            needed = self.seeds_needed
+            more = [] if needed is None else [words("seeds_would_do", needed=needed)]
+        return words.sentences(text, *more)
+
+    @property
+    def says_something(self) -> bool:
+        return self.verdict in ("different", "equivalent")
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        return "effect", self.factor or ""
+
+    @property
+    def weight(self) -> float:
+        # Accuracy on the test set is what people ask about; then the largest effect.
+        size = abs(self.difference or 0.0) if self.verdict != "equivalent" else 0.0
+        return 1e6 * (self.subject == ACCURACY) + size / (1 + abs(self.mean_a or 0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoReset(Effect):
+    """What it does never to reset gradients; the sentence says why."""
+
+    kind = "no_reset"
+    rank = 0
+
+    def tell(self, words: Words) -> str:
+        return words.sentences(super().tell(words), words("no_reset_why"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diverged(Finding):
+    """Trials of a cell whose loss was not finite any more."""
+
+    kind = "diverged"
+    section = "learning"
+    rank = 2
+
+    num_diverged: int
+    median_step: float | None
+
+    def tell(self, words: Words) -> str:
+        where = "" if self.median_step is None else self.fill(words, "diverged_where")
+        return self.fill(words, "diverged", where=where)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeToTarget(Finding):
+    """How long the trials of a cell took to be good enough."""
+
+    kind = "time_to_target"
+    section = "learning"
+    rank = 12
+
+    target: float
+    num_reached: int
+    median_epoch: float | None
+    median_s: float | None
+
+    def tell(self, words: Words) -> str:
+        key = "target_reached" if self.num_reached else "target_never"
+        return self.fill(words, key, target_text=metric_value(self.subject, self.target))
+
+    @property
+    def says_something(self) -> bool:
+        return self.num_reached > 0
+
+    @property
+    def weight(self) -> float:
+        return self.num_reached / self.n - 1e-9 * (self.median_s or 0.0)
 
 
 def learn_findings(evidence: Evidence) -> Iterator[Finding]:
     """Effects first, then what went wrong, then time to the targets."""
     pairs = [pair for pair in contrasts(evidence.cells) if _ran(evidence, pair)]
     confounds = [_confounds(evidence, pair) for pair in pairs]
-    for metric in subjects(evidence):
+    for metric in compared_metrics(evidence):
         yield from _effects(evidence, metric, pairs, confounds)
     yield from _divergence(evidence)
     for metric, asked in evidence.study.targets.items():
-        yield from _quality(evidence, target_of(metric, asked))
+        yield from _times_to_target(evidence, target_of(metric, asked))
 
 
-def subjects(evidence: Evidence) -> list[str]:
-    """The metrics that are compared: the usual ones, then any of the workload's own on the test set."""
+def compared_metrics(evidence: Evidence) -> list[str]:
+    """The usual ones, then any of the workload's own on the test set."""
     known = evidence.metrics()
-    usual = [name for name in SUBJECTS if name in known]
+    usual = [name for name in USUAL if name in known]
     return usual + [name for name in known if name.startswith("test/") and name not in usual]
 
 
@@ -45,8 +176,8 @@ def _effects(
         [(values[pair.reference.id], values[pair.other.id]) for pair in pairs],
         evidence.study.margins.get(metric),
     )
-    for pair, found, also in zip(pairs, compared, confounds, strict=True):
-        yield _effect(metric, pair, found, also)
+    for pair, comparison, also in zip(pairs, compared, confounds, strict=True):
+        yield _effect(metric, pair, comparison, also)
 
 
 def _ran(evidence: Evidence, pair: Contrast) -> bool:
@@ -54,33 +185,22 @@ def _ran(evidence: Evidence, pair: Contrast) -> bool:
 
 
 def _effect(
-    metric: str, pair: Contrast, found: Comparison, confounds: tuple[Confound, ...]
+    metric: str, pair: Contrast, comparison: Comparison, confounds: tuple[Confound, ...]
 ) -> Finding:
-    resets = pair.factor == "zero_grad" and pair.levels[1] is False
-    return Finding(
-        kind="no_reset" if resets else "effect",
+    never_resets = pair.factor == "zero_grad" and pair.levels[1] is False
+    difference = comparison.difference
+    return (NoReset if never_resets else Effect)(
         subject=metric,
         factor=pair.factor,
         levels=pair.levels,
-        cells=(pair.reference.id, pair.other.id),
-        numbers={
-            "mean_a": found.mean_a,
-            "mean_b": found.mean_b,
-            "difference": None if found.difference is None else found.difference.value,
-            "p": found.p_holm,
-            "family": found.family,
-            "margin": found.margin,
-            "fewest_seeds": found.fewest_seeds,
-            "seeds_needed": found.seeds_needed,
-            "detectable": found.detectable,
-            "num_dropped": found.num_dropped,
-            "num_diverged": found.num_diverged,
-        },
-        n=found.n,
-        interval=None if found.difference is None else found.difference.interval,
-        test=TEST,
-        verdict=found.verdict,
+        cells=pair.ids,
+        difference=None if difference is None else difference.value,
+        p=comparison.p_holm,
+        n=comparison.n,
+        interval=None if difference is None else difference.interval,
+        verdict=comparison.verdict,
         confounds=confounds,
+        **{name: getattr(comparison, name) for name in SAME_IN_COMPARISON},
     )
 
 
@@ -89,10 +209,10 @@ def _confounds(evidence: Evidence, pair: Contrast) -> tuple[Confound, ...]:
     first, second = (evidence.learned[cell.id] for cell in (pair.reference, pair.other))
     factors = frozenset(pair.factor.split(","))
     found = (
-        one
+        confound
         for seed, a in first.items()
         if (b := second.get(seed)) and a.trial.state == b.trial.state == "done"
-        for one in trial_confounds(a.trial, b.trial, factors)
+        for confound in trial_confounds(a.trial, b.trial, factors)
     )
     return tuple(dict.fromkeys(found))
 
@@ -102,24 +222,22 @@ def _divergence(evidence: Evidence) -> Iterator[Finding]:
         gone = [one.trial for one in seeds.values() if one.trial.state == "diverged"]
         steps = [trial.diverged_at_step for trial in gone if trial.diverged_at_step is not None]
         if gone:
-            median = statistics.median(steps) if steps else None
-            numbers = {"num_diverged": len(gone), "median_step": median}
-            yield Finding(
-                kind="diverged",
+            yield Diverged(
                 subject="train/loss",
                 cells=(cell,),
-                numbers=numbers,
+                num_diverged=len(gone),
+                median_step=statistics.median(steps) if steps else None,
                 n=len(seeds),
             )
 
 
-def _quality(evidence: Evidence, target: Target) -> Iterator[Finding]:
+def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
     metric = target.metric
     for cell in evidence.cells:
         seeds = evidence.learned.get(cell.id, {})
         trials = [
             [
-                Point(int(line["epoch"]), float(line["time_s"]), float(line[metric]))
+                EpochValue(int(line["epoch"]), float(line["time_s"]), float(line[metric]))
                 for line in one.epochs
                 if line.get(metric) is not None
             ]
@@ -129,16 +247,13 @@ def _quality(evidence: Evidence, target: Target) -> Iterator[Finding]:
         ]
         if not trials:
             continue
-        found = time_to_quality(trials, target)
-        yield Finding(
-            kind="quality",
+        times = time_to_target(trials, target)
+        yield TimeToTarget(
             subject=metric,
             cells=(cell.id,),
-            numbers={
-                "target": target.value,
-                "num_reached": found.num_reached,
-                "median_epoch": found.median_epoch,
-                "median_s": found.median_elapsed_s,
-            },
-            n=found.num_trials,
+            target=target.value,
+            num_reached=times.num_reached,
+            median_epoch=times.median_epoch,
+            median_s=times.median_elapsed_s,
+            n=times.num_trials,
         )

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -14,40 +14,24 @@ LONG_RUN_SHARE = 0.01
 LOOK_S = 0.5
 
 
-class Heartbeat:
-    """Calls `tell` whenever nothing was told for a while."""
+class Silence:
+    """How long nothing has been said, by anybody in this process."""
 
-    told_at = time.monotonic()
-    """The last word of any of them: silence is counted from there."""
+    _broken_at = time.monotonic()
 
-    def __init__(self, tell: Callable[[], None], silence_s: float = SILENCE_S) -> None:
-        self._tell = tell
-        self._silence_s = silence_s
+    def __init__(self, limit_s: float | None = None) -> None:
+        self._limit_s = SILENCE_S if limit_s is None else limit_s
         self._start = time.monotonic()
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
 
-    def start(self) -> None:
-        """From now on."""
-        self._thread.start()
+    def is_broken(self) -> None:
+        """Something was said."""
+        Silence._broken_at = time.monotonic()
 
-    def was_told(self) -> None:
-        """Something was said anyhow."""
-        Heartbeat.told_at = time.monotonic()
-
-    def stop(self) -> None:
-        """No word any more."""
-        self._is_over.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _beat(self) -> None:
-        while not self._is_over.wait(LOOK_S):
-            now = time.monotonic()
-            patience_s = max(self._silence_s, LONG_RUN_SHARE * (now - self._start))
-            if now - Heartbeat.told_at >= patience_s:
-                self._tell()
-                self.was_told()
+    def lasts_too_long(self) -> bool:
+        """Whether something ought to be said."""
+        now = time.monotonic()
+        patience_s = max(self._limit_s, LONG_RUN_SHARE * (now - self._start))
+        return now - Silence._broken_at >= patience_s
 
 
 @contextmanager
@@ -57,14 +41,20 @@ def waiting_for(console: Console, what: str) -> Iterator[None]:
         with console.status(what):
             yield
         return
-    start = time.monotonic()
+    start, silence, is_over = time.monotonic(), Silence(), threading.Event()
 
-    def tell() -> None:
-        console.print(f"{what}, {time.monotonic() - start:.0f} s", highlight=False, soft_wrap=True)
+    def beat() -> None:
+        while not is_over.wait(LOOK_S):
+            if silence.lasts_too_long():
+                silence.is_broken()
+                console.print(
+                    f"{what}, {time.monotonic() - start:.0f} s", highlight=False, soft_wrap=True
+                )
 
-    beat = Heartbeat(tell)
-    beat.start()
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
     try:
         yield
     finally:
-        beat.stop()
+        is_over.set()
+        thread.join()

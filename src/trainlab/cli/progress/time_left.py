@@ -4,8 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from trainlab.execute.executors.processes import Ids
-from trainlab.record.schema import TrialRecord
+from trainlab.record.trial import TrialRecord
 
 FIRST_GUESS_S = 4.0
 """A cost trial, start included, before any has ended: how long training takes says nothing about it."""
@@ -13,9 +12,11 @@ LEAST_SHARE = 0.02
 """Of a trial, before its own speed says how long it takes."""
 
 Key = tuple[object, ...]
+Ids = tuple[str, ...]
+"""Trials of one group."""
 
 
-class Pace:
+class TimeLeft:
     """Times each trial; expects one to take as long as the most similar ones did."""
 
     def __init__(

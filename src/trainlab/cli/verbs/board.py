@@ -28,4 +28,4 @@ def command(
         )
     arguments = ["--logdir", str(run), "--host", host, "--port", str(port)]
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "tensorboard.main", *arguments])  # noqa: S606
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "tensorboard.main", *arguments])  # noqa: S606

@@ -43,7 +43,7 @@ def fetch_sets(
 ) -> None:
     """Fetch full sets into the cache; files already there and whole are kept."""
     chosen = _chosen(names)
-    from trainlab.cli.progress.study import DownloadProgress
+    from trainlab.cli.progress.downloads import DownloadProgress
     from trainlab.data.fetch import fetch, missing, reporting_to
 
     console = Console(stderr=True)

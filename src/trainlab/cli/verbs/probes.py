@@ -2,17 +2,20 @@
 
 import json
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from trainlab.cli.options import asked_of, setting_parameters, with_options
+from trainlab.report.document import Block, Paragraph, Table
+from trainlab.report.render.terminal import print_blocks
+from trainlab.report.tables.entries import name, table_of
 from trainlab.spec import TrainSpec, settings_for
 from trainlab.spec.probe import QUANTITIES, REDUCERS
+from trainlab.words import Words
 from trainlab.workloads.catalogue import BUILTIN
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ def _probes(
     with Console(stderr=True).status("starting torch"):
         found = _found(workload, asked)
     if as_json:
-        told = [
+        values = [
             {
                 "name": one.name,
                 "kind": one.kind,
@@ -46,77 +49,69 @@ def _probes(
             }
             for one in found
         ]
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(values) + "\n")
         return
-    console = Console()
-    console.width = max(console.width, 80)
-    console.print(layer_table([one for one in found if one.kind != "parameter"]))
-    console.print(parameter_table([one for one in found if one.kind == "parameter"]))
-    _print_words(console, workload, found)
+    print_blocks(Console(), _blocks(workload, found), Words("en"))
+
+
+def _blocks(workload: str, found: "list[Probeable]") -> list[Block]:
+    layers = [one for one in found if one.kind != "parameter"]
+    parameters = [one for one in found if one.kind == "parameter"]
+    return [layer_table(layers), parameter_table(parameters), *_explained(workload, found)]
 
 
 def layer_table(layers: "list[Probeable]") -> Table:
     """Calls in order: how to name them and what can be watched there."""
-    table = _table("layers, in the order of a step", "layer", "type", "gives", "quantities")
-    for one in layers:
-        cells = (one.name, f"type={one.types[0]}", _shape(one.shape), ", ".join(one.quantities))
-        table.add_row(*map(escape, cells))
-    return table
+    rows = [(x.name, f"type={x.types[0]}", _shape(x), ", ".join(x.quantities)) for x in layers]
+    headings = ("layer", "type", "gives", "quantities")
+    return _table("layers, in the order of a step", headings, rows)
 
 
 def parameter_table(parameters: "list[Probeable]") -> Table:
     """Parameters with what can be watched."""
-    table = _table("parameters", "parameter", "shape", "quantities")
-    for one in parameters:
-        table.add_row(*map(escape, (one.name, _shape(one.shape), ", ".join(one.quantities))))
-    return table
+    rows = [(one.name, _shape(one), ", ".join(one.quantities)) for one in parameters]
+    return _table("parameters", ("parameter", "shape", "quantities"), rows)
 
 
 def _found(workload: str, asked: dict[str, Any]) -> "list[Probeable]":
-    from pathlib import Path
-
     from trainlab.instruments.probes.available import probeable
     from trainlab.plan import Trial
-    from trainlab.record.folder import TrialFolder
+    from trainlab.train.loader import Loader
     from trainlab.train.setup import set_up
-    from trainlab.workloads.find import find_workload
 
-    found = find_workload(workload)
+    load = Loader()
+    found = load.workload(workload)
     settings = settings_for(found.defaults, asked, "settings")
     trial = Trial(id="probes", workload=found.name, seed=1, settings=settings)
-    return probeable(set_up(trial, found, TrialFolder(Path())))
+    return probeable(set_up(trial, found, load.data(workload, settings.data)))
 
 
-def _print_words(console: Console, workload: str, found: "list[Probeable]") -> None:
+def _explained(workload: str, found: "list[Probeable]") -> Iterator[Block]:
     """What a selector, a quantity and a reducer can be, and an example that works here."""
-    layers = [one for one in found if "grad_input" in one.quantities]
-    layers = [one for one in layers if "local_grad" in one.quantities] or layers
-    console.print(
+    words = Words("en")
+    yield Paragraph(
         "A selector is a name, a glob (* crosses dots), type=NAME, or several with commas; a name "
         "alone reaches every call of it, NAME/2 the second; a layer stands for its parameters."
     )
-    words = _table("quantities", "quantity", "what it is")
-    for name, meaning in QUANTITIES.items():
-        words.add_row(name, meaning)
-    console.print(words)
-    console.print(
-        f"Reducers: {', '.join(REDUCERS)}, or FILE.py:FUNCTION. How often: @step, @100, @epoch.",
-        highlight=False,
+    meanings = [(name, words(f"quantity_{name}")) for name in QUANTITIES]
+    yield _table("quantities", ("quantity", "what it is"), meanings)
+    yield Paragraph(
+        f"Reducers: {', '.join(REDUCERS)}, or FILE.py:FUNCTION. How often: @step, @100, @epoch."
     )
+    layers = [one for one in found if "grad_input" in one.quantities]
+    layers = [one for one in layers if "local_grad" in one.quantities] or layers
     if layers:
-        example = f"trainlab run {workload} --probe '{layers[0].name}:grad_input:sq_sum@epoch'"
-        console.print(f"For example: [bold]{escape(example)}[/bold]", highlight=False)
+        probe = f"{layers[0].name}:grad_input:sq_sum@epoch"
+        yield Paragraph(f"For example: trainlab run {workload} --probe '{probe}'")
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    fields = [name(heading, itemgetter(place)) for place, heading in enumerate(headings)]
+    return table_of(title, fields, rows)
 
 
-def _shape(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "one number"
+def _shape(one: "Probeable") -> str:
+    return "x".join(map(str, one.shape)) or "one number"
 
 
 command = with_options(

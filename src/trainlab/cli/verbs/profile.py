@@ -1,19 +1,27 @@
 """trainlab profile: what a step costs, measured in fresh processes."""
 
-import json
 import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from trainlab.cli.options import asked_of, setting_parameters, spec_parameters, with_options
-from trainlab.cli.progress.heartbeat import waiting_for
-from trainlab.errors import TrainlabError
-from trainlab.record.folder import RunFolder
+from trainlab.analyse.cost.operators import Sort, classic_table
+from trainlab.cli.errors import exit_for_failures
+from trainlab.cli.options import (
+    asked_of,
+    print_json,
+    setting_parameters,
+    spec_parameters,
+    with_options,
+)
+from trainlab.cli.watcher import ConsoleWatcher
+from trainlab.lab import Run, perform
 from trainlab.spec import CostSpec, TrainSpec, checked
+from trainlab.spec.question import checked_question
+from trainlab.words import Words
 
 
 def _profile(
@@ -37,42 +45,36 @@ def _profile(
     **options: Any,
 ) -> None:
     cost = checked(CostSpec, asked_of(CostSpec, options), "settings")
-    console = Console(stderr=True)
-    with waiting_for(console, "starting torch"):
-        from trainlab.analyse.cost.measurement import measurements
-        from trainlab.analyse.cost.operators import classic_table
-        from trainlab.cli.cost_tables import measurement_told, print_measurement
-        from trainlab.cli.perform import perform
-        from trainlab.execute.resolve import make_study
-        from trainlab.execute.worker import Loader
-
-        load, asked = Loader(), asked_of(TrainSpec, options)
-        study = make_study(load, workload, asked, (1,), "settings", cost=cost, learn=False)
-    folder, was_interrupted = perform(console, load, study, out)
-    if was_interrupted:
+    settings = asked_of(TrainSpec, options)
+    values = {"workload": workload, "settings": settings, "cost": cost, "learn": False}
+    question = checked_question(values, "settings")
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        watcher = ConsoleWatcher(Console(stderr=True))
+        done = perform(question, "settings", out=out, watcher=watcher)
+    if done.was_interrupted:
         raise KeyboardInterrupt
-    raise_failures(folder)
-    each = measurements(folder)
+    _show(done.run, top=top, sort=sort, classic=classic, as_json=as_json)
+    exit_for_failures(done.run.evidence())
+
+
+def _show(run: Run, *, top: int, sort: Sort, classic: bool, as_json: bool) -> None:
+    from trainlab.cli.summary import measurement_json, print_measurement, print_remarks, say
+
+    evidence, words = run.evidence(), Words("en")
     if as_json:
-        modes = [measurement_told(found, sort, top) for found in each]
-        told = modes[0] if len(modes) == 1 else {"measurements": modes}
-        sys.stdout.write(json.dumps({"run": str(folder.path), **told}, allow_nan=False) + "\n")
+        modes = [measurement_json(one, sort, top) for one in evidence.measured]
+        values = modes[0] if len(modes) == 1 else {"measurements": modes}
+        print_json({"run": str(run.path), **values})
+        print_remarks(Console(stderr=True), evidence, words)
         return
     console = Console()
-    console.width = max(console.width, 80)
-    for found in each:
-        print_measurement(console, study.name, found, sort=sort, top=0 if classic else top)
-        if classic and found.operators is not None:
-            sys.stdout.write(classic_table(found.operators, top) + "\n")
-    console.print(f"Run folder: [bold]{escape(str(folder.path))}[/bold]", highlight=False)
-
-
-def raise_failures(folder: RunFolder) -> None:
-    """The first cost trial that failed, as one line; its traceback is in its record."""
-    for trial in folder.trials():
-        if trial.kind == "cost" and trial.error is not None:
-            told = f"{trial.error.kind}: {trial.error.message}"
-            raise TrainlabError(f"{folder.trial(trial.id).trial_file}: {told}")
+    for one in evidence.measured:
+        shown = 0 if classic else top
+        print_measurement(console, evidence.name, one, words, sort=sort, top=shown)
+        if classic and one.operators is not None:
+            sys.stdout.write(classic_table(one.operators, top) + "\n")
+    print_remarks(console, evidence, words)
+    say(console, words("run_folder", path=run.path))
 
 
 command = with_options(

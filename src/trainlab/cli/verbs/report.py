@@ -27,6 +27,6 @@ def command(
     from trainlab.words import check_language
 
     check_language(lang)
-    asked = check_formats(formats)
-    for path in write_report(open_run(run), asked, lang, out):
+    asked, folder = check_formats(formats), open_run(run)
+    for path in write_report(folder.evidence(), out or folder.report_folder, asked, lang):
         sys.stdout.write(f"{path}\n")

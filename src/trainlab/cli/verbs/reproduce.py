@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from trainlab.errors import SpecError
 from trainlab.studies import builtin_study
 from trainlab.studies.published import PUBLISHED
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from trainlab.analyse.evidence import Evidence
     from trainlab.analyse.reproduce import Reproduced
     from trainlab.lab import Run
+    from trainlab.report.document import Table
     from trainlab.spec import Question, TrainSpec
 
 ENOUGH = 0.95
@@ -38,9 +36,13 @@ def command(
     if study not in PUBLISHED:
         raise SpecError([f"{study}: has no published figures; {', '.join(PUBLISHED)} have"])
     from trainlab.analyse.reproduce import reproduce, trained_otherwise
-    from trainlab.analyse.runs import pooled
+    from trainlab.analyse.side_by_side import pooled
+    from trainlab.cli.summary import say
     from trainlab.lab import open_run
+    from trainlab.report.render.terminal import print_blocks
+    from trainlab.words import Words
 
+    words = Words("en")
     folders = [open_run(path) for path in run] if run else [_ran(study, seeds, out)]
     evidence = pooled([folder.evidence() for folder in folders])
     question = _published(study)
@@ -48,45 +50,49 @@ def command(
         about = f"{evidence.study.workload}, {study} about {question.workload}"
         raise SpecError([f"{folders[0].path}: is about {about}"])
     settings = _settings(question)
-    found = reproduce(evidence, PUBLISHED[study], settings)
+    compared = reproduce(evidence, PUBLISHED[study], settings)
     console = Console(width=max(Console().width, 110) if os.isatty(1) else 110)
-    if found:
-        console.print(_table(study, found))
-    inside, told = sum(one.inside is True for one in found), len(found)
-    console.print(f"{inside} of {told} published figures are inside.", highlight=False)
+    if compared:
+        print_blocks(console, [_table(study, compared)], words)
+    inside, number = sum(one.inside is True for one in compared), len(compared)
+    say(console, f"{inside} of {number} published figures are inside.")
     for cell, differences in trained_otherwise(evidence, settings).items():
-        line = f"{escape(cell)}: not compared: {escape('; '.join(differences))}"
-        console.print(f"[yellow]{line}[/yellow]", highlight=False, soft_wrap=True)
+        say(console, f"{cell}: not compared: {'; '.join(differences)}", "yellow")
     if _used_a_subset(evidence):
-        console.print(
-            "[yellow]This run used a subset: the figures were published for all data.[/yellow]"
-        )
+        subset = "This run used a subset: the figures were published for all data."
+        say(console, subset, "yellow")
     for folder in folders:
-        console.print(f"Run folder: {escape(str(folder.path))}", highlight=False)
-    if not found or inside < ENOUGH * told:
+        say(console, words("run_folder", path=folder.path))
+    if not compared or inside < ENOUGH * number:
         raise typer.Exit(1)
 
 
-def _table(study: str, found: "list[Reproduced]") -> "Table":
-    from trainlab.cli.tables import plain_table
-
-    title = f"{study}: published single runs, and where one more run of ours falls (95 %)"
-    headings = ("cell", "metric", "epoch", "published", "ours", "interval", "")
-    table = plain_table(title, *headings, num_names=2)
-    for one in found:
-        table.add_row(*_row(one))
-    return table
-
-
-def _row(one: "Reproduced") -> list[str]:
+def _table(study: str, compared: "list[Reproduced]") -> "Table":
+    from trainlab.report.document import Entry
+    from trainlab.report.tables.entries import name, table_of, value
     from trainlab.words.numbers import metric_value
 
-    told = {True: "inside", False: "[red]outside[/red]", None: "too few seeds"}[one.inside]
-    ends = () if one.interval is None else (one.interval.low, one.interval.high)
-    reach = " to ".join(metric_value(one.metric, end) for end in ends)
-    ours = metric_value(one.metric, None if one.ours is None else one.ours.value)
-    published = metric_value(one.metric, one.published)
-    return [escape(one.cell), one.metric, str(one.epoch), published, ours, reach, told]
+    def interval(one: "Reproduced") -> Entry:
+        ends = () if one.interval is None else (one.interval.low, one.interval.high)
+        return Entry(" to ".join(metric_value(one.metric, end) for end in ends))
+
+    def ours(one: "Reproduced") -> Entry:
+        return Entry(metric_value(one.metric, None if one.ours is None else one.ours.value))
+
+    verdicts = {True: "inside", False: "outside", None: "too few seeds"}
+    return table_of(
+        f"{study}: published single runs, and where one more run of ours falls (95 %)",
+        [
+            name("cell", lambda one: one.cell),
+            name("metric", lambda one: one.metric),
+            value("epoch", lambda one: Entry(str(one.epoch))),
+            value("published", lambda one: Entry(metric_value(one.metric, one.published))),
+            value("ours", ours),
+            value("interval", interval),
+            name("", lambda one: verdicts[one.inside]),
+        ],
+        compared,
+    )
 
 
 def _used_a_subset(evidence: "Evidence") -> bool:
@@ -110,17 +116,14 @@ def _settings(question: "Question") -> "dict[str, TrainSpec]":
 
 
 def _ran(study: str, seeds: int, out: Path | None) -> "Run":
-    from trainlab.cli.perform import perform, resolved
-    from trainlab.execute.worker import Loader
-    from trainlab.lab import Run, finish
+    from trainlab.cli.watcher import ConsoleWatcher
+    from trainlab.lab import perform
 
     question = _published(study)
     settings = {"data": "full", **question.settings}
     changes = {"settings": settings, "cost": None, "tensorboard": False, "seeds": seeds}
-    question = question.model_copy(update=changes)
-    console, load = Console(stderr=True), Loader()
-    folder, was_interrupted = perform(console, load, resolved(console, load, question, study), out)
-    finish(folder)
-    if was_interrupted:
+    watcher = ConsoleWatcher(Console(stderr=True))
+    done = perform(question.model_copy(update=changes), study, out=out, watcher=watcher)
+    if done.was_interrupted:
         raise KeyboardInterrupt
-    return Run(folder.path)
+    return done.run

@@ -1,25 +1,32 @@
 """trainlab run: a workload, a built-in study or a study file; record everything and say what follows."""
 
-import json
 import sys
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from trainlab.cli.options import asked_of, setting_parameters, spec_parameters, with_options
+from trainlab.cli.errors import exit_for_failures
+from trainlab.cli.options import (
+    asked_of,
+    print_json,
+    setting_parameters,
+    spec_parameters,
+    with_options,
+)
+from trainlab.cli.plan import print_plan
 from trainlab.cli.progress.heartbeat import waiting_for
 from trainlab.cli.question import question_of, seconds_of, seeds_asked
+from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
+from trainlab.execute.executors import EXECUTORS
+from trainlab.lab import Run, perform, planned
+from trainlab.resolve import asks_each_device
 from trainlab.spec import CostSpec, Question, TrainSpec, checked
 from trainlab.spec.probe import probe_of
-
-if TYPE_CHECKING:
-    from trainlab.analyse.evidence import Evidence
-    from trainlab.record.folder import RunFolder
+from trainlab.words import Words, check_language
 
 
 def _run(
@@ -74,6 +81,9 @@ def _run(
         str | None,
         typer.Option(metavar="TIME", help="Start no trial after this long, as 10m or 2h."),
     ] = None,
+    on: Annotated[
+        str, typer.Option(metavar="WHERE", help=f"Where trials run: {', '.join(EXECUTORS)}.")
+    ] = "local",
     yes: Annotated[
         bool, typer.Option("--yes", help="Allow a study of more than 500 trials.")
     ] = False,
@@ -105,56 +115,57 @@ def _run(
         probes=tuple(probe_of(text) for text in probe) if probe else None,
     )
     question = _with_cost(question, profile, asked_of(CostSpec, settings))
-    budget_s = None if budget is None else seconds_of(budget)
-    console = Console(stderr=True, quiet=quiet)
-    # Imported here, after the cheap checks: torch takes seconds.
-    with waiting_for(console, "starting torch"):
-        from trainlab.cli.perform import perform, resolved
-        from trainlab.cli.plan_told import print_plan
-        from trainlab.cli.summary import print_summary, summary
-        from trainlab.execute.worker import Loader
-        from trainlab.lab import finish
-        from trainlab.words import check_language
-
     check_language(lang)
+    budget_s = None if budget is None else seconds_of(budget)
+    if dry_run:
+        study = planned(question, where, many=yes)
+        print_plan(Console(), study, each_device=asks_each_device(question))
+        return
+    console = Console(stderr=True, quiet=quiet)
     # What the user's own code prints must not get in between.
     with redirect_stdout(sys.stderr) if as_json or quiet else nullcontext():
-        load = Loader()
-        study = resolved(console, load, question, where, many=yes)
-        if study.cells or dry_run:
-            print_plan(Console() if dry_run else console, study)
-        if dry_run:
-            return
-        folder, was_interrupted = perform(console, load, study, out, budget_s)
-    with waiting_for(console, "reading the records"):
-        evidence = finish(folder)
-    if as_json:
-        sys.stdout.write(json.dumps(summary(folder, evidence), allow_nan=False) + "\n")
-    elif quiet:
-        sys.stdout.write(f"{folder.path}\n")
-    else:
-        print_summary(Console(), folder, evidence, lang)
-    if report and study.cells and not (as_json or quiet):
-        _write_report(folder, evidence, lang)
-    if was_interrupted:
+        done = perform(
+            question,
+            where,
+            out=out,
+            many=yes,
+            budget_s=budget_s,
+            on=on,
+            watcher=ConsoleWatcher(console),
+        )
+    _show(done.run, lang=lang, as_json=as_json, quiet=quiet, report=report)
+    if done.was_interrupted:
         raise KeyboardInterrupt
-    if any(trial.state == "failed" for trial in evidence.trials):
-        raise typer.Exit(1)
+    exit_for_failures(done.run.evidence())
 
 
-def _write_report(folder: "RunFolder", evidence: "Evidence", lang: str) -> None:
+def _show(run: Run, *, lang: str, as_json: bool, quiet: bool, report: bool) -> None:
+    """What the run came to; a study also gets its report, whatever is printed."""
+    from trainlab.cli.summary import print_summary, run_json
+
+    evidence, words = run.evidence(), Words(lang)
+    if as_json:
+        print_json(run_json(run, evidence))
+    elif quiet:
+        sys.stdout.write(f"{run.path}\n")
+    else:
+        print_summary(Console(), run, evidence, words)
+    if report and evidence.study.cells:
+        _write_report(run, words, Console(quiet=as_json or quiet))
+
+
+def _write_report(run: Run, words: Words, console: Console) -> None:
+    from trainlab.cli.summary import say
     from trainlab.errors import MissingExtraError
     from trainlab.report.writing import write_report
 
-    console = Console()
     try:
-        with waiting_for(Console(stderr=True), "writing the report"):
-            (path,) = write_report(folder, ("html",), lang, evidence=evidence)
+        with waiting_for(Console(stderr=True, quiet=console.quiet), "writing the report"):
+            (path,) = write_report(run.evidence(), run.report_folder, ("html",), words.lang)
     except MissingExtraError as error:
-        console.print(f"No report: {escape(str(error))}", soft_wrap=True, highlight=False)
+        say(console, words("no_report", why=error))
     else:
-        told = escape(str(path))
-        console.print(f"Report: [bold]{told}[/bold]", soft_wrap=True, highlight=False)
+        say(console, words("report_at", path=path), "bold")
 
 
 def _with_cost(question: Question, profile: bool, asked: dict[str, Any]) -> Question:

@@ -1,12 +1,12 @@
 """trainlab show: what a run has shown, from its records alone."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+
+from trainlab.cli.options import print_json
 
 
 def command(
@@ -22,23 +22,21 @@ def command(
     ] = False,
 ) -> None:
     """Show the tables and findings of a run."""
-    from trainlab.analyse.runs import pooled
-    from trainlab.cli.summary import evidence_told, print_study, print_summary, summary
+    from trainlab.analyse.side_by_side import pooled
+    from trainlab.cli.summary import evidence_json, print_study, print_summary, run_json
     from trainlab.lab import open_run
-    from trainlab.words import check_language
+    from trainlab.words import Words
 
-    check_language(lang)
+    words = Words(lang)
     folders = [open_run(run) for run in runs]
+    evidence = pooled([folder.evidence() for folder in folders])
     if len(folders) > 1:
-        evidence = pooled([folder.evidence() for folder in folders])
         if as_json:
-            told = {"runs": [str(folder.path) for folder in folders], **evidence_told(evidence)}
-            sys.stdout.write(json.dumps(told, allow_nan=False) + "\n")
+            paths = [str(folder.path) for folder in folders]
+            print_json({"runs": paths, **evidence_json(evidence)})
         else:
-            print_study(Console(), evidence, lang)
+            print_study(Console(), evidence, words)
     elif as_json:
-        sys.stdout.write(
-            json.dumps(summary(folders[0], folders[0].evidence()), allow_nan=False) + "\n"
-        )
+        print_json(run_json(folders[0], evidence))
     else:
-        print_summary(Console(), folders[0], folders[0].evidence(), lang)
+        print_summary(Console(), folders[0], evidence, words)

@@ -1,1 +1,28 @@
-"""Executors: where and in what order the trials of a run are run."""
+"""Executors: where and in what order the groups of a run are run. A file each, imported when asked for."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from trainlab.errors import SpecError
+
+if TYPE_CHECKING:
+    from trainlab.execute.executors.executor import Executor
+    from trainlab.train.loader import Loader
+    from trainlab.train.moments import Instrument
+
+EXECUTORS: Mapping[str, str] = {
+    "local": "this machine: fresh processes for what must be alone, this one for all else",
+    "inline": "this process alone, for debugging",
+    "processes": "this machine, a fresh process for every group of trials",
+}
+"""By name, as in `--on`; the module of that name has `make`."""
+
+
+def executor_for(on: str, load: "Loader", instruments: "Sequence[Instrument]" = ()) -> "Executor":
+    """The executor of that name; SpecError where there is none, or it cannot carry what it is given."""
+    if on not in EXECUTORS:
+        raise SpecError([f"--on: got {on!r}, must be one of {', '.join(EXECUTORS)}"])
+    module = importlib.import_module(f"trainlab.execute.executors.{on}")
+    executor: Executor = module.make(load, instruments)
+    return executor

@@ -1,21 +1,28 @@
-"""Runs trials in fresh processes, one at a time, so that nothing that ran before can colour them.
+"""processes: every group in a fresh process on this machine, one at a time.
 
-A timed trial has a process to itself. Trials that watch the same thing, and supply no speed, share one.
-Starting a process is mostly imports, on one core. So several are started together, and each then sleeps
-until its turn has come: it runs alone.
+Nothing that ran before can colour what runs there. Starting a process is mostly imports, on one core: so
+several are started together, and each then sleeps until it is told to go. It runs alone.
 """
 
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from itertools import groupby
-from typing import Protocol
+from collections.abc import Sequence
+from pathlib import Path
 
-from trainlab.machine.environment import usable_vcpus
+from trainlab.errors import SpecError
+from trainlab.execute.events import EventWriter
+from trainlab.execute.executors.executor import IsOver
+from trainlab.execute.job import Job
+from trainlab.execute.preflight import preflight
+from trainlab.machine.environment import capture, usable_vcpus
+from trainlab.plan import Group
+from trainlab.record.event import Event
 from trainlab.record.folder import RunFolder
-from trainlab.record.schema import Failure, TrialRecord
+from trainlab.record.trial import Failure, State
+from trainlab.spec import Study
+from trainlab.train.loader import Loader
+from trainlab.train.moments import Instrument
 
 PATIENCE_S = 10.0
 """How long an interrupted process may take to close its records."""
@@ -23,93 +30,70 @@ MOST_TOGETHER = 8
 PER_VCPU = 2
 """Processes started together: more than one each, since some take longer than others."""
 
-Ids = tuple[str, ...]
-"""Trials of one process."""
 
+class ProcessesExecutor:
+    """A process per group, in turn."""
 
-class Watcher(Protocol):
-    """Who is told what happens."""
+    def __init__(self, load: Loader) -> None:
+        self._load = load
 
-    def starting(self, processes: Sequence[Ids]) -> AbstractContextManager[object]:
-        """Entered while processes for these trials start."""
+    def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
+        return preflight(study, self._load, each_device=each_device)
 
-    def running(self, trial_ids: Ids) -> AbstractContextManager[object]:
-        """Entered while a process runs its trials."""
-
-
-class Nobody:
-    """Watches nothing."""
-
-    def starting(self, processes: Sequence[Ids]) -> AbstractContextManager[object]:
-        return nullcontext()
-
-    def running(self, trial_ids: Ids) -> AbstractContextManager[object]:
-        return nullcontext()
-
-
-def run_fresh(
-    folder: RunFolder,
-    trials: Sequence[TrialRecord],
-    watcher: Watcher | None = None,
-    is_over: Callable[[], bool] = lambda: False,
-) -> None:
-    """Runs the trials in fresh processes, until all are done or `is_over` says to start no more."""
-    watcher = watcher or Nobody()
-    processes = list(_processes(trials))
-    together = min(MOST_TOGETHER, PER_VCPU * usable_vcpus())
-    for first in range(0, len(processes), together):
-        if is_over():
-            return
-        some = processes[first : first + together]
-        with watcher.starting(some):
-            waiting = _started(folder, some)
+    def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
+        environment, events = run.write_environment(capture(Path.cwd())), EventWriter(run)
+        together = min(MOST_TOGETHER, PER_VCPU * usable_vcpus())
         try:
-            for trial_ids in some:
+            for first in range(0, len(groups), together):
                 if is_over():
                     return
-                with watcher.running(trial_ids):
-                    waiting.pop(0).run()
+                some = groups[first : first + together]
+                _run_some(run, some, environment, events, is_over)
         finally:
-            for process in waiting:
-                process.dismiss()
+            events.close()
 
 
-def _processes(trials: Sequence[TrialRecord]) -> Iterator[Ids]:
-    """Which trials share a process, in the order planned."""
-
-    def process_of(trial: TrialRecord) -> object:
-        if trial.watch == "steps":
-            return trial.id
-        return trial.cell, trial.cost, trial.weights_of
-
-    for _, group in groupby(trials, process_of):
-        yield tuple(trial.id for trial in group)
-
-
-def _started(folder: RunFolder, processes: Sequence[Ids]) -> "list[FreshProcess]":
-    """All of them past their imports."""
-    started = [FreshProcess(folder, trial_ids) for trial_ids in processes]
+def _run_some(
+    run: RunFolder,
+    groups: Sequence[Group],
+    environment: str,
+    events: EventWriter,
+    is_over: IsOver,
+) -> None:
+    """Starts their processes together, then lets one after the other go."""
+    told = tuple(group.ids for group in groups)
+    events.write(Event(kind="starting", groups=told))
+    sleeping = [WorkerProcess(run, group, environment) for group in groups]
     try:
-        for process in started:
+        for process in sleeping:
             process.wait_until_ready()
-    except BaseException:
-        for process in started:
+        events.write(Event(kind="ready", groups=told))
+        for group in groups:
+            if is_over():
+                return
+            events.write(Event(kind="group_begins", trials=group.ids))
+            sleeping.pop(0).go()
+            events.write(Event(kind="group_ends", trials=group.ids))
+    finally:
+        for process in sleeping:
             process.dismiss()
-        raise
-    return started
 
 
-class FreshProcess:
-    """The worker in a process of its own, on a few trials, which begins when told to."""
+class WorkerProcess:
+    """The worker in a process of its own, which begins when told to."""
 
-    def __init__(self, folder: RunFolder, trial_ids: Ids) -> None:
-        self._homes = [folder.trial(trial_id) for trial_id in trial_ids]
+    def __init__(self, run: RunFolder, group: Group, environment: str) -> None:
+        self._folders = [run.trial(trial_id) for trial_id in group.ids]
+        job = Job(run=str(run.path), trials=group.ids, environment=environment)
+        # -P: a psutil.py in the current folder must not stand in for the installed one.
+        command = [sys.executable, "-P", "-m", "trainlab.execute.job", job.model_dump_json()]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "trainlab.execute.job", str(folder.path), *trial_ids],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            errors="backslashreplace",
         )
 
     def wait_until_ready(self) -> None:
@@ -117,25 +101,18 @@ class FreshProcess:
         assert self._process.stdout is not None
         self._process.stdout.readline()
 
-    def run(self) -> None:
-        """Its turn: waits until it has ended. A process that dies leaves failed trials behind."""
+    def go(self) -> None:
+        """Lets it run its trials and waits until it has ended."""
         try:
-            _, told = self._process.communicate("go\n")
+            _, stderr = self._process.communicate("go\n")
         except KeyboardInterrupt:
             self._interrupt()
             raise
-        for home in self._homes:
-            record = home.read()
-            if record.state in ("pending", "running"):
-                lost = Failure(
-                    kind="ProcessDied",
-                    message=f"its process ended with code {self._process.returncode}",
-                    traceback=told,
-                )
-                home.write(record.model_copy(update={"state": "failed", "error": lost}))
+        code = self._process.returncode
+        self._record_unfinished("failed", f"its process ended with code {code}", stderr)
 
     def dismiss(self) -> None:
-        """Ends a process whose turn never came: it holds nothing."""
+        """Ends a process that was never told to go: it holds nothing."""
         self._process.kill()
         self._process.communicate()
 
@@ -145,3 +122,21 @@ class FreshProcess:
             self._process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
+            self._process.communicate()
+        self._record_unfinished("interrupted", "", "")
+
+    def _record_unfinished(self, state: State, message: str, stderr: str) -> None:
+        """A process that dies leaves trials behind that nobody else will end."""
+        for folder in self._folders:
+            record = folder.read()
+            if record.state == "running" or (record.state == "pending" and state == "failed"):
+                lost = Failure(kind="ProcessDied", message=message, traceback=stderr)
+                error = lost if state == "failed" else None
+                folder.write(record.model_copy(update={"state": state, "error": error}))
+
+
+def make(load: Loader, instruments: Sequence[Instrument]) -> ProcessesExecutor:
+    """For `executor_for`. SpecError with instruments: another process cannot get an object."""
+    if instruments:
+        raise SpecError(["instruments: cannot go to another process; use on='local' or 'inline'"])
+    return ProcessesExecutor(load)

@@ -11,9 +11,10 @@ from torch import Tensor
 from trainlab.instruments.probes.own_reducer import own_reducer
 from trainlab.instruments.probes.quantities import counts_positive
 from trainlab.instruments.probes.reducers import Reduce, Reduction, reduction_for
+from trainlab.record.note import Note
 from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord, target_name
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.setup import Bench
+from trainlab.train.moments import TrialView
 
 MOST_SHAPES = 8
 """Distinct shapes that are kept as proof."""
@@ -38,7 +39,7 @@ class Target:
         self.spec, self.layer, self.call, self.kind = spec, layer, call, kind
         self.types, self.place = types, place
         self.num_fired = 0
-        self.why_not: str | None = None
+        self.why_not: Note | None = None
         self.by_count = counts_positive(spec, types)
         """A ReLU's derivative is summed by counting its positive outputs."""
         counted = spec.model_copy(update={"reducer": "positive_count"})
@@ -79,7 +80,6 @@ class Target:
         """That it fired, or why it did not."""
         return FiredRecord(
             probe=str(self.spec),
-            meaning=self.spec.meaning,
             layer=self.layer,
             call=self.call,
             type=self.types[0],
@@ -137,9 +137,10 @@ class Closed:
 class Targets:
     """All targets of a trial; reduces what comes, unseen by autograd, autocast and other watchers."""
 
-    def __init__(self, specs: Sequence[ProbeSpec], bench: Bench) -> None:
+    def __init__(self, specs: Sequence[ProbeSpec], view: TrialView) -> None:
         self.step = 0
-        self._device, self._is_mixed = bench.device, bench.settings.precision == "bf16"
+        self._device = view.device
+        self._is_mixed = view.trial.settings.precision == "bf16"
         self._own = {spec: own_reducer(spec) for spec in specs}
         self._by_spec: dict[ProbeSpec, dict[tuple[str, int], Target]] = {s: {} for s in specs}
 

@@ -13,8 +13,7 @@ from trainlab.instruments.probes.parameters import ProbedParameters
 from trainlab.record.files import LineWriter
 from trainlab.record.probe import ProbeRecord, ProbesRecord
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.moments import Instrument, Phase, Point, Progress
-from trainlab.train.setup import Bench
+from trainlab.train.moments import Instrument, Phase, Point, Progress, TrialView
 
 GRACE_STEPS = 20
 """A function may be called in some steps only; after so many without it a selector is a mistake."""
@@ -32,18 +31,18 @@ class Probes(Instrument):
         self._specs, self._tell = tuple(dict.fromkeys(specs)), tuple(tell)
         self._lines: LineWriter | None = None
 
-    def trial_begins(self, bench: Bench) -> None:
-        self._bench = bench
-        self._targets = Targets(self._specs, bench)
+    def trial_begins(self, view: TrialView) -> None:
+        self._view = view
+        self._targets = Targets(self._specs, view)
         self._waiting: list[Closed] = []
         self._epoch = self._step = 0
         self._steps_since: dict[ProbeSpec, int] = dict.fromkeys(self._specs, 0)
         self._checked = False
         of_parameters = [spec for spec in self._specs if spec.is_of_parameters]
-        self._parameters = ProbedParameters(bench.model, of_parameters, self._targets)
+        self._parameters = ProbedParameters(view.model, of_parameters, self._targets)
         of_calls = [spec for spec in self._specs if not spec.is_of_parameters]
-        self._calls = ProbedCalls(bench.model, of_calls, self._targets) if of_calls else None
-        self._lines = LineWriter(bench.folder.probes_file)
+        self._calls = ProbedCalls(view.model, of_calls, self._targets) if of_calls else None
+        self._lines = LineWriter(view.folder.probes_file)
 
     def epoch_begins(self, epoch: int) -> None:
         self._epoch = epoch
@@ -52,6 +51,10 @@ class Probes(Instrument):
 
     def step_begins(self, step: int) -> None:
         self._step = self._targets.step = step
+
+    def forward_begins(self) -> None:
+        if self._calls is not None:
+            self._calls.taps.enter()
 
     def phase_ends(self, phase: Phase) -> None:
         if self._calls is not None:
@@ -78,7 +81,7 @@ class Probes(Instrument):
             self._calls.taps.close()
             if epoch == 1:
                 self._calls.check(last_chance=True)
-                self._bench.notes += self._calls.silent()
+                self._view.notes.extend(self._calls.silent())
         self._parameters.check()
         for spec in self._specs:
             if spec.every == "epoch":
@@ -98,7 +101,7 @@ class Probes(Instrument):
             self._drain()
             rows = [target.proof() for target in self._targets.all()]
             record = ProbesRecord(rows=rows)
-            self._bench.folder.probes.write(record)
+            self._view.folder.probes.write(record)
         finally:
             self._lines.close()
 

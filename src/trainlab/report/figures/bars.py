@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.cost.operators import outside_us, ranked
-from trainlab.report.material import MOST_CELLS, Material
+from trainlab.analyse.evidence import Evidence
+from trainlab.report.run_data import MOST_CELLS
 from trainlab.words.numbers import MIB, bare_operator
 
 MOST_OPERATORS = 9
@@ -37,17 +38,17 @@ class Bars:
     parts: tuple[Part, ...]
 
 
-def phase_bars(material: Material, mode: str) -> Bars | None:
+def phase_bars(evidence: Evidence, mode: str) -> Bars | None:
     """Where the time of a step goes, in milliseconds."""
-    found = material.measured(mode)[:MOST_CELLS]
+    found = evidence.measured_in(mode)[:MOST_CELLS]
     return _bars(mode, [(one.trial.cell, one.summary.phases_ms) for one in found])
 
 
-def memory_bars(material: Material, mode: str) -> Bars | None:
+def memory_bars(evidence: Evidence, mode: str) -> Bars | None:
     """What the memory at its peak holds, in MiB."""
     rows = [
         (one.trial.cell, memory_parts(one))
-        for one in material.measured(mode)[:MOST_CELLS]
+        for one in evidence.measured_in(mode)[:MOST_CELLS]
         if one.memory is not None
     ]
     return _bars(mode, rows)
@@ -60,9 +61,9 @@ def memory_parts(found: Measurement) -> dict[str, float]:
     return {**parts, "other": found.memory.other_bytes / MIB}
 
 
-def operator_bars(material: Material, mode: str) -> Bars | None:
+def operator_bars(evidence: Evidence, mode: str) -> Bars | None:
     """What share of a profiled step each operator takes, in per cent; the small ones together."""
-    found = [one for one in material.measured(mode)[:MOST_CELLS] if one.operators is not None]
+    found = [one for one in evidence.measured_in(mode)[:MOST_CELLS] if one.operators is not None]
     shares = [(one.trial.cell, _operator_shares(one)) for one in found]
     most: dict[str, float] = {}
     for _, by_name in shares:

@@ -167,16 +167,16 @@ def _dot_axis(dots: Dots) -> Spec:
         bottom = max(min(values) / 4, min([*positive, min(values)]))
         return axis | {"domain": [bottom, min(max(values) * 4, max([*highs, *values]))]}
     singles = [scale * value for _, value in dots.singles]
-    reach = max([*values, *singles]) - min([*values, *singles])
+    width = max([*values, *singles]) - min([*values, *singles])
     top = min(
-        max(values) + max(reach, 0.5 * max(values) if not metric else 0.0), max([*highs, *values])
+        max(values) + max(width, 0.5 * max(values) if not metric else 0.0), max([*highs, *values])
     )
     top = max(top, max([*values, *singles]))
     if is_share(dots.quantity):
         top = min(top, 100.0)
     if not metric:
         return axis | {"domain": [0, top or 1]}
-    bottom = max(min(values) - reach, min([*lows, *values]), 0.0 if min(values) >= 0 else -math.inf)
+    bottom = max(min(values) - width, min([*lows, *values]), 0.0 if min(values) >= 0 else -math.inf)
     return axis | {"domain": [min(bottom, *values, *singles) if singles else bottom, top]}
 
 

@@ -4,11 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.cost.summary import Estimate
-from trainlab.analyse.findings.cost import MODES
-from trainlab.report.material import MOST_CELLS, Material
+from trainlab.analyse.evidence import Evidence
+from trainlab.report.run_data import MOST_CELLS
 from trainlab.stats.means import mean_of
 from trainlab.words.numbers import MIB
+
+COSTS = ("step_ms", "sample_us", "epoch_s", "samples_per_s")
+"""Figures of a cost summary that are drawn over cells."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,8 @@ class Dots:
     """Cells beyond those drawn."""
 
 
-def metric_dots(material: Material, metric: str) -> Dots | None:
+def metric_dots(evidence: Evidence, metric: str) -> Dots | None:
     """Where each cell ended, the mean over seeds and every seed."""
-    evidence = material.evidence
     dots, singles = [], []
     for cell in evidence.cells:
         values = list(evidence.values(cell.id, metric).values())
@@ -56,9 +59,9 @@ def metric_dots(material: Material, metric: str) -> Dots | None:
     )
 
 
-def cost_dots(material: Material, quantity: str) -> Dots | None:
-    """`step_ms`, `sample_us`, `epoch_s` or `samples_per_s` of every cell, by mode."""
-    found = [(mode, one) for mode in MODES for one in material.measured(mode)]
+def cost_dots(evidence: Evidence, quantity: str) -> Dots | None:
+    """One of COSTS of every cell, by mode."""
+    found = [(mode, one) for mode in MODES for one in evidence.measured_in(mode)]
     dots = []
     for mode, one in found:
         value: Estimate = getattr(one.summary, quantity)
@@ -66,14 +69,14 @@ def cost_dots(material: Material, quantity: str) -> Dots | None:
     return _dots(quantity, dots)
 
 
-def memory_dots(material: Material) -> Dots | None:
+def memory_dots(evidence: Evidence) -> Dots | None:
     """`peak_mib` of every cell, by mode."""
     return _dots(
         "peak_mib",
         [
             Dot(one.trial.cell, mode, one.memory.peak_bytes / MIB, None, None)
             for mode in MODES
-            for one in material.measured(mode)
+            for one in evidence.measured_in(mode)
             if one.memory is not None
         ],
     )

@@ -71,11 +71,11 @@ def _trend_axis(trend: Trend, rows: Sequence[Spec]) -> Spec:
     if axis.get("type") == "log":
         bottom = max(min(means) / 3, min([low for low in lows if low > 0] + means))
         return axis | {"domain": [bottom, min(3 * max(means), max([*highs, *means]))]}
-    reach = 0.5 * (max(means) - min(means)) or 1.0
-    bottom = max(min(means) - reach, min([*lows, min(means)]))
-    top = min(max(means) + reach, max([*highs, max(means)]))
+    margin = 0.5 * (max(means) - min(means)) or 1.0
+    bottom = max(min(means) - margin, min([*lows, min(means)]))
+    top = min(max(means) + margin, max([*highs, max(means)]))
     if bottom == top:
-        bottom, top = bottom - reach, top + reach
+        bottom, top = bottom - margin, top + margin
     if is_share(trend.metric):
         top = min(top, 100.0)
     domain = [max(0.0, bottom) if min(means) >= 0 else bottom, top]

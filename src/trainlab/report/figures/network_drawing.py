@@ -15,26 +15,12 @@ from trainlab.words.numbers import percent
 
 SHORT = 5
 """Ranks that need no second column."""
-
-
 MOST_COLUMNS = 4
-
-
-GAP_X, GAP_Y = 22, 26
-
-
-GAP_X, GAP_Y = 22, 26
-
-
 BOX_W, BOX_H = 216, 54
 GAP_X, GAP_Y = 22, 26
 LANE = 56
 """Room beside a column for connections that skip layers."""
-
-
 MARGIN = 10
-
-
 FONT = "Trainlab Sans SC, Noto Sans SC, Noto Sans CJK SC, sans-serif"
 
 

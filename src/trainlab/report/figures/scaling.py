@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainlab.analyse.findings.cost import Series, batch_series
-from trainlab.report.material import Material
+from trainlab.analyse.cost.batches import BatchSeries, batch_series
+from trainlab.analyse.evidence import Evidence
 from trainlab.stats.scaling import fit_batches
 
 
@@ -31,22 +31,21 @@ class Line:
     """What the cells share; empty where there is one series."""
 
 
-def scaling_lines(material: Material, mode: str) -> tuple[Line, ...]:
+def scaling_lines(evidence: Evidence, mode: str) -> tuple[Line, ...]:
     """One per set of cells that differ by batch size alone."""
-    series = batch_series(material.evidence, mode)
+    series = batch_series(evidence, mode)
     return tuple(_line(mode, one, len(series) > 1) for one in series)
 
 
-def _line(mode: str, series: Series, is_named: bool) -> Line:
+def _line(mode: str, series: BatchSeries, is_named: bool) -> Line:
     times = {size: one.summary.step_ms.value for size, one in series.by_size.items()}
     fit = fit_batches(times)
     sizes = sorted({round(size) for size in np.geomspace(min(times), max(times), 25)})
     fitted = []
     for size in sizes:
         at = fit.predict(size)
-        reach = at.interval
-        low, high = (None, None) if reach is None else (reach.low, reach.high)
-        fitted.append(FitPoint(size, at.value, low, high))
+        ends = (None, None) if at.interval is None else (at.interval.low, at.interval.high)
+        fitted.append(FitPoint(size, at.value, *ends))
     rest = [part for part in series.cells[0].split(",") if not part.startswith("batch_size=")]
     return Line(
         mode=mode,

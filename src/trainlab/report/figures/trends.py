@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainlab.report.material import Material
+from trainlab.report.run_data import RunData
 from trainlab.stats.means import mean_of
 
 MOST_POINTS = 120
@@ -34,34 +34,34 @@ class Trend:
     """Whether the points lie within epochs."""
 
 
-def trend(material: Material, metric: str) -> Trend | None:
+def trend(data: RunData, metric: str) -> Trend | None:
     """None where no trial got to a first point. Within epochs where the curve has such points."""
     steps = {
-        cell: [list(_step_points(material, cell, seed, metric)) for seed in seeds]
-        for cell, seeds in material.steps.items()
+        cell: [list(_step_points(data, cell, seed, metric)) for seed in seeds]
+        for cell, seeds in data.steps.items()
     }
     by_step = any(points for seeds in steps.values() for points in seeds)
     if not by_step:
         steps = {
             cell: [
                 [(float(line["epoch"]), line[metric]) for line in one.epochs if metric in line]
-                for one in material.evidence.learned[cell].values()
+                for one in data.evidence.learned[cell].values()
             ]
-            for cell in material.drawn
+            for cell in data.drawn
         }
     points = [point for cell, seeds in steps.items() for point in _averaged(cell, seeds)]
     return Trend(metric, tuple(points), by_step) if points else None
 
 
 def _step_points(
-    material: Material, cell: str, seed: int, metric: str
+    data: RunData, cell: str, seed: int, metric: str
 ) -> Iterator[tuple[float, float | None]]:
-    data = material.evidence.learned[cell][seed].trial.data
-    if data is None or not data.num_train:
+    used = data.evidence.learned[cell][seed].trial.data
+    if used is None or not used.num_train:
         return
-    for line in material.steps[cell][seed]:
+    for line in data.steps[cell][seed]:
         if metric in line:
-            yield line["samples"] / data.num_train, line[metric]
+            yield line["samples"] / used.num_train, line[metric]
 
 
 def _averaged(

@@ -4,6 +4,7 @@ import re
 
 from trainlab.report.document import (
     Block,
+    Bullets,
     Document,
     Drawing,
     Entry,
@@ -11,7 +12,6 @@ from trainlab.report.document import (
     Listing,
     Notice,
     Paragraph,
-    Points,
     Section,
     Table,
 )
@@ -85,9 +85,9 @@ def _block(block: Block, words: Words, numbers: Numbers) -> list[str]:
             return [escaped(text)]
         case Notice():
             return [_notice(block)]
-        case Points(points):
+        case Bullets(items):
             colon = words("colon")
-            lines = (f"- **{escaped(p.told)}**{colon}{escaped(p.text)}" for p in points)
+            lines = (f"- **{escaped(p.label)}**{colon}{escaped(p.text)}" for p in items)
             return ["\n".join(lines)]
         case Table():
             return _table(block, words, numbers)

@@ -11,6 +11,7 @@ from unicodedata import east_asian_width
 
 from trainlab.report.document import (
     Block,
+    Bullets,
     Document,
     Drawing,
     Entry,
@@ -18,7 +19,6 @@ from trainlab.report.document import (
     Listing,
     Notice,
     Paragraph,
-    Points,
     Section,
     Table,
 )
@@ -104,8 +104,8 @@ def _block(block: Block, words: Words, numbers: Numbers) -> dict[str, Any]:
             return {"kind": "paragraph", "text": text}
         case Notice():
             return _notice(block, words)
-        case Points(points):
-            return {"kind": "points", "points": [dict(vars(point)) for point in points]}
+        case Bullets(items):
+            return {"kind": "bullets", "items": [dict(vars(item)) for item in items]}
         case Table():
             return _table(block, words, numbers)
         case Drawing():

@@ -1,35 +1,64 @@
 """How to repeat a run, and where its raw figures are."""
 
+from dataclasses import replace
 from pathlib import PurePath
 
-from trainlab.report.document import Listing, Paragraph, Row, Section, table
-from trainlab.report.entries import text
-from trainlab.report.material import Material
+from trainlab.report.document import Listing, Paragraph, Section
+from trainlab.report.run_data import RunData
 from trainlab.report.study_file import study_file
+from trainlab.report.tables.entries import name, table_of
 from trainlab.words import Words
 
+RUN_FILES = {
+    "study.json": "study",
+    "environment.json": "environment",
+    "environments": "environment",
+    "results.csv": "results",
+    "results.parquet": "parquet",
+    "epochs.csv": "epochs",
+    "probes.csv": "probe_table",
+    "events": "events",
+}
+TRIAL_FILES = {
+    "trial.json": "trial",
+    "curve.jsonl": "curve",
+    "probes.jsonl": "probes",
+    "probes.json": "probe_proof",
+    "cost.json": "cost",
+    "operators.json": "operators",
+    "layers.json": "layers",
+    "memory.json": "memory",
+    "limits.json": "limits",
+    "probe_price.json": "probe_price",
+    "trace.json.gz": "trace",
+    "tensorboard": "tensorboard",
+    "checkpoint": "checkpoint",
+    "attempts": "attempts",
+}
+"""Names to the keys of what they hold; each is listed where it is there."""
 
-def repeat_section(material: Material, words: Words) -> Section:
+
+def repeat_section(data: RunData, words: Words) -> Section:
     """The command as given, the study as a file, and the versions."""
-    packages = material.evidence.environment.packages
+    record = data.evidence.record
     pins = "\n".join(
-        f"{name}=={version.partition('+')[0]}"
-        for name, version in packages.items()
-        if name != "trainlab"
+        f"{package}=={version.partition('+')[0]}"
+        for package, version in data.evidence.environment.packages.items()
+        if package != "trainlab"
     )
     return Section(
         "repeat",
         words("repeat"),
         (
-            Paragraph(words("repeat_intro", version=material.record.trainlab)),
-            Listing(words("repeat_command"), command_told(material.record.command), "sh"),
-            Listing(words("repeat_file"), study_file(material.evidence.study), "toml"),
+            Paragraph(words("repeat_intro", version=record.trainlab)),
+            Listing(words("repeat_command"), typed_command(record.command), "sh"),
+            Listing(words("repeat_file"), study_file(data.evidence.study), "toml"),
             Listing(words("repeat_versions"), pins),
         ),
     )
 
 
-def command_told(command: str) -> str:
+def typed_command(command: str) -> str:
     """Without the place where trainlab is installed, which is another on every machine."""
     program, space, rest = command.partition(" ")
     if PurePath(program).name not in ("trainlab", "__main__.py"):
@@ -37,38 +66,14 @@ def command_told(command: str) -> str:
     return f"trainlab{space}{rest}"
 
 
-def files_section(material: Material, words: Words) -> Section:
+def files_section(data: RunData, words: Words) -> Section:
     """Where the raw figures are."""
-    names = {
-        "study.json": "file_study",
-        "environment.json": "file_environment",
-        "results.csv": "file_results",
-        "results.parquet": "file_parquet",
-        "epochs.csv": "file_epochs",
-        "trials/*/trial.json": "file_trial",
-        "trials/*/curve.jsonl": "file_curve",
-        "trials/*/probes.jsonl": "file_probes",
-        "trials/*/cost.json": "file_cost",
-        "trials/*/operators.json": "file_operators",
-        "trials/*/layers.json": "file_layers",
-        "trials/*/trace.json.gz": "file_trace",
-        "trials/*/tensorboard": "file_tensorboard",
-    }
-    has = {
-        "results.csv": "results.csv" in material.files,
-        "results.parquet": "results.parquet" in material.files,
-        "epochs.csv": "epochs.csv" in material.files,
-        "trials/*/curve.jsonl": bool(material.evidence.learned),
-        "trials/*/probes.jsonl": bool(material.evidence.probed),
-        "trials/*/cost.json": bool(material.evidence.measured),
-        "trials/*/operators.json": any(m.operators for m in material.evidence.measured),
-        "trials/*/layers.json": any(m.layers for m in material.evidence.measured),
-        "trials/*/trace.json.gz": material.num_traces > 0,
-        "trials/*/tensorboard": material.has_tensorboard,
-    }
-    rows = [
-        Row((text(name), text(words(key)))) for name, key in names.items() if has.get(name, True)
+    there = data.evidence.list_files()
+    names = {file: key for file, key in RUN_FILES.items() if file in there}
+    names |= {f"trials/*/{file}": key for file, key in TRIAL_FILES.items() if file in there}
+    fields = [
+        name(words("file"), str),
+        name(words("holds"), lambda file: words(f"file_{names[file]}")),
     ]
-    headings = ((words("file"), False), (words("holds"), False))
-    found = table(words("files_table"), headings, rows, is_code=True)
-    return Section("files", words("files"), (Paragraph(words("files_intro")), found))
+    table = replace(table_of(words("files_table"), fields, names), is_code=True)
+    return Section("files", words("files"), (Paragraph(words("files_intro")), table))

@@ -6,16 +6,16 @@ from rich.markup import escape
 from trainlab.plan import plan
 from trainlab.spec import Study
 
-MOST_CELLS_TOLD = 12
+MOST_CELLS = 12
 
 
-def print_plan(console: Console, study: Study) -> None:
-    """The cells, how many trials of which kind, and in which order they run."""
-    trials = plan(study)
+def print_plan(console: Console, study: Study, *, each_device: bool = False) -> None:
+    """The cells and how many trials of which kind. `each_device`: what runs it may have several."""
+    trials = [trial for group in plan(study) for trial in group.trials]
     learn = sum(trial.kind == "learn" for trial in trials)
     cells = [cell.id for cell in study.all_cells]
-    shown = ", ".join(cells[:MOST_CELLS_TOLD])
-    more = f" and {len(cells) - MOST_CELLS_TOLD} more" if len(cells) > MOST_CELLS_TOLD else ""
+    shown = ", ".join(cells[:MOST_CELLS])
+    more = f" and {len(cells) - MOST_CELLS} more" if len(cells) > MOST_CELLS else ""
     if study.title:
         console.print(f"[bold]{escape(study.title)}[/bold]", highlight=False)
     count = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
@@ -27,4 +27,7 @@ def print_plan(console: Console, study: Study) -> None:
         pair = ", one cell measured twice as a check" if len(cells) > 1 else ""
         watched = len(trials) - learn - timed
         parts.append(f"{timed} timed and {watched} watched trials for cost{pair}")
-    console.print(f"{'; '.join(parts)}. Time left is shown as soon as it can be told.")
+    also = (
+        " The same again on each further device of the machine that runs it." if each_device else ""
+    )
+    console.print(f"{'; '.join(parts)}.{also}", highlight=False)

@@ -9,13 +9,15 @@ from trainlab.analyse.confounds import (
     run_confounds,
     trial_confounds,
 )
+from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.findings.cost import MODES, floor_of, sample_us
-from trainlab.analyse.findings.learning import subjects
+from trainlab.analyse.findings.cost import floor_of, sample_us
+from trainlab.analyse.findings.learning import compared_metrics
 from trainlab.errors import RecordError
-from trainlab.record.schema import TrialRecord
+from trainlab.record.trial import TrialRecord
 from trainlab.stats.cost_ratio import CostComparison, compare_cost, decide_cost
-from trainlab.stats.verdict import Comparison, compare_all
+from trainlab.stats.means import Interval
+from trainlab.stats.verdict import Comparison, Verdict, compare_all
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,32 @@ class Beside:
     """A metric, or `train/sample_us`, `inference/sample_us`."""
     a: float
     b: float
-    found: Comparison | CostComparison
+    comparison: Comparison | CostComparison
+
+    @property
+    def is_cost(self) -> bool:
+        """Whether it is a cost, whose change is a ratio, rather than a metric."""
+        return isinstance(self.comparison, CostComparison)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the comparison."""
+        return self.comparison.verdict
+
+    @property
+    def change(self) -> float:
+        """How many times as much B is, of a cost; how much more, of a metric."""
+        if isinstance(self.comparison, CostComparison):
+            return self.comparison.ratio.value
+        return self.b - self.a
+
+    @property
+    def interval(self) -> Interval | None:
+        """Of the change."""
+        if isinstance(self.comparison, CostComparison):
+            return self.comparison.ratio.interval
+        difference = self.comparison.difference
+        return None if difference is None else difference.interval
 
 
 @dataclass(frozen=True)
@@ -92,8 +119,12 @@ def pooled(runs: Sequence[Evidence]) -> Evidence:
             learned.setdefault(cell, {}).update(seeds)
     # Cost is not pooled: a machine's luck on one day is not that of another.
     more = (t for run in runs[1:] for t in run.trials if t.kind == "learn")
-    trials = (*first.trials, *more)
-    return replace(first, trials=trials, learned=learned)
+    return replace(
+        first,
+        trials=(*first.trials, *more),
+        learned=learned,
+        probed=tuple(probed for run in runs for probed in run.probed),
+    )
 
 
 def _place(cell_id: str) -> str:
@@ -139,7 +170,7 @@ def _learned(
     first: Evidence, second: Evidence, pairs: Sequence[tuple[str, str, str]]
 ) -> list[Beside]:
     found = []
-    for metric in subjects(first):
+    for metric in compared_metrics(first):
         known = [
             (name, first.values(a, metric), second.values(b, metric))
             for name, a, b in pairs

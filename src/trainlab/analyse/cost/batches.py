@@ -1,0 +1,34 @@
+"""Cells that differ by batch size alone: what a step costs as a function of the batch."""
+
+from dataclasses import dataclass
+
+from trainlab.analyse.cost.measurement import Measurement
+from trainlab.analyse.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class BatchSeries:
+    """Measurements in one mode by batch size, the smallest first."""
+
+    mode: str
+    by_size: dict[int, Measurement]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """In the order of their sizes."""
+        return tuple(one.trial.cell for one in self.by_size.values())
+
+
+def batch_series(evidence: Evidence, mode: str) -> list[BatchSeries]:
+    """Each set of two or more batch sizes with all else equal."""
+    groups: dict[str, dict[int, Measurement]] = {}
+    for cell in evidence.cells:
+        measurement = evidence.measurement(cell.id, mode)
+        if measurement is not None:
+            rest = cell.settings.model_copy(update={"batch_size": 1}).model_dump_json()
+            groups.setdefault(rest, {})[measurement.summary.batch_size] = measurement
+    return [
+        BatchSeries(mode, dict(sorted(by_size.items())))
+        for by_size in groups.values()
+        if len(by_size) > 1
+    ]

@@ -1,0 +1,53 @@
+"""What a person sees before the first trial: that the machine is checked, and what is being downloaded."""
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+
+class DownloadProgress:
+    """A bar per file that is being downloaded; off a terminal, a line per file."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("fetching {task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "DownloadProgress":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        if what not in self._tasks:
+            self._bar.start()
+            self._tasks[what] = self._bar.add_task(what, total=total)
+            if not self._console.is_terminal:
+                self._console.print(f"fetching {what}", soft_wrap=True)
+        self._bar.update(self._tasks[what], completed=done, total=total)

@@ -1,0 +1,42 @@
+"""Shows a person what happens while a question is answered."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from rich.console import Console
+
+from trainlab.cli.plan import print_plan
+from trainlab.cli.progress.downloads import DownloadProgress
+from trainlab.cli.progress.heartbeat import waiting_for
+from trainlab.lab import Watcher
+from trainlab.record.folder import RunFolder
+from trainlab.spec import Study
+
+
+class ConsoleWatcher(Watcher):
+    """Spinners and bars on a terminal, lines elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._download: DownloadProgress | None = None
+
+    def waiting(self, what: str) -> AbstractContextManager[object]:
+        return waiting_for(self._console, what)
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        with DownloadProgress(self._console) as self._download:
+            yield
+
+    def downloads(self, what: str, done: int, total: int | None) -> None:
+        if self._download is not None:
+            self._download(what, done, total)
+
+    def planned(self, study: Study) -> None:
+        if study.cells:
+            print_plan(self._console, study)
+
+    def running(self, run: RunFolder) -> AbstractContextManager[object]:
+        from trainlab.cli.progress.study import StudyProgress
+
+        return StudyProgress(self._console, run)

@@ -1,0 +1,118 @@
+"""Attempt: one try at a trial, and how it ended."""
+
+import math
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any
+
+from trainlab.data.dataset import Dataset
+from trainlab.plan import Trial
+from trainlab.record.folder import TrialFolder
+from trainlab.record.note import Note
+from trainlab.record.trial import DataRecord, Failure, State
+from trainlab.spec import checked
+from trainlab.train.moments import Progress
+
+
+class Attempt:
+    """Entered around whatever may raise: it keeps the first thing that did, so that the trial's record is
+    always written. A trial runs the user's code, which may raise anything, and an interrupt may come at
+    any moment."""
+
+    def __init__(self, folder: TrialFolder, environment: str) -> None:
+        self.folder = folder
+        self.progress = Progress()
+        self.notes: list[Note] = []
+        planned = folder.read().model_dump(include=set(Trial.model_fields))
+        self.trial = checked(Trial, planned, str(folder.trial_file))
+        self._environment = environment
+        self._raised: BaseException | None = None
+        self._failure: Failure | None = None
+
+    def begin(self) -> None:
+        """Puts it on record that the trial runs; what an earlier attempt left is set aside."""
+        record = self.folder.begin_attempt()
+        known = {"state": "running", "started": _now(), "environment": self._environment}
+        self._record = record.model_copy(update=known)
+        self.folder.write(self._record)
+
+    def record_setup(self, resolved: dict[str, Any], dataset: Dataset) -> None:
+        """What the settings became here, and the data that is really used."""
+        data = DataRecord(
+            name=dataset.name,
+            source=dataset.source,
+            is_subset=dataset.is_subset,
+            num_train=len(dataset.train),
+            num_test=len(dataset.test),
+            note=dataset.note,
+        )
+        self._record = self._record.model_copy(update={"resolved": resolved, "data": data})
+        self.folder.write(self._record)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if fault is not None and self._raised is None:
+            if not isinstance(fault, KeyboardInterrupt):
+                self._failure = Failure(
+                    kind=type(fault).__name__,
+                    message=_writable(str(fault)),
+                    traceback=_writable("".join(traceback.format_exception(fault))),
+                )
+            # Without its traceback: the frames would keep the model alive beside the next one.
+            self._raised = fault.with_traceback(None)
+        return fault is not None
+
+    def end(self) -> None:
+        """Puts it on record how the trial ended."""
+        progress = self.progress
+        outcome = {
+            "state": self._state(),
+            "ended": _now(),
+            "total_s": progress.total_s,
+            "epochs_done": progress.epochs_done,
+            "steps_done": progress.steps_done,
+            "final": {n: v if math.isfinite(v) else None for n, v in progress.final.items()},
+            "diverged_at_step": progress.diverged_at_step,
+            "error": self._failure,
+            "notes": tuple(self.notes),
+        }
+        self.folder.write(self._record.model_copy(update=outcome))
+
+    def pass_on_interrupt(self) -> None:
+        """Raises the interrupt that ended the trial, if one did: it is meant for the whole run."""
+        if isinstance(self._raised, KeyboardInterrupt):
+            raise self._raised
+
+    def _state(self) -> State:
+        if self._raised is None:
+            return self.progress.state
+        return "interrupted" if isinstance(self._raised, KeyboardInterrupt) else "failed"
+
+
+@contextmanager
+def guarding(attempts: Sequence[Attempt]) -> Iterator[None]:
+    """What is raised in this block ends every one of the attempts."""
+    try:
+        yield
+    except BaseException as fault:  # noqa: BLE001  recorded by each of them
+        for attempt in attempts:
+            attempt.__exit__(type(fault), fault, fault.__traceback__)
+
+
+def _writable(text: str) -> str:
+    """Any text, also one that is no proper Unicode, as it can be written to a file."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,31 @@
+"""Tells what happens in a run: this process's own file of events in the run folder."""
+
+import os
+import socket
+from datetime import UTC, datetime
+
+from trainlab.record.event import Event
+from trainlab.record.files import LineWriter, writing
+from trainlab.record.folder import RunFolder
+
+
+class EventWriter:
+    """This process's file of events; made when there is something to tell."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self._path = run.events_folder / f"{socket.gethostname()}-{os.getpid()}.jsonl"
+        self._lines: LineWriter | None = None
+
+    def write(self, event: Event) -> None:
+        """Appends it, with the time."""
+        if self._lines is None:
+            with writing(self._path):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._lines = LineWriter(self._path, append=True)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._lines.write({**event.model_dump(mode="json", exclude_defaults=True), "at": now})
+
+    def close(self) -> None:
+        """Closes the file, if there is one."""
+        if self._lines is not None:
+            self._lines.close()

@@ -1,0 +1,26 @@
+"""What an executor is: it runs the groups of a run, somewhere and in some order.
+
+Everything goes through the run folder: an executor is told which groups to run, each worker records its
+trials there, and whoever watches reads the events there.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from trainlab.plan import Group
+from trainlab.record.folder import RunFolder
+from trainlab.spec import Study
+
+IsOver = Callable[[], bool]
+
+
+class Executor(Protocol):
+    """Runs groups of trials. A group that is alone has its machine to itself."""
+
+    def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
+        """Checks a study where its trials will run, and names the devices there."""
+
+    def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
+        """Runs the groups until all are done or `is_over` says to start no more. A trial that fails, or
+        whose process dies, is recorded as failed and the others run. An interrupt is recorded in the
+        trials it ends, and raised; no process is left behind."""

@@ -1,0 +1,34 @@
+"""local: this machine. Groups that must be alone get fresh processes, all others run in this one."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from trainlab.execute.executors.executor import IsOver
+from trainlab.execute.executors.inline import InlineExecutor
+from trainlab.execute.executors.processes import ProcessesExecutor
+from trainlab.plan import Group
+from trainlab.record.folder import RunFolder
+from trainlab.spec import Study
+from trainlab.train.loader import Loader
+from trainlab.train.moments import Instrument
+
+
+class LocalExecutor:
+    """In the order planned, one group at a time."""
+
+    def __init__(self, load: Loader, instruments: Sequence[Instrument] = ()) -> None:
+        self._inline = InlineExecutor(load, instruments)
+        self._processes = ProcessesExecutor(load)
+
+    def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
+        return self._inline.preflight(study, each_device=each_device)
+
+    def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
+        for is_alone, some in groupby(groups, lambda group: group.is_alone):
+            executor = self._processes if is_alone else self._inline
+            executor.run(run, list(some), is_over)
+
+
+def make(load: Loader, instruments: Sequence[Instrument]) -> LocalExecutor:
+    """For `executor_for`."""
+    return LocalExecutor(load, instruments)

@@ -1,0 +1,47 @@
+"""The preflight: what only the machine that runs the trials can say, checked before any of them runs."""
+
+from collections.abc import Sequence
+
+from trainlab.errors import SpecError, TrainlabError
+from trainlab.instruments.probes.available import check_selectors
+from trainlab.machine.device import devices_here, pick_device
+from trainlab.machine.process import prepare_process
+from trainlab.plan import Trial
+from trainlab.spec import Study, TrainSpec
+from trainlab.train.loader import Loader
+from trainlab.train.optimizers import check_optimizer
+from trainlab.train.setup import set_up
+
+
+def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple[str, ...]:
+    """The devices of this machine, once all that the study needs has been seen to be here: devices,
+    optimizers on them, data, probed layers. `each_device`: every cell will run on every device."""
+    devices = tuple(str(device) for device in devices_here())
+    _check_cells(study, devices if each_device else ())
+    base = study.all_cells[0].settings
+    prepare_process(base)
+    workload, dataset = load.workload(study.workload), load.data(study.workload, base.data)
+    if study.probes:
+        trial = Trial(id="probes", workload=study.workload, seed=0, settings=base)
+        check_selectors(study.probes, set_up(trial, workload, dataset))
+    return devices
+
+
+def _check_cells(study: Study, devices: Sequence[str]) -> None:
+    """Every problem is told, not only the first."""
+    problems: list[str] = []
+    for cell in study.all_cells:
+        for device in devices or (cell.settings.device,):
+            problems += _problems(cell.settings, device)
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+
+
+def _problems(settings: TrainSpec, device: str) -> Sequence[str]:
+    try:
+        check_optimizer(settings, pick_device(device))
+    except SpecError as error:
+        return error.problems
+    except TrainlabError as error:
+        return [str(error)]
+    return []

@@ -1,0 +1,47 @@
+"""What of a trial's settings concerns its whole process: memory, denormal numbers, threads, the device."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from trainlab.machine.allocator import keep_freed_memory, keeps_freed_memory, release_freed_memory
+from trainlab.machine.denormals import flush_denormals, flushes_denormals
+from trainlab.spec import TrainSpec
+
+
+def prepare_process(settings: TrainSpec) -> None:
+    """Before torch's threads start, that is, before data is loaded: they inherit what is set here."""
+    if settings.allocator == "keep":
+        keep_freed_memory()
+    flush_denormals(settings.denormals == "flush")
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+
+
+def process_state() -> dict[str, Any]:
+    """What the process was really told, for the record."""
+    return {
+        "threads": torch.get_num_threads(),
+        "allocator_keeps_memory": keeps_freed_memory(),
+        "flushes_denormals": flushes_denormals(),
+    }
+
+
+@contextmanager
+def process_restored() -> Iterator[None]:
+    """After this block the process computes as it did before: a caller's own work comes after ours."""
+    threads, keeps, flushes = torch.get_num_threads(), keeps_freed_memory(), flushes_denormals()
+    dtype = torch.get_default_dtype()
+    device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)
+        flush_denormals(bool(flushes))
+        if keeps_freed_memory() and not keeps:
+            release_freed_memory()
+        if device is not None:
+            torch.cuda.set_device(device)

@@ -1,0 +1,93 @@
+"""The steps of a trial one by one, as the engine that its cell asks for makes them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import torch
+
+from trainlab.train.batches import Batches
+from trainlab.train.engines import engine_for
+from trainlab.train.engines.engine import Update
+from trainlab.train.moments import Instrument, Moments
+from trainlab.train.seeds import data_order, drawing_from
+from trainlab.train.setup import Setup
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one mode: what runs them and which batches they run on."""
+
+    batches: Batches
+    watched_by: Callable[[Sequence[Instrument]], Update]
+    """The step, its moments told to these instruments."""
+    bare: Update
+    endless: Iterator[Any]
+    """Full batches, epoch after epoch: a smaller last one would pass for a faster step."""
+    one_pass: Iterator[Any]
+    """Every batch of one epoch or pass, the smaller last one included."""
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a full batch."""
+        return min(self.batches.batch_size, self.batches.num_samples)
+
+    def next_bare(self) -> None:
+        """A bare step on the next full batch."""
+        self.bare(next(self.endless))
+
+
+@contextmanager
+def stepping(setup: Setup, mode: str) -> Iterator[Steps]:
+    """The steps of a mode, ready to run inside this block and drawing from the trial's seed."""
+    with drawing_from(setup.trial.seed, "dropout", 1, setup.device):
+        if mode == "train":
+            setup.model.train()
+            yield _training(setup)
+        else:
+            setup.model.eval()
+            with torch.no_grad():
+                yield _inference(setup)
+
+
+def _training(setup: Setup) -> Steps:
+    batches = setup.train_batches
+
+    def watched_by(instruments: Sequence[Instrument]) -> Update:
+        moments = Moments(instruments)
+        engine, _ = engine_for(setup.settings.engine, [moments])
+        return engine.training_step(setup, moments)
+
+    def epoch(number: int) -> tuple[Any, ...]:
+        return batches.rows(data_order(setup.trial.seed, number, batches.num_samples))
+
+    return Steps(
+        batches=batches,
+        watched_by=watched_by,
+        bare=watched_by([]),
+        endless=(rows for number in count(1) for rows in epoch(number) if _is_full(rows, batches)),
+        one_pass=iter(epoch(1)),
+    )
+
+
+def _inference(setup: Setup) -> Steps:
+    batches = setup.test_batches.resized(setup.settings.batch_size)
+
+    def watched_by(instruments: Sequence[Instrument]) -> Update:
+        moments = Moments(instruments)
+        engine, _ = engine_for(setup.settings.engine, [moments])
+        return engine.inference_step(setup, moments)
+
+    return Steps(
+        batches=batches,
+        watched_by=watched_by,
+        bare=watched_by([]),
+        endless=(b for _ in count(1) for b in batches.in_order() if _is_full(b[0], batches)),
+        one_pass=batches.in_order(),
+    )
+
+
+def _is_full(batch: torch.Tensor, batches: Batches) -> bool:
+    return len(batch) == min(batches.batch_size, batches.num_samples)

@@ -1,0 +1,71 @@
+"""Events: what happens in a run while it happens, as lines of `events/*.jsonl`.
+
+Each process that has something to tell writes a file of its own, so that no two ever write to one, also
+on a network file system. Whoever watches a run reads them all and needs nothing else. Records do not
+depend on events: a run without them is whole.
+"""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from trainlab.record.schema import Record
+
+Kind = Literal["starting", "ready", "group_begins", "group_ends", "progress", "epoch"]
+
+
+class Event(Record):
+    """One thing that happened. Fields that do not apply to its kind are left out of its line."""
+
+    kind: Kind
+    """`starting` and `ready`: processes for `groups` are started, and are past their imports."""
+    at: str = ""
+    """When, in UTC, by the clock of the host that tells it."""
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Trials by group."""
+    trials: tuple[str, ...] = ()
+    """Of the group that begins or ends, or the one trial that made progress."""
+    share: float | None = None
+    """How much of the trial is done."""
+    epoch: int | None = None
+    num_epochs: int | None = None
+    metrics: dict[str, float | None] = {}
+    """The last known; null where not finite."""
+    time_s: float | None = None
+    """Training and testing so far."""
+
+
+class EventReader:
+    """Reads what has been added since the last look."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offsets: dict[Path, int] = {}
+
+    def new(self) -> list[Event]:
+        """In the order of their times; lines that are no events of ours are passed over."""
+        found = [
+            event for path in sorted(self._folder.glob("*.jsonl")) for event in self._read(path)
+        ]
+        return sorted(found, key=lambda event: event.at)
+
+    def _read(self, path: Path) -> list[Event]:
+        start = self._offsets.get(path, 0)
+        try:
+            with path.open("rb") as stream:
+                stream.seek(start)
+                content = stream.read()
+        except OSError:
+            return []
+        whole = content[: content.rfind(b"\n") + 1]
+        self._offsets[path] = start + len(whole)
+        return [event for line in whole.splitlines() if (event := _event(line)) is not None]
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        return Event.model_validate(json.loads(line))
+    except (ValueError, ValidationError):
+        return None

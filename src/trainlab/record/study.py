@@ -1,0 +1,49 @@
+"""study.json: what was asked, how it was resolved, and which trials run together."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from trainlab.errors import RecordError
+from trainlab.record.schema import FORMAT, Record
+from trainlab.spec import Study
+
+
+class GroupRecord(Record):
+    """Trials that one worker runs, as planned."""
+
+    trials: tuple[str, ...]
+    is_alone: bool
+    """Nothing else may run on the machine meanwhile."""
+
+
+class StudyRecord(Record):
+    """What was asked and how it was resolved."""
+
+    format: int = FORMAT
+    name: str
+    created: str
+    trainlab: str
+    command: str
+    study: dict[str, Any]
+    groups: tuple[GroupRecord, ...]
+    """In the order planned."""
+
+    @property
+    def trials(self) -> tuple[str, ...]:
+        """The ids of all trials, in the order planned."""
+        return tuple(trial for group in self.groups for trial in group.trials)
+
+    def asked(self, where: str) -> Study:
+        """The study as a value; a setting that this version does not know is left out."""
+        try:
+            return Study.model_validate(self.study, extra="ignore")
+        except ValidationError as error:
+            raise RecordError(
+                f"{where}: study: {_first(error)}; written by another trainlab?"
+            ) from None
+
+
+def _first(error: ValidationError) -> str:
+    detail = error.errors()[0]
+    return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"

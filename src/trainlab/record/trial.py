@@ -1,0 +1,92 @@
+"""trial.json: one trial as asked, as resolved, and what became of it."""
+
+from typing import Any, Literal
+
+from trainlab.record.note import Note
+from trainlab.record.schema import FORMAT, Record
+
+State = Literal["pending", "running", "done", "diverged", "interrupted", "failed"]
+"""Where a trial stands; all but the first two are final."""
+
+
+OUTCOME = frozenset(
+    {
+        *("format", "state", "attempt", "environment", "resolved", "data", "started", "ended"),
+        *("total_s", "epochs_done", "steps_done", "final", "diverged_at_step", "error", "notes"),
+    }
+)
+"""Fields of a trial that a plan does not know."""
+
+
+class DataRecord(Record):
+    """The data a trial really used."""
+
+    name: str
+    source: str
+    is_subset: bool
+    num_train: int
+    num_test: int
+    note: str = ""
+
+
+class Failure(Record):
+    """Why a trial failed: a result, not a loss."""
+
+    kind: str
+    message: str
+    traceback: str
+
+
+class TrialRecord(Record):
+    """The trial as asked, as resolved, and what became of it."""
+
+    format: int = FORMAT
+    id: str
+    kind: str
+    workload: str
+    cell: str = "base"
+    """The cell's id; trials of one cell differ by seed or process only."""
+    levels: dict[str, Any] = {}
+    """The levels of the study's factors."""
+    seed: int
+    settings: dict[str, Any]
+    """As asked, defaults filled in."""
+    cost: dict[str, Any] | None = None
+    """How the cost was to be measured, for a cost trial."""
+    watch: str | None = None
+    """What a cost trial looks at; only `steps` runs bare and supplies speeds."""
+    again: bool = False
+    """The second of an A/A pair: the same cell measured twice."""
+    weights_of: str | None = None
+    """The learn trial whose trained weights a cost trial starts from; None for untrained ones."""
+    state: State = "pending"
+    attempt: int = 0
+    """How many times it was started; files of earlier attempts are in `attempts/`."""
+    environment: str | None = None
+    """The machine of its last attempt: the name of a file in `environments/`."""
+    resolved: dict[str, Any] = {}
+    """What the settings became on this machine: device, threads, optimizer code, …"""
+    data: DataRecord | None = None
+    started: str | None = None
+    ended: str | None = None
+    total_s: float | None = None
+    """Wall time of training and testing, device synchronised; data loading and records apart."""
+    epochs_done: int = 0
+    steps_done: int = 0
+    final: dict[str, float | None] = {}
+    """Metrics of the last whole epoch; null where not finite."""
+    diverged_at_step: int | None = None
+    """The first update whose loss was not finite."""
+    error: Failure | None = None
+    notes: tuple[Note, ...] = ()
+    """What an instrument could not do, and why."""
+
+    def planned_again(self) -> "TrialRecord":
+        """The trial as it was planned, nothing of its outcome left, with one more attempt counted."""
+        planned = {field for field in self.model_fields_set if field not in OUTCOME}
+        return TrialRecord(**self.model_dump(include=planned), attempt=self.attempt + 1)
+
+    @property
+    def mode(self) -> str | None:
+        """What a cost trial measures, `train` or `inference`; None for a learn trial."""
+        return None if self.cost is None else self.cost.get("mode")

@@ -1,0 +1,1 @@
+"""Tables as values: what a report and a terminal both show."""

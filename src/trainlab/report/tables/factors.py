@@ -1,0 +1,103 @@
+"""What the levels of a factor do, as a table: every comparison with its reference."""
+
+from collections.abc import Sequence
+
+from trainlab.analyse.findings.cost import CostRatio, MemoryRatio
+from trainlab.analyse.findings.finding import Finding, arrow
+from trainlab.analyse.findings.learning import Effect
+from trainlab.report.bullets import mark_label, mark_of
+from trainlab.report.document import Entry, Table
+from trainlab.report.tables.entries import (
+    EMPTY,
+    MANY_ROWS,
+    count,
+    name,
+    number,
+    table_of,
+    value,
+    within,
+)
+from trainlab.stats.means import Interval
+from trainlab.words import Words
+from trainlab.words.numbers import figure, level, metric_difference, metric_value
+
+
+def factor_table(factor: str, found: Sequence[Finding], words: Words) -> Table:
+    """One row per comparison of two cells: an effect, a cost or memory."""
+    # Where nothing else varies, or where levels are told by cells, a cell's name only repeats them.
+    is_alone = all("," not in one.cells[1] or one.levels == (None, None) for one in found)
+    figures = {id(one): _figures(one, words) for one in found}
+    return table_of(
+        words("factor_table", factor=factor),
+        [
+            name(words("level"), _change),
+            *([] if is_alone else [name(words("cell"), lambda one: one.cells[1])]),
+            name(words("figure"), lambda one: subject_text(one.subject, words)),
+            value(words("reference"), lambda one: figures[id(one)][0]),
+            value(words("here"), lambda one: figures[id(one)][1]),
+            value(words("difference"), lambda one: figures[id(one)][2]),
+            value(words("interval"), lambda one: figures[id(one)][3]),
+            value(words("n"), lambda one: count(one.n)),
+            name(words("verdict"), lambda one: verdict(one, words)),
+        ],
+        found,
+        words("factor_note"),
+        cell=lambda one: one.cells[1],
+        num_shown=MANY_ROWS,
+        is_sortable=True,
+    )
+
+
+def verdict(finding: Finding, words: Words) -> Entry:
+    """In words; a figure that was not tested has none."""
+    mark = mark_of(finding.verdict)
+    return Entry("" if finding.verdict is None else mark_label(mark, words), mark=mark)
+
+
+def subject_text(subject: str, words: Words) -> str:
+    """A metric by its own name, a cost in words."""
+    key = f"subject_{subject.replace('/', '_')}"
+    return words(key) if words.knows(key) else subject
+
+
+def difference_within(metric: str, interval: Interval | None) -> Entry:
+    """The interval of a difference, without its unit."""
+    if interval is None:
+        return EMPTY
+    ends = (interval.low, interval.high)
+    return Entry(", ".join(metric_difference(metric, end, "").strip() for end in ends))
+
+
+def _change(finding: Finding) -> str:
+    """`1 → 64`, or the cells where several settings change at once."""
+    if finding.levels == (None, None):
+        return arrow(finding.cells)
+    return arrow(level(one) for one in finding.levels)
+
+
+def _figures(finding: Finding, words: Words) -> tuple[Entry, ...]:
+    """Of the reference, of the other cell, how they differ, and the interval of that."""
+    match finding:
+        case Effect():
+            return _effect(finding, words)
+        case CostRatio():
+            pair = number(finding.sample_us_a), number(finding.sample_us_b)
+        case MemoryRatio():
+            pair = number(finding.mib_a), number(finding.mib_b)
+        case _:
+            return (EMPTY,) * 4
+    ratio = Entry(words("times", value=figure(finding.ratio)), finding.ratio)
+    return *pair, ratio, within(finding.interval)
+
+
+def _effect(effect: Effect, words: Words) -> tuple[Entry, ...]:
+    metric, means = effect.subject, (effect.mean_a, effect.mean_b)
+    difference = EMPTY
+    if effect.difference is not None:
+        reads = metric_difference(metric, effect.difference, words("points"))
+        difference = Entry(reads, effect.difference)
+    return (
+        *(EMPTY if mean is None else Entry(metric_value(metric, mean), mean) for mean in means),
+        difference,
+        difference_within(metric, effect.interval),
+    )

@@ -1,0 +1,50 @@
+"""Operators as a table, the costliest first."""
+
+from dataclasses import replace
+
+from trainlab.analyse.cost.measurement import Measurement
+from trainlab.analyse.cost.operators import Sort, outside_us, ranked
+from trainlab.report.document import Table
+from trainlab.report.tables.entries import count, name, number, share, table_of, value
+from trainlab.words import Words
+from trainlab.words.numbers import bare_operator, percent
+
+TOP = 10
+
+
+def operator_table(
+    measurement: Measurement, words: Words, *, sort: Sort = "self", top: int = TOP
+) -> Table:
+    """All operators; so many are shown at first."""
+    record, cell = measurement.operators, measurement.trial.cell
+    assert record is not None
+    by_shape = any(row.shapes for row in record.rows)
+    outside = outside_us(record)
+    outside_share = percent(outside / record.profiled_step_us)
+    notes = [words("outside_note", time=f"{outside:,.1f}", share=outside_share)]
+    if not record.calls_are_equal:
+        notes.append(words("calls_differ"))
+    caption = words(
+        "operator_table",
+        cell=cell,
+        step=words.step(measurement.summary.mode),
+        device=measurement.trial.resolved.get("device_name", ""),
+    )
+    table = table_of(
+        caption,
+        [
+            name(words("operator"), lambda op: bare_operator(op.name)),
+            *([name(words("shapes"), lambda op: op.shapes)] if by_shape else []),
+            value(words("share"), lambda op: share(op.share)),
+            value(words("self_us"), lambda op: number(op.self_us, f"{op.self_us:,.1f}")),
+            value(words("total_us"), lambda op: number(op.total_us, f"{op.total_us:,.1f}")),
+            value(words("average_us"), lambda op: number(op.average_us, f"{op.average_us:,.1f}")),
+            value(words("calls"), lambda op: op.calls_per_step),
+            value(words("memory_kib"), lambda op: count(round(op.memory_bytes / 1024))),
+        ],
+        ranked(record, sort),
+        words.sentences(*notes),
+        cell=lambda op: cell,
+        is_sortable=True,
+    )
+    return replace(table, num_shown=top)

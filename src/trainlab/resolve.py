@@ -1,0 +1,130 @@
+"""From a question to a study: its cells laid out and checked. Pure: no torch, no data, no machine.
+
+What only the machine that runs the trials can say (its devices, the data, the model itself) is checked
+there, by the preflight.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from trainlab.errors import SpecError, TrainlabError
+from trainlab.plan import plan
+from trainlab.spec import Cell, Question, Study, TrainSpec, checked
+from trainlab.spec.question import EACH_DEVICE, cells_of, seeds_of
+from trainlab.spec.workload import WorkloadFacts
+
+MOST_TRIALS = 500
+"""More are planned only when asked for twice."""
+
+
+def resolve(
+    question: Question,
+    facts: WorkloadFacts,
+    where: str = "",
+    *,
+    devices: Sequence[str] = (),
+    many: bool = False,
+) -> Study:
+    """The study with all its cells, or a SpecError with every problem.
+
+    `devices` are those of the machine that will run it; before they are known, a study that asks for
+    each of them is laid out for one. `many` allows more than MOST_TRIALS trials.
+    """
+    checked(TrainSpec, facts.defaults, f"{facts.name}: defaults")
+    question = _on_devices(question, devices)
+    problems = _metric_problems(question, facts, where)
+    if not many and (count := _count_cells(question)) > MOST_TRIALS:
+        raise SpecError([*problems, _too_many(count, where)])
+    cells: tuple[Cell, ...] = ()
+    with _gathering(problems):
+        cells = cells_of(question, facts.defaults, facts.parameters, where)
+    study = _study(question, facts.name, TrainSpec(), (), problems, where)
+    for cell in cells:
+        with _gathering(problems):
+            facts.check_parameters(cell.settings.model)
+    if problems or study is None:
+        raise SpecError(list(dict.fromkeys(problems)))
+    # In a grid the base itself need not be sound: momentum beside a varied optimizer.
+    base = cells[0].settings
+    varied = cells if len(cells) > 1 or cells[0].levels else ()
+    study = _study(question, facts.name, base, varied, problems)
+    assert study is not None, problems
+    if not many and (count := sum(len(group.trials) for group in plan(study))) > MOST_TRIALS:
+        raise SpecError([_too_many(count, where)])
+    return study
+
+
+def asks_each_device(question: Question) -> bool:
+    """Whether the devices of the machine that runs it are among what it varies."""
+    return EACH_DEVICE in question.vary.get("device", ())
+
+
+def _on_devices(question: Question, devices: Sequence[str]) -> Question:
+    """`each` as the devices there are; a factor only where there are several."""
+    if not asks_each_device(question):
+        return question
+    vary = {name: levels for name, levels in question.vary.items() if name != "device"}
+    if len(devices) > 1:
+        return question.model_copy(update={"vary": {**question.vary, "device": tuple(devices)}})
+    settings = {**question.settings, **({"device": devices[0]} if devices else {})}
+    return question.model_copy(update={"vary": vary, "settings": settings})
+
+
+def _count_cells(question: Question) -> int:
+    """At least so many trials are planned; known before a huge grid is laid out."""
+    counts = [len(levels) for levels in question.vary.values()]
+    grid = math.prod(counts) if question.design == "grid" else 1 + sum(counts)
+    return grid + len(question.cells)
+
+
+def _too_many(count: int, where: str) -> str:
+    problem = (
+        f"plans {count:,} trials or more, but {MOST_TRIALS} is the limit; vary less, or add --yes "
+        "(in Python many=True)"
+    )
+    return f"{where}: {problem}" if where else problem
+
+
+def _metric_problems(question: Question, facts: WorkloadFacts, where: str) -> list[str]:
+    """Targets and margins of metrics that will never be recorded."""
+    known = [f"{part}/{name}" for part in ("train", "test") for name in ("loss", *facts.metrics)]
+    places = [("targets", name) for name in question.targets]
+    places += [("margins", name) for name in question.margins]
+    prefix = f"{where}: " if where else ""
+    return [
+        f"{prefix}{place}.{name}: {facts.name} has no such metric; it has {', '.join(known)}"
+        for place, name in places
+        if name not in known
+    ]
+
+
+def _study(
+    question: Question,
+    name: str,
+    settings: TrainSpec,
+    cells: Sequence[Cell],
+    problems: list[str],
+    where: str = "",
+) -> Study | None:
+    given = question.model_dump(exclude={"vary", "design", "name", "seeds", "settings", "cells"})
+    values = {
+        **given,
+        "name": question.name or name,
+        "seeds": seeds_of(question),
+        "settings": settings,
+        "cells": tuple(cells),
+    }
+    with _gathering(problems):
+        return checked(Study, values, where)
+    return None
+
+
+@contextmanager
+def _gathering(problems: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except SpecError as error:
+        problems += error.problems
+    except TrainlabError as error:
+        problems.append(str(error))

@@ -1,0 +1,28 @@
+"""WorkloadFacts: what a study needs to know of a workload, without its model, data or torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainlab.errors import WorkloadError
+
+
+@dataclass(frozen=True)
+class WorkloadFacts:
+    """A workload as it is asked about."""
+
+    name: str
+    defaults: Mapping[str, Any]
+    """Settings to start from, as in TrainSpec."""
+    parameters: tuple[str, ...] | None
+    """The names of the model's parameters; None where it takes any."""
+    metrics: tuple[str, ...]
+    """Beside the loss."""
+
+    def check_parameters(self, given: Mapping[str, Any]) -> None:
+        """Raises a WorkloadError that names the parameters there are, where one is not among them."""
+        known = self.parameters
+        unknown = [] if known is None else [name for name in given if name not in known]
+        if unknown:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise WorkloadError(f"model.{unknown[0]}: {self.name} has no such parameter; {has}")

@@ -1,0 +1,21 @@
+"""Engines: how updates are made. One is chosen for each group of trials."""
+
+from collections.abc import Sequence
+
+from trainlab.record.note import Note, note
+from trainlab.train.engines.eager import EagerEngine
+from trainlab.train.engines.engine import Engine
+from trainlab.train.moments import GRAINS, Moments
+
+ENGINES: dict[str, Engine] = {"eager": EagerEngine()}
+"""By the names that the setting `engine` takes."""
+
+
+def engine_for(asked: str, watched_by: Sequence[Moments]) -> tuple[Engine, Note | None]:
+    """The engine asked for, or eager with a note where an instrument must see more than it shows."""
+    engine = ENGINES["eager" if asked == "auto" else asked]
+    needed = max((moments.grain for moments in watched_by), key=GRAINS.index, default="point")
+    if GRAINS.index(needed) <= GRAINS.index(engine.shows):
+        return engine, None
+    too_coarse = note("engine_too_coarse", engine=engine.name, needed=needed, shows=engine.shows)
+    return ENGINES["eager"], too_coarse

@@ -1,0 +1,142 @@
+"""eager: every operation launched from Python, one after the other. The reference for all engines."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from trainlab.train.engines.engine import Member, Update
+from trainlab.train.meter import Means, Meter
+from trainlab.train.moments import Grain, Moments
+from trainlab.train.optimizers import make_schedule
+from trainlab.train.seeds import data_order, drawing_from
+from trainlab.train.setup import Setup
+
+Outcome = tuple[Tensor, Tensor, Tensor]
+"""Loss, outputs and targets of a step."""
+
+
+class EagerEngine:
+    """Takes one trial at a time and shows every moment of it."""
+
+    name = "eager"
+    shows: Grain = "phase"
+    takes_many = False
+
+    def open(self, group: Sequence[Member]) -> "EagerSession":
+        (member,) = group
+        return EagerSession(member)
+
+    def training_step(self, setup: Setup, moments: Moments) -> Update:
+        return make_training_step(setup, moments)
+
+    def inference_step(self, setup: Setup, moments: Moments) -> Update:
+        step = make_inference_step(setup, moments)
+        return lambda batch: step(*batch)
+
+
+class EagerSession:
+    """One trial, its steps made ready."""
+
+    def __init__(self, member: Member) -> None:
+        setup, metrics = member.setup, member.setup.workload.metrics
+        self._setup, self._moments, self._progress = setup, member.moments, member.progress
+        self._step = make_training_step(setup, member.moments)
+        self._test_step = make_inference_step(setup, Moments([]))
+        self._meter, self._test_meter = (Meter(metrics, setup.device) for _ in range(2))
+        # Before the first update: torch counts them.
+        self._schedule = make_schedule(setup.settings, setup.optimizer)
+        self._batches: Iterator[Tensor] = iter(())
+
+    def learning_rates(self) -> Sequence[float]:
+        return [float(self._setup.optimizer.param_groups[0]["lr"])]
+
+    @contextmanager
+    def training(self, epoch: int) -> Iterator[None]:
+        setup = self._setup
+        setup.model.train()
+        order = data_order(setup.trial.seed, epoch, setup.train_batches.num_samples)
+        self._batches = iter(setup.train_batches.rows(order))
+        with drawing_from(setup.trial.seed, "dropout", epoch, setup.device):
+            yield
+
+    def advance(self, num_steps: int) -> Sequence[Means]:
+        moments, progress, meter, step = self._moments, self._progress, self._meter, self._step
+        meter.reset()
+        for number, rows in enumerate(islice(self._batches, num_steps), progress.steps_done + 1):
+            moments.step_begins(number)
+            meter.add(*step(rows))
+            moments.step_ends(number)
+            progress.steps_done = number
+        return [meter.means()]
+
+    def test(self, epoch: int) -> Sequence[Means]:
+        setup, meter = self._setup, self._test_meter
+        setup.model.eval()
+        meter.reset()
+        # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
+        with torch.no_grad(), drawing_from(setup.trial.seed, "test", epoch, setup.device):
+            for stored, targets in setup.test_batches.in_order():
+                meter.add(*self._test_step(stored, targets))
+            return [meter.means()]
+
+    def change_learning_rates(self) -> None:
+        if self._schedule is not None:
+            self._schedule.step()
+
+
+def make_training_step(setup: Setup, moments: Moments) -> Callable[[Tensor], Outcome]:
+    """The update as a function of the batch's rows; everything it needs is looked up once, here."""
+    model, optimizer, loss_of = setup.model, setup.optimizer, setup.workload.loss
+    batches, prepare, autocast = setup.train_batches, setup.workload.prepare, setup.autocast
+    resets_gradients = setup.settings.zero_grad
+    phase_ends, batch_ready = moments.phase_ends, moments.batch_ready
+    forward_begins = moments.forward_begins
+
+    def step(rows: Tensor) -> Outcome:
+        inputs, targets = batches.gather(rows)
+        phase_ends("data")
+        inputs, targets = batches.move(inputs, targets)
+        phase_ends("transfer")
+        inputs = prepare(inputs)
+        phase_ends("prepare")
+        batch_ready(inputs, targets)
+        if resets_gradients:
+            optimizer.zero_grad()
+        phase_ends("zero_grad")
+        forward_begins()
+        with autocast():
+            outputs = model(inputs)
+            phase_ends("forward")
+            loss = loss_of(outputs, targets)
+        phase_ends("loss")
+        loss.backward()
+        phase_ends("backward")
+        optimizer.step()
+        phase_ends("optimizer")
+        return loss, outputs, targets
+
+    return step
+
+
+def make_inference_step(setup: Setup, moments: Moments) -> Callable[[Tensor, Tensor], Outcome]:
+    """A forward pass as a function of a batch as stored; nothing is updated."""
+    model, loss_of = setup.model, setup.workload.loss
+    prepare, autocast, phase_ends = setup.workload.prepare, setup.autocast, moments.phase_ends
+    batch_ready, forward_begins = moments.batch_ready, moments.forward_begins
+
+    def step(stored: Tensor, targets: Tensor) -> Outcome:
+        inputs = prepare(stored)
+        phase_ends("prepare")
+        batch_ready(inputs, targets)
+        forward_begins()
+        with autocast():
+            outputs = model(inputs)
+            phase_ends("forward")
+            loss = loss_of(outputs, targets)
+        phase_ends("loss")
+        return loss, outputs, targets
+
+    return step

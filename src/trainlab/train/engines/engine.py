@@ -1,0 +1,69 @@
+"""What an engine is: it makes the updates of a group of trials, and sums up what they gave.
+
+The loop asks for updates from one point of the curve to the next and knows nothing of how they are made.
+An engine opens a group once; everything it looks up, captures or compiles, it does then.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from trainlab.train.meter import Means
+from trainlab.train.moments import Grain, Moments, Progress
+from trainlab.train.setup import Setup
+
+Update = Callable[[Any], object]
+"""Runs one step on a batch: row numbers of the training set, or a batch of the test set as stored."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One trial of a group: what it trains, who watches it, how far it has come."""
+
+    setup: Setup
+    moments: Moments
+    progress: Progress
+
+
+class Session(Protocol):
+    """A group of trials that an engine has open. What is returned has one entry per member, in order.
+
+    All members have the same number of steps per epoch. An update of a member that has diverged may
+    still be made; it must not disturb the others.
+    """
+
+    def learning_rates(self) -> Sequence[float]:
+        """The current ones."""
+
+    def training(self, epoch: int) -> AbstractContextManager[None]:
+        """Entered for the updates of one epoch: data order and dropout derive from (seed, epoch)."""
+
+    def advance(self, num_steps: int) -> Sequence[Means]:
+        """Makes so many further updates of the epoch and waits until they are done; counts each in
+        the member's progress as it is made."""
+
+    def test(self, epoch: int) -> Sequence[Means]:
+        """Runs the whole test set in eval mode and waits until it is done."""
+
+    def change_learning_rates(self) -> None:
+        """As the schedules say; called after each epoch."""
+
+
+class Engine(Protocol):
+    """A way to make updates. All engines write the same records."""
+
+    name: str
+    shows: Grain
+    """The finest moments that instruments can watch in it."""
+    takes_many: bool
+    """Whether it runs a group of several trials together; else a group is one trial."""
+
+    def open(self, group: Sequence[Member]) -> Session:
+        """Everything that is to be done before the first update."""
+
+    def training_step(self, setup: Setup, moments: Moments) -> Update:
+        """One update by itself, for measuring what it costs."""
+
+    def inference_step(self, setup: Setup, moments: Moments) -> Update:
+        """One forward pass over a batch of the test set by itself, for measuring what it costs."""

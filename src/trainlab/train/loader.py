@@ -1,0 +1,30 @@
+"""Loads workloads and their data, each once, so that all trials of a process really share them."""
+
+from collections.abc import Mapping
+
+from trainlab.data.dataset import Dataset
+from trainlab.train.seeds import drawing_from
+from trainlab.workloads.find import find_workload
+from trainlab.workloads.workload import Workload
+
+
+class Loader:
+    """Workloads by what the user wrote, or given as objects; data by what was chosen."""
+
+    def __init__(self, given: Mapping[str, Workload] | None = None) -> None:
+        self._workloads = dict(given or {})
+        self._datasets: dict[tuple[str, str], Dataset] = {}
+
+    def workload(self, reference: str) -> Workload:
+        """A workload given as an object, or found by its reference."""
+        if reference not in self._workloads:
+            self._workloads[reference] = find_workload(reference)
+        return self._workloads[reference]
+
+    def data(self, reference: str, choice: str) -> Dataset:
+        """The workload's data; what it draws itself is the same for every trial and seed."""
+        if (reference, choice) not in self._datasets:
+            workload = self.workload(reference)
+            with drawing_from(0, "data"):
+                self._datasets[reference, choice] = workload.data(choice)
+        return self._datasets[reference, choice]
