@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from trainlab.instruments.calls.flow import Flow, tensors_in
+from trainlab.instruments.calls.flow import DataFlow, tensors_in
 from trainlab.instruments.calls.watch import (
     Call,
     CallWatch,
@@ -88,7 +88,7 @@ class Taps(CallWatch):
 
     def enter(self) -> None:
         """A new step: calls are numbered from 1 again."""
-        self._numbers, self._flow, self._open = Counter(), Flow(), None
+        self._numbers, self._flow, self._open = Counter(), DataFlow(), None
         self._frames.clear()
         self._stack.clear()
         self.phase = "forward"

@@ -18,10 +18,10 @@ from torch.nn.modules.module import (
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.hooks import RemovableHandle
 
-from trainlab.instruments.calls.backward import Claims
+from trainlab.instruments.calls.backward import NodeOwners
 from trainlab.instruments.calls.flow import (
     BATCH,
-    Flow,
+    DataFlow,
     memory_bytes,
     memory_of,
     tensors_in,
@@ -98,8 +98,8 @@ class CallWatch:
         self._paths = {id(module): name for name, module in model.named_modules()}
         self._parameters = {id(parameter) for parameter in model.parameters()}
         self._constants = self._parameters | {id(buffer) for buffer in model.buffers()}
-        self._flow = Flow()
-        self._claims = Claims[Call](observer.backward_begins, observer.backward_ends)
+        self._flow = DataFlow()
+        self._owners = NodeOwners[Call](observer.backward_begins, observer.backward_ends)
         self._numbers: Counter[str] = Counter()
         self._frames: list[_Frame] = []
         self._open: Call | None = None
@@ -115,7 +115,7 @@ class CallWatch:
         """After the step, however it ended: nothing of us stays behind, and the graph can go."""
         self.leave()
         delattr(_SingleLevelFunction, "apply")
-        self._claims.release()
+        self._owners.release()
 
     def enter(self) -> None:
         """From here on every call is seen, of whatever module."""
@@ -142,7 +142,7 @@ class CallWatch:
         name, taken = _name(function), list(tensors_in((args, kwargs)))
         if not name:
             result = function(*args, **kwargs)
-            self._flow.give(tensors_in(result), self._flow.sources(taken))
+            self._flow.set_sources(tensors_in(result), self._flow.sources(taken))
             return result
         versions = [(tensor, version_of(tensor)) for tensor in taken]
         call = self._begin(name, name, "function")
@@ -183,7 +183,7 @@ class CallWatch:
             return
         taken = list(tensors_in(args))
         if module is self._model:
-            self._flow.give(taken, [BATCH])
+            self._flow.set_sources(taken, [BATCH])
         if not _is_torchs_own(module):
             self._frames.append(_Frame(path, None, []))
             return
@@ -237,12 +237,14 @@ class CallWatch:
         unseen = {BATCH} if self.phase == "loss" else set()
         if self._frames:
             unseen = self._frames[-1].unseen or unseen
-        self._flow.give((tensor for tensor, _ in moving if not self._flow.knows(tensor)), unseen)
+        self._flow.set_sources(
+            (tensor for tensor, _ in moving if not self._flow.knows(tensor)), unseen
+        )
         call.inputs = self._flow.sources(tensor for tensor, _ in moving)
         written = [tensor for tensor, version in moving if version_of(tensor) != version]
-        self._flow.give(made, [len(self.calls)])
-        self._flow.write(written, len(self.calls))
-        self._claims.claim(call, [*made, *written])
+        self._flow.set_sources(made, [len(self.calls)])
+        self._flow.set_writer(written, len(self.calls))
+        self._owners.claim(call, [*made, *written])
         self.calls.append(call)
 
     def _switch_mode(self, on: bool) -> None:
