@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from trainlab.instruments.calls.watch import Call, CallWatch, Observer
+from trainlab.instruments.calls.recorder import Call, CallRecorder, Observer
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
 from trainlab.measure.timing import Steps, stepping
 from trainlab.measure.work import WorkCounter
@@ -81,19 +81,20 @@ class LayerWatch(Instrument):
         self._model = bench.model
         self._first: Phase = "zero_grad" if trains else "data"
         self._observer: Observer | None = None
-        self._calls: CallWatch | None = None
+        self._calls: CallRecorder | None = None
 
     @contextmanager
     def watching(self, observer: Observer) -> Iterator[list[Call]]:
         """The calls of the step run inside, as they come; whatever it raises, nothing stays behind."""
         self._observer = observer
-        calls = self._calls = CallWatch(self._model, observer)
-        calls.open()
+        calls = self._calls = CallRecorder(self._model, observer)
+        calls.watch.install()
         try:
             yield calls.calls
         finally:
             self._observer = self._calls = None
-            calls.close()
+            calls.watch.uninstall()
+            calls.release_graph()
             observer.end()
 
     def phase_ends(self, phase: Phase) -> None:
@@ -102,13 +103,13 @@ class LayerWatch(Instrument):
             return
         if phase == self._first:
             observer.begin()
-            calls.enter()
+            calls.watch.start_watching()
         elif phase in ("forward", "loss", "backward"):
             observer.phase_ends(phase)
         if phase == "forward":
             calls.phase = "loss"
         elif phase == "loss":
-            calls.leave()
+            calls.watch.stop_watching()
 
 
 @dataclass

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 BATCH = -1
 """The source of what the model and the loss were given."""
@@ -63,6 +63,11 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
     elif isinstance(values, dict):
         for value in values.values():
             yield from tensors_in(value)
+
+
+def constants_of(model: nn.Module) -> frozenset[int]:
+    """Ids of the model's parameters and buffers."""
+    return frozenset(id(tensor) for tensor in [*model.parameters(), *model.buffers()])
 
 
 def memory_of(tensor: Tensor) -> int | None:

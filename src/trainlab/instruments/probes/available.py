@@ -1,12 +1,13 @@
 """What can be probed: the layers and parameters of a model as one training step shows them."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from trainlab.instruments.calls.taps import AtEnd, Site, Taps, Tensors
-from trainlab.instruments.calls.watch import types_of
+from trainlab.instruments.calls.flow import constants_of, tensors_in
+from trainlab.instruments.calls.listener import CallListener, EndListener, WatchedCall
+from trainlab.instruments.calls.watch import CallWatch, types_of
 from trainlab.instruments.probes import quantities as q
 from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached
 from trainlab.record.probe import target_name
@@ -39,22 +40,21 @@ class Probeable:
 
 def probeable(bench: Bench) -> list[Probeable]:
     """Layers in the order of their calls, then parameters; runs one forward pass in training mode."""
-    found = _Found()
-    taps = Taps(bench.model, found)
-    found.constants = taps.constants
+    found = _Found(constants_of(bench.model))
+    watch = CallWatch(bench.model, found)
     batches = bench.train_batches
     rows = torch.arange(min(batches.batch_size, batches.num_samples), device=bench.device)
     bench.model.train()
-    taps.open()
+    watch.install()
     try:
         with drawing_from(bench.trial.seed, "dropout", bench.device):
             inputs, targets = batches.move(*batches.gather(rows))
             inputs = bench.workload.prepare(inputs)
-            taps.enter()
+            watch.start_watching()
             with bench.autocast():
                 bench.workload.loss(bench.model(inputs), targets)
     finally:
-        taps.close()
+        watch.uninstall()
     parameters = [
         Probeable(
             name,
@@ -92,38 +92,42 @@ def _reaches(selector: Selector, layer: Probeable) -> bool:
     return selector.reaches(name, layer.types, int(number or 1))
 
 
-class _Found:
+class _Found(CallListener):
     """Notes every call that makes a floating-point tensor."""
 
-    def __init__(self) -> None:
+    def __init__(self, constants: frozenset[int]) -> None:
         self.layers: list[Probeable] = []
-        self.constants: frozenset[int] = frozenset()
+        self._constants = constants
 
-    def wants(self, name: str, types: tuple[str, ...]) -> bool:
-        return True
-
-    def begins(self, site: Site, taken: Tensors) -> AtEnd:
-        given = q.main_tensor(taken, self.constants)
-        has_gradient = given is not None and given.requires_grad
+    def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener:
+        with torch._C.DisableTorchFunction():  # what is asked of a tensor is no call of the model
+            given = q.main_tensor(tensors_in(arguments), self._constants)
+            has_gradient = given is not None and given.requires_grad
         place = len(self.layers)
 
-        def ends(made: Tensors, by_keyword: Tensors) -> None:
-            source = given if given is not None else q.main_tensor(by_keyword, self.constants)
-            result = q.main_tensor(made)
-            if result is None:
-                return
-            quantities = ["activation"]
-            if source is not None:
-                quantities.append("pre_activation")
-            if result.grad_fn is not None:
-                quantities.append("grad_output")
-                if has_gradient or (given is None and source is not None and source.requires_grad):
-                    quantities.append("grad_input")
-            if any(name.lower().rstrip("_") in q.SLOPES for name in site.types):
-                quantities.append("local_grad")
-            name = target_name(site.name, site.number)
-            layer = Probeable(name, site.kind, site.types, tuple(result.shape), quantities)
+        def ends(returned: Any, keywords: Any) -> bool:
+            made = list(tensors_in(returned))
+            with torch._C.DisableTorchFunction():
+                result, source = q.main_tensor(made), given
+                if source is None:
+                    source = q.main_tensor(tensors_in(keywords), self._constants)
+                if result is None:
+                    return bool(made)
+                quantities = ["activation"]
+                if source is not None:
+                    quantities.append("pre_activation")
+                if result.grad_fn is not None:
+                    quantities.append("grad_output")
+                    if has_gradient or (
+                        given is None and source is not None and source.requires_grad
+                    ):
+                        quantities.append("grad_input")
+                if any(name.lower().rstrip("_") in q.SLOPES for name in call.types):
+                    quantities.append("local_grad")
+                name = target_name(call.name, call.number)
+                layer = Probeable(name, call.kind, call.types, tuple(result.shape), quantities)
             # A container ends after what it calls, and stands before it.
             self.layers.insert(place, layer)
+            return True
 
         return ends

@@ -48,7 +48,7 @@ class Probes(Instrument):
     def epoch_begins(self, epoch: int) -> None:
         self._epoch = epoch
         if self._calls is not None:
-            self._calls.taps.open()
+            self._calls.watch.install()
 
     def step_begins(self, step: int) -> None:
         self._step = self._targets.step = step
@@ -75,7 +75,7 @@ class Probes(Instrument):
 
     def test_begins(self, epoch: int) -> None:
         if self._calls is not None:
-            self._calls.taps.close()
+            self._calls.watch.uninstall()
             if epoch == 1:
                 self._calls.check(last_chance=True)
                 self._bench.notes += self._calls.silent()
@@ -87,7 +87,7 @@ class Probes(Instrument):
 
     def trial_ends(self, progress: Progress) -> None:
         if self._calls is not None:
-            self._calls.taps.close()
+            self._calls.watch.uninstall()
         if self._lines is None:
             return
         try:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from trainlab.errors import SpecError
-from trainlab.instruments.calls.taps import AtEnd, Site, Taps, Tensors
-from trainlab.instruments.calls.watch import types_of
+from trainlab.instruments.calls.flow import constants_of, tensors_in
+from trainlab.instruments.calls.listener import CallListener, EndListener, WatchedCall
+from trainlab.instruments.calls.watch import CallWatch, types_of
 from trainlab.instruments.probes import quantities as q
 from trainlab.instruments.probes.channels import Target, Targets
 from trainlab.instruments.probes.selectors import Selector, no_match
@@ -20,7 +21,7 @@ from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Phase
 
 
-class ProbedCalls:
+class ProbedCalls(CallListener):
     """Reads what chosen calls take and give, forward and backward."""
 
     def __init__(self, model: nn.Module, specs: Sequence[ProbeSpec], targets: Targets) -> None:
@@ -35,16 +36,14 @@ class ProbedCalls:
         """Every call that was asked about, with its types: for hints."""
         self._gathering: list[q.Gathered] = []
         self._places: dict[tuple[str, int], int] = {}
-        self.taps = Taps(model, self)
-        self._constants = self.taps.constants
+        self._constants = constants_of(model)
+        self.watch = CallWatch(model, self)
 
     def phase_ends(self, phase: Phase) -> None:
         if phase == "zero_grad":
-            self.taps.enter()
-        elif phase == "forward":
-            self.taps.phase = "loss"
+            self.watch.start_watching()
         elif phase == "loss":
-            self.taps.leave()
+            self.watch.stop_watching()
         elif phase == "backward":
             for gathered in self._gathering:
                 gathered.finish()
@@ -61,25 +60,27 @@ class ProbedCalls:
             ]
         return bool(self._wanted[key])
 
-    def begins(self, site: Site, taken: Tensors) -> AtEnd:
+    def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener:
         specs = [
             spec
-            for spec in self._wanted[site.name, site.types]
-            if any(s.reaches(site.name, site.types, site.number) for s in self._selectors[spec])
+            for spec in self._wanted[call.name, call.types]
+            if any(s.reaches(call.name, call.types, call.number) for s in self._selectors[spec])
         ]
         if not specs:
-            return lambda made, by_keyword: None
-        place = self._places.setdefault((site.name, site.number), len(self._places))
-        targets = [
-            self._targets.at(spec, site.name, site.number, site.types, site.kind, place)
-            for spec in specs
-        ]
-        given = q.main_tensor(taken, self._constants)
-        before = [t for t in targets if t.spec.quantity == "pre_activation"] if taken else []
-        for target in before:
-            self._take(target, given)
-        rest = [target for target in targets if target not in before]
-        return self._at_end(site, rest, given)
+            return _made_tensors
+        place = self._places.setdefault((call.name, call.number), len(self._places))
+        taken = list(tensors_in(arguments))
+        with torch._C.DisableTorchFunction():  # what a probe computes is no call of the model
+            targets = [
+                self._targets.at(spec, call.name, call.number, call.types, call.kind, place)
+                for spec in specs
+            ]
+            given = q.main_tensor(taken, self._constants)
+            before = [t for t in targets if t.spec.quantity == "pre_activation"] if taken else []
+            for target in before:
+                self._take(target, given)
+            rest = [target for target in targets if target not in before]
+            return self._end_listener(call, rest, given)
 
     def check(self, last_chance: bool) -> bool:
         """Whether every selector has been seen to work; raises for one that cannot."""
@@ -89,7 +90,7 @@ class ProbedCalls:
             for selector in selectors
         ]
         if all(worked) and self._all_are_modules():
-            self.taps.see_modules_only()
+            self.watch.watch_modules_only()
         return all(worked)
 
     def silent(self) -> list[str]:
@@ -136,39 +137,45 @@ class ProbedCalls:
             target.kind == "module" and target.layer in self._modules for target in found
         )
 
-    def _at_end(self, site: Site, targets: Sequence[Target], given: Tensor | None) -> AtEnd:
+    def _end_listener(
+        self, call: WatchedCall, targets: Sequence[Target], given: Tensor | None
+    ) -> EndListener:
         # Before the call: an in-place one gives its input another place in the graph.
         edge = None if given is None else q.edge_of(given)
         since = q.next_number()
 
-        def ends(made: Tensors, by_keyword: Tensors) -> None:
+        def ends(returned: Any, keywords: Any) -> bool:
+            made = list(tensors_in(returned))
             if not made:
-                self._withdraw(site)
-                return
-            result, source = q.main_tensor(made), edge
-            if given is None and (named := q.main_tensor(by_keyword, self._constants)) is not None:
-                source = q.edge_of(named)
-            for target in targets:
-                quantity = target.spec.quantity
-                if quantity == "grad_input":
-                    self._watch_input(target, made, since, source)
-                elif quantity == "grad_output":
-                    self._watch_output(target, result)
-                elif quantity == "pre_activation":
-                    self._take(target, q.main_tensor(by_keyword, self._constants))
-                elif quantity == "local_grad" and not target.by_count:
-                    self._take_slope(target, result)
-                else:
-                    self._take(target, result)
+                self._withdraw(call)
+                return False
+            with torch._C.DisableTorchFunction():
+                result, source = q.main_tensor(made), edge
+                named = q.main_tensor(tensors_in(keywords), self._constants)
+                if given is None and named is not None:
+                    source = q.edge_of(named)
+                for target in targets:
+                    quantity = target.spec.quantity
+                    if quantity == "grad_input":
+                        self._watch_input(target, made, since, source)
+                    elif quantity == "grad_output":
+                        self._watch_output(target, result)
+                    elif quantity == "pre_activation":
+                        self._take(target, named)
+                    elif quantity == "local_grad" and not target.by_count:
+                        self._take_slope(target, result)
+                    else:
+                        self._take(target, result)
+            return True
 
         return ends
 
-    def _withdraw(self, site: Site) -> None:
+    def _withdraw(self, call: WatchedCall) -> None:
         """A call that makes no tensor (`size`, say) is none in the layer record, and none here."""
-        for spec in self._wanted[site.name, site.types]:
-            self._targets.forget(spec, site.name)
-        self._wanted[site.name, site.types] = []
-        self._names.pop(site.name, None)
+        for spec in self._wanted[call.name, call.types]:
+            self._targets.forget(spec, call.name)
+        self._wanted[call.name, call.types] = []
+        self._names.pop(call.name, None)
 
     def _take(self, target: Target, values: Tensor | None) -> None:
         if values is not None:
@@ -196,7 +203,7 @@ class ProbedCalls:
         result.grad_fn.register_prehook(arrives)
 
     def _watch_input(
-        self, target: Target, made: Tensors, since: int, source: tuple[Any, int] | None
+        self, target: Target, made: Sequence[Tensor], since: int, source: tuple[Any, int] | None
     ) -> None:
         if source is None:
             self._silent(target, q.NO_GRADIENT_IN)
@@ -223,6 +230,11 @@ class ProbedCalls:
     def _silent(self, target: Target, why: str) -> None:
         if not target.num_fired:
             target.why_not = why
+
+
+def _made_tensors(returned: Any, keywords: Any) -> bool:
+    """Hears of the end of a call that counts in the numbering but is not probed itself."""
+    return any(True for _ in tensors_in(returned))
 
 
 def _handing(gathered: q.Gathered, places: Sequence[int]) -> Callable[..., None]:
