@@ -33,7 +33,7 @@ class ProbedCalls(CallListener):
         }
         self._wanted: dict[tuple[str, tuple[str, ...]], list[ProbeSpec]] = {}
         self._names: dict[str, tuple[str, ...]] = {}
-        """Every call that was asked about, with its types: for hints."""
+        """Every call that was seen, with its types: for hints in error messages."""
         self._gathering: list[q.Gathered] = []
         self._places: dict[tuple[str, int], int] = {}
         self._constants = constants_of(model)
@@ -111,8 +111,8 @@ class ProbedCalls(CallListener):
         if not reached:
             known = any(selector.reaches(name, types) for name, types in self._modules.items())
             if last_chance and known:
-                told = f"{selector.text!r} was never called while training; does forward() use it?"
-                raise SpecError([f"probe {spec}: {told}"])
+                problem = f"{selector.text!r} was never called while training"
+                raise SpecError([f"probe {spec}: {problem}; does forward() use it?"])
             if last_chance:
                 raise self._unknown(spec, selector)
             return False
@@ -121,8 +121,8 @@ class ProbedCalls(CallListener):
         why = next((target.why_not for target in reached if target.why_not), None)
         if why is None and not last_chance:
             return False
-        told = f"never fired at {reached[0].name}: {why or q.NEVER_ARRIVED}"
-        raise SpecError([f"probe {spec}: {told}"])
+        why = why or q.NEVER_ARRIVED
+        raise SpecError([f"probe {spec}: never fired at {reached[0].name}: {why}"])
 
     def _unknown(self, spec: ProbeSpec, selector: Selector) -> SpecError:
         known = {**self._modules, **self._names}
@@ -140,14 +140,14 @@ class ProbedCalls(CallListener):
     def _end_listener(
         self, call: WatchedCall, targets: Sequence[Target], given: Tensor | None
     ) -> EndListener:
-        # Before the call: an in-place one gives its input another place in the graph.
+        # Read before the call: one that works in place moves its input to another node of the graph.
         edge = None if given is None else q.edge_of(given)
         since = q.next_number()
 
         def ends(returned: Any, keywords: Any) -> bool:
             made = list(tensors_in(returned))
             if not made:
-                self._withdraw(call)
+                self._forget(call)
                 return False
             with torch._C.DisableTorchFunction():
                 result, source = q.main_tensor(made), edge
@@ -170,7 +170,7 @@ class ProbedCalls(CallListener):
 
         return ends
 
-    def _withdraw(self, call: WatchedCall) -> None:
+    def _forget(self, call: WatchedCall) -> None:
         """A call that makes no tensor (`size`, say) is none in the layer record, and none here."""
         for spec in self._wanted[call.name, call.types]:
             self._targets.forget(spec, call.name)
@@ -192,7 +192,7 @@ class ProbedCalls(CallListener):
 
     def _watch_output(self, target: Target, result: Tensor | None) -> None:
         if result is None or result.grad_fn is None:
-            self._silent(target, q.NO_TENSOR if result is None else q.NO_GRADIENT_OUT)
+            self._explain(target, q.NO_TENSOR if result is None else q.NO_GRADIENT_OUT)
             return
         place, take = result.output_nr, self._targets.take
 
@@ -206,10 +206,10 @@ class ProbedCalls(CallListener):
         self, target: Target, made: Sequence[Tensor], since: int, source: tuple[Any, int] | None
     ) -> None:
         if source is None:
-            self._silent(target, q.NO_GRADIENT_IN)
+            self._explain(target, q.NO_GRADIENT_IN)
             return
         if not any(tensor.requires_grad for tensor in made):
-            self._silent(target, q.NO_GRADIENT_OUT)
+            self._explain(target, q.NO_GRADIENT_OUT)
             return
         same = [t for t in made if t.grad_fn is source[0] and t.output_nr == source[1]]
         if same:
@@ -218,16 +218,17 @@ class ProbedCalls(CallListener):
             return
         nodes = list(q.edges_into(made, since, source))
         if not nodes:
-            self._silent(target, q.CUT_OFF)
+            self._explain(target, q.CUT_OFF)
             return
         gathered = q.Gathered(
             sum(len(places) for _, places in nodes), lambda sum_: self._targets.take(target, sum_)
         )
         self._gathering.append(gathered)
         for node, places in nodes:
-            node.register_hook(_handing(gathered, places))
+            node.register_hook(_adding_to(gathered, places))
 
-    def _silent(self, target: Target, why: str) -> None:
+    def _explain(self, target: Target, why: str) -> None:
+        """Notes why the target does not fire, unless it has fired before."""
         if not target.num_fired:
             target.why_not = why
 
@@ -237,9 +238,11 @@ def _made_tensors(returned: Any, keywords: Any) -> bool:
     return any(True for _ in tensors_in(returned))
 
 
-def _handing(gathered: q.Gathered, places: Sequence[int]) -> Callable[..., None]:
-    def over(inputs: tuple[Tensor | None, ...], outputs: tuple[Tensor | None, ...]) -> None:
+def _adding_to(gathered: q.Gathered, places: Sequence[int]) -> Callable[..., None]:
+    """A hook of a node: adds up the gradients that the node gives at these places."""
+
+    def add(inputs: tuple[Tensor | None, ...], outputs: tuple[Tensor | None, ...]) -> None:
         for place in places:
             gathered.add(inputs[place])
 
-    return over
+    return add
