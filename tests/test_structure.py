@@ -12,8 +12,8 @@ import trainlab
 
 SOURCE = Path(trainlab.__file__).parent
 
-ASKED = ("errors", "stats", "spec", "studies", "plan", "record")
-READERS = (*ASKED, "words", "analyse", "report")
+ASKED = ("errors", "stats", "spec", "studies", "plan", "resolve", "record", "words")
+READERS = (*ASKED, "analyse", "report")
 MAKERS = (*(*ASKED, "machine", "data", "workloads", "train", "instruments", "measure", "execute"),)
 """The two sides of the run folder; on each, a room imports only from rooms to its left."""
 
@@ -21,7 +21,9 @@ NARROWER: Mapping[str, tuple[str, ...]] = {
     "stats": ("errors",),
     "studies": ("errors", "spec"),
     "record": ("errors", "spec"),
+    "resolve": ("errors", "spec", "plan"),
     "words": ("errors", "spec"),
+    "machine": ("errors", "spec", "record"),
     "lab": (*MAKERS, *READERS),
     "cli": (*MAKERS, *READERS, "lab"),
 }

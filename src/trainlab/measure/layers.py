@@ -12,7 +12,7 @@ from functools import partial
 
 from torch import nn
 
-from trainlab.instruments.calls.watch import Call, CallWatch, Observer
+from trainlab.instruments.calls.recorder import Call, CallRecorder, Observer
 from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
 from trainlab.measure.work import WorkCounter
@@ -83,25 +83,26 @@ class LayerWatch(Instrument):
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._observer: Observer | None = None
-        self._calls: CallWatch | None = None
+        self._calls: CallRecorder | None = None
 
     @contextmanager
     def watching(self, observer: Observer) -> Iterator[list[Call]]:
         """The calls of the step run inside, as they come; whatever it raises, nothing stays behind."""
         self._observer = observer
-        calls = self._calls = CallWatch(self._model, observer)
-        calls.open()
+        calls = self._calls = CallRecorder(self._model, observer)
+        calls.watch.install()
         try:
             yield calls.calls
         finally:
             self._observer = self._calls = None
-            calls.close()
+            calls.watch.uninstall()
+            calls.release_graph()
             observer.end()
 
     def forward_begins(self) -> None:
         if self._observer is not None and self._calls is not None:
             self._observer.begin()
-            self._calls.enter()
+            self._calls.watch.start_watching()
 
     def phase_ends(self, phase: Phase) -> None:
         observer, calls = self._observer, self._calls
@@ -112,7 +113,7 @@ class LayerWatch(Instrument):
         if phase == "forward":
             calls.phase = "loss"
         elif phase == "loss":
-            calls.leave()
+            calls.watch.stop_watching()
 
 
 @dataclass

@@ -9,7 +9,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainlab.instruments.calls.flow import memory_bytes, memory_of, tensors_in
-from trainlab.instruments.calls.watch import Call
+from trainlab.instruments.calls.recorder import Call
 from trainlab.measure.flops import formula_for, may_multiply
 from trainlab.train.moments import Phase
 

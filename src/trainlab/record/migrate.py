@@ -29,13 +29,6 @@ def _trial_1(value: Json) -> Json:
     return {**value, "notes": notes, "attempt": int(value.get("state") != "pending")}
 
 
-def _probes_1(value: Json) -> Json:
-    """Why a probe never fired was an English sentence."""
-    rows = value.get("rows", [])
-    silent = [{**row, "why_not": row["why_not"] and _text(row["why_not"])} for row in rows]
-    return {**value, "rows": silent}
-
-
 def _limits_1(value: Json) -> Json:
     return {**value, "notes": [_text(note) for note in value.get("notes", [])]}
 
@@ -47,7 +40,6 @@ def _text(note: Any) -> Json:
 STEPS: Mapping[tuple[str, int], Callable[[Json], Json]] = {
     ("study.json", 1): _study_1,
     ("trial.json", 1): _trial_1,
-    ("probes.json", 1): _probes_1,
     ("limits.json", 1): _limits_1,
 }
 """File and the format it is read from; a file without a step is the same in the next format."""

@@ -2,7 +2,6 @@
 
 from typing import Any, Literal
 
-from trainlab.record.note import Note
 from trainlab.record.schema import FORMAT, Record
 
 
@@ -74,8 +73,8 @@ class FiredRecord(Record):
     last_step: int | None
     shapes: list[list[int]]
     """Distinct shapes in the order they came; the first few."""
-    why_not: Note | None = None
-    """Why it never fired, where it did not."""
+    why_not: str | None = None
+    """The code of why it never fired, where it did not; in format 1 a sentence."""
 
 
 class ProbesRecord(Record):

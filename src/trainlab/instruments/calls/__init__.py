@@ -1,1 +1,1 @@
-"""The calls of a step as the user wrote them: what layers and probes both watch with."""
+"""The calls of a step as the user wrote them: `watch` sees them, the layer record and probes listen."""

@@ -8,26 +8,28 @@ from torch import Tensor
 Owner = TypeVar("Owner")
 
 
-class Claims(Generic[Owner]):
-    """The nodes of one step's graph, each claimed by the first call whose outputs lead to it."""
+class NodeOwners(Generic[Owner]):
+    """Gives each node of one step's graph to the first call whose outputs lead to it."""
 
     def __init__(self, begins: Callable[[Owner], None], ends: Callable[[Owner], None]) -> None:
+        """Both are told of the owner of a node, before it runs and after."""
         self._begins, self._ends = begins, ends
-        # Held until the step ends: a node is known by its wrapper, and that must not be made anew.
-        self._claimed: set[Any] = set()
+        # Kept until the step ends: torch wraps a node anew once the wrapper is gone, and we would
+        # not know it again.
+        self._owned: set[Any] = set()
 
     def claim(self, owner: Owner, outputs: Iterable[Tensor]) -> None:
-        """Claims what lies between these outputs and nodes claimed before."""
+        """Gives it what lies between these outputs and nodes that have an owner."""
         waiting = [output.grad_fn for output in outputs]
         while waiting:
             node: Any = waiting.pop()
-            if node is None or node in self._claimed or type(node).__name__ == "AccumulateGrad":
+            if node is None or node in self._owned or type(node).__name__ == "AccumulateGrad":
                 continue
-            self._claimed.add(node)
+            self._owned.add(node)
             node.register_prehook(lambda grads: self._begins(owner))
             node.register_hook(lambda inputs, outputs: self._ends(owner))
             waiting += [following for following, _ in node.next_functions]
 
     def release(self) -> None:
         """Lets go of the graph."""
-        self._claimed.clear()
+        self._owned.clear()

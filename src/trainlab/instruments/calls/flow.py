@@ -5,34 +5,34 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 BATCH = -1
 """The source of what the model and the loss were given."""
 
 
-class Flow:
+class DataFlow:
     """The sources of the tensors of one step. Holds no tensor: watching must not cost memory."""
 
     def __init__(self) -> None:
         self._sources: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
         self._writers: dict[int, int] = {}
 
-    def give(self, tensors: Iterable[Tensor], sources: Iterable[int]) -> None:
+    def set_sources(self, tensors: Iterable[Tensor], sources: Iterable[int]) -> None:
         """These tensors come from these calls."""
         found = frozenset(sources)
         for tensor in tensors:
             self._sources[id(tensor)] = (weakref.ref(tensor), found)
 
-    def write(self, tensors: Iterable[Tensor], call: int) -> None:
+    def set_writer(self, tensors: Iterable[Tensor], call: int) -> None:
         """The call changed these in place, and so every view of their memory."""
         for tensor in tensors:
-            self.give([tensor], [call])
+            self.set_sources([tensor], [call])
             if (memory := memory_of(tensor)) is not None:
                 self._writers[memory] = call
 
     def knows(self, tensor: Tensor) -> bool:
-        """Whether the tensor came up in this step; an id alone may be a dead one's."""
+        """Whether the tensor has sources; its id alone may be that of a tensor freed since."""
         entry = self._sources.get(id(tensor))
         return entry is not None and entry[0]() is tensor
 
@@ -44,7 +44,8 @@ class Flow:
                 continue
             came_from = self._sources[id(tensor)][1]
             writer = self._writers.get(memory_of(tensor) or 0) if self._writers else None
-            # An earlier writer is known to the source, or wrote to memory that was freed since.
+            # A writer before the source counts no more: the source read what it wrote, or the memory
+            # was freed in between.
             if writer is not None and writer > max(came_from, default=BATCH):
                 found.add(writer)
             else:
@@ -64,8 +65,13 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
             yield from tensors_in(value)
 
 
+def constants_of(model: nn.Module) -> frozenset[int]:
+    """Ids of the model's parameters and buffers."""
+    return frozenset(id(tensor) for tensor in [*model.parameters(), *model.buffers()])
+
+
 def memory_of(tensor: Tensor) -> int | None:
-    """What tells apart the memory of two tensors that live; None where there is none, as if sparse."""
+    """Equal for two living tensors if they share memory; None for one without, a sparse one say."""
     if not torch._C._has_storage(tensor):
         return None
     return int(tensor.untyped_storage()._cdata)

@@ -1,18 +1,19 @@
 """What can be probed: the layers and parameters of a model as one training step shows them."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from trainlab.instruments.calls.taps import AtEnd, Site, Taps, Tensors
-from trainlab.instruments.calls.watch import types_of
+from trainlab.instruments.calls.flow import constants_of, tensors_in
+from trainlab.instruments.calls.listener import CallListener, EndListener, WatchedCall
+from trainlab.instruments.calls.watch import CallWatch, types_of
 from trainlab.instruments.probes import quantities as q
 from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached
 from trainlab.record.probe import target_name
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.seeds import drawing_from
-from trainlab.train.setup import Bench
+from trainlab.train.setup import Setup
 
 
 @dataclass
@@ -37,24 +38,23 @@ class Probeable:
         return tuple(dict.fromkeys((self.name, layer, f"type={self.types[0]}")))
 
 
-def probeable(bench: Bench) -> list[Probeable]:
+def probeable(setup: Setup) -> list[Probeable]:
     """Layers in the order of their calls, then parameters; runs one forward pass in training mode."""
-    found = _Found()
-    taps = Taps(bench.model, found)
-    found.constants = taps.constants
-    batches = bench.train_batches
-    rows = torch.arange(min(batches.batch_size, batches.num_samples), device=bench.device)
-    bench.model.train()
-    taps.open()
+    found = _Found(constants_of(setup.model))
+    watch = CallWatch(setup.model, found)
+    batches = setup.train_batches
+    rows = torch.arange(min(batches.batch_size, batches.num_samples), device=setup.device)
+    setup.model.train()
+    watch.install()
     try:
-        with drawing_from(bench.trial.seed, "dropout", bench.device):
+        with drawing_from(setup.trial.seed, "dropout", 1, setup.device):
             inputs, targets = batches.move(*batches.gather(rows))
-            inputs = bench.workload.prepare(inputs)
-            taps.enter()
-            with bench.autocast():
-                bench.workload.loss(bench.model(inputs), targets)
+            inputs = setup.workload.prepare(inputs)
+            watch.start_watching()
+            with setup.autocast():
+                setup.workload.loss(setup.model(inputs), targets)
     finally:
-        taps.close()
+        watch.uninstall()
     parameters = [
         Probeable(
             name,
@@ -63,21 +63,21 @@ def probeable(bench: Bench) -> list[Probeable]:
             tuple(parameter.shape),
             ["weight", "grad", "update"] if parameter.requires_grad else ["weight"],
         )
-        for name, parameter in bench.model.named_parameters()
+        for name, parameter in setup.model.named_parameters()
     ]
     return [*found.layers, *parameters]
 
 
-def check_selectors(specs: tuple[ProbeSpec, ...], bench: Bench) -> None:
-    """Raises a SpecError for the first selector that reaches nothing; the bench is used up by it."""
-    layers = [one for one in probeable(bench) if one.kind != "parameter"]
+def check_selectors(specs: tuple[ProbeSpec, ...], setup: Setup) -> None:
+    """Raises a SpecError for the first selector that reaches nothing; the set-up is used up by it."""
+    layers = [one for one in probeable(setup) if one.kind != "parameter"]
     for spec in specs:
         selectors = [Selector(text) for text in spec.select]
         if spec.is_of_parameters:
-            _, missed = parameters_reached(bench.model, selectors)
-            names = [name for name, _ in bench.model.named_parameters()]
-            names += [name for name, _ in bench.model.named_modules() if name]
-            types = [types_of(module)[0] for module in bench.model.modules()]
+            _, missed = parameters_reached(setup.model, selectors)
+            names = [name for name, _ in setup.model.named_parameters()]
+            names += [name for name, _ in setup.model.named_modules() if name]
+            types = [types_of(module)[0] for module in setup.model.modules()]
         else:
             missed = [s for s in selectors if not any(_reaches(s, one) for one in layers)]
             names = [one.name for one in layers]
@@ -92,38 +92,42 @@ def _reaches(selector: Selector, layer: Probeable) -> bool:
     return selector.reaches(name, layer.types, int(number or 1))
 
 
-class _Found:
+class _Found(CallListener):
     """Notes every call that makes a floating-point tensor."""
 
-    def __init__(self) -> None:
+    def __init__(self, constants: frozenset[int]) -> None:
         self.layers: list[Probeable] = []
-        self.constants: frozenset[int] = frozenset()
+        self._constants = constants
 
-    def wants(self, name: str, types: tuple[str, ...]) -> bool:
-        return True
-
-    def begins(self, site: Site, taken: Tensors) -> AtEnd:
-        given = q.main_tensor(taken, self.constants)
-        has_gradient = given is not None and given.requires_grad
+    def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener:
+        with torch._C.DisableTorchFunction():  # what is asked of a tensor is no call of the model
+            given = q.main_tensor(tensors_in(arguments), self._constants)
+            has_gradient = given is not None and given.requires_grad
         place = len(self.layers)
 
-        def ends(made: Tensors, by_keyword: Tensors) -> None:
-            source = given if given is not None else q.main_tensor(by_keyword, self.constants)
-            result = q.main_tensor(made)
-            if result is None:
-                return
-            quantities = ["activation"]
-            if source is not None:
-                quantities.append("pre_activation")
-            if result.grad_fn is not None:
-                quantities.append("grad_output")
-                if has_gradient or (given is None and source is not None and source.requires_grad):
-                    quantities.append("grad_input")
-            if any(name.lower().rstrip("_") in q.SLOPES for name in site.types):
-                quantities.append("local_grad")
-            name = target_name(site.name, site.number)
-            layer = Probeable(name, site.kind, site.types, tuple(result.shape), quantities)
+        def ends(returned: Any, keywords: Any) -> bool:
+            made = list(tensors_in(returned))
+            with torch._C.DisableTorchFunction():
+                result, source = q.main_tensor(made), given
+                if source is None:
+                    source = q.main_tensor(tensors_in(keywords), self._constants)
+                if result is None:
+                    return bool(made)
+                quantities = ["activation"]
+                if source is not None:
+                    quantities.append("pre_activation")
+                if result.grad_fn is not None:
+                    quantities.append("grad_output")
+                    if has_gradient or (
+                        given is None and source is not None and source.requires_grad
+                    ):
+                        quantities.append("grad_input")
+                if any(name.lower().rstrip("_") in q.SLOPES for name in call.types):
+                    quantities.append("local_grad")
+                name = target_name(call.name, call.number)
+                layer = Probeable(name, call.kind, call.types, tuple(result.shape), quantities)
             # A container ends after what it calls, and stands before it.
             self.layers.insert(place, layer)
+            return True
 
         return ends

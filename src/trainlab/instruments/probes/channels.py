@@ -1,4 +1,4 @@
-"""Target: one probe at one layer or parameter, with what it has seen so far."""
+"""Channel: one probe at one layer or parameter, with what it has seen so far."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,7 +11,6 @@ from torch import Tensor
 from trainlab.instruments.probes.own_reducer import own_reducer
 from trainlab.instruments.probes.quantities import counts_positive
 from trainlab.instruments.probes.reducers import Reduce, Reduction, reduction_for
-from trainlab.record.note import Note
 from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord, target_name
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import TrialView
@@ -22,7 +21,7 @@ MOST_SHAPES = 8
 Kind = Literal["module", "function", "parameter"]
 
 
-class Target:
+class Channel:
     """Takes in tensors of one probe at one place; told apart by the layer's name and call."""
 
     def __init__(
@@ -39,7 +38,7 @@ class Target:
         self.spec, self.layer, self.call, self.kind = spec, layer, call, kind
         self.types, self.place = types, place
         self.num_fired = 0
-        self.why_not: Note | None = None
+        self.why_not: str | None = None
         self.by_count = counts_positive(spec, types)
         """A ReLU's derivative is summed by counting its positive outputs."""
         counted = spec.model_copy(update={"reducer": "positive_count"})
@@ -94,11 +93,11 @@ class Target:
 
 
 class Closed:
-    """What a target's period came to, on the way to the record."""
+    """What a channel's period came to, on the way to the record."""
 
     def __init__(
         self,
-        target: Target,
+        channel: Channel,
         numbers: Tensor,
         epoch: int,
         step: int,
@@ -106,20 +105,20 @@ class Closed:
         fired: int,
         count: int,
     ) -> None:
-        self.target, self.numbers = target, numbers
+        self.channel, self.numbers = channel, numbers
         self._epoch, self._step, self._num_steps = epoch, step, num_steps
         self._fired, self._count = fired, count
 
     def record(self, numbers: Sequence[float]) -> ProbeRecord:
         """The line, given the numbers on the host."""
-        spec = self.target.spec
-        found = self.target.reduction.read(numbers, self._count, self._fired)
+        spec = self.channel.spec
+        found = self.channel.reduction.read(numbers, self._count, self._fired)
         value = None if isinstance(found, HistogramRecord) else found
         finite = value is not None and math.isfinite(value)
         return ProbeRecord(
             probe=str(spec),
-            layer=self.target.layer,
-            call=self.target.call,
+            layer=self.channel.layer,
+            call=self.channel.call,
             quantity=spec.quantity,
             reducer=spec.reducer,
             every=str(spec.every),
@@ -134,23 +133,23 @@ class Closed:
         )
 
 
-class Targets:
-    """All targets of a trial; reduces what comes, unseen by autograd, autocast and other watchers."""
+class Channels:
+    """All channels of a trial; reduces what comes, unseen by autograd, autocast and other watchers."""
 
     def __init__(self, specs: Sequence[ProbeSpec], view: TrialView) -> None:
         self.step = 0
         self._device = view.device
         self._is_mixed = view.trial.settings.precision == "bf16"
         self._own = {spec: own_reducer(spec) for spec in specs}
-        self._by_spec: dict[ProbeSpec, dict[tuple[str, int], Target]] = {s: {} for s in specs}
+        self._by_spec: dict[ProbeSpec, dict[tuple[str, int], Channel]] = {s: {} for s in specs}
 
     def at(
         self, spec: ProbeSpec, layer: str, call: int, types: Sequence[str], kind: Kind, place: int
-    ) -> Target:
-        """The one target of a probe at a place; made when it first comes up."""
+    ) -> Channel:
+        """The one channel of a probe at a place; made when it first comes up."""
         known = self._by_spec[spec]
         if (layer, call) not in known:
-            known[layer, call] = Target(
+            known[layer, call] = Channel(
                 spec, layer, call, types, kind, place, self._own[spec], self._device
             )
         return known[layer, call]
@@ -160,18 +159,18 @@ class Targets:
         known = self._by_spec[spec]
         self._by_spec[spec] = {key: one for key, one in known.items() if key[0] != layer}
 
-    def of(self, spec: ProbeSpec) -> list[Target]:
+    def of(self, spec: ProbeSpec) -> list[Channel]:
         """Those of a probe that came up so far."""
         return list(self._by_spec[spec].values())
 
-    def all(self) -> list[Target]:
+    def all(self) -> list[Channel]:
         """Those that came up so far."""
-        return [target for spec in self._by_spec for target in self.of(spec)]
+        return [channel for spec in self._by_spec for channel in self.of(spec)]
 
-    def take(self, target: Target, values: Tensor) -> None:
+    def take(self, channel: Channel, values: Tensor) -> None:
         """Reduces a tensor."""
         with torch._C.DisableTorchFunction(), torch.no_grad(), self._full_precision():
-            target.take(values.detach(), self.step)
+            channel.take(values.detach(), self.step)
 
     def _full_precision(self) -> AbstractContextManager[Any]:
         return torch.autocast(self._device.type, enabled=False) if self._is_mixed else nullcontext()

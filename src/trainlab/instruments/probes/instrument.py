@@ -7,7 +7,7 @@ autograd graph that the layers made: nothing is added to the graph, so the losse
 
 from collections.abc import Callable, Sequence
 
-from trainlab.instruments.probes.channels import Closed, Targets, on_host
+from trainlab.instruments.probes.channels import Channels, Closed, on_host
 from trainlab.instruments.probes.layers import ProbedCalls
 from trainlab.instruments.probes.parameters import ProbedParameters
 from trainlab.record.files import LineWriter
@@ -33,28 +33,28 @@ class Probes(Instrument):
 
     def trial_begins(self, view: TrialView) -> None:
         self._view = view
-        self._targets = Targets(self._specs, view)
+        self._channels = Channels(self._specs, view)
         self._waiting: list[Closed] = []
         self._epoch = self._step = 0
         self._steps_since: dict[ProbeSpec, int] = dict.fromkeys(self._specs, 0)
         self._checked = False
         of_parameters = [spec for spec in self._specs if spec.is_of_parameters]
-        self._parameters = ProbedParameters(view.model, of_parameters, self._targets)
+        self._parameters = ProbedParameters(view.model, of_parameters, self._channels)
         of_calls = [spec for spec in self._specs if not spec.is_of_parameters]
-        self._calls = ProbedCalls(view.model, of_calls, self._targets) if of_calls else None
+        self._calls = ProbedCalls(view.model, of_calls, self._channels) if of_calls else None
         self._lines = LineWriter(view.folder.probes_file)
 
     def epoch_begins(self, epoch: int) -> None:
         self._epoch = epoch
         if self._calls is not None:
-            self._calls.taps.open()
+            self._calls.watch.install()
 
     def step_begins(self, step: int) -> None:
-        self._step = self._targets.step = step
+        self._step = self._channels.step = step
 
     def forward_begins(self) -> None:
         if self._calls is not None:
-            self._calls.taps.enter()
+            self._calls.watch.start_watching()
 
     def phase_ends(self, phase: Phase) -> None:
         if self._calls is not None:
@@ -78,7 +78,7 @@ class Probes(Instrument):
 
     def test_begins(self, epoch: int) -> None:
         if self._calls is not None:
-            self._calls.taps.close()
+            self._calls.watch.uninstall()
             if epoch == 1:
                 self._calls.check(last_chance=True)
                 self._view.notes.extend(self._calls.silent())
@@ -90,7 +90,7 @@ class Probes(Instrument):
 
     def trial_ends(self, progress: Progress) -> None:
         if self._calls is not None:
-            self._calls.taps.close()
+            self._calls.watch.uninstall()
         if self._lines is None:
             return
         try:
@@ -99,7 +99,7 @@ class Probes(Instrument):
                 if self._steps_since[spec]:
                     self._close(spec)
             self._drain()
-            rows = [target.proof() for target in self._targets.all()]
+            rows = [channel.proof() for channel in self._channels.all()]
             record = ProbesRecord(rows=rows)
             self._view.folder.probes.write(record)
         finally:
@@ -109,8 +109,8 @@ class Probes(Instrument):
         if spec.quantity == "weight":
             self._parameters.read_weights(spec)
         num_steps, self._steps_since[spec] = self._steps_since[spec], 0
-        for target in self._targets.of(spec):
-            closed = target.close(self._epoch, self._step, num_steps)
+        for channel in self._channels.of(spec):
+            closed = channel.close(self._epoch, self._step, num_steps)
             if closed is not None:
                 self._waiting.append(closed)
 

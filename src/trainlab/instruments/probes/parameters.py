@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from trainlab.errors import SpecError
 from trainlab.instruments.calls.watch import types_of
-from trainlab.instruments.probes.channels import Target, Targets
+from trainlab.instruments.probes.channels import Channel, Channels
+from trainlab.instruments.probes.quantities import NO_PARAMETER_GRADIENT
 from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Phase
@@ -16,9 +17,9 @@ from trainlab.train.moments import Phase
 class ProbedParameters:
     """Reads weights, their gradients and updates at the ends of phases."""
 
-    def __init__(self, model: nn.Module, specs: Sequence[ProbeSpec], targets: Targets) -> None:
-        self._all = targets
-        self._targets: dict[ProbeSpec, list[tuple[Target, Tensor]]] = {}
+    def __init__(self, model: nn.Module, specs: Sequence[ProbeSpec], channels: Channels) -> None:
+        self._all = channels
+        self._channels: dict[ProbeSpec, list[tuple[Channel, Tensor]]] = {}
         for spec in specs:
             selectors = [Selector(text) for text in spec.select]
             found, missed = parameters_reached(model, selectors)
@@ -27,49 +28,49 @@ class ProbedParameters:
                 names += [name for name, module in model.named_modules() if name]
                 types = [one for m in model.modules() for one in types_of(m)[:1]]
                 raise no_match(str(spec), missed[0], names, types, "parameter")
-            self._targets[spec] = [
-                (targets.at(spec, name, 1, ("parameter",), "parameter", place), parameter)
+            self._channels[spec] = [
+                (channels.at(spec, name, 1, ("parameter",), "parameter", place), parameter)
                 for place, (name, parameter) in enumerate(found.items())
             ]
-        self._before: list[tuple[Target, Tensor, Tensor]] = []
+        self._before: list[tuple[Channel, Tensor, Tensor]] = []
 
     def phase_ends(self, phase: Phase) -> None:
         if phase == "backward":
-            for target, parameter in self._of("grad"):
-                self._take_gradient(target, parameter)
+            for channel, parameter in self._of("grad"):
+                self._take_gradient(channel, parameter)
             # Held while the optimizer runs, and let go.
             self._before = [
-                (target, parameter, parameter.detach().clone())
-                for target, parameter in self._of("update")
+                (channel, parameter, parameter.detach().clone())
+                for channel, parameter in self._of("update")
             ]
         elif self._before:
-            for target, parameter, before in self._before:
-                self._all.take(target, before.neg_().add_(parameter.detach()))
+            for channel, parameter, before in self._before:
+                self._all.take(channel, before.neg_().add_(parameter.detach()))
             self._before = []
 
     def read_weights(self, spec: ProbeSpec) -> None:
         """The weights as they stand: the end of a period."""
-        for target, parameter in self._targets[spec]:
-            self._all.take(target, parameter)
+        for channel, parameter in self._channels[spec]:
+            self._all.take(channel, parameter)
 
     def check(self) -> None:
         """After an epoch: a probe none of whose parameters got a gradient is a mistake."""
-        for spec, found in self._targets.items():
-            if spec.quantity == "grad" and not any(target.num_fired for target, _ in found):
+        for spec, found in self._channels.items():
+            if spec.quantity == "grad" and not any(channel.num_fired for channel, _ in found):
                 why = "none of these parameters ever got a gradient; are they frozen or unused?"
                 raise SpecError([f"probe {spec}: never fired: {why}"])
 
-    def _of(self, quantity: str) -> Iterator[tuple[Target, Tensor]]:
-        for spec, found in self._targets.items():
+    def _of(self, quantity: str) -> Iterator[tuple[Channel, Tensor]]:
+        for spec, found in self._channels.items():
             if spec.quantity == quantity:
                 yield from found
 
-    def _take_gradient(self, target: Target, parameter: Tensor) -> None:
+    def _take_gradient(self, channel: Channel, parameter: Tensor) -> None:
         if parameter.grad is None:
-            if not target.num_fired:
-                target.why_not = "it never got a gradient; is it frozen or unused?"
+            if not channel.num_fired:
+                channel.why_not = NO_PARAMETER_GRADIENT
         elif parameter.grad.layout != torch.strided:
             told = "has a sparse gradient, which cannot be probed; use sparse=False"
-            raise SpecError([f"probe {target.spec}: {target.layer} {told}"])
+            raise SpecError([f"probe {channel.spec}: {channel.layer} {told}"])
         else:
-            self._all.take(target, parameter.grad)
+            self._all.take(channel, parameter.grad)

@@ -10,23 +10,13 @@ from torch.autograd.graph import get_gradient_edge
 from trainlab.errors import SpecError
 from trainlab.spec.probe import ProbeSpec
 
-NO_TENSOR = "it gives or takes no plain floating-point tensor"
-NO_GRADIENT_OUT = (
-    "no gradient is kept for its output (frozen, under no_grad, or inside a checkpoint with "
-    "use_reentrant=True); probe activation, or a layer after it"
-)
-NO_GRADIENT_IN = (
-    "its input carries no gradient (it is the batch itself, or comes from frozen layers); "
-    "probe grad_output, or a later layer"
-)
-CUT_OFF = (
-    "its input is changed in place through a view, or does not reach its output, so it has no "
-    "gradient of its own; use inplace=False"
-)
-NEVER_ARRIVED = (
-    "no gradient arrived: its output does not reach the loss, or is changed in place through a view "
-    "later; use inplace=False there"
-)
+NO_TENSOR = "no_tensor"
+NO_GRADIENT_OUT = "no_gradient_out"
+NO_GRADIENT_IN = "no_gradient_in"
+CUT_OFF = "cut_off"
+NEVER_ARRIVED = "never_arrived"
+NO_PARAMETER_GRADIENT = "no_parameter_gradient"
+"""Why a probe does not fire; the sentences are `silent_…` in `trainlab.words`."""
 
 SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": lambda out: (out > 0).to(out.dtype),
