@@ -1,6 +1,6 @@
 """Shared by all tests: no network, one thread per process, a workload that trains in milliseconds."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from training import HomedSetup, MakeSetup, homed
 from trainlab.data.dataset import Dataset, Split
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import settings_for
-from trainlab.train.setup import Bench, set_up
 from trainlab.workloads.workload import Workload
 
 
@@ -63,16 +63,16 @@ def tiny() -> Workload:
 
 
 @pytest.fixture
-def make_bench(tiny: Workload, tmp_path: Path) -> Callable[..., Bench]:
-    """A ready bench of the tiny workload, or of another, with settings overridden."""
+def make_setup(tiny: Workload, tmp_path: Path) -> MakeSetup:
+    """A ready set-up of the tiny workload, or of another, with settings overridden."""
     made = iter(range(1000))
 
-    def make(seed: int = 1, workload: Workload = tiny, **asked: Any) -> Bench:
+    def make(seed: int = 1, workload: Workload = tiny, **asked: Any) -> HomedSetup:
         settings = settings_for(workload.defaults, {"device": "cpu", **asked})
         trial = Trial(id="t", workload=workload.name, seed=seed, settings=settings)
         folder = TrialFolder(tmp_path / f"trial-{next(made)}")
         folder.path.mkdir()
-        return set_up(trial, workload, folder)
+        return homed(trial, workload, folder)
 
     return make
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainlab.plan import Trial, plan
+from trainlab.plan import Trial, plan, trials_of
 from trainlab.record.cost import (
     CostRecord,
     LayersRecord,
@@ -18,7 +18,7 @@ from trainlab.record.cost import (
 )
 from trainlab.record.environment import Environment
 from trainlab.record.folder import RunFolder, TrialFolder
-from trainlab.record.study import StudyRecord
+from trainlab.record.study import GroupRecord, StudyRecord
 from trainlab.record.trial import DataRecord, Failure, TrialRecord
 from trainlab.spec import Question, Study
 from trainlab.spec.question import cells_of, seeds_of
@@ -94,9 +94,9 @@ class Fabricated:
 
     def write(self, path: Path, study: Study) -> RunFolder:
         """The folder, with a record of every trial that is planned."""
-        folder, trials = RunFolder(path), plan(study)
+        folder, groups = RunFolder(path), plan(study)
         folder.trials_folder.mkdir(parents=True)
-        folder.write_environment(self.environment)
+        environment = folder.write_environment(self.environment)
         folder.write_study(
             StudyRecord(
                 name=study.name,
@@ -104,14 +104,14 @@ class Fabricated:
                 trainlab="0.1.0",
                 command="trainlab run",
                 study=study.model_dump(mode="json"),
-                trials=tuple(trial.id for trial in trials),
+                groups=tuple(GroupRecord(trials=one.ids, is_alone=one.is_alone) for one in groups),
             )
         )
-        for trial in trials:
-            self._write_trial(folder.trial(trial.id), trial)
+        for trial in trials_of(groups):
+            self._write_trial(folder.trial(trial.id), trial, environment)
         return folder
 
-    def _write_trial(self, home: TrialFolder, trial: Trial) -> None:
+    def _write_trial(self, home: TrialFolder, trial: Trial, environment: str) -> None:
         state = self.state(trial)
         record = TrialRecord(**trial.model_dump(mode="json"))
         if state == "pending":
@@ -120,6 +120,8 @@ class Fabricated:
         final = dict(self.final(trial)) if trial.kind == "learn" else {}
         told: dict[str, Any] = {
             "state": state,
+            "attempt": 1,
+            "environment": environment,
             "resolved": usual(trial) | dict(self.resolved(trial)),
             "data": self.data(trial),
             "total_s": 2.0,
@@ -212,7 +214,7 @@ class Fabricated:
 
 
 def usual(trial: Trial) -> dict[str, Any]:
-    """What settings become, as a bench tells it."""
+    """What settings become, as a setup tells it."""
     settings = trial.settings
     return {
         "device": "cpu" if settings.device == "auto" else settings.device,

@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from trainlab.plan import plan
+from trainlab.plan import Trial, trials_of
+from trainlab.plan import plan as plan_groups
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec
+
+
+def plan(study: Study) -> tuple[Trial, ...]:
+    return trials_of(plan_groups(study))
 
 
 def test_plan_makes_one_trial_per_seed_in_order() -> None:
@@ -91,7 +96,7 @@ def test_a_study_file_plans_the_same_trials_in_the_same_order_in_every_process(
     (tmp_path / "s.json").write_text(grid(cost=CostSpec()).model_dump_json())
     script = (
         "from pathlib import Path; from trainlab.plan import plan; from trainlab.spec import Study;"
-        "print(*[t.id for t in plan(Study.model_validate_json(Path('s.json').read_text()))])"
+        "print(*[t.id for g in plan(Study.model_validate_json(Path('s.json').read_text())) for t in g.trials])"
     )
     told = [
         subprocess.run(
@@ -138,3 +143,16 @@ def test_trial_ids_are_folder_names_and_unique_even_for_long_or_odd_cells() -> N
     ids = [trial.id for trial in plan(grid(cells=cells))]
     assert len(set(ids)) == len(ids)
     assert all("/" not in one and " " not in one and len(one) < 120 for one in ids)
+
+
+def test_timed_trials_and_learn_trials_are_groups_of_their_own_and_watched_ones_share_one() -> None:
+    groups = plan_groups(grid(cost=CostSpec(processes=2), seeds=(1, 2)))
+    for group in groups:
+        assert len({trial.kind for trial in group.trials}) == 1
+        first = group.trials[0]
+        assert group.is_alone is (first.kind == "cost")
+        assert (group.device, group.threads) == (first.settings.device, first.settings.threads)
+        watches = [trial.watch for trial in group.trials]
+        assert watches in ([None], ["steps"], ["layers", "operators"])
+        assert len({(trial.cell, str(trial.cost)) for trial in group.trials}) == 1
+    assert {len(group.trials) for group in groups} == {1, 2}

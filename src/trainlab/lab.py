@@ -55,10 +55,16 @@ class Run(RunFolder):
         return epoch_table(self.evidence())
 
     def probes(self) -> "pd.DataFrame":
-        """One row per value of a probe."""
+        """One row per value of a probe; histograms apart."""
         from trainlab.analyse.probes import probe_table
 
         return probe_table(self.evidence().probed)
+
+    def histograms(self) -> "pd.DataFrame":
+        """One row per bin of a probe's histogram."""
+        from trainlab.analyse.probes import histogram_table
+
+        return histogram_table(self.evidence().probed)
 
     def findings(self) -> "tuple[Finding, ...]":
         """What the study shows and what it cannot tell, as values."""

@@ -78,6 +78,11 @@ def plan(study: Study) -> tuple[Group, ...]:
     )
 
 
+def trials_of(groups: Iterable[Group]) -> tuple[Trial, ...]:
+    """All of them, in the order planned."""
+    return tuple(trial for group in groups for trial in group.trials)
+
+
 def _each_shared(trials: Iterable[Trial]) -> Iterator[Group]:
     """Learn trials, a group each: they may run beside others."""
     for trial in trials:

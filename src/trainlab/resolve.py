@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from trainlab.errors import SpecError, TrainlabError
-from trainlab.plan import plan
+from trainlab.plan import plan, trials_of
 from trainlab.spec import Cell, Question, Study, TrainSpec, checked
 from trainlab.spec.question import EACH_DEVICE, cells_of, seeds_of
 from trainlab.spec.workload import WorkloadFacts
@@ -50,7 +50,7 @@ def resolve(
     varied = cells if len(cells) > 1 or cells[0].levels else ()
     study = _study(question, facts.name, base, varied, problems)
     assert study is not None, problems
-    if not many and (count := sum(len(group.trials) for group in plan(study))) > MOST_TRIALS:
+    if not many and (count := len(trials_of(plan(study)))) > MOST_TRIALS:
         raise SpecError([_too_many(count, where)])
     return study
 

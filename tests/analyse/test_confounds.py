@@ -10,7 +10,7 @@ NOTHING: frozenset[str] = frozenset()
 
 
 def record(**update: object) -> TrialRecord:
-    trial = plan(made_study())[0]
+    (trial,) = plan(made_study())[0].trials
     resolved = {"device": "cpu", "threads": 1, "lr": 0.001, "batch_size": 64}
     made = TrialRecord(**trial.model_dump(mode="json")).model_copy(
         update={"resolved": resolved, "data": DATA}

@@ -9,6 +9,7 @@ from scipy import stats
 from trainlab.analyse.cost.summary import repeat_interval, summarise
 from trainlab.record.cost import CostRecord, LoadRecord
 from trainlab.stats.median import median_interval
+from trainlab.words import Words
 
 QUIET = LoadRecord(
     load_before=0, others_cores=0, stolen_cores=0, cpu_mhz=None, governor=None, affinity=None
@@ -56,7 +57,7 @@ def test_a_sample_is_a_process_not_a_step() -> None:
 @pytest.mark.parametrize(
     ("records", "told"),
     [
-        ([record([10.0] * 9), record([12.0] * 9)], "processes differ by 20%"),
+        ([record([10.0] * 9), record([12.0] * 9)], "processes differ by 20 %"),
         ([record([10.0, 20.0, 10.0, 20.0] * 5)], "steps of one process spread by"),
         ([record([10.0] * 10 + [11.2] * 20)], "steps drift by"),
         (
@@ -70,7 +71,9 @@ def test_a_sample_is_a_process_not_a_step() -> None:
     ],
 )
 def test_an_unstable_measurement_says_why(records: list[CostRecord], told: str) -> None:
-    assert any(told in warning for warning in summarise(records).warnings)
+    words = Words("en")
+    warnings = summarise(records).warnings
+    assert any(told in words.warning(one.code, one.value) for one in warnings)
 
 
 @pytest.mark.parametrize("count", [3, 5, 10])

@@ -8,7 +8,7 @@ import pytest
 
 from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import Evidence, gather
-from trainlab.analyse.findings.all import findings
+from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.finding import Finding
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec, Study
@@ -58,7 +58,7 @@ def test_with_3_seeds_nothing_is_shown_and_the_number_needed_is_known(tmp_path: 
     assert effect.numbers["fewest_seeds"] == 6
     (undecided,) = of_kind("undecided", found)
     assert undecided.numbers["num_open"] == undecided.numbers["num_tested"] == 1
-    assert (undecided.numbers["seeds"], undecided.numbers["fewest_seeds"]) == (3, 6)
+    assert (undecided.numbers["most_seeds"], undecided.numbers["fewest_seeds"]) == (3, 6)
 
 
 def test_cells_within_the_stated_margin_are_equivalent(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_an_error_is_reached_from_above_unless_the_target_says_otherwise(
         made_study(seeds=4, targets={"test/mae": asked}),
         final=lambda t: {"test/mae": float(t.seed)},
     )
-    (quality,) = of_kind("quality", found)
+    (quality,) = of_kind("time_to_target", found)
     assert quality.numbers["num_reached"] == num_reached
 
 
@@ -194,7 +194,7 @@ def test_time_to_quality_counts_who_never_got_there_and_leaves_out_who_was_stopp
         final=lambda t: {"test/accuracy": 0.8 if t.seed == 1 else 0.9, "test/loss": 0.4},
         state=lambda t: "interrupted" if t.seed == 4 else "done",
     )
-    accuracy, loss = of_kind("quality", found)
+    accuracy, loss = of_kind("time_to_target", found)
     assert (accuracy.n, accuracy.numbers) == (
         3,
         {
@@ -305,16 +305,16 @@ def test_operators_are_ranked_at_both_ends_and_followed_in_between(tmp_path: Pat
         return [operator("aten::addmm", 25.0 * size), operator("aten::copy_", 100.0)]
 
     found = by_batch(tmp_path, rows=rows)
-    top = of_kind("dominates", found)[0]
+    top = of_kind("top_operator", found)[0]
     assert (top.subject, top.levels) == ("aten::addmm", (1, 16))
     assert top.numbers == {
-        "mode": "train",
+        "of_mode": "train",
         "share_a": 0.025,
         "share_b": 0.4,
         "first_a": "aten::copy_",
         "first_share_a": 0.1,
     }
-    grown = [(one.levels, one.numbers["time"]) for one in of_kind("growth", found)]
+    grown = [(one.levels, one.numbers["time"]) for one in of_kind("operator_growth", found)]
     assert grown == [((1, 4), 4.0), ((4, 16), 4.0)] * 2
 
 

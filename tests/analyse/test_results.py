@@ -8,7 +8,7 @@ import pytest
 
 from fabricate import Fabricated, made_study
 from trainlab.analyse.evidence import gather
-from trainlab.analyse.findings.all import findings
+from trainlab.analyse.findings import findings
 from trainlab.analyse.results import epoch_table, tidy_table, trial_table, write_results
 from trainlab.lab import Run
 from trainlab.record.folder import RunFolder, TrialFolder

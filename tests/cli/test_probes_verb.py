@@ -9,12 +9,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from training import HomedSetup
 from trainlab.cli.errors import guarded
 from trainlab.cli.verbs.probes import command
 from trainlab.errors import SpecError
 from trainlab.instruments.probes.available import check_selectors, probeable
 from trainlab.spec.probe import probe_of
-from trainlab.train.setup import Bench
 
 app = typer.Typer(rich_markup_mode="rich")
 app.command()(guarded(command))
@@ -58,9 +58,11 @@ def test_a_mistake_is_one_line(tmp_path: Path) -> None:
     assert "did you mean mnist-cnn?" in done.output
 
 
-def test_selectors_can_be_checked_before_anything_runs(make_bench: Callable[..., Bench]) -> None:
+def test_selectors_can_be_checked_before_anything_runs(
+    make_setup: Callable[..., HomedSetup],
+) -> None:
     good = ("0:activation:mean", "1:local_grad:sum", "cross_entropy:activation:mean", "*:grad:norm")
-    check_selectors(tuple(map(probe_of, good)), make_bench())
+    check_selectors(tuple(map(probe_of, good)), make_setup())
     for bad, hint in (
         ("cross_entrpy:activation:mean", "did you mean cross_entropy?"),
         ("3.wieght:grad:norm", "did you mean 3.weight"),
@@ -68,5 +70,5 @@ def test_selectors_can_be_checked_before_anything_runs(make_bench: Callable[...,
         ("0/2:activation:mean", "reaches no layer"),
     ):
         with pytest.raises(SpecError, match=re.escape(hint)):
-            check_selectors((probe_of(bad),), make_bench())
-    assert probeable(make_bench())
+            check_selectors((probe_of(bad),), make_setup())
+    assert probeable(make_setup())

@@ -1,4 +1,4 @@
-"""Studies that really train: pairs by seed, the budget, what the bench tells afterwards."""
+"""Studies that really train: pairs by seed, the budget, what the setup tells afterwards."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,18 +8,17 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
+from trainlab.analyse.side_by_side import side_by_side
+from trainlab.execute.resolve import resolve
 
 import trainlab
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.runs import side_by_side
 from trainlab.errors import SpecError
 from trainlab.execute import run as run_module
-from trainlab.execute.resolve import resolve
 from trainlab.execute.run import run_study, start_run
 from trainlab.execute.worker import Loader
 from trainlab.spec import Question
-from trainlab.train.moments import Instrument
-from trainlab.train.setup import Bench
+from trainlab.train.moments import Instrument, TrialView
 from trainlab.workloads.workload import Workload
 
 
@@ -30,9 +29,9 @@ class Watches(Instrument):
         self.weights: dict[tuple[str, int], torch.Tensor] = {}
         self.inputs: dict[tuple[str, int], list[torch.Tensor]] = {}
 
-    def trial_begins(self, bench: Bench) -> None:
-        key = (bench.trial.cell, bench.trial.seed)
-        flat = [parameter.detach().flatten() for parameter in bench.model.parameters()]
+    def trial_begins(self, view: TrialView) -> None:
+        key = (setup.trial.cell, setup.trial.seed)
+        flat = [parameter.detach().flatten() for parameter in setup.model.parameters()]
         self.weights[key] = torch.cat(flat).clone()
         seen = self.inputs.setdefault(key, [])
 
@@ -40,7 +39,7 @@ class Watches(Instrument):
             if module.training:
                 seen.append(inputs[0].clone())
 
-        bench.model.register_forward_pre_hook(look)
+        setup.model.register_forward_pre_hook(look)
 
 
 def test_a_seed_gives_the_same_weights_and_data_order_in_every_cell(

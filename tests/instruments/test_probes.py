@@ -24,7 +24,9 @@ from torch.autograd.function import _SingleLevelFunction
 from torch.nn.modules import module as hooks
 from torch.overrides import _get_current_function_mode
 from torch.utils.tensorboard import SummaryWriter
+from trainlab.train.step import make_step
 
+from training import HomedSetup, MakeSetup, train
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import SpecError
 from trainlab.instruments.calls.flow import tensors_in
@@ -37,14 +39,9 @@ from trainlab.record.files import read_json, read_lines
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import Bins, ProbeSpec, probe_of
-from trainlab.train.loop import train
-from trainlab.train.moments import Instrument, Moments, Phase, Point, Progress
-from trainlab.train.setup import Bench
-from trainlab.train.step import make_step
+from trainlab.train.moments import Instrument, Moments, Phase, Point, Progress, TrialView
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
-
-MakeBench = Callable[..., Bench]
 
 
 class Convolutions(nn.Module):
@@ -91,55 +88,55 @@ OF_CALLS = ("activation", "pre_activation", "grad_output", "grad_input")
 
 
 @pytest.fixture
-def zoo_bench(make_bench: MakeBench, tiny: Workload) -> MakeBench:
-    """A bench of the tiny workload with another model."""
+def zoo_setup(make_setup: MakeSetup, tiny: Workload) -> MakeSetup:
+    """A setup of the tiny workload with another model."""
 
-    def make(model: Callable[..., nn.Module], **asked: Any) -> Bench:
+    def make(model: Callable[..., nn.Module], **asked: Any) -> HomedSetup:
         structured = getattr(model, "__name__", "") == "Structured"
         workload = dataclasses.replace(
             tiny, model=model, **({"loss": mean_of_logits, "metrics": {}} if structured else {})
         )
-        return make_bench(workload=workload, **asked)
+        return make_setup(workload=workload, **asked)
 
     return make
 
 
 @pytest.fixture
-def cnn(make_bench: MakeBench) -> MakeBench:
-    """A bench of mnist-cnn on its first 96 images."""
+def cnn(make_setup: MakeSetup) -> MakeSetup:
+    """A setup of mnist-cnn on its first 96 images."""
     whole = find_workload("mnist-cnn")
     data = whole.data("bundled")
     few = [Split(split.inputs[:96], split.targets[:96]) for split in (data.train, data.test)]
     workload = dataclasses.replace(whole, data=lambda choice: Dataset(data.name, *few))
 
-    def make(**asked: Any) -> Bench:
-        return make_bench(workload=workload, **{"batch_size": 32, **asked})
+    def make(**asked: Any) -> HomedSetup:
+        return make_setup(workload=workload, **{"batch_size": 32, **asked})
 
     return make
 
 
 def probed(
-    bench: Bench, *probes: str, beside: Sequence[Instrument] = ()
+    setup: HomedSetup, *probes: str, beside: Sequence[Instrument] = ()
 ) -> tuple[list[ProbeRecord], Progress]:
     """Trains with these probes; their lines, and how the training went."""
     progress, moments = Progress(), Moments([Probes([probe_of(p) for p in probes]), *beside])
     try:
-        train(bench, moments, progress)
+        train(setup, moments, progress)
     finally:
         moments.trial_ends(progress)
-    lines = read_lines(bench.folder.path / "probes.jsonl")
+    lines = read_lines(setup.folder.path / "probes.jsonl")
     return [ProbeRecord.model_validate(line) for line in lines], progress
 
 
-def proof(bench: Bench) -> list[FiredRecord]:
+def proof(setup: HomedSetup) -> list[FiredRecord]:
     """What the trial says its probes saw."""
-    return ProbesRecord.model_validate(read_json(bench.folder.path / "probes.json")).rows
+    return ProbesRecord.model_validate(read_json(setup.folder.path / "probes.json")).rows
 
 
-def plain(bench: Bench) -> Progress:
+def plain(setup: HomedSetup) -> Progress:
     """The same training without probes."""
     progress = Progress()
-    train(bench, Moments([]), progress)
+    train(setup, Moments([]), progress)
     return progress
 
 
@@ -156,8 +153,8 @@ class Keeper(Instrument):
         self._backward = backward
         self._handles: list[Any] = []
 
-    def trial_begins(self, bench: Bench) -> None:
-        self._bench = bench
+    def trial_begins(self, view: TrialView) -> None:
+        self._bench = setup
 
     def epoch_begins(self, epoch: int) -> None:
         self._epoch = epoch
@@ -234,15 +231,15 @@ IN_PLACE = {"Branching", "InPlace", "Convolutions"}
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_activations_are_what_keeping_every_tensor_gives(name: str, zoo_bench: MakeBench) -> None:
+def test_activations_are_what_keeping_every_tensor_gives(name: str, zoo_setup: MakeSetup) -> None:
     keeper = Keeper(backward=False)
-    plain_bench = zoo_bench(MODELS[name])
+    plain_bench = zoo_setup(MODELS[name])
     moments = Moments([keeper])
     train(plain_bench, moments, Progress())
     quantities = OF_CALLS[: 1 if name in IN_PLACE else 2]
     for quantity in quantities:
         probes = [f"*:{quantity}:{reducer}" for reducer in REDUCERS]
-        lines, _ = probed(zoo_bench(MODELS[name]), *probes)
+        lines, _ = probed(zoo_setup(MODELS[name]), *probes)
         kept = {n: tensors for (q, n), tensors in keeper.kept.items() if q == quantity}
         assert len(kept) >= 2
         for reducer in REDUCERS:
@@ -253,14 +250,14 @@ def test_activations_are_what_keeping_every_tensor_gives(name: str, zoo_bench: M
 
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - IN_PLACE - {"Checkpointed", "Careless"}))
-def test_gradients_are_what_keeping_every_tensor_gives(name: str, zoo_bench: MakeBench) -> None:
+def test_gradients_are_what_keeping_every_tensor_gives(name: str, zoo_setup: MakeSetup) -> None:
     keeper = Keeper(backward=True)
-    train(zoo_bench(MODELS[name]), Moments([keeper]), Progress())
+    train(zoo_setup(MODELS[name]), Moments([keeper]), Progress())
     for quantity in OF_CALLS[2:]:
         kept = {n: tensors for (q, n), tensors in keeper.kept.items() if q == quantity}
         if quantity == "grad_input" and not kept:
             continue  # every module is fed by the batch itself
-        lines, _ = probed(zoo_bench(MODELS[name]), f"*:{quantity}:sq_sum", f"*:{quantity}:max")
+        lines, _ = probed(zoo_setup(MODELS[name]), f"*:{quantity}:sq_sum", f"*:{quantity}:max")
         assert kept
         for reducer in ("sq_sum", "max"):
             calls = [line for line in lines if line.reducer == reducer and line.epoch == 1]
@@ -272,7 +269,7 @@ def test_gradients_are_what_keeping_every_tensor_gives(name: str, zoo_bench: Mak
                 assert found == pytest.approx(wanted, rel=1e-6, abs=1e-12), (quantity, layer)
 
 
-def test_in_place_layers_tell_the_same_as_their_plain_twins(zoo_bench: MakeBench) -> None:
+def test_in_place_layers_tell_the_same_as_their_plain_twins(zoo_setup: MakeSetup) -> None:
     class Twin(nn.Module):
         def __init__(self, inplace: bool) -> None:
             super().__init__()
@@ -286,7 +283,7 @@ def test_in_place_layers_tell_the_same_as_their_plain_twins(zoo_bench: MakeBench
 
     probes = [f"{s}:{q}:sq_sum" for q in OF_CALLS for s in ("relu", "relu/2")]
     probes += ["relu:local_grad:sq_sum", "first:activation:sq_sum", "first:grad_output:sq_sum"]
-    both = [by_values(probed(zoo_bench(lambda i=i: Twin(i)), *probes)[0]) for i in (False, True)]
+    both = [by_values(probed(zoo_setup(lambda i=i: Twin(i)), *probes)[0]) for i in (False, True)]
     assert both[0] == both[1]
     assert len(both[0]) == 2 * (4 * 3 + 2 + 2), "in two epochs; `relu` reaches both calls"
     assert all(value for value in both[0].values())
@@ -296,7 +293,7 @@ def by_values(lines: Sequence[ProbeRecord]) -> dict[tuple[str, str, int], float 
     return {(line.probe, line.target, line.epoch): line.value for line in lines}
 
 
-def test_functions_have_the_names_and_calls_of_the_layer_record(cnn: MakeBench) -> None:
+def test_functions_have_the_names_and_calls_of_the_layer_record(cnn: MakeSetup) -> None:
     record = profile_layers(cnn(), CostSpec(warmup_steps=1, active_steps=1))
     lines, _ = probed(cnn(), "*:activation:max", "relu/2:activation:max")
     rows = {(row.name, row.call) for row in record.rows}
@@ -306,7 +303,7 @@ def test_functions_have_the_names_and_calls_of_the_layer_record(cnn: MakeBench) 
 
 
 def test_a_functions_gradients_are_those_of_its_own_call(
-    cnn: MakeBench, monkeypatch: pytest.MonkeyPatch
+    cnn: MakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines, _ = probed(cnn(), *(f"relu:{q}:sq_sum" for q in ("grad_input", "local_grad")))
     kept: list[tuple[Tensor, Tensor]] = []
@@ -338,8 +335,8 @@ class ParameterKeeper(Instrument):
         self.grad: list[Tensor] = []
         self.weight: list[Tensor] = []
 
-    def trial_begins(self, bench: Bench) -> None:
-        self._parameter = bench.model.get_parameter("0.weight")
+    def trial_begins(self, view: TrialView) -> None:
+        self._parameter = setup.model.get_parameter("0.weight")
         self.weight.append(self._parameter.detach().double().clone())
 
     def phase_ends(self, phase: Phase) -> None:
@@ -352,11 +349,11 @@ class ParameterKeeper(Instrument):
 
 @pytest.mark.parametrize("reducer", REDUCERS)
 def test_weights_gradients_and_updates_are_those_of_the_optimizer(
-    reducer: str, make_bench: MakeBench
+    reducer: str, make_setup: MakeSetup
 ) -> None:
     keeper = ParameterKeeper()
     probes = [f"0.weight:{q}:{reducer}" for q in ("weight", "grad", "update")]
-    lines, _ = probed(make_bench(epochs=1), *probes, beside=[keeper])
+    lines, _ = probed(make_setup(epochs=1), *probes, beside=[keeper])
     updates = [b - a for a, b in zip(keeper.weight, keeper.weight[1:], strict=False)]
     wanted = {"weight": keeper.weight[-1:], "grad": keeper.grad, "update": updates}
     for line in lines:
@@ -367,7 +364,7 @@ def test_weights_gradients_and_updates_are_those_of_the_optimizer(
 
 
 def test_a_layer_stands_for_its_parameters_and_a_tied_one_counts_once(
-    zoo_bench: MakeBench,
+    zoo_setup: MakeSetup,
 ) -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:
@@ -379,7 +376,7 @@ def test_a_layer_stands_for_its_parameters_and_a_tied_one_counts_once(
             logits: Tensor = self.last(self.two(self.one(inputs)))
             return logits
 
-    lines, _ = probed(zoo_bench(Tied, epochs=1), "two,type=Linear:grad:norm", "*.bias:grad:norm")
+    lines, _ = probed(zoo_setup(Tied, epochs=1), "two,type=Linear:grad:norm", "*.bias:grad:norm")
     found = [line.layer for line in lines if line.probe.startswith("two")]
     assert found == ["one.weight", "one.bias", "two.bias", "last.weight", "last.bias"]
     assert [line.layer for line in lines[5:]] == ["one.bias", "two.bias", "last.bias"]
@@ -387,30 +384,30 @@ def test_a_layer_stands_for_its_parameters_and_a_tied_one_counts_once(
 
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_are_the_same_to_the_last_bit_with_probes_and_without(
-    name: str, zoo_bench: MakeBench
+    name: str, zoo_setup: MakeSetup
 ) -> None:
     probes = [f"*:{quantity}:sq_sum@step" for quantity in OF_CALLS]
     probes += [f"*:{quantity}:norm" for quantity in ("weight", "grad", "update")]
     if name in ("Checkpointed", "Careless"):
         probes = [probe for probe in probes if "grad_input" not in probe]
     model = MODELS[name]
-    _, progress = probed(zoo_bench(model), *probes)
-    assert progress.final == plain(zoo_bench(model)).final
+    _, progress = probed(zoo_setup(model), *probes)
+    assert progress.final == plain(zoo_setup(model)).final
 
 
-def test_probes_look_at_training_steps_only(zoo_bench: MakeBench) -> None:
-    bench = zoo_bench(MODELS["Encoding"])
-    lines, _ = probed(bench, "encoder:activation:mean", "last:activation:positive_count@step")
+def test_probes_look_at_training_steps_only(zoo_setup: MakeSetup) -> None:
+    setup = zoo_setup(MODELS["Encoding"])
+    lines, _ = probed(setup, "encoder:activation:mean", "last:activation:positive_count@step")
     assert [line.fired for line in lines if line.every == "epoch"] == [11, 11]
     assert [line.step for line in lines if line.every == "step"] == list(range(1, 23))
-    assert [row.fired for row in proof(bench)] == [22, 22]
-    assert proof(bench)[0].shapes == [[10, 2, 4], [3, 2, 4]]
+    assert [row.fired for row in proof(setup)] == [22, 22]
+    assert proof(setup)[0].shapes == [[10, 2, 4], [3, 2, 4]]
 
 
 def test_a_cadence_of_steps_is_over_all_of_them_and_the_rest_is_told_at_the_end(
-    make_bench: MakeBench,
+    make_setup: MakeSetup,
 ) -> None:
-    lines, _ = probed(make_bench(), "0:activation:sum@5", "0:activation:sum@step")
+    lines, _ = probed(make_setup(), "0:activation:sum@5", "0:activation:sum@step")
     each = [line.value or 0 for line in lines if line.every == "step"]
     fives = [line for line in lines if line.every == "5"]
     assert [line.step for line in fives] == [5, 10, 15, 20, 22]
@@ -420,12 +417,12 @@ def test_a_cadence_of_steps_is_over_all_of_them_and_the_rest_is_told_at_the_end(
     )
 
 
-def test_a_histogram_counts_every_element_once(make_bench: MakeBench) -> None:
+def test_a_histogram_counts_every_element_once(make_setup: MakeSetup) -> None:
     keeper = Keeper(backward=False)
-    train(make_bench(epochs=1), Moments([keeper]), Progress())
+    train(make_setup(epochs=1), Moments([keeper]), Progress())
     row = torch.cat([t.reshape(-1) for t in keeper.kept["activation", "1"]])
     fixed, log = "histogram(-1,2,7)", "histogram(log,1e-3,1,6)"
-    lines, _ = probed(make_bench(epochs=1), f"1:activation:{fixed}", f"1:activation:{log}")
+    lines, _ = probed(make_setup(epochs=1), f"1:activation:{fixed}", f"1:activation:{log}")
     for line, reducer in zip(lines, (fixed, log), strict=True):
         found, spec = line.histogram, probe_of(f"1:activation:{reducer}").bins
         assert found is not None
@@ -445,7 +442,7 @@ def test_what_is_not_a_number_falls_above_the_last_bin() -> None:
     assert histogram.close().tolist() == [1, 1, 1, 3]
 
 
-def test_units_that_never_fire_are_counted_over_the_whole_period(zoo_bench: MakeBench) -> None:
+def test_units_that_never_fire_are_counted_over_the_whole_period(zoo_setup: MakeSetup) -> None:
     class Dying(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -464,7 +461,7 @@ def test_units_that_never_fire_are_counted_over_the_whole_period(zoo_bench: Make
             logits: Tensor = self.last(images.mean(1).flatten(1))
             return logits
 
-    lines, _ = probed(zoo_bench(Dying, epochs=1), "relu:activation:dead_fraction")
+    lines, _ = probed(zoo_setup(Dying, epochs=1), "relu:activation:dead_fraction")
     assert by_target(lines) == {"relu": 0.75, "relu/2": 0.25}
 
 
@@ -475,11 +472,11 @@ def own_file(folder: Path, body: str) -> str:
 
 
 def test_a_function_of_the_users_own_is_averaged_over_a_period(
-    make_bench: MakeBench, tmp_path: Path
+    make_setup: MakeSetup, tmp_path: Path
 ) -> None:
     path = own_file(tmp_path, "def biggest(values):\n    return values.abs().max()")
     lines, _ = probed(
-        make_bench(epochs=1), f"0:activation:{path}:biggest", f"0:activation:{path}:biggest@step"
+        make_setup(epochs=1), f"0:activation:{path}:biggest", f"0:activation:{path}:biggest@step"
     )
     steps = [line.value or 0 for line in lines if line.every == "step"]
     (epoch,) = [line.value for line in lines if line.every == "epoch"]
@@ -497,10 +494,10 @@ def test_a_function_of_the_users_own_is_averaged_over_a_period(
     ],
 )
 def test_a_function_of_the_users_own_that_fails_is_one_line(
-    body: str, told: str, make_bench: MakeBench, tmp_path: Path
+    body: str, told: str, make_setup: MakeSetup, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError, match=told) as error:
-        probed(make_bench(), f"0:activation:{own_file(tmp_path, body)}:mine")
+        probed(make_setup(), f"0:activation:{own_file(tmp_path, body)}:mine")
     assert len(error.value.problems) == 1
 
 
@@ -527,7 +524,7 @@ def test_a_function_of_the_users_own_that_fails_is_one_line(
     ],
 )
 def test_a_probe_that_cannot_fire_says_why_and_what_to_do(
-    probe: str, told: str, zoo_bench: MakeBench
+    probe: str, told: str, zoo_setup: MakeSetup
 ) -> None:
     class Viewing(nn.Module):
         def __init__(self) -> None:
@@ -556,42 +553,42 @@ def test_a_probe_that_cannot_fire_says_why_and_what_to_do(
 
     probe = probe.replace("view:", "view.relu:")
     with pytest.raises(SpecError, match=told) as error:
-        probed(zoo_bench(Model), probe)
+        probed(zoo_setup(Model), probe)
     (line,) = error.value.problems
     assert line.startswith("probe ")
     assert "\n" not in line
 
 
-def test_layers_of_a_glob_that_cannot_fire_are_noted(make_bench: MakeBench) -> None:
-    bench = make_bench(epochs=1)
-    lines, _ = probed(bench, "type=Linear:grad_input:norm")
+def test_layers_of_a_glob_that_cannot_fire_are_noted(make_setup: MakeSetup) -> None:
+    setup = make_setup(epochs=1)
+    lines, _ = probed(setup, "type=Linear:grad_input:norm")
     assert [line.layer for line in lines] == ["3"]
-    (note,) = bench.notes
+    (note,) = setup.notes
     assert note.startswith("probe type=Linear:grad_input:norm@epoch: 0 never fired: its input")
-    assert [(row.fired, row.why_not is None) for row in proof(bench)] == [(0, False), (11, True)]
+    assert [(row.fired, row.why_not is None) for row in proof(setup)] == [(0, False), (11, True)]
 
 
-def test_a_layer_that_runs_in_some_steps_only_tells_in_how_many(zoo_bench: MakeBench) -> None:
-    bench = zoo_bench(MODELS["Branching"], epochs=1)
-    lines, _ = probed(bench, "tanh:activation:mean", "shared/2:grad_output:norm")
+def test_a_layer_that_runs_in_some_steps_only_tells_in_how_many(zoo_setup: MakeSetup) -> None:
+    setup = zoo_setup(MODELS["Branching"], epochs=1)
+    lines, _ = probed(setup, "tanh:activation:mean", "shared/2:grad_output:norm")
     assert [(line.layer, line.call, line.fired) for line in lines] == [
         ("tanh", 1, 6),
         ("shared", 2, 11),
     ]
 
 
-def test_a_trial_that_diverges_still_tells_what_its_probes_saw(make_bench: MakeBench) -> None:
-    bench = make_bench(optimizer="sgd", lr=1e30, epochs=1)
-    lines, progress = probed(bench, "3:grad_output:norm@step", "3.weight:weight:max")
+def test_a_trial_that_diverges_still_tells_what_its_probes_saw(make_setup: MakeSetup) -> None:
+    setup = make_setup(optimizer="sgd", lr=1e30, epochs=1)
+    lines, progress = probed(setup, "3:grad_output:norm@step", "3.weight:weight:max")
     assert progress.state == "diverged"
     assert {line.not_finite for line in lines if line.value is None} == {"nan"}
     assert lines[-1].probe == "3.weight:weight:max@epoch"
     json.dumps([line.line() for line in lines], allow_nan=False)
 
 
-def test_nothing_stays_behind_when_a_layer_fails(zoo_bench: MakeBench) -> None:
+def test_nothing_stays_behind_when_a_layer_fails(zoo_setup: MakeSetup) -> None:
     with pytest.raises(ArithmeticError, match="planted"):
-        probed(zoo_bench(lambda: Raising(at=3)), "*:activation:mean", "*:grad_output:norm")
+        probed(zoo_setup(lambda: Raising(at=3)), "*:activation:mean", "*:grad_output:norm")
     assert _get_current_function_mode() is None
     assert not hooks._global_forward_hooks
     assert not hooks._global_forward_pre_hooks
@@ -619,11 +616,11 @@ ALL = [
 ]
 
 
-def test_memory_does_not_grow_with_the_steps(make_bench: MakeBench) -> None:
+def test_memory_does_not_grow_with_the_steps(make_setup: MakeSetup) -> None:
     with_probes, without = Living(), Living()
     asked = {"epochs": 1, "batch_size": 2, "log_every_steps": 1000}
-    probed(make_bench(**asked), *ALL, beside=[with_probes])
-    train(make_bench(**asked), Moments([without]), Progress())
+    probed(make_setup(**asked), *ALL, beside=[with_probes])
+    train(make_setup(**asked), Moments([without]), Progress())
     targets = 4 * 5 * 3 + 5 * 1 + 4 * 2 + 1
     reduced_bytes = targets * reducers.MAX_PARTS * 2 * 8 + 5 * 66 * 8
     grown = [a - b for a, b in zip(with_probes.bytes, without.bytes, strict=True)]
@@ -631,13 +628,13 @@ def test_memory_does_not_grow_with_the_steps(make_bench: MakeBench) -> None:
     assert grown[1] - grown[0] <= targets * 26 * 2 * 8, "only numbers wait"
 
 
-def test_the_peak_of_a_step_is_the_same_with_a_probe(cnn: MakeBench) -> None:
+def test_the_peak_of_a_step_is_the_same_with_a_probe(cnn: MakeSetup) -> None:
     def peak(*probes: str) -> int:
-        bench = cnn(batch_size=64)
+        setup = cnn(batch_size=64)
         moments = Moments([Probes([probe_of(p) for p in probes])] if probes else [])
-        moments.trial_begins(bench)
+        moments.trial_begins(setup)
         moments.epoch_begins(1)
-        step, rows = make_step(bench, moments), torch.arange(64)
+        step, rows = make_step(setup, moments), torch.arange(64)
         with torch.profiler.profile(profile_memory=True) as profile:
             for number in (1, 2):
                 moments.step_begins(number)
@@ -658,12 +655,12 @@ def test_the_peak_of_a_step_is_the_same_with_a_probe(cnn: MakeBench) -> None:
     ), "one chunk that is compared on the way, and numbers"
 
 
-def test_the_graph_of_a_step_is_let_go(make_bench: MakeBench) -> None:
+def test_the_graph_of_a_step_is_let_go(make_setup: MakeSetup) -> None:
     class Last(Instrument):
         reference: "weakref.ref[Tensor] | None" = None
 
-        def trial_begins(self, bench: Bench) -> None:
-            bench.model.register_forward_hook(self.keep)
+        def trial_begins(self, view: TrialView) -> None:
+            setup.model.register_forward_hook(self.keep)
 
         def keep(self, module: nn.Module, args: Any, made: Tensor) -> None:
             self.reference = weakref.ref(made)
@@ -673,7 +670,7 @@ def test_the_graph_of_a_step_is_let_go(make_bench: MakeBench) -> None:
             assert self.reference is not None
             assert self.reference() is None
 
-    probed(make_bench(epochs=1), *ALL, beside=[Last()])
+    probed(make_setup(epochs=1), *ALL, beside=[Last()])
 
 
 def test_sums_in_float32_with_their_errors_carried_along_are_right_to_a_millionth() -> None:
@@ -716,34 +713,34 @@ def test_counts_are_exact(count: int) -> None:
     assert float(sums.count_zero(False)(values.bfloat16())) == int((values == 0).sum())
 
 
-def test_mixed_precision_is_reduced_in_full(make_bench: MakeBench) -> None:
-    bench = make_bench(epochs=1, precision="bf16")
-    lines, progress = probed(bench, "*:activation:mean", "0,3:grad_output:sq_sum", "*:grad:norm")
+def test_mixed_precision_is_reduced_in_full(make_setup: MakeSetup) -> None:
+    setup = make_setup(epochs=1, precision="bf16")
+    lines, progress = probed(setup, "*:activation:mean", "0,3:grad_output:sq_sum", "*:grad:norm")
     assert all(line.value is not None for line in lines)
-    assert progress.final == plain(make_bench(epochs=1, precision="bf16")).final
+    assert progress.final == plain(make_setup(epochs=1, precision="bf16")).final
 
 
-def test_who_is_told_gets_every_record(make_bench: MakeBench) -> None:
+def test_who_is_told_gets_every_record(make_setup: MakeSetup) -> None:
     told: list[ProbeRecord] = []
-    bench, progress = make_bench(), Progress()
+    setup, progress = make_setup(), Progress()
     specs = [ProbeSpec(select="0", quantity="activation", reducer="mean")]  # type: ignore[arg-type]
     moments = Moments([Probes([*specs, *specs], tell=[told.append])])
-    train(bench, moments, progress)
+    train(setup, moments, progress)
     moments.trial_ends(progress)
-    assert [record.line() for record in told] == read_lines(bench.folder.path / "probes.jsonl")
+    assert [record.line() for record in told] == read_lines(setup.folder.path / "probes.jsonl")
     assert len(told) == 2
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_on_a_gpu_a_step_with_probes_never_waits(make_bench: MakeBench) -> None:
-    bench = make_bench(workload=find_workload("mnist-cnn"), device="cuda", data="bundled")
+def test_on_a_gpu_a_step_with_probes_never_waits(make_setup: MakeSetup) -> None:
+    setup = make_setup(workload=find_workload("mnist-cnn"), device="cuda", data="bundled")
     probes = [*ALL[:-1], "relu:activation:dead_fraction", "relu:grad_input:sq_sum@step"]
     probes = [p for p in probes if "grad_input:std" not in p]
     moments = Moments([Probes([probe_of(probe) for probe in probes])])
-    moments.trial_begins(bench)
+    moments.trial_begins(setup)
     moments.epoch_begins(1)
-    step, rows = make_step(bench, moments), torch.arange(64, device="cuda")
+    step, rows = make_step(setup, moments), torch.arange(64, device="cuda")
 
     def one(number: int) -> None:
         moments.step_begins(number)
@@ -758,29 +755,29 @@ def test_on_a_gpu_a_step_with_probes_never_waits(make_bench: MakeBench) -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     moments.trial_ends(Progress())
-    assert read_lines(bench.folder.path / "probes.jsonl")
+    assert read_lines(setup.folder.path / "probes.jsonl")
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_on_a_gpu_values_are_those_of_keeping_every_tensor(make_bench: MakeBench) -> None:
+def test_on_a_gpu_values_are_those_of_keeping_every_tensor(make_setup: MakeSetup) -> None:
     keeper = Keeper(backward=False)
     asked = {"device": "cuda", "epochs": 1, "model": {"dropout": 0.0}}
-    train(make_bench(**asked), Moments([keeper]), Progress())
-    lines, progress = probed(make_bench(**asked), *(f"0:activation:{r}" for r in REDUCERS))
+    train(make_setup(**asked), Moments([keeper]), Progress())
+    lines, progress = probed(make_setup(**asked), *(f"0:activation:{r}" for r in REDUCERS))
     for line in lines:
         wanted = reduced(keeper.kept["activation", "0"], line.reducer)
         assert line.value == pytest.approx(wanted, rel=1e-6), line.reducer
-    assert progress.final == plain(make_bench(**asked)).final
+    assert progress.final == plain(make_setup(**asked)).final
 
 
-def test_tensorboard_gets_scalars_and_histograms(make_bench: MakeBench, tmp_path: Path) -> None:
+def test_tensorboard_gets_scalars_and_histograms(make_setup: MakeSetup, tmp_path: Path) -> None:
     writer = SummaryWriter(str(tmp_path / "board"))
-    bench, progress = make_bench(epochs=1), Progress()
+    setup, progress = make_setup(epochs=1), Progress()
     texts = ("0:activation:mean", "0:grad_output:histogram", "0:activation:histogram(-9,9,6)")
     tell = partial(write_probe, writer)
     moments = Moments([Probes([probe_of(text) for text in texts], tell=[tell])])
-    train(bench, moments, progress)
+    train(setup, moments, progress)
     moments.trial_ends(progress)
     writer.close()
     events = EventAccumulator(str(tmp_path / "board")).Reload()

@@ -1,35 +1,31 @@
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
+from training import HomedSetup, MakeSetup, train
 from trainlab.instruments.curves import Curves
 from trainlab.instruments.tensorboard import TensorBoard, image_grid
-from trainlab.train.loop import train
 from trainlab.train.moments import Moments, Progress
-from trainlab.train.setup import Bench
 from trainlab.workloads.workload import Workload
 
-MakeBench = Callable[..., Bench]
 
-
-def watched(bench: Bench) -> EventAccumulator:
+def watched(setup: HomedSetup) -> EventAccumulator:
     moments, progress = Moments([TensorBoard(), Curves()]), Progress()
-    train(bench, moments, progress)
+    train(setup, moments, progress)
     moments.trial_ends(progress)
-    events = EventAccumulator(str(bench.folder.tensorboard_folder))
+    events = EventAccumulator(str(setup.folder.tensorboard_folder))
     events.Reload()
     return events
 
 
-def test_scalars_in_the_event_files_equal_the_curve(make_bench: MakeBench) -> None:
-    bench = make_bench(epochs=3)
-    events = watched(bench)
-    epochs = [line for line in bench.folder.curve() if line["kind"] == "epoch"]
-    steps = [line for line in bench.folder.curve() if line["kind"] == "step"]
+def test_scalars_in_the_event_files_equal_the_curve(make_setup: MakeSetup) -> None:
+    setup = make_setup(epochs=3)
+    events = watched(setup)
+    epochs = [line for line in setup.folder.curve() if line["kind"] == "epoch"]
+    steps = [line for line in setup.folder.curve() if line["kind"] == "step"]
     for name in ("train/loss", "train/accuracy", "test/loss", "test/accuracy", "lr"):
         shown = [(event.step, event.value) for event in events.Scalars(name)]
         assert shown == [(line["step"], pytest.approx(line[name], rel=1e-6)) for line in epochs]
@@ -38,17 +34,17 @@ def test_scalars_in_the_event_files_equal_the_curve(make_bench: MakeBench) -> No
     assert len(events.Scalars("time/train_s")) == 3
 
 
-def test_the_graph_and_hyper_parameters_are_written(make_bench: MakeBench) -> None:
-    bench = make_bench()
-    events = watched(bench)
+def test_the_graph_and_hyper_parameters_are_written(make_setup: MakeSetup) -> None:
+    setup = make_setup()
+    events = watched(setup)
     names = [node.name for node in _graph(events)]
     assert any("Linear" in name for name in names)
     assert "hparam/test/accuracy" in events.Tags()["scalars"]
-    assert bench.notes == ["sample inputs: not images, so TensorBoard has no picture"]
+    assert setup.notes == ["sample inputs: not images, so TensorBoard has no picture"]
 
 
 def test_a_graph_that_cannot_be_traced_leaves_a_reason_not_a_crash(
-    make_bench: MakeBench, tiny: Workload, capsys: pytest.CaptureFixture[str]
+    make_setup: MakeSetup, tiny: Workload, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Untraceable(nn.Linear):
         def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -56,24 +52,24 @@ def test_a_graph_that_cannot_be_traced_leaves_a_reason_not_a_crash(
                 raise RuntimeError("a branch the tracer cannot follow")
             return super().forward(inputs)
 
-    bench = make_bench(workload=dataclasses.replace(tiny, model=lambda: Untraceable(8, 3)))
-    events = watched(bench)
-    assert any("graph: TensorBoard's tracer failed" in note for note in bench.notes)
-    assert any("a branch the tracer cannot follow" in note for note in bench.notes)
+    setup = make_setup(workload=dataclasses.replace(tiny, model=lambda: Untraceable(8, 3)))
+    events = watched(setup)
+    assert any("graph: TensorBoard's tracer failed" in note for note in setup.notes)
+    assert any("a branch the tracer cannot follow" in note for note in setup.notes)
     assert len(events.Scalars("test/loss")) == 2
     assert capsys.readouterr().out == ""
 
 
 def test_curves_are_identical_byte_for_byte_with_tensorboard_and_without(
-    make_bench: MakeBench,
+    make_setup: MakeSetup,
 ) -> None:
     curves = []
     for instruments in ([Curves()], [Curves(), TensorBoard()], [Curves()]):
-        bench, progress = make_bench(), Progress()
+        setup, progress = make_setup(), Progress()
         moments = Moments(instruments)
-        train(bench, moments, progress)
+        train(setup, moments, progress)
         moments.trial_ends(progress)
-        lines = bench.folder.curve_file.read_bytes().splitlines()
+        lines = setup.folder.curve_file.read_bytes().splitlines()
         # Times stand last in a line; the rest must not differ in a single byte.
         curves.append(
             [line.partition(b', "time_s"')[0].partition(b', "train_s"')[0] for line in lines]

@@ -19,15 +19,14 @@ from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.flop_counter import FlopCounterMode
 
+from training import HomedSetup, MakeSetup
 from trainlab.measure.layers import profile_layers
 from trainlab.measure.timing import stepping
 from trainlab.record.cost import LayerRow, LayersRecord
 from trainlab.spec import CostSpec
-from trainlab.train.setup import Bench
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
-MakeBench = Callable[..., Bench]
 TRAIN = CostSpec(warmup_steps=1, active_steps=2)
 INFERENCE = TRAIN.model_copy(update={"mode": "inference"})
 MODES = pytest.mark.parametrize("spec", [TRAIN, INFERENCE], ids=["train", "inference"])
@@ -35,24 +34,24 @@ BATCH = 10
 
 
 @pytest.fixture
-def zoo_bench(make_bench: MakeBench, tiny: Workload) -> MakeBench:
-    """A bench of the tiny workload with another model, and what else is to be replaced."""
+def zoo_setup(make_setup: MakeSetup, tiny: Workload) -> MakeSetup:
+    """A setup of the tiny workload with another model, and what else is to be replaced."""
 
-    def make(model: Callable[..., nn.Module], **replaced: Any) -> Bench:
+    def make(model: Callable[..., nn.Module], **replaced: Any) -> HomedSetup:
         if getattr(model, "__name__", "") == "Structured":
             replaced.setdefault("loss", mean_of_logits)
-        return make_bench(workload=dataclasses.replace(tiny, model=model, **replaced))
+        return make_setup(workload=dataclasses.replace(tiny, model=model, **replaced))
 
     return make
 
 
 @pytest.fixture
-def cnn(make_bench: MakeBench) -> MakeBench:
-    """A bench of mnist-cnn."""
+def cnn(make_setup: MakeSetup) -> MakeSetup:
+    """A setup of mnist-cnn."""
 
-    def make(batch_size: int = 4, **asked: Any) -> Bench:
+    def make(batch_size: int = 4, **asked: Any) -> HomedSetup:
         workload = find_workload("mnist-cnn")
-        return make_bench(workload=workload, data="bundled", batch_size=batch_size, **asked)
+        return make_setup(workload=workload, data="bundled", batch_size=batch_size, **asked)
 
     return make
 
@@ -92,7 +91,7 @@ CNN_ROWS = [
 
 @MODES
 def test_rows_are_the_calls_of_the_model_in_the_order_written(
-    spec: CostSpec, cnn: MakeBench
+    spec: CostSpec, cnn: MakeSetup
 ) -> None:
     record = profile_layers(cnn(), spec)
     assert list(named(record)) == CNN_ROWS
@@ -109,7 +108,7 @@ def test_rows_are_the_calls_of_the_model_in_the_order_written(
 
 @MODES
 @pytest.mark.parametrize("batch_size", [1, 4])
-def test_flops_are_two_per_multiply_add(spec: CostSpec, batch_size: int, cnn: MakeBench) -> None:
+def test_flops_are_two_per_multiply_add(spec: CostSpec, batch_size: int, cnn: MakeSetup) -> None:
     record = profile_layers(cnn(batch_size), spec)
     found = {row.name: row.forward_flops // batch_size for row in record.rows if row.forward_flops}
     assert found == CNN_FLOPS
@@ -117,7 +116,7 @@ def test_flops_are_two_per_multiply_add(spec: CostSpec, batch_size: int, cnn: Ma
 
 
 def test_backward_costs_twice_the_forward_and_once_where_the_input_needs_no_gradient(
-    cnn: MakeBench,
+    cnn: MakeSetup,
 ) -> None:
     rows = named(profile_layers(cnn(), TRAIN))
     ratio = {name: rows[name].backward_flops / rows[name].forward_flops for name in CNN_FLOPS}
@@ -125,11 +124,11 @@ def test_backward_costs_twice_the_forward_and_once_where_the_input_needs_no_grad
 
 
 @MODES
-def test_parameters_add_up_to_the_models(spec: CostSpec, cnn: MakeBench) -> None:
+def test_parameters_add_up_to_the_models(spec: CostSpec, cnn: MakeSetup) -> None:
     assert sum(row.num_parameters for row in profile_layers(cnn(), spec).rows) == 1_199_882
 
 
-def test_bytes_are_what_operators_read_and_write_and_what_is_kept(cnn: MakeBench) -> None:
+def test_bytes_are_what_operators_read_and_write_and_what_is_kept(cnn: MakeSetup) -> None:
     rows = named(profile_layers(cnn(), TRAIN))
     image, hidden, weights = 4 * 28 * 28 * 4, 4 * 32 * 26 * 26 * 4, 320 * 4
     assert rows["conv1"].forward_bytes == image + weights + hidden
@@ -143,7 +142,7 @@ def test_bytes_are_what_operators_read_and_write_and_what_is_kept(cnn: MakeBench
     assert (flat.forward_bytes, flat.output_bytes, flat.saved_bytes) == (0, 0, 0)
 
 
-def test_inference_keeps_nothing_and_goes_no_way_back(cnn: MakeBench) -> None:
+def test_inference_keeps_nothing_and_goes_no_way_back(cnn: MakeSetup) -> None:
     record = profile_layers(cnn(), INFERENCE)
     assert set(record.phases_us) == {"forward", "loss"}
     for row in record.rows:
@@ -151,7 +150,7 @@ def test_inference_keeps_nothing_and_goes_no_way_back(cnn: MakeBench) -> None:
         assert (row.saved_bytes, row.backward_flops, row.backward_bytes) == (0, 0, 0)
 
 
-def test_layers_add_up_to_most_of_each_phase_and_never_to_more(cnn: MakeBench) -> None:
+def test_layers_add_up_to_most_of_each_phase_and_never_to_more(cnn: MakeSetup) -> None:
     record = profile_layers(cnn(batch_size=100), TRAIN.model_copy(update={"active_steps": 3}))
     shares: dict[str, list[float]] = {"forward": [], "backward": []}
     for step in range(3):
@@ -163,7 +162,7 @@ def test_layers_add_up_to_most_of_each_phase_and_never_to_more(cnn: MakeBench) -
     assert 0.8 < max(shares["backward"]) <= 1
 
 
-def test_steps_are_recorded_in_turns_and_the_first_one_apart(cnn: MakeBench) -> None:
+def test_steps_are_recorded_in_turns_and_the_first_one_apart(cnn: MakeSetup) -> None:
     record = profile_layers(cnn(), TRAIN.model_copy(update={"active_steps": 4}))
     assert record.num_steps == len(record.bare_ms) == len(record.watched_ms) == 4
     steps = {name: len(us) for name, us in record.phases_us.items()}
@@ -176,7 +175,7 @@ def test_steps_are_recorded_in_turns_and_the_first_one_apart(cnn: MakeBench) -> 
         assert sum(us[step] for us in record.phases_us.values()) < ms * 1e3
 
 
-def test_a_first_step_that_pays_for_start_up_is_told(zoo_bench: MakeBench) -> None:
+def test_a_first_step_that_pays_for_start_up_is_told(zoo_setup: MakeSetup) -> None:
     class ColdStart(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -187,15 +186,15 @@ def test_a_first_step_that_pays_for_start_up_is_told(zoo_bench: MakeBench) -> No
             self.seconds = 0.0
             return out
 
-    row = named(profile_layers(zoo_bench(ColdStart), TRAIN))["Busy"]
+    row = named(profile_layers(zoo_setup(ColdStart), TRAIN))["Busy"]
     assert row.first_forward_us is not None
     assert row.first_backward_us is not None
     assert min(row.first_forward_us, row.first_backward_us) > 20_000
     assert max(min(row.forward_us), min(row.backward_us)) < 10_000
 
 
-def test_a_slow_layer_is_found_forward_and_backward_apart(zoo_bench: MakeBench) -> None:
-    rows = named(profile_layers(zoo_bench(Waiting), TRAIN.model_copy(update={"active_steps": 10})))
+def test_a_slow_layer_is_found_forward_and_backward_apart(zoo_setup: MakeSetup) -> None:
+    rows = named(profile_layers(zoo_setup(Waiting), TRAIN.model_copy(update={"active_steps": 10})))
     assert list(rows) == ["first", "Busy", "Busy/2", "Busy/3", "last", "cross_entropy"]
     # The least of all steps: on a busy machine others take longer, never less.
     forward = {name: min(row.forward_us) for name, row in rows.items()}
@@ -206,7 +205,7 @@ def test_a_slow_layer_is_found_forward_and_backward_apart(zoo_bench: MakeBench) 
 
 
 @pytest.mark.parametrize("slow", [0, 1, 2])
-def test_a_large_product_is_found_in_its_layer(slow: int, zoo_bench: MakeBench) -> None:
+def test_a_large_product_is_found_in_its_layer(slow: int, zoo_setup: MakeSetup) -> None:
     class Wide(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -221,7 +220,7 @@ def test_a_large_product_is_found_in_its_layer(slow: int, zoo_bench: MakeBench) 
         layers[slow] = Wide()
         return nn.Sequential(*layers, nn.Linear(8, 3))
 
-    record = profile_layers(zoo_bench(model), TRAIN)
+    record = profile_layers(zoo_setup(model), TRAIN)
     for part in ("forward_us", "backward_us"):
         slowest = max(record.rows, key=lambda row: min(getattr(row, part)))
         assert slowest.name == f"{slow}.matmul"
@@ -230,7 +229,7 @@ def test_a_large_product_is_found_in_its_layer(slow: int, zoo_bench: MakeBench) 
 @MODES
 @pytest.mark.parametrize("name", ZOO)
 def test_losses_are_the_same_watched_or_not(
-    name: str, spec: CostSpec, zoo_bench: MakeBench, tiny: Workload
+    name: str, spec: CostSpec, zoo_setup: MakeSetup, tiny: Workload
 ) -> None:
     losses: list[float] = []
     loss_of = mean_of_logits if name == "Structured" else tiny.loss
@@ -240,19 +239,19 @@ def test_losses_are_the_same_watched_or_not(
         losses.append(float(found))
         return found
 
-    profile_layers(zoo_bench(ZOO[name], loss=loss), spec)
+    profile_layers(zoo_setup(ZOO[name], loss=loss), spec)
     watched, losses = losses, []
-    with stepping(zoo_bench(ZOO[name], loss=loss), spec.mode) as steps:
+    with stepping(zoo_setup(ZOO[name], loss=loss), spec.mode) as steps:
         for batch in itertools.islice(steps.endless, len(watched)):
             steps.bare(batch)
     assert len(watched) >= 1 + 1 + 2 * 2 + 1
     assert watched == losses
 
 
-def test_losses_of_a_real_model_are_the_same_watched_or_not(cnn: MakeBench) -> None:
+def test_losses_of_a_real_model_are_the_same_watched_or_not(cnn: MakeSetup) -> None:
     losses: list[float] = []
 
-    def bench() -> Bench:
+    def setup() -> HomedSetup:
         made = cnn(16)
         loss_of = made.workload.loss
 
@@ -263,9 +262,9 @@ def test_losses_of_a_real_model_are_the_same_watched_or_not(cnn: MakeBench) -> N
 
         return dataclasses.replace(made, workload=dataclasses.replace(made.workload, loss=loss))
 
-    profile_layers(bench(), TRAIN)
+    profile_layers(setup(), TRAIN)
     watched, losses = losses, []
-    with stepping(bench(), "train") as steps:
+    with stepping(setup(), "train") as steps:
         for batch in itertools.islice(steps.endless, len(watched)):
             steps.bare(batch)
     assert watched == losses
@@ -273,11 +272,11 @@ def test_losses_of_a_real_model_are_the_same_watched_or_not(cnn: MakeBench) -> N
 
 @MODES
 @pytest.mark.parametrize("name", ZOO)
-def test_any_model_can_be_watched(name: str, spec: CostSpec, zoo_bench: MakeBench) -> None:
-    bench = zoo_bench(ZOO[name])
-    record = profile_layers(bench, spec)
+def test_any_model_can_be_watched(name: str, spec: CostSpec, zoo_setup: MakeSetup) -> None:
+    setup = zoo_setup(ZOO[name])
+    record = profile_layers(setup, spec)
     unused = {"OwnParameter": 5, "Careless": 18}.get(name, 0)
-    total = sum(parameter.numel() for parameter in bench.model.parameters())
+    total = sum(parameter.numel() for parameter in setup.model.parameters())
     assert sum(row.num_parameters for row in record.rows) == total - unused
     assert record.calls_are_equal == (name != "Branching")
     assert not record.uncounted
@@ -295,30 +294,30 @@ FUSED = ("Recurrent", "Encoding", "ScaledDotProduct", "Convolving")
 @MODES
 @pytest.mark.parametrize("name", [name for name in ZOO if name not in FUSED])
 def test_flops_add_up_to_what_torchs_own_counter_finds(
-    name: str, spec: CostSpec, zoo_bench: MakeBench
+    name: str, spec: CostSpec, zoo_setup: MakeSetup
 ) -> None:
     if (name, spec.mode) == ("Attending", "inference"):
         pytest.skip("one fused operator, for which torch's counter has no formula")
-    record, bench = profile_layers(zoo_bench(ZOO[name]), spec), zoo_bench(ZOO[name])
+    record, setup = profile_layers(zoo_setup(ZOO[name]), spec), zoo_setup(ZOO[name])
     with (
-        stepping(bench, spec.mode) as steps,
+        stepping(setup, spec.mode) as steps,
         FlopCounterMode(display=False) as counter,
     ):
         steps.bare(next(steps.endless))
     assert flops(record) == counter.get_total_flops() > 0
 
 
-def test_flops_of_a_recurrent_layer_are_counted_by_hand(zoo_bench: MakeBench) -> None:
+def test_flops_of_a_recurrent_layer_are_counted_by_hand(zoo_setup: MakeSetup) -> None:
     tokens, matrices = BATCH * 4, 4 * 8 * (2 + 8) + 4 * 8 * (8 + 8)
     for spec in (TRAIN, INFERENCE):
-        row = named(profile_layers(zoo_bench(ZOO["Recurrent"]), spec))["lstm"]
+        row = named(profile_layers(zoo_setup(ZOO["Recurrent"]), spec))["lstm"]
         assert row.forward_flops == 2 * tokens * matrices
         assert row.backward_flops == (2 * row.forward_flops if spec is TRAIN else 0)
         assert row.output_shapes == [[BATCH, 4, 8], [2, BATCH, 8], [2, BATCH, 8]]
 
 
-def test_flops_of_convolutions_in_groups_are_counted_by_hand(zoo_bench: MakeBench) -> None:
-    rows = named(profile_layers(zoo_bench(ZOO["Convolving"]), TRAIN))
+def test_flops_of_convolutions_in_groups_are_counted_by_hand(zoo_setup: MakeSetup) -> None:
+    rows = named(profile_layers(zoo_setup(ZOO["Convolving"]), TRAIN))
     by_hand = {
         "into": 2 * BATCH * 8 * (4 * 1 * 3),
         "grouped": 2 * BATCH * 6 * (8 * 1 * 3),
@@ -331,13 +330,13 @@ def test_flops_of_convolutions_in_groups_are_counted_by_hand(zoo_bench: MakeBenc
 
 @pytest.mark.parametrize("name", ["Attending", "Encoding", "ScaledDotProduct"])
 def test_forward_flops_of_attention_do_not_depend_on_how_it_is_computed(
-    name: str, zoo_bench: MakeBench
+    name: str, zoo_setup: MakeSetup
 ) -> None:
-    trained = profile_layers(zoo_bench(ZOO[name]), TRAIN)
-    inferred = profile_layers(zoo_bench(ZOO[name]), INFERENCE)
+    trained = profile_layers(zoo_setup(ZOO[name]), TRAIN)
+    inferred = profile_layers(zoo_setup(ZOO[name]), INFERENCE)
     with (
         sdpa_kernel(SDPBackend.MATH),
-        stepping(zoo_bench(ZOO[name]), "train") as steps,
+        stepping(zoo_setup(ZOO[name]), "train") as steps,
         torch.no_grad(),
         FlopCounterMode(display=False) as counter,
         # In train mode, so that nothing is fused; the step ends where it would go backward.
@@ -348,40 +347,40 @@ def test_forward_flops_of_attention_do_not_depend_on_how_it_is_computed(
         assert sum(row.forward_flops for row in record.rows) == counter.get_total_flops()
 
 
-def test_attention_computes_its_scores_again_on_the_way_back(zoo_bench: MakeBench) -> None:
-    rows = named(profile_layers(zoo_bench(ZOO["ScaledDotProduct"]), TRAIN))
+def test_attention_computes_its_scores_again_on_the_way_back(zoo_setup: MakeSetup) -> None:
+    rows = named(profile_layers(zoo_setup(ZOO["ScaledDotProduct"]), TRAIN))
     row = rows["scaled_dot_product_attention"]
     assert row.forward_flops == 2 * 2 * BATCH * 2 * 2 * 4
     assert row.backward_flops == 5 * row.forward_flops // 2
 
 
-def test_operators_nobody_can_count_are_named(zoo_bench: MakeBench) -> None:
+def test_operators_nobody_can_count_are_named(zoo_setup: MakeSetup) -> None:
     class Distances(nn.Linear):
         def forward(self, inputs: Tensor) -> Tensor:
             return -torch.cdist(inputs, self.weight, p=1.0)
 
-    record = profile_layers(zoo_bench(lambda: Distances(8, 3)), TRAIN)
+    record = profile_layers(zoo_setup(lambda: Distances(8, 3)), TRAIN)
     assert record.uncounted == ["aten._cdist_backward", "aten._cdist_forward"]
 
 
-def test_a_shared_module_has_two_calls_and_its_parameters_once(zoo_bench: MakeBench) -> None:
-    record = profile_layers(zoo_bench(ZOO["Shared"]), TRAIN)
+def test_a_shared_module_has_two_calls_and_its_parameters_once(zoo_setup: MakeSetup) -> None:
+    record = profile_layers(zoo_setup(ZOO["Shared"]), TRAIN)
     assert list(named(record)) == ["shared", "shared/2", "last", "cross_entropy"]
     assert [row.num_parameters for row in record.rows] == [72, 0, 27, 0]
     assert [row.inputs for row in record.rows] == [[-1], [0], [1], [-1, 2]]
 
 
-def test_a_residual_sum_has_two_inputs(zoo_bench: MakeBench) -> None:
-    record = profile_layers(zoo_bench(ZOO["Residual"]), TRAIN)
+def test_a_residual_sum_has_two_inputs(zoo_setup: MakeSetup) -> None:
+    record = profile_layers(zoo_setup(ZOO["Residual"]), TRAIN)
     assert sources(record, "branch") == {"first"}
     assert sources(record, "add") == {"first", "branch"}
 
 
 @MODES
 def test_what_changes_memory_in_place_is_the_source_of_every_view_of_it(
-    spec: CostSpec, zoo_bench: MakeBench
+    spec: CostSpec, zoo_setup: MakeSetup
 ) -> None:
-    record = profile_layers(zoo_bench(ZOO["InPlace"]), spec)
+    record = profile_layers(zoo_setup(ZOO["InPlace"]), spec)
     expected = ["first", "view", "relu", "mul", "setitem", "flatten", "last", "cross_entropy"]
     assert list(named(record)) == expected
     assert sources(record, "relu") == {"first"}
@@ -390,9 +389,9 @@ def test_what_changes_memory_in_place_is_the_source_of_every_view_of_it(
     assert named(record)["relu"].output_bytes == 0
 
 
-def test_steps_that_differ_are_merged_and_said_to_differ(zoo_bench: MakeBench) -> None:
+def test_steps_that_differ_are_merged_and_said_to_differ(zoo_setup: MakeSetup) -> None:
     record = profile_layers(
-        zoo_bench(ZOO["Branching"]), TRAIN.model_copy(update={"active_steps": 4})
+        zoo_setup(ZOO["Branching"]), TRAIN.model_copy(update={"active_steps": 4})
     )
     assert not record.calls_are_equal
     rows = named(record)
@@ -401,7 +400,7 @@ def test_steps_that_differ_are_merged_and_said_to_differ(zoo_bench: MakeBench) -
     assert sources(record, "last") == {"shared/2", "tanh"}
 
 
-def test_calls_that_only_some_steps_make_are_counted_all_the_same(zoo_bench: MakeBench) -> None:
+def test_calls_that_only_some_steps_make_are_counted_all_the_same(zoo_setup: MakeSetup) -> None:
     class Fickle(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -412,70 +411,70 @@ def test_calls_that_only_some_steps_make_are_counted_all_the_same(zoo_bench: Mak
             out: Tensor = self.layers[self.turn // 2 % 2](inputs)
             return out
 
-    rows = named(profile_layers(zoo_bench(Fickle), TRAIN))
+    rows = named(profile_layers(zoo_setup(Fickle), TRAIN))
     assert rows["layers.0"].forward_flops == rows["layers.1"].forward_flops == 2 * BATCH * 24
 
 
 def test_attention_is_one_row_and_an_encoder_layer_shows_what_it_calls(
-    zoo_bench: MakeBench,
+    zoo_setup: MakeSetup,
 ) -> None:
-    record = profile_layers(zoo_bench(ZOO["Attending"]), TRAIN)
+    record = profile_layers(zoo_setup(ZOO["Attending"]), TRAIN)
     assert list(named(record)) == ["view", "attention", "flatten", "last", "cross_entropy"]
     assert sources(record, "attention") == {"view"}, "though it is called with keywords"
-    record = profile_layers(zoo_bench(ZOO["Encoding"]), TRAIN)
+    record = profile_layers(zoo_setup(ZOO["Encoding"]), TRAIN)
     rows = named(record)
     assert rows["encoder.self_attn"].num_parameters == 80
     assert sources(record, "encoder.add") == {"view", "encoder.dropout1"}
     assert "encoder" not in rows
 
 
-def test_a_layer_that_torch_runs_as_one_operator_is_watched_as_one(zoo_bench: MakeBench) -> None:
-    record = profile_layers(zoo_bench(ZOO["Encoding"]), INFERENCE)
+def test_a_layer_that_torch_runs_as_one_operator_is_watched_as_one(zoo_setup: MakeSetup) -> None:
+    record = profile_layers(zoo_setup(ZOO["Encoding"]), INFERENCE)
     assert list(named(record)) == ["view", "encoder", "flatten", "last", "cross_entropy"]
     assert named(record)["encoder"].num_parameters == 244
 
 
-def test_functions_are_named_under_the_module_that_calls_them(zoo_bench: MakeBench) -> None:
-    record = profile_layers(zoo_bench(ZOO["OwnParameter"]), TRAIN)
+def test_functions_are_named_under_the_module_that_calls_them(zoo_setup: MakeSetup) -> None:
+    record = profile_layers(zoo_setup(ZOO["OwnParameter"]), TRAIN)
     found = {name: row.num_parameters for name, row in named(record).items()}
     assert found == {"own.mul": 8, "own.add": 0, "T": 24, "matmul": 0, "cross_entropy": 0}
     assert {row.kind for row in record.rows} == {"function"}
     assert sources(record, "matmul") == {"own.add", "T"}
 
 
-def test_a_model_that_is_one_layer_is_named_after_it(zoo_bench: MakeBench) -> None:
-    record = profile_layers(zoo_bench(lambda: nn.Linear(8, 3), loss=nn.CrossEntropyLoss()), TRAIN)
+def test_a_model_that_is_one_layer_is_named_after_it(zoo_setup: MakeSetup) -> None:
+    record = profile_layers(zoo_setup(lambda: nn.Linear(8, 3), loss=nn.CrossEntropyLoss()), TRAIN)
     assert list(named(record)) == ["Linear", "CrossEntropyLoss"]
     assert named(record)["CrossEntropyLoss"].phase == "loss"
-    record = profile_layers(zoo_bench(lambda: nn.Sequential(Scale(), nn.Linear(8, 3))), TRAIN)
+    record = profile_layers(zoo_setup(lambda: nn.Sequential(Scale(), nn.Linear(8, 3))), TRAIN)
     assert list(named(record)) == ["0.mul", "0.add", "1", "cross_entropy"]
 
 
-def test_a_loss_that_is_a_module_takes_the_targets_from_the_batch(zoo_bench: MakeBench) -> None:
+def test_a_loss_that_is_a_module_takes_the_targets_from_the_batch(zoo_setup: MakeSetup) -> None:
     class Loss(nn.Module):
         def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
             return F.nll_loss(F.log_softmax(outputs, 1), targets)
 
-    record = profile_layers(zoo_bench(ZOO["Shared"], loss=Loss()), TRAIN)
+    record = profile_layers(zoo_setup(ZOO["Shared"], loss=Loss()), TRAIN)
     assert sources(record, "Loss.log_softmax") == {"last"}
     assert sources(record, "Loss.nll_loss") == {"Loss.log_softmax", "batch"}
 
 
-def test_names_in_containers_are_paths(zoo_bench: MakeBench) -> None:
-    record = profile_layers(zoo_bench(ZOO["nested"]), TRAIN)
+def test_names_in_containers_are_paths(zoo_setup: MakeSetup) -> None:
+    record = profile_layers(zoo_setup(ZOO["nested"]), TRAIN)
     assert list(named(record)) == ["0.0", "0.1.0", "0.1.1", "1", "cross_entropy"]
 
 
-def test_fifty_calls_are_fifty_rows(zoo_bench: MakeBench) -> None:
-    rows = [r for r in profile_layers(zoo_bench(ZOO["Looping"]), TRAIN).rows if r.name == "again"]
+def test_fifty_calls_are_fifty_rows(zoo_setup: MakeSetup) -> None:
+    rows = [r for r in profile_layers(zoo_setup(ZOO["Looping"]), TRAIN).rows if r.name == "again"]
     assert [row.call for row in rows] == list(range(1, 51))
     assert [row.inputs for row in rows] == [[number - 1] for number in range(50)]
     assert sum(row.num_parameters for row in rows) == 72
     assert all(row.backward_flops == 2 * row.forward_flops for row in rows[1:])
 
 
-def test_frozen_layers_do_no_backward_work(zoo_bench: MakeBench) -> None:
-    rows = named(profile_layers(zoo_bench(ZOO["Frozen"]), TRAIN))
+def test_frozen_layers_do_no_backward_work(zoo_setup: MakeSetup) -> None:
+    rows = named(profile_layers(zoo_setup(ZOO["Frozen"]), TRAIN))
     assert rows["first"].num_parameters == 72
     for name in ("first", "relu"):
         assert (rows[name].backward_flops, rows[name].saved_bytes) == (0, 0)
@@ -484,15 +483,15 @@ def test_frozen_layers_do_no_backward_work(zoo_bench: MakeBench) -> None:
 
 
 def test_a_block_computed_again_is_one_row_with_the_work_of_both_times(
-    zoo_bench: MakeBench,
+    zoo_setup: MakeSetup,
 ) -> None:
-    row = named(profile_layers(zoo_bench(ZOO["Checkpointed"]), TRAIN))["CheckpointFunction"]
+    row = named(profile_layers(zoo_setup(ZOO["Checkpointed"]), TRAIN))["CheckpointFunction"]
     assert row.num_parameters == 72
     assert row.backward_flops == 3 * row.forward_flops
 
 
-def test_a_failure_that_the_model_handles_leaves_no_row(zoo_bench: MakeBench) -> None:
-    record = profile_layers(zoo_bench(ZOO["Careless"]), TRAIN)
+def test_a_failure_that_the_model_handles_leaves_no_row(zoo_setup: MakeSetup) -> None:
+    record = profile_layers(zoo_setup(ZOO["Careless"]), TRAIN)
     assert list(named(record)) == ["Tanh", "last", "zeros", "add", "cross_entropy"]
     assert sources(record, "add") == {"last", "zeros"}
 
@@ -501,25 +500,25 @@ def test_a_failure_that_the_model_handles_leaves_no_row(zoo_bench: MakeBench) ->
 @pytest.mark.parametrize("at", [1, 3, 4, 7])
 @MODES
 def test_a_model_that_fails_leaves_nothing_behind(
-    at: int, spec: CostSpec, zoo_bench: MakeBench
+    at: int, spec: CostSpec, zoo_setup: MakeSetup
 ) -> None:
     with pytest.raises(ArithmeticError, match="planted"):
-        profile_layers(zoo_bench(lambda: Raising(at)), spec)
+        profile_layers(zoo_setup(lambda: Raising(at)), spec)
     assert nothing_stays()
     before = torch.zeros(2, requires_grad=True).exp()
     assert before.grad_fn is not None
 
 
-def test_a_loss_that_fails_leaves_nothing_behind(zoo_bench: MakeBench) -> None:
+def test_a_loss_that_fails_leaves_nothing_behind(zoo_setup: MakeSetup) -> None:
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
         raise ArithmeticError("planted")
 
     with pytest.raises(ArithmeticError, match="planted"):
-        profile_layers(zoo_bench(ZOO["nested"], loss=loss), TRAIN)
+        profile_layers(zoo_setup(ZOO["nested"], loss=loss), TRAIN)
     assert nothing_stays()
 
 
-def test_an_encoder_that_repacks_its_input_is_still_wired(zoo_bench: MakeBench) -> None:
+def test_an_encoder_that_repacks_its_input_is_still_wired(zoo_setup: MakeSetup) -> None:
     class Padded(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -532,14 +531,14 @@ def test_an_encoder_that_repacks_its_input_is_still_wired(zoo_bench: MakeBench) 
             logits: Tensor = self.last(self.encoder(tokens, src_key_padding_mask=padding)[:, 0])
             return logits
 
-    record = profile_layers(zoo_bench(Padded), INFERENCE)
+    record = profile_layers(zoo_setup(Padded), INFERENCE)
     assert sources(record, "encoder.layers.0") == {"view"}
     assert sources(record, "encoder.layers.1") == {"encoder.layers.0"}
     assert record.uncounted == ["aten._transformer_encoder_layer_fwd"], "of rows of unequal length"
 
 
 @pytest.mark.parametrize("name", ["Branching", "InPlace", "Recurrent", "Encoding", "Checkpointed"])
-def test_no_result_outlives_its_step(name: str, zoo_bench: MakeBench) -> None:
+def test_no_result_outlives_its_step(name: str, zoo_setup: MakeSetup) -> None:
     alive: list[int] = []
     seen: list[weakref.ref[Tensor]] = []
 
@@ -550,14 +549,14 @@ def test_no_result_outlives_its_step(name: str, zoo_bench: MakeBench) -> None:
 
     gc.disable()
     try:
-        profile_layers(zoo_bench(ZOO[name], loss=loss), TRAIN)
+        profile_layers(zoo_setup(ZOO[name], loss=loss), TRAIN)
     finally:
         gc.enable()
     assert max(alive) == 0
 
 
-def test_half_precision_is_watched_where_the_loop_runs_in_it(make_bench: MakeBench) -> None:
-    record = profile_layers(make_bench(precision="bf16"), TRAIN)
+def test_half_precision_is_watched_where_the_loop_runs_in_it(make_setup: MakeSetup) -> None:
+    record = profile_layers(make_setup(precision="bf16"), TRAIN)
     assert list(named(record)) == ["0", "1", "2", "3", "cross_entropy"]
     assert named(record)["0"].forward_flops == 2 * BATCH * 8 * 16
     assert named(record)["0"].output_bytes == BATCH * 16 * 2
@@ -566,7 +565,7 @@ def test_half_precision_is_watched_where_the_loop_runs_in_it(make_bench: MakeBen
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @MODES
-def test_layers_of_a_gpu_step_are_the_same_and_add_up(spec: CostSpec, cnn: MakeBench) -> None:
+def test_layers_of_a_gpu_step_are_the_same_and_add_up(spec: CostSpec, cnn: MakeSetup) -> None:
     record = profile_layers(cnn(1000, device="cuda"), spec)
     assert list(named(record)) == CNN_ROWS
     found = {row.name: row.forward_flops // 1000 for row in record.rows if row.forward_flops}
@@ -581,11 +580,11 @@ def test_layers_of_a_gpu_step_are_the_same_and_add_up(spec: CostSpec, cnn: MakeB
 @MODES
 @pytest.mark.parametrize("name", ZOO)
 def test_any_model_can_be_watched_on_a_gpu(
-    name: str, spec: CostSpec, make_bench: MakeBench, tiny: Workload
+    name: str, spec: CostSpec, make_setup: MakeSetup, tiny: Workload
 ) -> None:
     loss = mean_of_logits if name == "Structured" else tiny.loss
     workload = dataclasses.replace(tiny, model=ZOO[name], loss=loss)
-    record = profile_layers(make_bench(workload=workload, device="cuda"), spec)
+    record = profile_layers(make_setup(workload=workload, device="cuda"), spec)
     assert not record.uncounted
     assert flops(record) > 0
     assert nothing_stays()
@@ -598,7 +597,7 @@ def test_any_model_can_be_watched_on_a_gpu(
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_slow_layer_is_found_on_a_gpu_though_its_work_is_only_queued(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
     class Wide(nn.Module):
         def __init__(self) -> None:
@@ -610,7 +609,7 @@ def test_a_slow_layer_is_found_on_a_gpu_though_its_work_is_only_queued(
             return F.relu(self.last(hidden))
 
     workload = dataclasses.replace(tiny, model=Wide)
-    record = profile_layers(make_bench(workload=workload, device="cuda"), TRAIN)
+    record = profile_layers(make_setup(workload=workload, device="cuda"), TRAIN)
     for part in ("forward_us", "backward_us"):
         slowest = max(record.rows, key=lambda row: min(getattr(row, part)))
         assert slowest.name == "matmul"

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from trainlab.train.step import make_step
 
+from training import HomedSetup, MakeSetup
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import DeviceError
 from trainlab.measure.memory import measure_memory
@@ -15,12 +17,9 @@ from trainlab.record.cost import MemoryRecord, Mode
 from trainlab.spec import CostSpec
 from trainlab.train.moments import Moments
 from trainlab.train.seeds import data_order, drawing_from
-from trainlab.train.setup import Bench
-from trainlab.train.step import make_step
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
-MakeBench = Callable[..., Bench]
 TRAIN, INFERENCE = CostSpec(), CostSpec(mode="inference")
 MIB = 2**20
 
@@ -59,9 +58,9 @@ def images(tiny: Workload, model: Callable[..., nn.Module]) -> Workload:
     ],
 )
 def test_a_linear_model_is_counted_as_by_hand(
-    settings: dict[str, object], state: int, make_bench: MakeBench, tiny: Workload
+    settings: dict[str, object], state: int, make_setup: MakeSetup, tiny: Workload
 ) -> None:
-    record = measure_memory(make_bench(workload=linear(tiny), batch_size=10, **settings), TRAIN)
+    record = measure_memory(make_setup(workload=linear(tiny), batch_size=10, **settings), TRAIN)
     assert record.parameter_bytes == record.gradient_bytes == WEIGHTS
     assert record.optimizer_bytes == state
     assert record.buffer_bytes == 0
@@ -74,7 +73,7 @@ def test_a_linear_model_is_counted_as_by_hand(
 
 @pytest.mark.parametrize(("hidden", "batch_size"), [(16, 10), (500, 3), (500, 100)])
 def test_what_an_mlp_saves_is_counted_as_by_hand(
-    hidden: int, batch_size: int, make_bench: MakeBench, tiny: Workload
+    hidden: int, batch_size: int, make_setup: MakeSetup, tiny: Workload
 ) -> None:
     def model() -> nn.Module:
         return nn.Sequential(
@@ -86,14 +85,14 @@ def test_what_an_mlp_saves_is_counted_as_by_hand(
         )
 
     record = measure_memory(
-        make_bench(workload=workload_of(tiny, model), batch_size=batch_size), TRAIN
+        make_setup(workload=workload_of(tiny, model), batch_size=batch_size), TRAIN
     )
     # Each activation function keeps its result, which the next layer keeps too.
     assert record.activation_bytes == 2 * batch_size * hidden * 4 + batch_size * 3 * 4 + 4
 
 
 def test_the_peak_of_sgd_is_where_hand_counting_finds_it(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
     class Widened(nn.Module):
         def __init__(self) -> None:
@@ -105,7 +104,7 @@ def test_the_peak_of_sgd_is_where_hand_counting_finds_it(
             return logits + torch.exp(x.new_zeros(len(x), 3, 1000)).mean(dim=2)
 
     record = measure_memory(
-        make_bench(workload=workload_of(tiny, Widened), optimizer="sgd", batch_size=10), TRAIN
+        make_setup(workload=workload_of(tiny, Widened), optimizer="sgd", batch_size=10), TRAIN
     )
     wide = 10 * 3 * 1000 * 4
     logits = 10 * 3 * 4
@@ -118,10 +117,10 @@ def test_the_peak_of_sgd_is_where_hand_counting_finds_it(
 @pytest.mark.parametrize("mode", ["train", "inference"])
 @pytest.mark.parametrize("name", ["mnist-cnn", "fashion-mlp"])
 def test_a_builtin_workload_holds_at_least_what_must_be_alive_at_once(
-    name: str, mode: Mode, make_bench: MakeBench
+    name: str, mode: Mode, make_setup: MakeSetup
 ) -> None:
-    bench = make_bench(workload=find_workload(name), data="bundled", batch_size=16)
-    record = measure_memory(bench, CostSpec(mode=mode))
+    setup = make_setup(workload=find_workload(name), data="bundled", batch_size=16)
+    record = measure_memory(setup, CostSpec(mode=mode))
     assert without(record, "parameter buffer optimizer input activation") >= 0
     assert without(record, "parameter buffer optimizer input gradient") >= 0
     assert record.other_bytes >= 0
@@ -132,9 +131,9 @@ def test_a_builtin_workload_holds_at_least_what_must_be_alive_at_once(
     assert record.process_peak_bytes > record.peak_bytes + record.data_bytes
 
 
-def test_the_saved_activations_of_mnist_cnn_are_counted_as_by_hand(make_bench: MakeBench) -> None:
-    bench = make_bench(workload=find_workload("mnist-cnn"), data="bundled", batch_size=16)
-    record = measure_memory(bench, TRAIN)
+def test_the_saved_activations_of_mnist_cnn_are_counted_as_by_hand(make_setup: MakeSetup) -> None:
+    setup = make_setup(workload=find_workload("mnist-cnn"), data="bundled", batch_size=16)
+    record = measure_memory(setup, TRAIN)
     relus = 32 * 26 * 26 * 4 + 64 * 24 * 24 * 4 + 128 * 4
     pooled = 64 * 12 * 12
     # The pool keeps 8-byte positions; each dropout its factors and what the next layer takes.
@@ -142,8 +141,8 @@ def test_the_saved_activations_of_mnist_cnn_are_counted_as_by_hand(make_bench: M
     assert record.activation_bytes == 16 * sample + 4
 
 
-def test_inference_keeps_nothing_for_a_backward_pass(make_bench: MakeBench) -> None:
-    record = measure_memory(make_bench(), INFERENCE)
+def test_inference_keeps_nothing_for_a_backward_pass(make_setup: MakeSetup) -> None:
+    record = measure_memory(make_setup(), INFERENCE)
     assert record.gradient_bytes == record.optimizer_bytes == record.activation_bytes == 0
     assert record.parameter_bytes > 0
     assert record.input_bytes == 0  # views of the data set, which is counted by itself
@@ -151,14 +150,14 @@ def test_inference_keeps_nothing_for_a_backward_pass(make_bench: MakeBench) -> N
 
 
 def test_the_peak_of_a_convolution_grows_in_proportion_to_the_batch(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
     def model() -> nn.Module:
         return nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 14 * 14, 3))
 
     workload = images(tiny, model)
     peaks = [
-        measure_memory(make_bench(workload=workload, batch_size=size), INFERENCE).peak_bytes
+        measure_memory(make_setup(workload=workload, batch_size=size), INFERENCE).peak_bytes
         for size in (16, 32, 64)
     ]
     assert peaks[2] - peaks[1] == pytest.approx(2 * (peaks[1] - peaks[0]), rel=0.02)
@@ -181,18 +180,18 @@ class Careless(nn.Module):
 
 @pytest.mark.parametrize("spec", [TRAIN, INFERENCE], ids=["train", "inference"])
 def test_a_planted_temporary_raises_the_peak_by_its_size(
-    spec: CostSpec, make_bench: MakeBench, tiny: Workload
+    spec: CostSpec, make_setup: MakeSetup, tiny: Workload
 ) -> None:
     workload = workload_of(tiny, Careless)
-    lean = measure_memory(make_bench(workload=workload), spec)
-    waste = measure_memory(make_bench(workload=workload, model={"num_bytes": 64 * MIB}), spec)
+    lean = measure_memory(make_setup(workload=workload), spec)
+    waste = measure_memory(make_setup(workload=workload, model={"num_bytes": 64 * MIB}), spec)
     assert waste.peak_bytes - lean.peak_bytes == pytest.approx(64 * MIB, rel=1e-4)
     assert waste.other_bytes == pytest.approx(64 * MIB, rel=1e-4)
     assert waste.activation_bytes == lean.activation_bytes
 
 
 def test_what_a_model_hoards_from_step_to_step_is_part_of_the_peak(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
     class Hoarding(Careless):
         def forward(self, x: Tensor) -> Tensor:
@@ -201,12 +200,12 @@ def test_what_a_model_hoards_from_step_to_step_is_part_of_the_peak(
             return super().forward(x)
 
     workload = workload_of(tiny, Hoarding)
-    record = measure_memory(make_bench(workload=workload, model={"num_bytes": MIB}), TRAIN)
+    record = measure_memory(make_setup(workload=workload, model={"num_bytes": MIB}), TRAIN)
     assert record.other_bytes == pytest.approx(2 * MIB, rel=0.01)
 
 
 def test_shared_frozen_and_half_width_parameters_are_counted_once_as_they_are(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
@@ -224,7 +223,7 @@ def test_shared_frozen_and_half_width_parameters_are_counted_once_as_they_are(
             logits: Tensor = self.last(x)
             return logits
 
-    record = measure_memory(make_bench(workload=workload_of(tiny, Odd), optimizer="adam"), TRAIN)
+    record = measure_memory(make_setup(workload=workload_of(tiny, Odd), optimizer="adam"), TRAIN)
     trained = 8 * 8 * 4 + 8 * 2 + 8 * 3 * 4
     assert record.parameter_bytes == trained + 8000 * 4
     assert record.gradient_bytes == trained
@@ -232,10 +231,10 @@ def test_shared_frozen_and_half_width_parameters_are_counted_once_as_they_are(
     assert record.buffer_bytes == 5 * 4
 
 
-def test_half_precision_halves_what_is_saved(make_bench: MakeBench) -> None:
+def test_half_precision_halves_what_is_saved(make_setup: MakeSetup) -> None:
     full, half = (
         measure_memory(
-            make_bench(model={"hidden": 1000, "dropout": 0.0}, batch_size=100, precision=precision),
+            make_setup(model={"hidden": 1000, "dropout": 0.0}, batch_size=100, precision=precision),
             TRAIN,
         )
         for precision in ("fp32", "bf16")
@@ -249,23 +248,23 @@ def test_half_precision_halves_what_is_saved(make_bench: MakeBench) -> None:
 
 
 def test_accumulated_gradients_are_not_allocated_again(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
-    record = measure_memory(make_bench(workload=linear(tiny), zero_grad=False), TRAIN)
+    record = measure_memory(make_setup(workload=linear(tiny), zero_grad=False), TRAIN)
     assert record.gradient_bytes == WEIGHTS
     assert without(record, "parameter optimizer gradient input activation") >= 0
 
 
 @pytest.mark.parametrize("mode", ["train", "inference"])
-def test_losses_are_the_same_with_and_without(mode: Mode, make_bench: MakeBench) -> None:
-    def losses(bench: Bench) -> list[float]:
-        step = make_step(bench, Moments([]))
+def test_losses_are_the_same_with_and_without(mode: Mode, make_setup: MakeSetup) -> None:
+    def losses(setup: HomedSetup) -> list[float]:
+        step = make_step(setup, Moments([]))
         with drawing_from(1, "after"):
             return [
-                step(rows)[0].item() for rows in bench.train_batches.rows(data_order(1, 1, 103))
+                step(rows)[0].item() for rows in setup.train_batches.rows(data_order(1, 1, 103))
             ]
 
-    watched, plain = make_bench(), make_bench()
+    watched, plain = make_setup(), make_setup()
     measure_memory(watched, CostSpec(mode=mode))
     if mode == "train":
         bare_steps(plain, 5)
@@ -273,37 +272,37 @@ def test_losses_are_the_same_with_and_without(mode: Mode, make_bench: MakeBench)
     assert losses(watched) == losses(plain)
 
 
-def bare_steps(bench: Bench, count: int) -> None:
+def bare_steps(setup: HomedSetup, count: int) -> None:
     """The first steps of a cost trial, nobody watching."""
     from trainlab.measure.timing import stepping
 
-    with stepping(bench, "train") as steps:
+    with stepping(setup, "train") as steps:
         for _ in range(count):
             steps.bare(next(steps.endless))
 
 
-def test_a_device_that_tells_nothing_is_refused(make_bench: MakeBench) -> None:
-    bench = dataclasses.replace(make_bench(), device=torch.device("mps"))
+def test_a_device_that_tells_nothing_is_refused(make_setup: MakeSetup) -> None:
+    setup = dataclasses.replace(make_setup(), device=torch.device("mps"))
     with pytest.raises(DeviceError, match="memory is measured on cpu and cuda, not yet on mps"):
-        measure_memory(bench, TRAIN)
+        measure_memory(setup, TRAIN)
 
 
-def test_the_process_peak_is_in_bytes(make_bench: MakeBench) -> None:
-    here = measure_memory(make_bench(), INFERENCE).process_peak_bytes
+def test_the_process_peak_is_in_bytes(make_setup: MakeSetup) -> None:
+    here = measure_memory(make_setup(), INFERENCE).process_peak_bytes
     assert here is not None
     assert 50 * MIB < here < 64 * 1024 * MIB
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_the_peak_of_a_gpu_is_the_allocators(make_bench: MakeBench) -> None:
+def test_the_peak_of_a_gpu_is_the_allocators(make_setup: MakeSetup) -> None:
     workload = find_workload("mnist-cnn")
     gc.collect()  # what other tests left behind
     torch.cuda.empty_cache()
-    bench = make_bench(workload=workload, device="cuda", data="bundled", batch_size=256)
-    record = measure_memory(bench, TRAIN)
-    step = make_step(bench, Moments([]))
-    rows = bench.train_batches.rows(data_order(1, 1, 6000))
+    setup = make_setup(workload=workload, device="cuda", data="bundled", batch_size=256)
+    record = measure_memory(setup, TRAIN)
+    step = make_step(setup, Moments([]))
+    rows = setup.train_batches.rows(data_order(1, 1, 6000))
     torch.cuda.reset_peak_memory_stats()
     step(rows[0])
     by_hand = torch.cuda.max_memory_allocated()
@@ -317,12 +316,12 @@ def test_the_peak_of_a_gpu_is_the_allocators(make_bench: MakeBench) -> None:
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_planted_temporary_raises_the_peak_of_a_gpu_by_its_size(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
     workload = workload_of(tiny, Careless)
     lean, waste = (
         measure_memory(
-            make_bench(workload=workload, device="cuda", model={"num_bytes": size}), INFERENCE
+            make_setup(workload=workload, device="cuda", model={"num_bytes": size}), INFERENCE
         )
         for size in (0, 64 * MIB)
     )
@@ -333,9 +332,9 @@ def test_a_planted_temporary_raises_the_peak_of_a_gpu_by_its_size(
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_both_devices_count_the_same_kinds(make_bench: MakeBench) -> None:
+def test_both_devices_count_the_same_kinds(make_setup: MakeSetup) -> None:
     on_cpu, on_gpu = (
-        measure_memory(make_bench(device=device, optimizer="adam"), TRAIN)
+        measure_memory(make_setup(device=device, optimizer="adam"), TRAIN)
         for device in ("cpu", "cuda")
     )
     for kind in ("parameter", "gradient", "optimizer", "input"):

@@ -2,23 +2,21 @@ import dataclasses
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 import torch
 from models import Attending, Branching, Recurrent
 from torch import nn
 
+from training import MakeSetup
 from trainlab.analyse.cost.operators import outside_us
 from trainlab.measure.operators import profile_operators
 from trainlab.measure.timing import measure
 from trainlab.record.cost import OperatorsRecord
 from trainlab.spec import CostSpec
-from trainlab.train.setup import Bench
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
-MakeBench = Callable[..., Bench]
 INFERENCE = CostSpec(mode="inference", warmup_steps=2)
 TRAINING = CostSpec(warmup_steps=2, active_steps=6)
 
@@ -36,9 +34,9 @@ def phases(record: OperatorsRecord, name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("batch_size", [7, 16, 64, 1000])
-def test_calls_of_an_inference_pass_are_exact(batch_size: int, make_bench: MakeBench) -> None:
-    bench = make_bench(workload=find_workload("mnist-cnn"), data="bundled", batch_size=batch_size)
-    record = profile_operators(bench, INFERENCE)
+def test_calls_of_an_inference_pass_are_exact(batch_size: int, make_setup: MakeSetup) -> None:
+    setup = make_setup(workload=find_workload("mnist-cnn"), data="bundled", batch_size=batch_size)
+    record = profile_operators(setup, INFERENCE)
     found, batches = calls(record), -(-1000 // batch_size)
     assert record.num_steps == batches
     assert record.calls_are_equal
@@ -56,20 +54,20 @@ PUBLISHED = {
 @pytest.mark.full
 @pytest.mark.parametrize("batch_size", PUBLISHED)
 def test_the_published_call_counts_are_reproduced(
-    batch_size: int, make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+    batch_size: int, make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TRAINLAB_OFFLINE", raising=False)
-    bench = make_bench(workload=find_workload("mnist-cnn"), data="full", batch_size=batch_size)
-    found = calls(profile_operators(bench, INFERENCE))
+    setup = make_setup(workload=find_workload("mnist-cnn"), data="full", batch_size=batch_size)
+    found = calls(profile_operators(setup, INFERENCE))
     counted = tuple(found[name] for name in ("conv2d", "addmm", "relu", "max_pool2d"))
     print(f"\ninference over 10,000 images, batch {batch_size}: {counted}")
     assert counted == PUBLISHED[batch_size]
 
 
-def test_operators_belong_to_the_phase_they_ran_in(make_bench: MakeBench) -> None:
+def test_operators_belong_to_the_phase_they_ran_in(make_setup: MakeSetup) -> None:
     workload = find_workload("mnist-cnn")
-    bench = make_bench(workload=workload, data="bundled", batch_size=8)
-    record = profile_operators(bench, TRAINING)
+    setup = make_setup(workload=workload, data="bundled", batch_size=8)
+    record = profile_operators(setup, TRAINING)
     assert phases(record, "aten::conv2d") == {"forward"}
     assert phases(record, "aten::convolution_backward") == {"backward"}
     assert phases(record, "aten::index_select") == {"data"}
@@ -79,34 +77,34 @@ def test_operators_belong_to_the_phase_they_ran_in(make_bench: MakeBench) -> Non
     assert record.calls_are_equal
 
 
-def test_self_times_and_what_lies_outside_make_up_the_step(make_bench: MakeBench) -> None:
-    record = profile_operators(make_bench(batch_size=50), TRAINING)
+def test_self_times_and_what_lies_outside_make_up_the_step(make_setup: MakeSetup) -> None:
+    record = profile_operators(make_setup(batch_size=50), TRAINING)
     inside = sum(row.self_cpu_us for row in record.rows) / record.num_steps
     assert 0 < inside < record.profiled_step_us
     assert inside + outside_us(record) == pytest.approx(record.profiled_step_us, rel=0.05)
 
 
-def test_steps_that_call_differently_are_said_to(make_bench: MakeBench, tiny: Workload) -> None:
-    bench = make_bench(workload=dataclasses.replace(tiny, model=Branching))
-    assert not profile_operators(bench, TRAINING).calls_are_equal
+def test_steps_that_call_differently_are_said_to(make_setup: MakeSetup, tiny: Workload) -> None:
+    setup = make_setup(workload=dataclasses.replace(tiny, model=Branching))
+    assert not profile_operators(setup, TRAINING).calls_are_equal
 
 
 @pytest.mark.parametrize("model", [Branching, Recurrent, Attending])
 @pytest.mark.parametrize("mode", ["train", "inference"])
 def test_any_model_can_be_measured_and_profiled(
-    model: type[nn.Module], mode: str, make_bench: MakeBench, tiny: Workload
+    model: type[nn.Module], mode: str, make_setup: MakeSetup, tiny: Workload
 ) -> None:
     workload = dataclasses.replace(tiny, model=model)
     spec = CostSpec(mode=mode, budget_s=0.1, warmup_steps=1, active_steps=3)
-    assert measure(make_bench(workload=workload), spec).step_ms
-    assert calls(profile_operators(make_bench(workload=workload), spec))["addmm"] > 0
+    assert measure(make_setup(workload=workload), spec).step_ms
+    assert calls(profile_operators(make_setup(workload=workload), spec))["addmm"] > 0
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_kernels_are_kept_apart_from_operators_on_a_gpu(make_bench: MakeBench) -> None:
-    bench = make_bench(workload=find_workload("mnist-cnn"), data="bundled", device="cuda")
-    record = profile_operators(bench, TRAINING)
+def test_kernels_are_kept_apart_from_operators_on_a_gpu(make_setup: MakeSetup) -> None:
+    setup = make_setup(workload=find_workload("mnist-cnn"), data="bundled", device="cuda")
+    record = profile_operators(setup, TRAINING)
     kernels = [row for row in record.rows if row.kind == "kernel"]
     assert sum(row.self_device_us for row in kernels) > 0
     assert all(row.calls % record.num_steps == 0 for row in kernels if "conv" in row.name.lower())
@@ -115,17 +113,17 @@ def test_kernels_are_kept_apart_from_operators_on_a_gpu(make_bench: MakeBench) -
     assert calls(record)["conv2d"] == 2 * record.num_steps
 
 
-def test_shapes_tell_calls_apart_and_add_up(make_bench: MakeBench) -> None:
-    bench = make_bench(workload=find_workload("mnist-cnn"), data="bundled", batch_size=8)
+def test_shapes_tell_calls_apart_and_add_up(make_setup: MakeSetup) -> None:
+    setup = make_setup(workload=find_workload("mnist-cnn"), data="bundled", batch_size=8)
     spec = TRAINING.model_copy(update={"by_shape": True, "trace_mb": 0})
-    record = profile_operators(bench, spec)
+    record = profile_operators(setup, spec)
     shapes = {r.shapes: r.calls for r in record.rows if r.name == "aten::conv2d"}
     assert shapes == {"8x1x28x28, 32x1x3x3, 32": 6, "8x32x26x26, 64x32x3x3, 64": 6}
-    assert not bench.folder.trace_file.exists()
+    assert not setup.folder.trace_file.exists()
 
 
-def test_the_trace_opens_and_keeps_its_budget(make_bench: MakeBench) -> None:
-    generous, strict = make_bench(), make_bench()
+def test_the_trace_opens_and_keeps_its_budget(make_setup: MakeSetup) -> None:
+    generous, strict = make_setup(), make_setup()
     whole = profile_operators(generous, TRAINING)
     assert whole.trace_steps == TRAINING.active_steps
     with gzip.open(generous.folder.trace_file, "rt") as file:
@@ -141,9 +139,9 @@ def test_the_trace_opens_and_keeps_its_budget(make_bench: MakeBench) -> None:
     assert calls(short) == calls(whole)
 
 
-def test_a_budget_too_small_for_one_step_is_said(make_bench: MakeBench) -> None:
-    bench = make_bench()
-    record = profile_operators(bench, TRAINING.model_copy(update={"trace_mb": 1e-4}))
+def test_a_budget_too_small_for_one_step_is_said(make_setup: MakeSetup) -> None:
+    setup = make_setup()
+    record = profile_operators(setup, TRAINING.model_copy(update={"trace_mb": 1e-4}))
     assert record.trace_steps == 0
-    assert not bench.folder.trace_file.exists()
-    assert "not even one step fits" in bench.notes[0]
+    assert not setup.folder.trace_file.exists()
+    assert "not even one step fits" in setup.notes[0]

@@ -1,13 +1,13 @@
 """A step of known work, held against what the machine can do."""
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
-
 from trainlab.analyse.cost.efficiency import step_reach
+
+from training import HomedSetup, MakeSetup
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.cost.summary import summarise
 from trainlab.data.dataset import Dataset, Split
@@ -16,24 +16,21 @@ from trainlab.measure.limits import measured_limits
 from trainlab.measure.timing import measure
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import CostSpec
-from trainlab.train.setup import Bench
 from trainlab.workloads.workload import Workload
 
-MakeBench = Callable[..., Bench]
 
-
-def measured(bench: Bench, spec: CostSpec) -> Measurement:
-    costs = (measure(bench, spec),)
-    asked = bench.trial.model_dump(mode="json")
+def measured(setup: HomedSetup, spec: CostSpec) -> Measurement:
+    costs = (measure(setup, spec),)
+    asked = setup.trial.model_dump(mode="json")
     return Measurement(
-        trial=TrialRecord(**asked).model_copy(update={"resolved": bench.resolved()}),
+        trial=TrialRecord(**asked).model_copy(update={"resolved": setup.resolved()}),
         processes=("t",),
         costs=costs,
         summary=summarise(costs),
         operators=None,
-        layers=profile_layers(bench, spec),
+        layers=profile_layers(setup, spec),
         memory=None,
-        limits=measured_limits(bench.device),
+        limits=measured_limits(setup.device),
     )
 
 
@@ -48,9 +45,9 @@ def products(tiny: Workload, width: int, rows: int) -> Workload:
     )
 
 
-def test_the_work_of_a_step_is_counted_by_hand(make_bench: MakeBench, tiny: Workload) -> None:
+def test_the_work_of_a_step_is_counted_by_hand(make_setup: MakeSetup, tiny: Workload) -> None:
     spec = CostSpec(budget_s=0.3, warmup_steps=1, active_steps=2, mode="inference")
-    found = step_reach(measured(make_bench(workload=products(tiny, 256, 128)), spec))
+    found = step_reach(measured(make_setup(workload=products(tiny, 256, 128)), spec))
     assert found is not None
     assert found.flops_per_s > 0
     seconds = 2 * 2 * 128 * 256**2 / found.flops_per_s
@@ -62,12 +59,12 @@ def test_the_work_of_a_step_is_counted_by_hand(make_bench: MakeBench, tiny: Work
 @pytest.mark.parametrize("mode", ["train", "inference"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_known_work_on_a_gpu_is_never_reported_above_the_peak(
-    mode: str, precision: str, make_bench: MakeBench, tiny: Workload
+    mode: str, precision: str, make_setup: MakeSetup, tiny: Workload
 ) -> None:
     workload = products(tiny, 8192, 8192)
-    bench = make_bench(workload=workload, device="cuda", precision=precision)
+    setup = make_setup(workload=workload, device="cuda", precision=precision)
     spec = CostSpec(budget_s=1.5, mode=mode, active_steps=3)
-    found = step_reach(measured(bench, spec))
+    found = step_reach(measured(setup, spec))
     assert found is not None
     print(f"\n{mode} {precision}: {found.compute_share:.1%} of {found.precision}")
     # A step timed before it is done would be far above; fp32 is held against TF32, which it does not use.

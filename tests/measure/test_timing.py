@@ -4,7 +4,6 @@ import dataclasses
 import mmap
 import statistics
 import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -12,14 +11,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from training import MakeSetup
 from trainlab.analyse.cost.overhead import round_ratios
 from trainlab.measure.stopwatch import CudaStopwatch, HostStopwatch
 from trainlab.measure.timing import measure
 from trainlab.spec import CostSpec
-from trainlab.train.setup import Bench
 from trainlab.workloads.workload import Workload
 
-MakeBench = Callable[..., Bench]
 QUICK = CostSpec(budget_s=0.6, warmup_steps=4, tight=1e-9)
 
 
@@ -40,25 +38,25 @@ def taking(tiny: Workload, seconds: float, first: float = 0.0, spin: bool = Fals
 
 @pytest.mark.parametrize("spin", [True, False], ids=["spins", "sleeps"])
 def test_a_step_that_takes_a_known_time_is_measured_so(
-    make_bench: MakeBench, tiny: Workload, spin: bool
+    make_setup: MakeSetup, tiny: Workload, spin: bool
 ) -> None:
     spec = QUICK.model_copy(update={"budget_s": 3.0})
-    record = measure(make_bench(workload=taking(tiny, 0.1, spin=spin)), spec)
+    record = measure(make_setup(workload=taking(tiny, 0.1, spin=spin)), spec)
     # The least of them: other programs only ever add. The tiny model's own work is under 1 ms.
     assert min(record.step_ms) >= 100
     assert min(record.step_ms) == pytest.approx(100, rel=0.02)
     assert min(record.phases_ms["loss"]) == pytest.approx(100, rel=0.02)
 
 
-def test_the_first_step_is_told_apart_phase_by_phase(make_bench: MakeBench, tiny: Workload) -> None:
-    record = measure(make_bench(workload=taking(tiny, 0.001, first=0.2)), QUICK)
+def test_the_first_step_is_told_apart_phase_by_phase(make_setup: MakeSetup, tiny: Workload) -> None:
+    record = measure(make_setup(workload=taking(tiny, 0.001, first=0.2)), QUICK)
     assert record.cold[0].phases_ms["loss"] > 200
     assert all(step.phases_ms["loss"] < 100 for step in record.settled)
     assert sum(record.cold[0].phases_ms.values()) == record.warmup_ms[0]
 
 
 def test_what_the_first_step_loads_and_touches_is_counted(
-    make_bench: MakeBench, tiny: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_setup: MakeSetup, tiny: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "loaded_by_the_first_step.py").write_text("")
@@ -72,7 +70,7 @@ def test_what_the_first_step_loads_and_touches_is_counted(
             kept[0].write(bytes(64 << 20))
         return F.cross_entropy(outputs, targets)
 
-    record = measure(make_bench(workload=dataclasses.replace(tiny, loss=loss)), QUICK)
+    record = measure(make_setup(workload=dataclasses.replace(tiny, loss=loss)), QUICK)
     first = record.cold[0]
     assert first.modules_imported >= 1
     # 64 MiB in pages of 4 KiB, or fewer where the system hands out larger ones.
@@ -81,17 +79,17 @@ def test_what_the_first_step_loads_and_touches_is_counted(
     assert all(step.modules_imported == 0 for step in record.settled)
 
 
-def test_warm_up_is_recorded_and_kept_apart(make_bench: MakeBench, tiny: Workload) -> None:
-    record = measure(make_bench(workload=taking(tiny, 0.001, first=0.2)), QUICK)
+def test_warm_up_is_recorded_and_kept_apart(make_setup: MakeSetup, tiny: Workload) -> None:
+    record = measure(make_setup(workload=taking(tiny, 0.001, first=0.2)), QUICK)
     assert len(record.warmup_ms) == 4
     assert record.warmup_ms[0] > 200
     assert max(record.step_ms) < 100
 
 
 @pytest.mark.parametrize("mode", ["train", "inference"])
-def test_phases_add_up_to_the_step(mode: str, make_bench: MakeBench, tiny: Workload) -> None:
+def test_phases_add_up_to_the_step(mode: str, make_setup: MakeSetup, tiny: Workload) -> None:
     spec = QUICK.model_copy(update={"mode": mode})
-    record = measure(make_bench(workload=taking(tiny, 0.004)), spec)
+    record = measure(make_setup(workload=taking(tiny, 0.004)), spec)
     steps = [sum(parts) for parts in zip(*record.phases_ms.values(), strict=True)]
     # The least of each: what else runs only ever adds.
     assert min(steps) == pytest.approx(min(record.step_ms), rel=0.2)
@@ -102,17 +100,17 @@ def test_phases_add_up_to_the_step(mode: str, make_bench: MakeBench, tiny: Workl
 
 
 def test_a_tight_interval_ends_the_measurement_and_the_budget_does_otherwise(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
     steady = taking(tiny, 0.005)
     easy = CostSpec(budget_s=20, warmup_steps=1, tight=0.9)
     start = time.monotonic()
-    assert measure(make_bench(workload=steady), easy).stopped == "tight"
+    assert measure(make_setup(workload=steady), easy).stopped == "tight"
     assert time.monotonic() - start < 10
-    assert measure(make_bench(workload=steady), QUICK).stopped == "budget"
+    assert measure(make_setup(workload=steady), QUICK).stopped == "budget"
 
 
-def test_only_full_batches_are_timed(make_bench: MakeBench, tiny: Workload) -> None:
+def test_only_full_batches_are_timed(make_setup: MakeSetup, tiny: Workload) -> None:
     sizes = set()
 
     def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -122,17 +120,17 @@ def test_only_full_batches_are_timed(make_bench: MakeBench, tiny: Workload) -> N
     workload = dataclasses.replace(tiny, loss=loss)
     for mode in ("train", "inference"):
         spec = CostSpec(mode=mode, budget_s=0.1, warmup_steps=30)
-        record = measure(make_bench(workload=workload, batch_size=10), spec)
+        record = measure(make_setup(workload=workload, batch_size=10), spec)
         assert record.steps_per_epoch == (11 if mode == "train" else 4)
     assert sizes == {10}
 
 
-def test_inference_updates_nothing(make_bench: MakeBench) -> None:
-    bench = make_bench()
-    before = [p.detach().clone() for p in bench.model.parameters()]
-    measure(bench, CostSpec(mode="inference", budget_s=0.1))
-    assert all(torch.equal(a, b) for a, b in zip(before, bench.model.parameters(), strict=True))
-    assert all(p.grad is None for p in bench.model.parameters())
+def test_inference_updates_nothing(make_setup: MakeSetup) -> None:
+    setup = make_setup()
+    before = [p.detach().clone() for p in setup.model.parameters()]
+    measure(setup, CostSpec(mode="inference", budget_s=0.1))
+    assert all(torch.equal(a, b) for a, b in zip(before, setup.model.parameters(), strict=True))
+    assert all(p.grad is None for p in setup.model.parameters())
 
 
 def test_a_stopwatch_gives_the_time_between_marks() -> None:
@@ -173,10 +171,10 @@ def test_a_gpu_step_is_timed_when_it_is_done_not_when_it_is_queued() -> None:
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_phases_add_up_to_the_step_on_a_gpu(make_bench: MakeBench) -> None:
+def test_phases_add_up_to_the_step_on_a_gpu(make_setup: MakeSetup) -> None:
     from trainlab.workloads.find import find_workload
 
-    bench = make_bench(workload=find_workload("mnist-cnn"), device="cuda", data="bundled")
-    record = measure(bench, CostSpec(budget_s=6, tight=1e-9))
+    setup = make_setup(workload=find_workload("mnist-cnn"), device="cuda", data="bundled")
+    record = measure(setup, CostSpec(budget_s=6, tight=1e-9))
     # Pairs of neighbouring rounds; benchmarks/cost.py holds them to 3 %.
     assert statistics.median(round_ratios(record)) == pytest.approx(1, abs=0.1)

@@ -38,7 +38,9 @@ class RawRun:
         record = read(path / "study.json")
         self.study: Json = record["study"]
         self.trials: list[Json] = [
-            read(path / "trials" / name / "trial.json") for name in record["trials"]
+            read(path / "trials" / name / "trial.json")
+            for group in record["groups"]
+            for name in group["trials"]
         ]
 
     @cached_property

@@ -141,7 +141,7 @@ def _sizes(run: RawRun, found: Finding) -> dict[str, int]:
 
 
 def _by_size(run: RawRun, found: Finding) -> dict[int, Json]:
-    mode = str(found.numbers["mode"])
+    mode = str(found.numbers["of_mode"])
     return {
         size: run.watched(cell, mode, "operators", "operators.json")
         for cell, size in _sizes(run, found).items()
@@ -158,14 +158,14 @@ def _shares(record: Json) -> dict[str, float]:
     return shares
 
 
-def dominates(run: RawRun, found: Finding) -> Expected:
+def top_operator(run: RawRun, found: Finding) -> Expected:
     """Who takes most at the largest size, and at the smallest."""
     records = _by_size(run, found)
     small, large = _shares(records[min(records)]), _shares(records[max(records)])
     top, first = max(large, key=large.__getitem__), max(small, key=small.__getitem__)
     assert (top, found.levels) == (found.subject, (min(records), max(records)))
     numbers = {
-        "mode": found.numbers["mode"],
+        "of_mode": found.numbers["of_mode"],
         "share_a": small.get(top, 0.0),
         "share_b": large[top],
         "first_a": first,
@@ -174,7 +174,7 @@ def dominates(run: RawRun, found: Finding) -> Expected:
     return Expected(numbers, 1)
 
 
-def growth(run: RawRun, found: Finding) -> Expected:
+def operator_growth(run: RawRun, found: Finding) -> Expected:
     """The average call of one operator at two sizes."""
     records = _by_size(run, found)
     averages = {}
@@ -183,7 +183,7 @@ def growth(run: RawRun, found: Finding) -> Expected:
         averages[size] = sum(r["total_cpu_us"] for r in rows) / sum(r["calls"] for r in rows)
     a, b = found.levels
     numbers = {
-        "mode": found.numbers["mode"],
+        "of_mode": found.numbers["of_mode"],
         "time": averages[b] / averages[a],
         "work": b / a,  # type: ignore[operator]
         "average_us_a": averages[a],
@@ -216,16 +216,17 @@ def unstable(run: RawRun, found: Finding) -> Expected:
                 if records := run.processes(cell, mode, again=again):
                     told.append(next(_warnings(records), None))
     shaky = [one for one in told if one is not None]
-    numbers = {"num_unstable": len(shaky), "num_measured": len(told), "warning": shaky[0]}
+    numbers = {"num_unstable": len(shaky), "num_measured": len(told)}
+    numbers |= dict(zip(("warning", "warning_value"), shaky[0], strict=True))
     return Expected(numbers, len(shaky))
 
 
-def _warnings(records: list[Json]) -> Iterator[str]:
+def _warnings(records: list[Json]) -> Iterator[tuple[str, float]]:
     medians = [np.median(r["step_ms"]) for r in records]
     if (between := max(medians) / min(medians) - 1) > 0.1:
-        yield f"processes differ by {between:.0%}: quiet the machine, or measure more of them"
+        yield "processes_differ", between
     if (others := max(r["load"]["others_cores"] for r in records)) > 0.2:
-        yield f"other processes used {others:.1f} cores meanwhile: close them and repeat"
+        yield "others_busy", others
 
 
 def undecided(run: RawRun, found: Finding) -> Expected:
@@ -240,7 +241,7 @@ def undecided(run: RawRun, found: Finding) -> Expected:
     numbers = {
         "num_open": num_open,
         "num_tested": len(tested),
-        "seeds": max((one.n for one in open_learn), default=None),
+        "most_seeds": max((one.n for one in open_learn), default=None),
         "fewest_seeds": max((one.numbers["fewest_seeds"] for one in open_learn), default=None),
         "seeds_needed": min(needed, key=lambda one: one.low, default=None),
     }

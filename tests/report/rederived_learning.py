@@ -158,7 +158,7 @@ def diverged(run: RawRun, found: Finding) -> Expected:
     return Expected(numbers, len(ended))
 
 
-def quality(run: RawRun, found: Finding) -> Expected:
+def time_to_target(run: RawRun, found: Finding) -> Expected:
     """The first epoch of each trial that met the target."""
     target = run.study["targets"][found.subject]
     ended = [t for t in run.learned(found.cells[0]).values() if t["state"] in ("done", "diverged")]

@@ -50,23 +50,33 @@ def _geometric(values: list[float]) -> tuple[float, tuple[float, float] | None]:
 
 
 def gradient(run: RawRun, found: Finding) -> Expected:
-    """Against the last layer, against its own first period, or not finite at all."""
-    probe, own = found.numbers["probe"], _own(run, found)
-    if "num_not_finite" in found.numbers:
-        bad = [[x["step"] for x in lines if "not_finite" in x] for lines in own]
-        firsts = [steps[0] for steps in bad if steps]
-        numbers = {"probe": probe, "num_not_finite": len(firsts), "median_step": np.median(firsts)}
-        return Expected(numbers, len(run.learned(found.cells[0])))
-    other = str(found.numbers["compared_with"])
-    if other == "its first period":
-        ended = [(x[0], x[-1]) for x in own if "value" in x[0] and "value" in x[-1]]
-        ratios = [_norm(last) / _norm(first) for first, last in ended]
-    else:
-        last = _series(run, found, other, str(probe))
-        ratios = [_element(a[-1]) / _element(b[-1]) for a, b in zip(own, last, strict=True)]
+    """Against the last layer of the same probe."""
+    probe, other = str(found.numbers["probe"]), str(found.numbers["compared_with"])
+    pairs = zip(_own(run, found), _series(run, found, other, probe), strict=True)
+    ratios = [_element(a[-1]) / _element(b[-1]) for a, b in pairs]
     ratio, interval = _geometric(ratios)
-    numbers = {"probe": probe, "ratio": ratio, "compared_with": other}
-    return Expected(numbers, len(ratios), interval)
+    return Expected({"probe": probe, "ratio": ratio, "compared_with": other}, len(ratios), interval)
+
+
+def growing(run: RawRun, found: Finding) -> Expected:
+    """Against its own first period."""
+    own = _own(run, found)
+    ended = [(x[0], x[-1]) for x in own if "value" in x[0] and "value" in x[-1]]
+    ratios = [_norm(last) / _norm(first) for first, last in ended]
+    ratio, interval = _geometric(ratios)
+    return Expected({"probe": found.numbers["probe"], "ratio": ratio}, len(ratios), interval)
+
+
+def broken(run: RawRun, found: Finding) -> Expected:
+    """Not finite at all."""
+    bad = [[x["step"] for x in lines if "not_finite" in x] for lines in _own(run, found)]
+    firsts = [steps[0] for steps in bad if steps]
+    numbers = {
+        "probe": found.numbers["probe"],
+        "num_not_finite": len(firsts),
+        "median_step": np.median(firsts),
+    }
+    return Expected(numbers, len(run.learned(found.cells[0])))
 
 
 def accumulation(run: RawRun, found: Finding) -> Expected:

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from fabricate import DATA, Fabricated, made_study, operator
+from trainlab.analyse.evidence import gather
 from trainlab.plan import Trial
 from trainlab.record.cost import ColdStep, LayerRow
 from trainlab.record.folder import RunFolder
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document, Section
-from trainlab.report.material import Material, read_material
+from trainlab.report.run_data import RunData
 from trainlab.spec import Study
 
 ACCURACY = {1: 0.90, 16: 0.95, 64: 0.93}
@@ -57,14 +58,19 @@ def rich_run(
     return folder
 
 
-def rich_material(path: Path, **told: Any) -> Material:
+def rich_data(path: Path, **told: Any) -> RunData:
     """What the report of such a run is made from."""
-    return read_material(rich_run(path, **told))
+    return run_data(rich_run(path, **told))
+
+
+def run_data(folder: RunFolder) -> RunData:
+    """What the report of a run is made from."""
+    return RunData(gather(folder))
 
 
 def rich_report(path: Path, lang: str = "en", **told: Any) -> Document:
     """The document of such a run."""
-    return report_of(rich_material(path, **told), lang)
+    return report_of(rich_data(path, **told), lang)
 
 
 def section_of(document: Document, name: str) -> Section:

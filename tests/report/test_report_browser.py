@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich_run import rich_report, rich_run, row
+from rich_run import rich_report, rich_run, row, run_data
 
 from trainlab.report.contents import report_of
-from trainlab.report.material import read_material
 from trainlab.report.render.html import html_of
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
@@ -193,6 +192,6 @@ def test_an_accessibility_check_finds_no_serious_fault(
 def test_an_unfinished_run_is_shown_as_such(browser: Any, tmp_path: Path) -> None:
     folder = rich_run(tmp_path / "run", state=lambda trial: "pending" if trial.seed > 2 else "done")
     path = tmp_path / "page.html"
-    path.write_text(html_of(report_of(read_material(folder))), encoding="utf-8")
+    path.write_text(html_of(report_of(run_data(folder))), encoding="utf-8")
     with Visit(browser, path) as visit:
         assert "not finished" in visit.page.locator("header .notice.failure").first.inner_text()

@@ -12,11 +12,11 @@ from rich_run import rich_run
 from typer.testing import CliRunner
 
 from fabricate import Fabricated, made_study
+from trainlab.analyse.evidence import gather
 from trainlab.cli.errors import guarded
 from trainlab.cli.verbs.report import command
 from trainlab.errors import SpecError
 from trainlab.record.folder import RunFolder
-from trainlab.report.material import read_material
 from trainlab.report.render.extras import MissingExtraError, needed
 from trainlab.report.writing import check_formats, write_comparison, write_report
 
@@ -45,7 +45,7 @@ def test_all_formats_are_written_and_told(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
     pytest.importorskip("typst", reason="needs trainlab[report]")
     folder = rich_run(tmp_path / "run")
-    paths = write_report(folder, ("html", "md", "pdf"), "zh")
+    paths = write_report(gather(folder), folder.report_folder, ("html", "md", "pdf"), "zh")
     assert paths == [folder.report_folder / f"report.{name}" for name in ("html", "md", "pdf")]
     assert all(path.stat().st_size > 1000 for path in paths)
     assert (folder.report_folder / "figures" / "flow.png").exists()
@@ -66,7 +66,7 @@ def test_the_command_tells_where_the_report_is(tmp_path: Path) -> None:
 
 def test_a_comparison_is_one_file(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
-    first, second = (read_material(rich_run(tmp_path / name)) for name in "ab")
+    first, second = (gather(rich_run(tmp_path / name)) for name in "ab")
     write_comparison(first, second, tmp_path / "deep" / "both.html", "zh")
     assert "两台机器" in (tmp_path / "deep" / "both.html").read_text()
 
@@ -76,7 +76,8 @@ import sys, time
 from pathlib import Path
 from trainlab.lab import open_run
 from trainlab.report.writing import write_report
-write_report(open_run(Path(sys.argv[1])), sys.argv[2].split(","))
+run = open_run(Path(sys.argv[1]))
+write_report(run.evidence(), run.report_folder, sys.argv[2].split(","))
 status = Path("/proc/self/status")
 peak = [x.split()[1] for x in status.read_text().splitlines() if x.startswith("VmHWM")]
 print(time.process_time(), *peak)

@@ -7,15 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich_run import SUBSET, rich_material, rich_report, rich_run, rich_study, section_of
+from rich_run import SUBSET, rich_data, rich_report, rich_run, rich_study, run_data, section_of
 
 from fabricate import Fabricated, made_study
 from trainlab.plan import Trial
 from trainlab.record.probe import ProbeRecord
 from trainlab.report.contents import report_of
-from trainlab.report.document import Document, Entry, Figure, Points, Table
-from trainlab.report.material import read_material
-from trainlab.report.sections.files import command_told
+from trainlab.report.document import Bullets, Document, Entry, Figure, Table
+from trainlab.report.sections.files import typed_command
 from trainlab.report.sections.main_findings import main_findings
 from trainlab.report.study_file import study_file
 from trainlab.spec.probe import probe_of
@@ -42,13 +41,13 @@ def test_sections_come_in_the_order_people_read(tmp_path: Path, lang: str) -> No
 
 def test_a_study_without_cost_has_no_sections_about_it(tmp_path: Path) -> None:
     folder = Fabricated().write(tmp_path / "run", made_study(vary={"lr": [0.1, 0.01]}))
-    report = report_of(read_material(folder))
+    report = report_of(run_data(folder))
     told = [section.id for section in report.sections]
     assert told == ["answer", "environment", "learning", "comparison", "method", "repeat", "files"]
 
 
 def test_a_single_cell_has_nothing_to_hide(tmp_path: Path) -> None:
-    report = report_of(read_material(Fabricated().write(tmp_path / "run", made_study(seeds=1))))
+    report = report_of(run_data(Fabricated().write(tmp_path / "run", made_study(seeds=1))))
     assert report.cells == ()
 
 
@@ -60,15 +59,15 @@ def test_every_figure_and_section_has_its_own_id(tmp_path: Path) -> None:
 
 def test_the_answer_has_at_most_five_lines_and_says_what_differs(tmp_path: Path) -> None:
     (told,) = section_of(rich_report(tmp_path / "run"), "answer").blocks
-    assert isinstance(told, Points)
-    assert 1 < len(told.points) <= 5
-    assert any(p.mark == "different" and "test/accuracy" in p.text for p in told.points)
-    assert any(p.mark == "different" and "per sample" in p.text for p in told.points)
+    assert isinstance(told, Bullets)
+    assert 1 < len(told.items) <= 5
+    assert any(p.mark == "different" and "test/accuracy" in p.text for p in told.items)
+    assert any(p.mark == "different" and "per sample" in p.text for p in told.items)
 
 
 def test_what_is_open_ends_the_answer(tmp_path: Path) -> None:
-    material = rich_material(tmp_path / "run", study=rich_study(seeds=2))
-    assert main_findings(material.findings)[-1].kind == "undecided"
+    data = rich_data(tmp_path / "run", study=rich_study(seeds=2))
+    assert main_findings(data.findings)[-1].kind == "undecided"
 
 
 def some_unfinished(trial: Trial) -> str:
@@ -109,7 +108,7 @@ def test_a_subset_is_never_passed_off_as_the_full_set(tmp_path: Path) -> None:
 
 def test_every_number_of_the_cost_table_is_the_median_of_the_records(tmp_path: Path) -> None:
     folder = rich_run(tmp_path / "run")
-    report = report_of(read_material(folder))
+    report = report_of(run_data(folder))
     table = next(t for t in tables_of(report) if t.caption == "What each cell costs")
     shown = {(row.entries[0].text, row.entries[1].text): row.entries for row in table.rows}
     for size in (1, 16, 64):
@@ -135,7 +134,7 @@ def test_every_number_of_the_cost_table_is_the_median_of_the_records(tmp_path: P
 
 def test_every_number_of_the_learn_table_is_the_mean_of_the_records(tmp_path: Path) -> None:
     folder = rich_run(tmp_path / "run")
-    report = report_of(read_material(folder))
+    report = report_of(run_data(folder))
     table = next(t for t in tables_of(report) if t.caption == "What each cell learned")
     for row in table.rows:
         values = [
@@ -154,10 +153,10 @@ def test_every_number_of_a_finding_is_in_its_sentence_as_the_records_have_it(
     tmp_path: Path,
 ) -> None:
     folder = rich_run(tmp_path / "run")
-    material = read_material(folder)
+    data = run_data(folder)
     trials = {trial.id: trial for trial in folder.trials()}
-    report = report_of(material)
-    told = [p.text for b in report.all_blocks() if isinstance(b, Points) for p in b.points]
+    report = report_of(data)
+    told = [p.text for b in report.all_blocks() if isinstance(b, Bullets) for p in b.items]
     for size in (16, 64):
         means = [
             statistics.fmean(
@@ -212,7 +211,7 @@ def test_the_study_file_asks_for_the_same_cells(tmp_path: Path, asked: dict[str,
 
 def test_the_same_records_give_the_same_document(tmp_path: Path) -> None:
     folder = rich_run(tmp_path / "run")
-    assert report_of(read_material(folder)) == report_of(read_material(folder))
+    assert report_of(run_data(folder)) == report_of(run_data(folder))
 
 
 def test_a_report_needs_no_torch(tmp_path: Path) -> None:
@@ -221,7 +220,8 @@ def test_a_report_needs_no_torch(tmp_path: Path) -> None:
         "import sys; from pathlib import Path\n"
         "from trainlab.lab import open_run\n"
         "from trainlab.report.writing import write_report\n"
-        "write_report(open_run(Path(sys.argv[1])), ('html', 'md', 'pdf'))\n"
+        "run = open_run(Path(sys.argv[1]))\n"
+        "write_report(run.evidence(), run.report_folder, ('html', 'md', 'pdf'))\n"
         "assert 'torch' not in sys.modules\n"
     )
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
@@ -254,7 +254,7 @@ def test_probes_are_drawn_a_curve_per_cell(tmp_path: Path) -> None:
             ]
             text = "".join(json.dumps(line) + "\n" for line in lines)
             folder.trial(trial.id).probes_file.write_text(text)
-    report = report_of(read_material(folder), "zh")
+    report = report_of(run_data(folder), "zh")
     section = section_of(report, "probes")
     (chart,) = [block for block in section.blocks if isinstance(block, Figure)]
     rows = [r for r in chart.spec["data"]["values"] if r["cell"] == "batch_size=16"]
@@ -270,7 +270,7 @@ def test_probes_are_drawn_a_curve_per_cell(tmp_path: Path) -> None:
     ],
 )
 def test_the_command_is_told_without_where_trainlab_is_installed(recorded: str, told: str) -> None:
-    assert command_told(recorded) == told
+    assert typed_command(recorded) == told
 
 
 def test_a_long_name_breaks_after_its_parts_and_never_within_a_number() -> None:
@@ -281,7 +281,7 @@ def test_a_long_name_breaks_after_its_parts_and_never_within_a_number() -> None:
 
 def test_settings_changed_together_are_told_once_in_their_table(tmp_path: Path) -> None:
     study = made_study(design="one-at-a-time", cells=({"optimizer": "sgd", "lr": 0.5},))
-    report = report_of(read_material(Fabricated().write(tmp_path / "run", study)))
+    report = report_of(run_data(Fabricated().write(tmp_path / "run", study)))
     found = next(t for t in tables_of(report) if t.caption.startswith("Levels of optimizer + lr"))
     assert [column.heading for column in found.columns][:2] == ["level", "figure"]
     assert found.rows[0].entries[0].text == "base → optimizer=sgd,lr=0.5"

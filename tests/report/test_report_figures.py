@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich_run import ACCURACY, rich_material, rich_report
+from rich_run import ACCURACY, rich_data, rich_report
 
 from trainlab.plan import Trial
 from trainlab.report.figures.bars import OUTSIDE, REST, operator_bars, phase_bars
@@ -13,17 +13,17 @@ from trainlab.report.figures.first_steps import first_steps
 from trainlab.report.figures.line_charts import trend_chart
 from trainlab.report.figures.scaling import scaling_lines
 from trainlab.report.figures.trends import Trend, TrendPoint, thinned, trend
-from trainlab.report.material import Material
+from trainlab.report.run_data import RunData
 from trainlab.words import Words
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
-    return rich_material(tmp_path_factory.mktemp("figures") / "run")
+def data(tmp_path_factory: pytest.TempPathFactory) -> RunData:
+    return rich_data(tmp_path_factory.mktemp("figures") / "run")
 
 
-def test_a_trend_has_a_mean_and_its_interval_at_every_epoch(material: Material) -> None:
-    found = trend(material, "test/accuracy")
+def test_a_trend_has_a_mean_and_its_interval_at_every_epoch(data: RunData) -> None:
+    found = trend(data, "test/accuracy")
     assert found is not None
     assert not found.by_step
     mine = [point for point in found.points if point.cell == "batch_size=16"]
@@ -36,8 +36,8 @@ def test_a_trend_has_a_mean_and_its_interval_at_every_epoch(material: Material) 
         assert point.low < point.mean < point.high
 
 
-def test_a_trend_lies_within_epochs_where_steps_were_recorded(material: Material) -> None:
-    found = trend(material, "train/loss")
+def test_a_trend_lies_within_epochs_where_steps_were_recorded(data: RunData) -> None:
+    found = trend(data, "train/loss")
     assert found is not None
     assert found.by_step
     # 100 samples of 960 per epoch, as the made-up records say.
@@ -52,8 +52,8 @@ def test_long_curves_are_thinned_and_keep_their_end() -> None:
     assert kept == sorted(kept)
 
 
-def test_phases_add_up_to_the_step(material: Material) -> None:
-    bars = phase_bars(material, "train")
+def test_phases_add_up_to_the_step(data: RunData) -> None:
+    bars = phase_bars(data.evidence, "train")
     assert bars is not None
     for cell in ("batch_size=1", "batch_size=64"):
         shares = [part.share for part in bars.parts if part.cell == cell]
@@ -62,8 +62,8 @@ def test_phases_add_up_to_the_step(material: Material) -> None:
     assert forward.share == pytest.approx(0.5)
 
 
-def test_operator_shares_add_up_with_the_rest_and_what_lies_outside(material: Material) -> None:
-    bars = operator_bars(material, "train")
+def test_operator_shares_add_up_with_the_rest_and_what_lies_outside(data: RunData) -> None:
+    bars = operator_bars(data.evidence, "train")
     assert bars is not None
     mine = {part.name: part.value for part in bars.parts if part.cell == "batch_size=1"}
     assert mine["addmm"] == pytest.approx(30.1)
@@ -73,9 +73,9 @@ def test_operator_shares_add_up_with_the_rest_and_what_lies_outside(material: Ma
     assert mine[OUTSIDE] > 0
 
 
-def test_costs_and_memory_are_those_of_the_cells(material: Material) -> None:
-    steps = cost_dots(material, "step_ms")
-    memory = memory_dots(material)
+def test_costs_and_memory_are_those_of_the_cells(data: RunData) -> None:
+    steps = cost_dots(data.evidence, "step_ms")
+    memory = memory_dots(data.evidence)
     assert steps is not None
     assert memory is not None
     train = {dot.cell: dot.value for dot in steps.dots if dot.mode == "train"}
@@ -84,23 +84,23 @@ def test_costs_and_memory_are_those_of_the_cells(material: Material) -> None:
     assert peaks == {"batch_size=1": 1.0, "batch_size=16": 16.0, "batch_size=64": 64.0}
 
 
-def test_dots_of_a_metric_have_every_seed(material: Material) -> None:
-    found = metric_dots(material, "test/accuracy")
+def test_dots_of_a_metric_have_every_seed(data: RunData) -> None:
+    found = metric_dots(data.evidence, "test/accuracy")
     assert found is not None
     assert len(found.dots) == 3
     assert len(found.singles) == 24
 
 
-def test_the_fitted_line_goes_through_what_was_measured(material: Material) -> None:
-    (line,) = scaling_lines(material, "train")
+def test_the_fitted_line_goes_through_what_was_measured(data: RunData) -> None:
+    (line,) = scaling_lines(data.evidence, "train")
     assert [size for _, size, _ in line.measured] == [1, 16, 64]
     at = {point.batch_size: point.value for point in line.fitted}
     for _, size, time in line.measured:
         assert at[size] == pytest.approx(time, rel=0.01)
 
 
-def test_first_steps_are_multiples_of_a_settled_one(material: Material) -> None:
-    found = first_steps(material, "train")
+def test_first_steps_are_multiples_of_a_settled_one(data: RunData) -> None:
+    found = first_steps(data.evidence.measured_in("train"), "train")
     assert found is not None
     first = next(times for cell, step, times in found.points if cell == "batch_size=1")
     assert first == pytest.approx(30.0 / (0.52 * 1.008), rel=1e-3)

@@ -7,14 +7,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from rich_run import rich_report, rich_run, rich_study, row
+from rich_run import rich_report, rich_run, rich_study, row, run_data
 
 from fabricate import Fabricated, made_study
-from trainlab.analyse.runs import side_by_side
+from trainlab.analyse.side_by_side import side_by_side
+from trainlab.record.note import note
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
 from trainlab.report.document import Table
-from trainlab.report.material import read_material
 from trainlab.report.render.html import html_of
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
@@ -65,13 +65,16 @@ def test_nothing_from_the_data_becomes_a_tag(tmp_path: Path) -> None:
     )
     for trial in folder.trials():
         home = folder.trial(trial.id)
-        noted = {"notes": (SCRIPT,), "resolved": {**trial.resolved, "device_name": SCRIPT}}
+        noted = {
+            "notes": (note("text", text=SCRIPT),),
+            "resolved": {**trial.resolved, "device_name": SCRIPT},
+        }
         home.write(trial.model_copy(update=noted))
         if home.operators.exists():
             record = home.operators.read()
             rows = [one.model_copy(update={"name": SCRIPT}) for one in record.rows]
             home.operators.write(record.model_copy(update={"rows": rows}))
-    page = html_of(report_of(read_material(folder)))
+    page = html_of(report_of(run_data(folder)))
     assert SCRIPT not in page
     scripts = [tag for tag, _ in Tags(page).tags if tag == "script"]
     assert len(scripts) == 3
@@ -81,7 +84,7 @@ def test_nothing_from_the_data_becomes_a_tag(tmp_path: Path) -> None:
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     folder = rich_run(tmp_path / "run")
     for lang in ("en", "zh"):
-        first, second = (html_of(report_of(read_material(folder), lang)) for _ in range(2))
+        first, second = (html_of(report_of(run_data(folder), lang)) for _ in range(2))
         assert first == second
 
 
@@ -93,14 +96,14 @@ def test_a_page_stays_small(tmp_path: Path) -> None:
 def test_a_run_without_charts_brings_no_chart_code(tmp_path: Path) -> None:
     study = made_study(seeds=1)
     folder = Fabricated(state=lambda trial: "pending").write(tmp_path / "run", study)
-    page = html_of(report_of(read_material(folder)))
+    page = html_of(report_of(run_data(folder)))
     assert len(page) < 100_000
     assert charts_of(page) == {}
 
 
 def test_two_runs_side_by_side(tmp_path: Path) -> None:
-    first = read_material(rich_run(tmp_path / "a"))
-    second = read_material(rich_run(tmp_path / "b", step_ms=lambda trial, n: 9 + 0.01 * n))
+    first = run_data(rich_run(tmp_path / "a"))
+    second = run_data(rich_run(tmp_path / "b", step_ms=lambda trial, n: 9 + 0.01 * n))
     found = side_by_side(first.evidence, second.evidence)
     for lang in ("en", "zh"):
         report = comparison_of(first, second, found, lang)

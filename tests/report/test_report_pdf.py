@@ -5,11 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rich_run import rich_report, rich_run, row
+from rich_run import rich_report, rich_run, row, run_data
 
 from trainlab.report.contents import report_of
-from trainlab.report.document import Document, Entry, Paragraph, Row, Section, table
-from trainlab.report.material import read_material
+from trainlab.report.document import Column, Document, Entry, Paragraph, Row, Section, Table
 from trainlab.report.render.pdf import pdf_of
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
@@ -28,7 +27,7 @@ def text_of(pdf: bytes, folder: Path) -> str:
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_the_same_run_gives_the_same_bytes_as_pdf(tmp_path: Path, lang: str) -> None:
     folder = rich_run(tmp_path / "run")
-    first, second = (pdf_of(report_of(read_material(folder), lang)) for _ in range(2))
+    first, second = (pdf_of(report_of(run_data(folder), lang)) for _ in range(2))
     assert first.startswith(b"%PDF-")
     assert first == second
 
@@ -49,7 +48,9 @@ def test_chinese_is_there_as_chinese(tmp_path: Path) -> None:
 def with_table_after(num_paragraphs: int, num_rows: int, told: str) -> Document:
     """A table that begins so far down the page."""
     entries = [Row((Entry(f"row{number}"), Entry(told))) for number in range(num_rows)]
-    found = table("the caption", (("heading", False), ("value", False)), entries, note="the note")
+    found = Table(
+        "the caption", (Column("heading"), Column("value")), tuple(entries), note="the note"
+    )
     filler = (Paragraph("filler"),) * num_paragraphs
     inner = Section("two", "Inner", (found, Paragraph("the end")))
     section = Section("one", "Section", filler, (inner,))

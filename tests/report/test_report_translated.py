@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, get_args
 
 import pytest
-from rich_run import rich_run, rich_study, section_of
+from rich_run import rich_run, rich_study, run_data, section_of
 
 from fabricate import DATA, ENVIRONMENT, usual
 from trainlab.plan import Trial, plan
@@ -16,8 +16,6 @@ from trainlab.record.probe import ProbeRecord
 from trainlab.record.trial import DataRecord
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document, Figure, Listing
-from trainlab.report.material import read_material
-from trainlab.report.sections.probes import meaning
 from trainlab.spec import TrainSpec
 from trainlab.spec.probe import REDUCERS, Quantity, probe_of
 from trainlab.words import LANGUAGES, WORDS, Words
@@ -105,7 +103,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         step_ms=lambda trial, process: 1.0 + process,
     )
     add_probes(folder)
-    return report_of(read_material(folder), request.param)
+    return report_of(run_data(folder), request.param)
 
 
 def test_no_english_sentence_is_left_in_a_chinese_report(report: Document) -> None:
@@ -136,11 +134,6 @@ def test_every_chart_of_a_probe_says_what_its_values_mean(report: Document) -> N
     assert all(note.endswith((".", "。")) and len(note) > 12 for note in notes)
 
 
-@pytest.mark.parametrize("probe", [one for one in PROBES if OWN not in one])
-def test_a_probe_means_in_english_what_the_spec_says(probe: str) -> None:
-    assert meaning(record_of(probe), Words("en")) == probe_of(probe).meaning
-
-
 @pytest.mark.parametrize(
     ("lang", "told"),
     [
@@ -153,7 +146,8 @@ def test_a_probe_means_in_english_what_the_spec_says(probe: str) -> None:
 )
 def test_a_reducer_of_the_users_own_is_named(lang: str, told: str) -> None:
     record = record_of(f"fc1.weight:grad:{OWN}@step")
-    assert meaning(record, Words(lang)).startswith(told)
+    meaning = Words(lang).probe_meaning(record.quantity, record.reducer, record.every)
+    assert meaning.startswith(told)
 
 
 def test_every_quantity_and_reducer_has_words() -> None:
@@ -162,7 +156,7 @@ def test_every_quantity_and_reducer_has_words() -> None:
 
 
 def test_everything_that_may_differ_has_words() -> None:
-    (trial, *_) = plan(rich_study())
+    (trial,) = plan(rich_study())[0].trials
     known = {*TrainSpec.model_fields, *usual(trial), "data.name", "data.num_train", "data.num_test"}
     known |= {*type(ENVIRONMENT).model_fields} - {"format", "git_dirty"}
     assert {name for name in known if f"differs_{name}" not in WORDS} == set()

@@ -1,30 +1,33 @@
 """Every word of a report is there in every language, and every character has a glyph."""
 
 import ast
+import re
 import string
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
 import trainlab
 from trainlab.analyse.cost.cold_start import COUNTS
-from trainlab.analyse.cost.summary import _warnings
-from trainlab.record.cost import CostRecord, LoadRecord
+from trainlab.analyse.cost.summary import Instability
+from trainlab.instruments.probes import quantities
 from trainlab.report.render.fonts import REGULAR, font_folder
-from trainlab.words import COUNTED, INSTRUMENTS, LANGUAGES, TABLES, WORDS, Words
+from trainlab.spec.probe import QUANTITIES, REDUCERS
+from trainlab.words import LANGUAGES, TABLES, WORDS, Words
 
 SOURCE = Path(trainlab.__file__).parent
 BUILT = ("state_", "mode_", "step_", "phase_", "memory_", "near_", "subject_", "mark_", "file_")
 """Starts of keys that are put together from names in records."""
-BUILT += ("cost_of_", "update_", "quantity_", "reducer_", "every_", "differs_")
+BUILT += ("cost_of_", "update_", "quantity_", "reducer_", "every_", "differs_", "effect_")
+BUILT += ("counted_", "instrument_", "level_", "note_", "silent_", "test_", "warning_")
 BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")
 
 
 def used_keys() -> set[str]:
     """Keys that the code and the templates name outright."""
     found = set()
-    tables = {path for path in SOURCE.glob("words/*.py") if path.name != "__init__.py"}
-    for path in set(SOURCE.rglob("*.py")) - tables:
+    for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.add(node.value)
@@ -46,12 +49,12 @@ def test_every_text_is_there_in_every_language_with_the_same_names(key: str) -> 
 
 
 def test_a_key_is_in_one_table_only() -> None:
-    assert sum(map(len, TABLES)) == len(WORDS)
+    assert sum(map(len, TABLES.values())) == len(WORDS)
 
 
 def test_chinese_texts_are_chinese() -> None:
     same = {key for key, (english, chinese) in WORDS.items() if english == chinese}
-    assert same <= {"env_cpu", "env_gpu", "interval", "n", "repeat_file"}
+    assert same <= {"env_cpu", "env_gpu", "interval", "n", "repeat_file", "note_text"}
 
 
 def test_no_text_is_left_that_nothing_shows() -> None:
@@ -64,46 +67,27 @@ def test_no_text_is_left_that_nothing_shows() -> None:
     assert not unused
 
 
-def test_every_thing_counted_in_a_cold_step_has_words() -> None:
-    assert set(COUNTS) == set(COUNTED)
-    assert set(COUNTED.values()) <= set(WORDS)
-    assert set(INSTRUMENTS.values()) <= set(WORDS)
+def test_every_code_of_a_record_has_words() -> None:
+    assert {f"counted_{name}" for name in COUNTS} <= set(WORDS)
+    codes = get_args(get_type_hints(Instability)["code"])
+    assert len(codes) == 5
+    for code in codes:
+        zh, en = (Words(lang).warning(code, 0.31) for lang in ("zh", "en"))
+        assert zh != en
+        assert "31 %" in en or "0.3 cores" in en
+    silent = {v for n, v in vars(quantities).items() if n.isupper() and isinstance(v, str)}
+    assert {f"silent_{code}" for code in silent} <= set(WORDS)
 
 
-def unstable(step_ms: list[float], others: float, stolen: float) -> CostRecord:
-    return CostRecord(
-        mode="train",
-        batch_size=1,
-        num_samples=10,
-        steps_per_epoch=10,
-        warmup_ms=[1.0],
-        cold=[],
-        settled=[],
-        round_steps=3,
-        step_ms=step_ms,
-        phases_ms={"forward": [1.0]},
-        stopped="budget",
-        load=LoadRecord(
-            load_before=0,
-            others_cores=others,
-            stolen_cores=stolen,
-            cpu_mhz=None,
-            governor=None,
-            affinity=None,
-        ),
-    )
-
-
-def test_every_warning_of_a_measurement_is_told_in_chinese() -> None:
-    records = [
-        unstable([1.0, 1, 1, 5, 5, 5, 9, 9, 9], 1.5, 0.5),
-        unstable([20.0] * 9, 0.0, 0.0),
-    ]
-    told = _warnings(records, [5.0, 20.0])
-    assert len(told) == 5
-    for warning in told:
-        assert Words("zh").warning(warning) != warning, f"{warning} lacks a translation"
-        assert Words("en").warning(warning) == warning.replace("%", " %")
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_every_note_that_is_written_has_words(lang: str) -> None:
+    written = set()
+    for path in SOURCE.rglob("*.py"):
+        written |= set(re.findall(r'\bnote\(\s*"(\w+)"', path.read_text()))
+    assert {"graph_failed", "trace_too_large", "engine_too_coarse", "probe_silent"} <= written
+    assert {f"note_{code}" for code in written} <= set(WORDS)
+    strange = Words(lang).note("from_the_future", {"x": 1})
+    assert strange == "from_the_future {'x': 1}"
 
 
 def test_the_font_has_every_character_of_the_words() -> None:
@@ -124,3 +108,19 @@ def test_the_fonts_are_small_and_bring_their_licence() -> None:
     folder = font_folder()
     assert sum(path.stat().st_size for path in folder.glob("*.otf")) < 2.5e6
     assert "SIL OPEN FONT LICENSE" in (folder / "LICENSE-OFL").read_text()
+
+
+def test_both_readings_of_the_labs_question_explain_themselves() -> None:
+    words = Words("en")
+    local = words.probe_meaning("local_grad", "sq_sum", "epoch")
+    assert "how many inputs of the relu were positive" in local.lower()
+    assert "flows back through the layer" in words.probe_meaning("grad_input", "sq_sum", "epoch")
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_every_probe_has_a_meaning(lang: str) -> None:
+    for quantity in QUANTITIES:
+        for reducer in (*REDUCERS, "histogram(0,1,2)", "my.py:f"):
+            meaning = Words(lang).probe_meaning(quantity, reducer, "7")
+            assert meaning.endswith("." if lang == "en" else "。")
+            assert meaning[0].isupper() or lang == "zh"

@@ -1,6 +1,7 @@
 """Numbers as they stand in a sentence."""
 
 import re
+from collections.abc import Iterator
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 FIXED = (
@@ -15,3 +16,11 @@ def without_fixed(text: str) -> str:
     for phrase in FIXED:
         text = text.replace(phrase, " ")
     return text
+
+
+def kinds_of(base: type) -> Iterator[type]:
+    """Every kind of finding there is: the classes that say which kind they are."""
+    for kind in base.__subclasses__():
+        if "kind" in vars(kind):
+            yield kind
+        yield from kinds_of(kind)

@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainlab.analyse.cost.growth import growth
 from trainlab.errors import SpecError
 from trainlab.stats.scaling import fit_batches
 
@@ -95,13 +94,3 @@ def test_intervals_cover_at_the_stated_rate() -> None:
         ]
     print("fixed, per sample, a new size:", held / studies)
     assert held / studies == pytest.approx(0.95, abs=0.012)
-
-
-def test_growth_compares_consecutive_sizes_of_each_operator() -> None:
-    found = growth({"conv": {64: 9.2, 1: 1.0, 16: 2.3}, "add": {1: 0.0, 16: 2.0}, "once": {1: 1.0}})
-    assert [(g.operator, g.from_size, g.to_size) for g in found] == [
-        ("conv", 1, 16),
-        ("conv", 16, 64),
-    ]
-    assert str(found[0]) == "2.3 times the time for 16 times the work"
-    assert (found[1].work, found[1].time) == pytest.approx((4, 4))

@@ -1,21 +1,16 @@
 """What must hold on a GPU as well; skipped where there is none."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
+from training import MakeSetup, train
 from trainlab.data.load import load_images
 from trainlab.machine.device import pick_device
-from trainlab.train.loop import train
+from trainlab.train.engines.eager import make_training_step
 from trainlab.train.meter import Meter
 from trainlab.train.moments import Moments, Progress
 from trainlab.train.seeds import data_order
-from trainlab.train.setup import Bench
-from trainlab.train.step import make_step
 from trainlab.workloads.find import find_workload
-
-MakeBench = Callable[..., Bench]
 
 pytestmark = [
     pytest.mark.cuda,
@@ -24,9 +19,9 @@ pytestmark = [
 
 
 def test_the_same_seed_gives_the_same_weights_and_order_as_on_the_cpu(
-    make_bench: MakeBench,
+    make_setup: MakeSetup,
 ) -> None:
-    on_cpu, on_gpu = make_bench(seed=3, device="cpu"), make_bench(seed=3, device="cuda")
+    on_cpu, on_gpu = make_setup(seed=3, device="cpu"), make_setup(seed=3, device="cuda")
     for a, b in zip(on_cpu.model.parameters(), on_gpu.model.parameters(), strict=True):
         assert b.is_cuda
         assert torch.equal(a, b.cpu())
@@ -35,22 +30,22 @@ def test_the_same_seed_gives_the_same_weights_and_order_as_on_the_cpu(
     assert all(torch.equal(a, b.cpu()) for a, b in rows)
 
 
-def test_without_dropout_the_curves_of_both_devices_agree(make_bench: MakeBench) -> None:
+def test_without_dropout_the_curves_of_both_devices_agree(make_setup: MakeSetup) -> None:
     finals = []
     for device in ("cpu", "cuda"):
         progress = Progress()
-        bench = make_bench(device=device, model={"dropout": 0.0}, epochs=3)
-        train(bench, Moments([]), progress)
+        setup = make_setup(device=device, model={"dropout": 0.0}, epochs=3)
+        train(setup, Moments([]), progress)
         finals.append(progress.final)
     for name, value in finals[0].items():
         assert finals[1][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
 
 
-def test_a_step_never_waits_for_the_device(make_bench: MakeBench) -> None:
-    bench = make_bench(workload=find_workload("mnist-cnn"), device="cuda", data="bundled")
-    step = make_step(bench, Moments([]))
-    meter = Meter(bench.workload.metrics, bench.device)
-    rows = bench.train_batches.rows(data_order(1, 1, 6000))
+def test_a_step_never_waits_for_the_device(make_setup: MakeSetup) -> None:
+    setup = make_setup(workload=find_workload("mnist-cnn"), device="cuda", data="bundled")
+    step = make_training_step(setup, Moments([]))
+    meter = Meter(setup.workload.metrics, setup.device)
+    rows = setup.train_batches.rows(data_order(1, 1, 6000))
     step(rows[0])
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -61,37 +56,37 @@ def test_a_step_never_waits_for_the_device(make_bench: MakeBench) -> None:
     assert meter.means()["loss"] > 0
 
 
-def test_data_lies_on_the_device_as_bytes(make_bench: MakeBench) -> None:
-    bench = make_bench(workload=find_workload("fashion-mlp"), device="cuda", data="bundled")
-    assert bench.train_batches.resident
-    inputs, targets = bench.train_batches.gather(torch.arange(5, device="cuda"))
+def test_data_lies_on_the_device_as_bytes(make_setup: MakeSetup) -> None:
+    setup = make_setup(workload=find_workload("fashion-mlp"), device="cuda", data="bundled")
+    assert setup.train_batches.resident
+    inputs, targets = setup.train_batches.gather(torch.arange(5, device="cuda"))
     assert (inputs.device.type, inputs.dtype, targets.device.type) == ("cuda", torch.uint8, "cuda")
     assert torch.equal(inputs.cpu(), load_images("fashion-mnist", "bundled").train.inputs[:5])
 
 
 def test_data_that_does_not_fit_gives_the_same_curve(
-    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+    make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finals = []
     for free in (None, 10):
         if free is not None:
             monkeypatch.setattr("trainlab.train.batches.free_bytes", lambda device: 10)
-        bench, progress = make_bench(device="cuda"), Progress()
-        assert bench.train_batches.resident == (free is None)
-        train(bench, Moments([]), progress)
+        setup, progress = make_setup(device="cuda"), Progress()
+        assert setup.train_batches.resident == (free is None)
+        train(setup, Moments([]), progress)
         finals.append(progress.final)
     assert finals[0] == finals[1]
 
 
 @pytest.mark.parametrize("optimizer", ["adadelta", "sgd", "adam", "adamw", "rmsprop", "adagrad"])
-def test_every_optimizer_learns_on_the_gpu(optimizer: str, make_bench: MakeBench) -> None:
+def test_every_optimizer_learns_on_the_gpu(optimizer: str, make_setup: MakeSetup) -> None:
     progress = Progress()
-    bench = make_bench(
+    setup = make_setup(
         device="cuda", optimizer=optimizer, lr=0.1 if optimizer == "sgd" else 0.02, epochs=8
     )
     first = Progress()
-    train(make_bench(device="cuda", optimizer="sgd", lr=1e-9, epochs=1), Moments([]), first)
-    train(bench, Moments([]), progress)
+    train(make_setup(device="cuda", optimizer="sgd", lr=1e-9, epochs=1), Moments([]), first)
+    train(setup, Moments([]), progress)
     assert progress.final["test/loss"] < first.final["test/loss"]
 
 

@@ -11,17 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from training import HomedSetup, MakeSetup, homed, run_test_set, train
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import DataError
 from trainlab.machine.device import pick_device
-from trainlab.train.loop import test as run_test_set
-from trainlab.train.loop import train
-from trainlab.train.moments import Instrument, Moments, Point, Progress
+from trainlab.train.moments import Instrument, Moments, Point, Progress, TrialView
 from trainlab.train.seeds import data_order, derived
-from trainlab.train.setup import Bench, set_up
 from trainlab.workloads.workload import Workload
-
-MakeBench = Callable[..., Bench]
 
 
 class Diary(Instrument):
@@ -31,7 +27,7 @@ class Diary(Instrument):
         self.moments: list[str] = []
         self.points: list[Point] = []
 
-    def trial_begins(self, bench: Bench) -> None:
+    def trial_begins(self, view: TrialView) -> None:
         self.moments.append("trial")
 
     def epoch_begins(self, epoch: int) -> None:
@@ -39,6 +35,13 @@ class Diary(Instrument):
 
     def step_begins(self, step: int) -> None:
         self.moments.append(f"step {step}")
+
+    def batch_ready(self, inputs: torch.Tensor, targets: torch.Tensor) -> None:
+        assert len(inputs) == len(targets)
+        self.moments.append("batch ready")
+
+    def forward_begins(self) -> None:
+        self.moments.append("forward begins")
 
     def phase_ends(self, phase: str) -> None:
         self.moments.append(phase)
@@ -60,18 +63,20 @@ class Diary(Instrument):
         self.points.append(point)
 
 
-def curve(bench: Bench) -> list[tuple[str, int, dict[str, float]]]:
+def curve(setup: HomedSetup) -> list[tuple[str, int, dict[str, float]]]:
     diary, progress = Diary(), Progress()
-    train(bench, Moments([diary]), progress)
+    train(setup, Moments([diary]), progress)
     return [(point.kind, point.step, dict(point.metrics)) for point in diary.points]
 
 
-def test_moments_come_in_the_order_the_docstring_shows(make_bench: MakeBench) -> None:
+def test_moments_come_in_the_order_the_docstring_shows(make_setup: MakeSetup) -> None:
     diary = Diary()
-    train(make_bench(epochs=2, batch_size=60), Moments([diary]), Progress())
+    train(make_setup(epochs=2, batch_size=60), Moments([diary]), Progress())
     test = ["test", "test over", "epoch over"]
-    phases = ["data", "transfer", "data", "zero_grad", "forward", "loss", "backward", "optimizer"]
-    step = lambda n: [f"step {n}", *phases, "step over"]  # noqa: E731
+    before = ["data", "transfer", "prepare", "batch ready", "zero_grad", "forward begins"]
+    step = lambda n: [  # noqa: E731
+        *(f"step {n}", *before, "forward", "loss", "backward", "optimizer", "step over")
+    ]
     assert diary.moments == [
         "trial",
         *("epoch 1", *step(1), *step(2), *test),
@@ -79,17 +84,17 @@ def test_moments_come_in_the_order_the_docstring_shows(make_bench: MakeBench) ->
     ]
 
 
-def test_the_loop_equals_the_same_training_written_by_hand(make_bench: MakeBench) -> None:
-    bench = make_bench(seed=7, epochs=2, batch_size=10, optimizer="adam", lr=0.01)
-    got = [metrics for kind, _, metrics in curve(bench) if kind == "epoch"]
+def test_the_loop_equals_the_same_training_written_by_hand(make_setup: MakeSetup) -> None:
+    setup = make_setup(seed=7, epochs=2, batch_size=10, optimizer="adam", lr=0.01)
+    got = [metrics for kind, _, metrics in curve(setup) if kind == "epoch"]
 
-    data = bench.dataset
+    data = setup.dataset
     torch.manual_seed(derived(7, "weights"))
-    model = bench.workload.model()
-    torch.manual_seed(derived(7, "dropout"))
+    model = setup.workload.model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
     for epoch in (1, 2):
         model.train()
+        torch.manual_seed(derived(7, "dropout", epoch))
         loss_sum = 0.0
         hits = 0
         for rows in data_order(7, epoch, 103).split(10):
@@ -109,21 +114,21 @@ def test_the_loop_equals_the_same_training_written_by_hand(make_bench: MakeBench
         assert got[epoch - 1]["test/loss"] == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_same_seed_gives_the_same_curve_and_another_seed_another(make_bench: MakeBench) -> None:
-    assert curve(make_bench(seed=1)) == curve(make_bench(seed=1))
-    assert curve(make_bench(seed=1)) != curve(make_bench(seed=2))
+def test_the_same_seed_gives_the_same_curve_and_another_seed_another(make_setup: MakeSetup) -> None:
+    assert curve(make_setup(seed=1)) == curve(make_setup(seed=1))
+    assert curve(make_setup(seed=1)) != curve(make_setup(seed=2))
 
 
-def test_losses_are_identical_with_instruments_and_without(make_bench: MakeBench) -> None:
-    watched, bare = make_bench(), make_bench()
+def test_losses_are_identical_with_instruments_and_without(make_setup: MakeSetup) -> None:
+    watched, bare = make_setup(), make_setup()
     train(watched, Moments([Diary(), Diary()]), Progress())
     train(bare, Moments([]), Progress())
     for a, b in zip(watched.model.parameters(), bare.model.parameters(), strict=True):
         assert torch.equal(a, b)
 
 
-def test_batch_sizes_share_initial_weights_and_data_order(make_bench: MakeBench) -> None:
-    small, large = make_bench(batch_size=1), make_bench(batch_size=64)
+def test_batch_sizes_share_initial_weights_and_data_order(make_setup: MakeSetup) -> None:
+    small, large = make_setup(batch_size=1), make_setup(batch_size=64)
     for a, b in zip(small.model.parameters(), large.model.parameters(), strict=True):
         assert torch.equal(a, b)
     order = data_order(1, 1, 103)
@@ -132,32 +137,32 @@ def test_batch_sizes_share_initial_weights_and_data_order(make_bench: MakeBench)
 
 
 def test_every_sample_is_used_once_an_epoch_and_the_last_batch_may_be_smaller(
-    make_bench: MakeBench,
+    make_setup: MakeSetup,
 ) -> None:
-    batches = make_bench(batch_size=10).train_batches
+    batches = make_setup(batch_size=10).train_batches
     rows = batches.rows(data_order(1, 1, 103))
     assert [len(r) for r in rows] == [10] * 10 + [3]
     assert len(batches) == 11
     assert torch.equal(torch.cat(rows).sort().values, torch.arange(103))
 
 
-def test_the_test_set_does_not_depend_on_its_batch_size(make_bench: MakeBench) -> None:
-    whole = run_test_set(make_bench(test_batch_size=31))
-    pieces = run_test_set(make_bench(test_batch_size=7))
+def test_the_test_set_does_not_depend_on_its_batch_size(make_setup: MakeSetup) -> None:
+    whole = run_test_set(make_setup(test_batch_size=31))[0].values
+    pieces = run_test_set(make_setup(test_batch_size=7))[0].values
     assert pieces["accuracy"] == whole["accuracy"]
     assert pieces["loss"] == pytest.approx(whole["loss"], rel=1e-6)
 
 
-def test_testing_draws_nothing_from_dropouts_stream(make_bench: MakeBench) -> None:
-    bench = make_bench()
+def test_testing_draws_nothing_from_dropouts_stream(make_setup: MakeSetup) -> None:
+    setup = make_setup()
     before = torch.get_rng_state()
-    run_test_set(bench)
+    run_test_set(setup)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_points_count_samples_and_steps(make_bench: MakeBench) -> None:
+def test_points_count_samples_and_steps(make_setup: MakeSetup) -> None:
     diary = Diary()
-    train(make_bench(epochs=2, batch_size=10, log_every_steps=4), Moments([diary]), Progress())
+    train(make_setup(epochs=2, batch_size=10, log_every_steps=4), Moments([diary]), Progress())
     counted = [(point.kind, point.step, point.samples) for point in diary.points]
     assert counted == [
         *(("step", 4, 40), ("step", 8, 80), ("step", 11, 103), ("epoch", 11, 103)),
@@ -165,33 +170,34 @@ def test_points_count_samples_and_steps(make_bench: MakeBench) -> None:
     ]
 
 
-def test_epoch_means_are_the_sample_weighted_means_of_its_points(make_bench: MakeBench) -> None:
+def test_epoch_means_are_the_sample_weighted_means_of_its_points(make_setup: MakeSetup) -> None:
     diary = Diary()
-    train(make_bench(epochs=1, batch_size=10, log_every_steps=4), Moments([diary]), Progress())
+    train(make_setup(epochs=1, batch_size=10, log_every_steps=4), Moments([diary]), Progress())
     *points, epoch = diary.points
     weights = [40, 40, 23]
     mean = sum(w * p.metrics["train/loss"] for w, p in zip(weights, points, strict=True)) / 103
     assert epoch.metrics["train/loss"] == pytest.approx(mean, rel=1e-12)
 
 
-def test_without_gradient_resets_gradients_pile_up(make_bench: MakeBench) -> None:
-    bench = make_bench(
+def test_without_gradient_resets_gradients_pile_up(make_setup: MakeSetup) -> None:
+    setup = make_setup(
         epochs=1, batch_size=103, zero_grad=False, optimizer="sgd", lr=1e-9, model={"dropout": 0.0}
     )
-    train(bench, Moments([]), Progress())
-    once = [p.grad.clone() for p in bench.model.parameters() if p.grad is not None]
-    bench.trial = bench.trial.model_copy(
-        update={"settings": bench.settings.model_copy(update={"epochs": 2})}
+    train(setup, Moments([]), Progress())
+    once = [p.grad.clone() for p in setup.model.parameters() if p.grad is not None]
+    longer = setup.settings.model_copy(update={"epochs": 2})
+    setup = dataclasses.replace(
+        setup, trial=setup.trial.model_copy(update={"settings": longer}), model=setup.model
     )
-    train(bench, Moments([]), Progress())
-    for parameter, first in zip(bench.model.parameters(), once, strict=True):
+    train(setup, Moments([]), Progress())
+    for parameter, first in zip(setup.model.parameters(), once, strict=True):
         assert parameter.grad is not None
         torch.testing.assert_close(parameter.grad, 3 * first, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("every", [1, 4, 100])
 def test_a_loss_that_is_not_finite_ends_the_trial_at_the_right_step(
-    make_bench: MakeBench, tiny: Workload, every: int
+    make_setup: MakeSetup, tiny: Workload, every: int
 ) -> None:
     calls = iter(range(1, 1000))
 
@@ -199,15 +205,15 @@ def test_a_loss_that_is_not_finite_ends_the_trial_at_the_right_step(
         mean = F.cross_entropy(outputs, targets)
         return mean * math.nan if next(calls) == 7 else mean
 
-    bench = make_bench(workload=dataclasses.replace(tiny, loss=loss), log_every_steps=every)
+    setup = make_setup(workload=dataclasses.replace(tiny, loss=loss), log_every_steps=every)
     progress = Progress()
-    train(bench, Moments([]), progress)
+    train(setup, Moments([]), progress)
     assert (progress.state, progress.diverged_at_step) == ("diverged", 7)
     assert progress.epochs_done == 0
 
 
 def test_bf16_runs_the_model_in_bf16_and_keeps_fp32_weights(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
     seen = []
 
@@ -215,32 +221,32 @@ def test_bf16_runs_the_model_in_bf16_and_keeps_fp32_weights(
         seen.append(outputs.dtype)
         return F.cross_entropy(outputs, targets)
 
-    bench = make_bench(workload=dataclasses.replace(tiny, loss=loss), precision="bf16", epochs=1)
-    train(bench, Moments([]), Progress())
+    setup = make_setup(workload=dataclasses.replace(tiny, loss=loss), precision="bf16", epochs=1)
+    train(setup, Moments([]), Progress())
     assert set(seen) == {torch.bfloat16}
-    assert all(p.dtype == torch.float32 for p in bench.model.parameters())
+    assert all(p.dtype == torch.float32 for p in setup.model.parameters())
 
 
-def test_threads_are_set_and_recorded(make_bench: MakeBench) -> None:
-    assert make_bench(threads=1).resolved()["threads"] == 1
+def test_threads_are_set_and_recorded(make_setup: MakeSetup) -> None:
+    assert make_setup(threads=1).resolved()["threads"] == 1
     assert torch.get_num_threads() == 1
 
 
 def test_data_that_does_not_fit_is_moved_batch_by_batch(
-    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+    make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    resident = curve(make_bench())
+    resident = curve(make_setup())
     monkeypatch.setattr("trainlab.train.batches.free_bytes", lambda device: 10)
-    bench = make_bench()
-    assert not bench.train_batches.resident
-    assert curve(bench) == resident
+    setup = make_setup()
+    assert not setup.train_batches.resident
+    assert curve(setup) == resident
 
 
-def test_times_come_from_the_clock_around_the_epoch(make_bench: MakeBench) -> None:
+def test_times_come_from_the_clock_around_the_epoch(make_setup: MakeSetup) -> None:
     ticks = iter(float(n) for n in range(10_000))
     diary, progress = Diary(), Progress()
     train(
-        make_bench(epochs=1, log_every_steps=100), Moments([diary]), progress, lambda: next(ticks)
+        make_setup(epochs=1, log_every_steps=100), Moments([diary]), progress, lambda: next(ticks)
     )
     epoch = diary.points[-1]
     # Ticks: training begins 0, the one point 1, training over 2, test begins 3, test over 4.
@@ -260,7 +266,7 @@ def test_inputs_and_targets_must_pair_up() -> None:
         Split(torch.zeros(3, 2), torch.zeros(2))
 
 
-def test_a_model_with_integer_inputs_and_sequence_targets_trains(make_bench: MakeBench) -> None:
+def test_a_model_with_integer_inputs_and_sequence_targets_trains(make_setup: MakeSetup) -> None:
     draw = torch.Generator().manual_seed(0)
     tokens = torch.randint(5, (40, 6), generator=draw)
 
@@ -278,30 +284,30 @@ def test_a_model_with_integer_inputs_and_sequence_targets_trains(make_bench: Mak
         metrics={"accuracy": hits},
         defaults={"epochs": 5, "batch_size": 7, "lr": 0.05},
     )
-    final: dict[str, Any] = curve(make_bench(workload=language))[-1][2]
+    final: dict[str, Any] = curve(make_setup(workload=language))[-1][2]
     assert final["test/accuracy"] > 0.9
 
 
 def test_set_up_is_what_the_seed_says_on_any_global_random_state(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
-    first = make_bench(seed=3)
+    first = make_setup(seed=3)
     torch.manual_seed(12345)
-    second = set_up(first.trial, tiny, first.folder)
+    second = homed(first.trial, tiny, first.folder)
     for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(a, b)
 
 
-def test_an_update_that_breaks_the_model_is_found_by_the_test_set(make_bench: MakeBench) -> None:
+def test_an_update_that_breaks_the_model_is_found_by_the_test_set(make_setup: MakeSetup) -> None:
     progress, diary = Progress(), Diary()
-    bench = make_bench(epochs=1, batch_size=103, optimizer="sgd", lr=1e38)
-    train(bench, Moments([diary]), progress)
+    setup = make_setup(epochs=1, batch_size=103, optimizer="sgd", lr=1e38)
+    train(setup, Moments([diary]), progress)
     assert (progress.state, progress.diverged_at_step) == ("diverged", 1)
     assert diary.points[-1].kind == "epoch"
 
 
 def test_python_and_numpy_draws_derive_from_the_seed_too(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
     class Noisy(nn.Linear):
         def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -309,14 +315,14 @@ def test_python_and_numpy_draws_derive_from_the_seed_too(
 
     noisy = dataclasses.replace(tiny, model=lambda: Noisy(8, 3))
     random.seed(0)
-    first = curve(make_bench(workload=noisy))
+    first = curve(make_setup(workload=noisy))
     state = random.getstate()
-    assert curve(make_bench(workload=noisy)) == first
+    assert curve(make_setup(workload=noisy)) == first
     assert random.getstate() == state
 
 
 def test_a_model_that_keeps_a_tensor_from_testing_still_trains(
-    make_bench: MakeBench, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
     class Masked(nn.Linear):
         mask = torch.zeros(0)
@@ -327,18 +333,18 @@ def test_a_model_that_keeps_a_tensor_from_testing_still_trains(
             return super().forward(inputs * self.mask[: len(inputs)])
 
     progress = Progress()
-    bench = make_bench(workload=dataclasses.replace(tiny, model=lambda: Masked(8, 3)))
-    train(bench, Moments([]), progress)
+    setup = make_setup(workload=dataclasses.replace(tiny, model=lambda: Masked(8, 3)))
+    train(setup, Moments([]), progress)
     assert progress.state == "done"
 
 
-def test_total_time_leaves_out_what_instruments_do_between_epochs(make_bench: MakeBench) -> None:
+def test_total_time_leaves_out_what_instruments_do_between_epochs(make_setup: MakeSetup) -> None:
     class Slow(Instrument):
         def epoch_ends(self, point: Point) -> None:
             time.sleep(0.5)
 
     progress = Progress()
-    train(make_bench(epochs=2), Moments([Slow()]), progress)
+    train(make_setup(epochs=2), Moments([Slow()]), progress)
     assert 0 < progress.total_s < 0.5
 
 
@@ -355,7 +361,7 @@ def test_every_instrument_that_began_is_told_of_the_end() -> None:
                 raise RuntimeError("cannot close")
 
     class Unready(Instrument):
-        def trial_begins(self, bench: Bench) -> None:
+        def trial_begins(self, view: TrialView) -> None:
             raise RuntimeError("cannot begin")
 
     moments = Moments([Closing(True), Closing(False), Unready(), Closing(True)])
@@ -367,13 +373,13 @@ def test_every_instrument_that_began_is_told_of_the_end() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_schedule_begins_with_the_first_epoch(make_bench: Callable[..., Bench]) -> None:
+def test_a_schedule_begins_with_the_first_epoch(make_setup: Callable[..., HomedSetup]) -> None:
     seen: list[float] = []
 
     class Rates(Instrument):
         def epoch_ends(self, point: Point) -> None:
             seen.append(point.metrics["lr"])
 
-    bench = make_bench(epochs=3, schedule="step", lr=1.0, lr_gamma=0.5, optimizer="adadelta")
-    train(bench, Moments([Rates()]), Progress())
+    setup = make_setup(epochs=3, schedule="step", lr=1.0, lr_gamma=0.5, optimizer="adadelta")
+    train(setup, Moments([Rates()]), Progress())
     assert seen == [1.0, 0.5, 0.25]

@@ -143,7 +143,7 @@ def gather(folder: RunFolder) -> Evidence:
         trials=trials,
         learned=learned,
         measured=tuple(sorted(_measurements(folder, trials), key=_place(study))),
-        probed=tuple(_probed(folder, trials)),
+        probed=tuple(read_probed(folder, trials)),
         list_files=folder.file_names,
     )
 
@@ -188,7 +188,8 @@ def _read(file: RecordFile[R]) -> R | None:
     return file.read() if file.exists() else None
 
 
-def _probed(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[Probed]:
+def read_probed(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[Probed]:
+    """The trials that were watched inside, in the order planned."""
     for trial in trials:
         home = folder.trial(trial.id)
         if home.probes_file.exists():

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.markup import escape
 
-from trainlab.plan import plan
+from trainlab.plan import plan, trials_of
 from trainlab.spec import Study
 
 MOST_CELLS = 12
@@ -11,7 +11,7 @@ MOST_CELLS = 12
 
 def print_plan(console: Console, study: Study, *, each_device: bool = False) -> None:
     """The cells and how many trials of which kind. `each_device`: what runs it may have several."""
-    trials = [trial for group in plan(study) for trial in group.trials]
+    trials = trials_of(plan(study))
     learn = sum(trial.kind == "learn" for trial in trials)
     cells = [cell.id for cell in study.all_cells]
     shown = ", ".join(cells[:MOST_CELLS])

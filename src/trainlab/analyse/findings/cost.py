@@ -5,9 +5,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainlab.analyse.batch_series import BatchSeries, batch_series
 from trainlab.analyse.confounds import trial_confounds
 from trainlab.analyse.contrast import Contrast, contrasts
-from trainlab.analyse.cost.batches import BatchSeries, batch_series
 from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from trainlab.analyse.cost.batches import BatchSeries
+from trainlab.analyse.batch_series import BatchSeries
 from trainlab.analyse.cost.operators import ranked
 from trainlab.analyse.findings.finding import Finding
 from trainlab.record.cost import OperatorsRecord

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainlab.analyse.cost.batches import BatchSeries, batch_series
+from trainlab.analyse.batch_series import BatchSeries, batch_series
 from trainlab.analyse.evidence import Evidence
 from trainlab.stats.scaling import fit_batches
 

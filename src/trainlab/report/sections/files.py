@@ -9,31 +9,29 @@ from trainlab.report.study_file import study_file
 from trainlab.report.tables.entries import name, table_of
 from trainlab.words import Words
 
-RUN_FILES = {
+FILES = {
     "study.json": "study",
     "environment.json": "environment",
-    "environments": "environment",
+    "environments/*.json": "environment",
     "results.csv": "results",
     "results.parquet": "parquet",
     "epochs.csv": "epochs",
     "probes.csv": "probe_table",
-    "events": "events",
-}
-TRIAL_FILES = {
-    "trial.json": "trial",
-    "curve.jsonl": "curve",
-    "probes.jsonl": "probes",
-    "probes.json": "probe_proof",
-    "cost.json": "cost",
-    "operators.json": "operators",
-    "layers.json": "layers",
-    "memory.json": "memory",
-    "limits.json": "limits",
-    "probe_price.json": "probe_price",
-    "trace.json.gz": "trace",
-    "tensorboard": "tensorboard",
-    "checkpoint": "checkpoint",
-    "attempts": "attempts",
+    "events/*.jsonl": "events",
+    "trials/*/trial.json": "trial",
+    "trials/*/curve.jsonl": "curve",
+    "trials/*/probes.jsonl": "probes",
+    "trials/*/probes.json": "probe_proof",
+    "trials/*/cost.json": "cost",
+    "trials/*/operators.json": "operators",
+    "trials/*/layers.json": "layers",
+    "trials/*/memory.json": "memory",
+    "trials/*/limits.json": "limits",
+    "trials/*/probe_price.json": "probe_price",
+    "trials/*/trace.json.gz": "trace",
+    "trials/*/tensorboard": "tensorboard",
+    "trials/*/checkpoint": "checkpoint",
+    "trials/*/attempts": "attempts",
 }
 """Names to the keys of what they hold; each is listed where it is there."""
 
@@ -69,8 +67,11 @@ def typed_command(command: str) -> str:
 def files_section(data: RunData, words: Words) -> Section:
     """Where the raw figures are."""
     there = data.evidence.list_files()
-    names = {file: key for file, key in RUN_FILES.items() if file in there}
-    names |= {f"trials/*/{file}": key for file, key in TRIAL_FILES.items() if file in there}
+    names = {
+        file: key
+        for file, key in FILES.items()
+        if file.removeprefix("trials/*/").partition("/")[0] in there
+    }
     fields = [
         name(words("file"), str),
         name(words("holds"), lambda file: words(f"file_{names[file]}")),

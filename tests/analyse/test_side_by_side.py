@@ -7,8 +7,8 @@ import pytest
 
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
 from trainlab.analyse.evidence import Evidence, gather
-from trainlab.analyse.findings.all import findings
-from trainlab.analyse.runs import pooled, side_by_side
+from trainlab.analyse.findings import findings
+from trainlab.analyse.side_by_side import pooled, side_by_side
 from trainlab.errors import RecordError
 from trainlab.spec import CostSpec
 
@@ -37,13 +37,13 @@ def test_the_same_cells_are_compared_and_the_others_listed(tmp_path: Path) -> No
     )
     found = side_by_side(a, b)
     assert (found.only_a, found.only_b) == (("lr=0.5",), ("lr=0.7",))
-    told = [(one.cell, one.subject, one.found.verdict) for one in found.learned]
+    told = [(one.cell, one.subject, one.verdict) for one in found.learned]
     assert told == [
         ("lr=0.1", "test/accuracy", "cannot tell"),
         ("lr=0.01", "test/accuracy", "cannot tell"),
     ]
     # Two comparisons, six seeds: the sign flip's smallest p is 1/32, twice that is over 5 %.
-    assert found.learned[0].found.fewest_seeds == 7  # type: ignore[union-attr]
+    assert found.learned[0].comparison.fewest_seeds == 7  # type: ignore[union-attr]
     assert (found.learned[0].a, found.learned[0].b) == pytest.approx((0.9, 0.8035))
 
 
@@ -122,8 +122,8 @@ def test_a_machine_twice_as_fast_is_told_by_cell_and_mode(tmp_path: Path) -> Non
         for mode in ("train", "inference")
         for cell in ("lr=0.1", "lr=0.01")
     ]
-    assert {one.found.verdict for one in found} == {"different"}
-    assert found[0].found.ratio.value == pytest.approx(0.5, rel=0.01)  # type: ignore[union-attr]
+    assert {one.verdict for one in found} == {"different"}
+    assert found[0].comparison.ratio.value == pytest.approx(0.5, rel=0.01)  # type: ignore[union-attr]
 
 
 def test_runs_of_one_study_with_other_seeds_are_pooled(tmp_path: Path) -> None:

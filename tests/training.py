@@ -1,0 +1,53 @@
+"""Trials set up and trained by hand, without a run around them."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trainlab.plan import Trial
+from trainlab.record.folder import TrialFolder
+from trainlab.train.engines import ENGINES
+from trainlab.train.engines.engine import Member
+from trainlab.train.loop import train as train_group
+from trainlab.train.meter import Means
+from trainlab.train.moments import Moments, Progress
+from trainlab.train.seeds import drawing_from
+from trainlab.train.setup import Setup, set_up
+from trainlab.workloads.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class HomedSetup(Setup):
+    """A set-up with a folder for what instruments write."""
+
+    folder: TrialFolder
+
+
+MakeSetup = Callable[..., HomedSetup]
+
+
+def homed(trial: Trial, workload: Workload, folder: TrialFolder) -> HomedSetup:
+    """A trial's set-up with freshly loaded data."""
+    with drawing_from(0, "data"):
+        dataset = workload.data(trial.settings.data)
+    return HomedSetup(**vars(set_up(trial, workload, dataset)), folder=folder)
+
+
+def train(
+    setup: HomedSetup,
+    moments: Moments,
+    progress: Progress,
+    clock: Callable[[], float] = time.perf_counter,
+    engine: str = "eager",
+) -> None:
+    """One trial, by an engine."""
+    member = Member(setup, moments, progress)
+    session = ENGINES[engine].open([member])
+    moments.trial_begins(setup.view(setup.folder))
+    train_group(session, [member], clock)
+
+
+def run_test_set(setup: HomedSetup) -> Sequence[Means]:
+    """The means over the test set."""
+    member = Member(setup, Moments([]), Progress())
+    return ENGINES["eager"].open([member]).test(1)
