@@ -96,7 +96,8 @@ def test_a_study_file_plans_the_same_trials_in_the_same_order_in_every_process(
     (tmp_path / "s.json").write_text(grid(cost=CostSpec()).model_dump_json())
     script = (
         "from pathlib import Path; from trainlab.plan import plan; from trainlab.spec import Study;"
-        "print(*[t.id for g in plan(Study.model_validate_json(Path('s.json').read_text())) for t in g.trials])"
+        "study = Study.model_validate_json(Path('s.json').read_text());"
+        "print(*[t.id for g in plan(study) for t in g.trials])"
     )
     told = [
         subprocess.run(

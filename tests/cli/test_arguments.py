@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
+from asking import study_for
 from trainlab.cli.question import question_of, seconds_of, seeds_asked
 from trainlab.errors import SpecError
-from trainlab.execute.resolve import resolve
-from trainlab.execute.worker import Loader
 from trainlab.spec import Question
 from trainlab.studies import builtin_study
 
@@ -53,13 +52,12 @@ zero_grad = [false]
         tensorboard=False,
         save_model=None,
     )
-    load = Loader()
-    study = resolve(load, from_file)
+    study = study_for(from_file)
     assert [cell.id for cell in study.cells] == [
         *("base", "batch_size=5", "batch_size=20", "lr=0.1", "lr=0.001", "optimizer=sgd"),
         *("hidden=4", "zero_grad=false"),
     ]
-    assert resolve(load, from_flags) == study
+    assert study_for(from_flags) == study
 
 
 def asked(what: str, settings: dict[str, Any] | None = None, *vary: str, **given: Any) -> Question:

@@ -9,28 +9,33 @@ import pytest
 from benchmarks.lab import watched
 from rich.console import Console
 
-from trainlab.cli.progress.heartbeat import Heartbeat, waiting_for
+from trainlab.cli.progress import heartbeat
+from trainlab.cli.progress.heartbeat import waiting_for
 
 
-def test_a_heartbeat_speaks_only_into_silence() -> None:
-    told: list[float] = []
-    beat = Heartbeat(lambda: told.append(time.monotonic()), silence_s=1.0)
-    beat.start()
-    for _ in range(6):
-        time.sleep(0.3)
-        beat.was_told()
-    assert told == []
-    time.sleep(2.0)
-    beat.stop()
-    assert len(told) == 1
-    time.sleep(0.8)
-    assert len(told) == 1, "it went on after its end"
+def test_silence_lasts_until_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now)
+    silence = heartbeat.Silence(limit_s=1.0)
+    silence.is_broken()
+    now = 100.9
+    assert not silence.lasts_too_long()
+    now = 101.1
+    assert silence.lasts_too_long()
+    silence.is_broken()
+    assert not silence.lasts_too_long()
+    now = 2101.0  # in a long run one hundredth of the time may pass
+    heartbeat.Silence().is_broken()
+    now = 2111.0
+    assert not silence.lasts_too_long()
+    now = 2122.0
+    assert silence.lasts_too_long()
 
 
 def test_off_a_terminal_a_long_wait_is_a_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Heartbeat.__init__, "__defaults__", (0.4,))
+    monkeypatch.setattr(heartbeat, "SILENCE_S", 0.4)
     shown = Console(file=io.StringIO())
     with waiting_for(shown, "writing the report"):
         time.sleep(2.2)

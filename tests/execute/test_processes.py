@@ -4,6 +4,7 @@ import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -11,25 +12,38 @@ import pytest
 from rich.console import Console
 
 import trainlab
-from trainlab.analyse.cost.measurement import measurements
-from trainlab.analyse.cost.overhead import ledger
-from trainlab.cli.cost_tables import print_measurement
-from trainlab.execute.executors.processes import run_fresh
-from trainlab.execute.resolve import make_study
+from asking import groups_of, study_of
+from trainlab.analyse.cost.overhead import overheads
+from trainlab.analyse.evidence import gather
+from trainlab.cli.summary import print_measurement
+from trainlab.execute.executors.executor import IsOver
+from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.run import start_run
-from trainlab.execute.worker import Loader
+from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import probe_of
+from trainlab.train.loader import Loader
+from trainlab.words import Words
+
+
+def never() -> bool:
+    return False
+
 
 QUICK = CostSpec(processes=2, budget_s=0.2, warmup_steps=2)
 
 
 def started(tiny_file: Path, out: Path) -> RunFolder:
-    study = make_study(
-        Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=QUICK, learn=False
-    )
+    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, cost=QUICK, learn=False)
     return start_run(study, out)
+
+
+def run_groups(
+    folder: RunFolder, wanted: Callable[[Group], bool] = lambda group: True, is_over: IsOver = never
+) -> None:
+    groups = [group for group in groups_of(folder) if wanted(group)]
+    ProcessesExecutor(Loader()).run(folder, groups, is_over)
 
 
 def test_every_timed_trial_has_a_process_and_watched_ones_share_another(
@@ -38,7 +52,7 @@ def test_every_timed_trial_has_a_process_and_watched_ones_share_another(
     marker = f"\nimport os\nopen({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
     tiny_file.write_text(tiny_file.read_text() + marker)
     folder = started(tiny_file, tmp_path / "r")
-    run_fresh(folder, folder.trials())
+    run_groups(folder)
     pids = set((tmp_path / "pids").read_text().split())
     assert len(pids) == 4
     assert str(os.getpid()) in pids
@@ -66,7 +80,7 @@ atexit.register(lambda: open({str(spans)!r}, "a").write(f"{{began}} {{time.time(
 """
     folder = started(tiny_file, tmp_path / "r")
     tiny_file.write_text(tiny_file.read_text() + marker)
-    run_fresh(folder, folder.trials())
+    run_groups(folder)
     times = [float(word) for word in spans.read_text().split()]
     assert len(times) == 6
     assert times == sorted(times), "a trial began before the one before it had ended"
@@ -82,13 +96,11 @@ def tell():
 atexit.register(tell)
 """
     cost = QUICK.model_copy(update={"mode": "both", "processes": 1})
-    study = make_study(
-        Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=cost, learn=False
-    )
+    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, cost=cost, learn=False)
     folder = start_run(study, tmp_path / "r")
     tiny_file.write_text(tiny_file.read_text() + marker)
     timed = [trial for trial in folder.trials() if trial.watch == "steps"]
-    run_fresh(folder, timed)
+    run_groups(folder, lambda group: group.trials[0].watch == "steps")
     assert [(trial.cost or {})["mode"] for trial in timed] == ["train", "inference"]
     assert (tmp_path / "said").read_text() == "True False "
 
@@ -97,7 +109,7 @@ def test_no_process_is_left_behind_when_time_is_up(tiny_file: Path, tmp_path: Pa
     folder = started(tiny_file, tmp_path / "r")
     turns = iter([False, False, True])
     before = set(psutil.Process().children())
-    run_fresh(folder, folder.trials(), is_over=lambda: next(turns))
+    run_groups(folder, is_over=lambda: next(turns))
     assert [trial.state for trial in folder.trials()] == ["done", *["pending"] * 3]
     assert set(psutil.Process().children()) == before
 
@@ -109,7 +121,7 @@ def test_a_process_that_is_killed_leaves_a_failed_trial(
     tiny_file.write_text(tiny_file.read_text() + killer)
     folder = started(tiny_file, tmp_path / "r")
     monkeypatch.setenv("KILL", "1")
-    run_fresh(folder, folder.trials()[:1])
+    run_groups(folder, lambda group: group.ids[0].endswith("process1"))
     first = folder.trials()[0]
     assert first.state == "failed"
     assert first.error is not None
@@ -138,11 +150,12 @@ def test_profile_tells_the_cost_as_json_and_as_a_table(
     assert [layer["name"] for layer in told["layers"]][:3] == ["0", "1", "2"]
     assert told["memory"]["parameter_bytes"] == 4 * (8 * 8 + 8 + 8 * 2 + 2)
     shown = Console(file=io.StringIO(), width=120)
-    print_measurement(shown, "tiny", *measurements(folder))
+    (measurement,) = gather(folder).measured
+    print_measurement(shown, "tiny", measurement, Words("en"))
     shown_text = shown.file.getvalue()
-    times = ("ms per batch", "µs per sample", "samples per s", "2 fresh processes")
-    parts = ("forward", "addmm", "outside operators", "layers as written", "cold start")
-    for part in (*times, *parts, "memory of a step", "What watching costs"):
+    times = ("ms per batch", "µs per sample", "samples per s", "Fresh processes: 2")
+    parts = ("forward", "addmm", "Outside all operators", "Layers as written", "First step beside")
+    for part in (*times, *parts, "Memory of a step", "What watching costs"):
         assert part in shown_text
 
 
@@ -154,9 +167,9 @@ def test_a_workload_that_breaks_in_its_process_is_one_line(tiny_file: Path, tmp_
     done = subprocess.run(
         [sys.executable, "-m", "trainlab", *words], cwd=tmp_path, capture_output=True, text=True
     )
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("trainlab: ")
-    assert "cost-train-process1/trial.json: IndexError" in done.stderr
+    assert done.returncode == 1
+    assert "cost-train-process1: failed: IndexError" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_a_trained_model_is_profiled_with_the_weights_it_ended_with(
@@ -165,7 +178,7 @@ def test_a_trained_model_is_profiled_with_the_weights_it_ended_with(
     cost = {"processes": 1, "budget_s": 0.2, "warmup_steps": 2}
     run = trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", device="cpu", profile=cost)
     assert {trial.state for trial in run.trials()} == {"done"}
-    found = measurements(run)
+    found = run.evidence().measured
     assert [part.is_trained for part in found] == [False, True]
     assert all(part.operators and part.layers and part.memory for part in found)
 
@@ -174,10 +187,9 @@ def test_weights_that_were_never_trained_are_missed_by_name(
     tiny_file: Path, tmp_path: Path
 ) -> None:
     cost = QUICK.model_copy(update={"weights": "trained"})
-    study = make_study(Loader(), f"{tiny_file}:tiny", {"device": "cpu"}, (1,), cost=cost)
+    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, cost=cost)
     folder = start_run(study, tmp_path / "r")
-    trials = [t for t in folder.trials() if t.id == "cost-train-trained-process1"]
-    run_fresh(folder, trials)
+    run_groups(folder, lambda group: group.ids == ("cost-train-trained-process1",))
     error = folder.trial("cost-train-trained-process1").read().error
     assert error is not None
     assert "trial learn-seed1 is pending, not trained" in error.message
@@ -192,11 +204,11 @@ def test_what_the_probes_of_a_study_cost_is_in_the_ledger(tiny_file: Path, tmp_p
         profile=cost,
         probes=(probe_of("1:grad_input:sq_sum"), probe_of("*.weight:grad:norm@5")),
     )
-    (found,) = measurements(run)
+    (found,) = run.evidence().measured
     assert found.probe_price is not None
     assert found.probe_price.probes == ["1:grad_input:sq_sum@epoch", "*.weight:grad:norm@5"]
     assert len(found.probe_price.bare_ms) == len(found.probe_price.watched_ms) > 5
-    assert [row.instrument for row in ledger(found)][-1] == "probes of the study"
+    assert [one.instrument for one in overheads(found)][-1] == "probes"
     assert not run.trial("cost-train-layers").probes_file.exists()
     assert {trial.kind for trial in run.trials() if run.trial(trial.id).probes.exists()} == {
         "learn"

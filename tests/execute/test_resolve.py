@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import trainlab
+from asking import study_for
 from trainlab.errors import SpecError
-from trainlab.execute.resolve import MOST_TRIALS, resolve
-from trainlab.execute.worker import Loader
 from trainlab.machine.device import devices_here
+from trainlab.resolve import MOST_TRIALS
 from trainlab.spec import CostSpec, Question, Study
 
 Maker = Callable[..., Study]
@@ -21,7 +21,7 @@ Maker = Callable[..., Study]
 def study_of(tiny_file: Path) -> Maker:
     def make(many: bool = False, **given: Any) -> Study:
         question = Question(workload=f"{tiny_file}:tiny", **given)
-        return resolve(Loader(), question, "s.toml", many=many)
+        return study_for(question, "s.toml", many=many)
 
     return make
 

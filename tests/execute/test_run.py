@@ -9,13 +9,19 @@ import torch
 import trainlab
 from trainlab.errors import DataError, RecordError, SpecError
 from trainlab.record.folder import create_run
+from trainlab.record.schema import FORMAT
 from trainlab.train.moments import Instrument, Progress
 
 
 def test_a_run_leaves_every_record_readable(tiny_file: Path, tmp_path: Path) -> None:
     folder = trainlab.run(f"{tiny_file}:tiny", seeds=(1, 2), out=tmp_path / "r", device="cpu")
-    assert sorted(p.relative_to(folder.path).as_posix() for p in folder.path.rglob("*.json*")) == [
-        "environment.json",
+    names = sorted(p.relative_to(folder.path).as_posix() for p in folder.path.rglob("*.json*"))
+    (environment,), (events,) = (
+        [name for name in names if name.startswith(f"{part}/")]
+        for part in ("environments", "events")
+    )
+    assert all(f"{trial.environment}.json" in environment for trial in folder.trials())
+    assert [name for name in names if name not in (environment, events)] == [
         "study.json",
         "trials/learn-seed1/curve.jsonl",
         "trials/learn-seed1/trial.json",
@@ -23,7 +29,7 @@ def test_a_run_leaves_every_record_readable(tiny_file: Path, tmp_path: Path) -> 
         "trials/learn-seed2/trial.json",
     ]
     for path in folder.path.rglob("*.json"):
-        assert json.loads(path.read_text())["format"] == 1
+        assert json.loads(path.read_text())["format"] == FORMAT
     for trial in folder.trials():
         assert trial.state == "done"
         assert trial.epochs_done == 2
@@ -65,7 +71,7 @@ def flaky(outputs, targets):
         raise RuntimeError("the model broke")
     return F.cross_entropy(outputs, targets)
 from trainlab.train.seeds import derived
-FIRST = derived(1, "dropout")
+FIRST = derived(1, "dropout", 1)
 import dataclasses
 flaky_work = dataclasses.replace(tiny, loss=flaky)
 """

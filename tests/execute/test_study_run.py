@@ -1,4 +1,4 @@
-"""Studies that really train: pairs by seed, the budget, what the setup tells afterwards."""
+"""Studies that really train: pairs by seed, the budget, what the bench tells afterwards."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,15 +8,12 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
-from trainlab.analyse.side_by_side import side_by_side
-from trainlab.execute.resolve import resolve
 
 import trainlab
+from trainlab import lab
 from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.side_by_side import side_by_side
 from trainlab.errors import SpecError
-from trainlab.execute import run as run_module
-from trainlab.execute.run import run_study, start_run
-from trainlab.execute.worker import Loader
 from trainlab.spec import Question
 from trainlab.train.moments import Instrument, TrialView
 from trainlab.workloads.workload import Workload
@@ -30,8 +27,8 @@ class Watches(Instrument):
         self.inputs: dict[tuple[str, int], list[torch.Tensor]] = {}
 
     def trial_begins(self, view: TrialView) -> None:
-        key = (setup.trial.cell, setup.trial.seed)
-        flat = [parameter.detach().flatten() for parameter in setup.model.parameters()]
+        key = (view.trial.cell, view.trial.seed)
+        flat = [parameter.detach().flatten() for parameter in view.model.parameters()]
         self.weights[key] = torch.cat(flat).clone()
         seen = self.inputs.setdefault(key, [])
 
@@ -39,7 +36,7 @@ class Watches(Instrument):
             if module.training:
                 seen.append(inputs[0].clone())
 
-        setup.model.register_forward_pre_hook(look)
+        view.model.register_forward_pre_hook(look)
 
 
 def test_a_seed_gives_the_same_weights_and_data_order_in_every_cell(
@@ -120,12 +117,10 @@ def test_once_the_budget_is_spent_no_trial_is_started(
     question = Question(
         workload=f"{tiny_file}:tiny", vary={"lr": (0.1, 0.2)}, seeds=3, tensorboard=False
     )
-    load = Loader()
-    folder = start_run(resolve(load, question), tmp_path / "r")
     clock = ticking(60.0)
-    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(lab, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     # The clock is read once at the start and once before each trial.
-    run_study(folder, load=load, budget_s=150.0)
+    folder = lab.perform(question, out=tmp_path / "r", budget_s=150.0).run
     states = [trial.state for trial in folder.trials()]
     assert states == ["done", "done", "pending", "pending", "pending", "pending"]
     (unfinished,) = [f for f in trainlab.open_run(folder.path).findings() if f.kind == "unfinished"]

@@ -17,15 +17,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from models import ZOO, Raising, mean_of_logits
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
 from torch.nn.modules import module as hooks
 from torch.overrides import _get_current_function_mode
 from torch.utils.tensorboard import SummaryWriter
-from trainlab.train.step import make_step
 
+from models import ZOO, Raising, mean_of_logits
 from training import HomedSetup, MakeSetup, train
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import SpecError
@@ -39,7 +38,9 @@ from trainlab.record.files import read_json, read_lines
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import Bins, ProbeSpec, probe_of
+from trainlab.train.engines.eager import make_training_step
 from trainlab.train.moments import Instrument, Moments, Phase, Point, Progress, TrialView
+from trainlab.words import Words
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
@@ -154,11 +155,11 @@ class Keeper(Instrument):
         self._handles: list[Any] = []
 
     def trial_begins(self, view: TrialView) -> None:
-        self._bench = setup
+        self._view = view
 
     def epoch_begins(self, epoch: int) -> None:
         self._epoch = epoch
-        for path, module in self._bench.model.named_modules():
+        for path, module in self._view.model.named_modules():
             name = path or type(module).__name__
             hook = self._backward_hook(name) if self._backward else self._forward_hook(name)
             if self._backward:
@@ -336,7 +337,7 @@ class ParameterKeeper(Instrument):
         self.weight: list[Tensor] = []
 
     def trial_begins(self, view: TrialView) -> None:
-        self._parameter = setup.model.get_parameter("0.weight")
+        self._parameter = view.model.get_parameter("0.weight")
         self.weight.append(self._parameter.detach().double().clone())
 
     def phase_ends(self, phase: Phase) -> None:
@@ -564,7 +565,8 @@ def test_layers_of_a_glob_that_cannot_fire_are_noted(make_setup: MakeSetup) -> N
     lines, _ = probed(setup, "type=Linear:grad_input:norm")
     assert [line.layer for line in lines] == ["3"]
     (note,) = setup.notes
-    assert note.startswith("probe type=Linear:grad_input:norm@epoch: 0 never fired: its input")
+    text = Words("en").note(note.code, note.values)
+    assert text.startswith("probe type=Linear:grad_input:norm@epoch: 0 never fired: its input")
     assert [(row.fired, row.why_not is None) for row in proof(setup)] == [(0, False), (11, True)]
 
 
@@ -632,9 +634,9 @@ def test_the_peak_of_a_step_is_the_same_with_a_probe(cnn: MakeSetup) -> None:
     def peak(*probes: str) -> int:
         setup = cnn(batch_size=64)
         moments = Moments([Probes([probe_of(p) for p in probes])] if probes else [])
-        moments.trial_begins(setup)
+        moments.trial_begins(setup.view(setup.folder))
         moments.epoch_begins(1)
-        step, rows = make_step(setup, moments), torch.arange(64)
+        step, rows = make_training_step(setup, moments), torch.arange(64)
         with torch.profiler.profile(profile_memory=True) as profile:
             for number in (1, 2):
                 moments.step_begins(number)
@@ -660,7 +662,7 @@ def test_the_graph_of_a_step_is_let_go(make_setup: MakeSetup) -> None:
         reference: "weakref.ref[Tensor] | None" = None
 
         def trial_begins(self, view: TrialView) -> None:
-            setup.model.register_forward_hook(self.keep)
+            view.model.register_forward_hook(self.keep)
 
         def keep(self, module: nn.Module, args: Any, made: Tensor) -> None:
             self.reference = weakref.ref(made)
@@ -738,9 +740,9 @@ def test_on_a_gpu_a_step_with_probes_never_waits(make_setup: MakeSetup) -> None:
     probes = [*ALL[:-1], "relu:activation:dead_fraction", "relu:grad_input:sq_sum@step"]
     probes = [p for p in probes if "grad_input:std" not in p]
     moments = Moments([Probes([probe_of(probe) for probe in probes])])
-    moments.trial_begins(setup)
+    moments.trial_begins(setup.view(setup.folder))
     moments.epoch_begins(1)
-    step, rows = make_step(setup, moments), torch.arange(64, device="cuda")
+    step, rows = make_training_step(setup, moments), torch.arange(64, device="cuda")
 
     def one(number: int) -> None:
         moments.step_begins(number)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from models import ZOO, Busy, Raising, Scale, Waiting, mean_of_logits
 from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -19,9 +18,10 @@ from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.flop_counter import FlopCounterMode
 
+from models import ZOO, Busy, Raising, Scale, Waiting, mean_of_logits
 from training import HomedSetup, MakeSetup
 from trainlab.measure.layers import profile_layers
-from trainlab.measure.timing import stepping
+from trainlab.measure.steps import stepping
 from trainlab.record.cost import LayerRow, LayersRecord
 from trainlab.spec import CostSpec
 from trainlab.workloads.find import find_workload

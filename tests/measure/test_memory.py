@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
-from trainlab.train.step import make_step
 
 from training import HomedSetup, MakeSetup
 from trainlab.data.dataset import Dataset, Split
@@ -15,6 +14,7 @@ from trainlab.errors import DeviceError
 from trainlab.measure.memory import measure_memory
 from trainlab.record.cost import MemoryRecord, Mode
 from trainlab.spec import CostSpec
+from trainlab.train.engines.eager import make_training_step
 from trainlab.train.moments import Moments
 from trainlab.train.seeds import data_order, drawing_from
 from trainlab.workloads.find import find_workload
@@ -258,7 +258,7 @@ def test_accumulated_gradients_are_not_allocated_again(
 @pytest.mark.parametrize("mode", ["train", "inference"])
 def test_losses_are_the_same_with_and_without(mode: Mode, make_setup: MakeSetup) -> None:
     def losses(setup: HomedSetup) -> list[float]:
-        step = make_step(setup, Moments([]))
+        step = make_training_step(setup, Moments([]))
         with drawing_from(1, "after"):
             return [
                 step(rows)[0].item() for rows in setup.train_batches.rows(data_order(1, 1, 103))
@@ -274,7 +274,7 @@ def test_losses_are_the_same_with_and_without(mode: Mode, make_setup: MakeSetup)
 
 def bare_steps(setup: HomedSetup, count: int) -> None:
     """The first steps of a cost trial, nobody watching."""
-    from trainlab.measure.timing import stepping
+    from trainlab.measure.steps import stepping
 
     with stepping(setup, "train") as steps:
         for _ in range(count):
@@ -301,7 +301,7 @@ def test_the_peak_of_a_gpu_is_the_allocators(make_setup: MakeSetup) -> None:
     torch.cuda.empty_cache()
     setup = make_setup(workload=workload, device="cuda", data="bundled", batch_size=256)
     record = measure_memory(setup, TRAIN)
-    step = make_step(setup, Moments([]))
+    step = make_training_step(setup, Moments([]))
     rows = setup.train_batches.rows(data_order(1, 1, 6000))
     torch.cuda.reset_peak_memory_stats()
     step(rows[0])

@@ -5,20 +5,25 @@ from collections import Counter
 
 import pytest
 import torch
-from models import Attending, Branching, Recurrent
 from torch import nn
 
-from training import MakeSetup
+from models import Attending, Branching, Recurrent
+from training import HomedSetup, MakeSetup
 from trainlab.analyse.cost.operators import outside_us
 from trainlab.measure.operators import profile_operators
 from trainlab.measure.timing import measure
 from trainlab.record.cost import OperatorsRecord
+from trainlab.record.note import note
 from trainlab.spec import CostSpec
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
 INFERENCE = CostSpec(mode="inference", warmup_steps=2)
 TRAINING = CostSpec(warmup_steps=2, active_steps=6)
+
+
+def profiled(setup: HomedSetup, spec: CostSpec) -> OperatorsRecord:
+    return profile_operators(setup, spec, setup.folder.trace_file)
 
 
 def calls(record: OperatorsRecord) -> Counter[str]:
@@ -36,7 +41,7 @@ def phases(record: OperatorsRecord, name: str) -> set[str]:
 @pytest.mark.parametrize("batch_size", [7, 16, 64, 1000])
 def test_calls_of_an_inference_pass_are_exact(batch_size: int, make_setup: MakeSetup) -> None:
     setup = make_setup(workload=find_workload("mnist-cnn"), data="bundled", batch_size=batch_size)
-    record = profile_operators(setup, INFERENCE)
+    record = profiled(setup, INFERENCE)
     found, batches = calls(record), -(-1000 // batch_size)
     assert record.num_steps == batches
     assert record.calls_are_equal
@@ -58,7 +63,7 @@ def test_the_published_call_counts_are_reproduced(
 ) -> None:
     monkeypatch.delenv("TRAINLAB_OFFLINE", raising=False)
     setup = make_setup(workload=find_workload("mnist-cnn"), data="full", batch_size=batch_size)
-    found = calls(profile_operators(setup, INFERENCE))
+    found = calls(profiled(setup, INFERENCE))
     counted = tuple(found[name] for name in ("conv2d", "addmm", "relu", "max_pool2d"))
     print(f"\ninference over 10,000 images, batch {batch_size}: {counted}")
     assert counted == PUBLISHED[batch_size]
@@ -67,7 +72,7 @@ def test_the_published_call_counts_are_reproduced(
 def test_operators_belong_to_the_phase_they_ran_in(make_setup: MakeSetup) -> None:
     workload = find_workload("mnist-cnn")
     setup = make_setup(workload=workload, data="bundled", batch_size=8)
-    record = profile_operators(setup, TRAINING)
+    record = profiled(setup, TRAINING)
     assert phases(record, "aten::conv2d") == {"forward"}
     assert phases(record, "aten::convolution_backward") == {"backward"}
     assert phases(record, "aten::index_select") == {"data"}
@@ -78,7 +83,7 @@ def test_operators_belong_to_the_phase_they_ran_in(make_setup: MakeSetup) -> Non
 
 
 def test_self_times_and_what_lies_outside_make_up_the_step(make_setup: MakeSetup) -> None:
-    record = profile_operators(make_setup(batch_size=50), TRAINING)
+    record = profiled(make_setup(batch_size=50), TRAINING)
     inside = sum(row.self_cpu_us for row in record.rows) / record.num_steps
     assert 0 < inside < record.profiled_step_us
     assert inside + outside_us(record) == pytest.approx(record.profiled_step_us, rel=0.05)
@@ -86,7 +91,7 @@ def test_self_times_and_what_lies_outside_make_up_the_step(make_setup: MakeSetup
 
 def test_steps_that_call_differently_are_said_to(make_setup: MakeSetup, tiny: Workload) -> None:
     setup = make_setup(workload=dataclasses.replace(tiny, model=Branching))
-    assert not profile_operators(setup, TRAINING).calls_are_equal
+    assert not profiled(setup, TRAINING).calls_are_equal
 
 
 @pytest.mark.parametrize("model", [Branching, Recurrent, Attending])
@@ -97,14 +102,14 @@ def test_any_model_can_be_measured_and_profiled(
     workload = dataclasses.replace(tiny, model=model)
     spec = CostSpec(mode=mode, budget_s=0.1, warmup_steps=1, active_steps=3)
     assert measure(make_setup(workload=workload), spec).step_ms
-    assert calls(profile_operators(make_setup(workload=workload), spec))["addmm"] > 0
+    assert calls(profiled(make_setup(workload=workload), spec))["addmm"] > 0
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_kernels_are_kept_apart_from_operators_on_a_gpu(make_setup: MakeSetup) -> None:
     setup = make_setup(workload=find_workload("mnist-cnn"), data="bundled", device="cuda")
-    record = profile_operators(setup, TRAINING)
+    record = profiled(setup, TRAINING)
     kernels = [row for row in record.rows if row.kind == "kernel"]
     assert sum(row.self_device_us for row in kernels) > 0
     assert all(row.calls % record.num_steps == 0 for row in kernels if "conv" in row.name.lower())
@@ -116,7 +121,7 @@ def test_kernels_are_kept_apart_from_operators_on_a_gpu(make_setup: MakeSetup) -
 def test_shapes_tell_calls_apart_and_add_up(make_setup: MakeSetup) -> None:
     setup = make_setup(workload=find_workload("mnist-cnn"), data="bundled", batch_size=8)
     spec = TRAINING.model_copy(update={"by_shape": True, "trace_mb": 0})
-    record = profile_operators(setup, spec)
+    record = profiled(setup, spec)
     shapes = {r.shapes: r.calls for r in record.rows if r.name == "aten::conv2d"}
     assert shapes == {"8x1x28x28, 32x1x3x3, 32": 6, "8x32x26x26, 64x32x3x3, 64": 6}
     assert not setup.folder.trace_file.exists()
@@ -124,7 +129,7 @@ def test_shapes_tell_calls_apart_and_add_up(make_setup: MakeSetup) -> None:
 
 def test_the_trace_opens_and_keeps_its_budget(make_setup: MakeSetup) -> None:
     generous, strict = make_setup(), make_setup()
-    whole = profile_operators(generous, TRAINING)
+    whole = profiled(generous, TRAINING)
     assert whole.trace_steps == TRAINING.active_steps
     with gzip.open(generous.folder.trace_file, "rt") as file:
         events = json.load(file)["traceEvents"]
@@ -132,7 +137,7 @@ def test_the_trace_opens_and_keeps_its_budget(make_setup: MakeSetup) -> None:
     assert sum(event.get("name") == "trainlab::step" for event in events) == whole.trace_steps
     size = generous.folder.trace_file.stat().st_size
     budget_mb = size / 2 / 1e6
-    short = profile_operators(strict, TRAINING.model_copy(update={"trace_mb": budget_mb}))
+    short = profiled(strict, TRAINING.model_copy(update={"trace_mb": budget_mb}))
     assert 0 < short.trace_steps < whole.trace_steps
     assert strict.folder.trace_file.stat().st_size <= budget_mb * 1e6
     assert short.num_steps == whole.num_steps
@@ -141,7 +146,7 @@ def test_the_trace_opens_and_keeps_its_budget(make_setup: MakeSetup) -> None:
 
 def test_a_budget_too_small_for_one_step_is_said(make_setup: MakeSetup) -> None:
     setup = make_setup()
-    record = profile_operators(setup, TRAINING.model_copy(update={"trace_mb": 1e-4}))
+    record = profiled(setup, TRAINING.model_copy(update={"trace_mb": 1e-4}))
     assert record.trace_steps == 0
     assert not setup.folder.trace_file.exists()
-    assert "not even one step fits" in setup.notes[0]
+    assert setup.notes == [note("trace_too_large", budget=1e-4)]

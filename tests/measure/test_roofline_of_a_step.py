@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 from torch import nn
-from trainlab.analyse.cost.efficiency import step_reach
 
 from training import HomedSetup, MakeSetup
 from trainlab.analyse.cost.measurement import Measurement
+from trainlab.analyse.cost.roofline import step_roofline
 from trainlab.analyse.cost.summary import summarise
 from trainlab.data.dataset import Dataset, Split
 from trainlab.measure.layers import profile_layers
@@ -47,11 +47,14 @@ def products(tiny: Workload, width: int, rows: int) -> Workload:
 
 def test_the_work_of_a_step_is_counted_by_hand(make_setup: MakeSetup, tiny: Workload) -> None:
     spec = CostSpec(budget_s=0.3, warmup_steps=1, active_steps=2, mode="inference")
-    found = step_reach(measured(make_setup(workload=products(tiny, 256, 128)), spec))
+    measurement = measured(make_setup(workload=products(tiny, 256, 128)), spec)
+    found = step_roofline(measurement)
     assert found is not None
-    assert found.flops_per_s > 0
-    seconds = 2 * 2 * 128 * 256**2 / found.flops_per_s
-    assert 1e-6 < seconds < 1
+    by_hand = 2 * 2 * 128 * 256**2
+    step_s = measurement.summary.step_ms.value / 1e3
+    assert found.flops_per_s * step_s == pytest.approx(by_hand, rel=1e-9)
+    best = measurement.limits.flops_per_s["fp32"]  # type: ignore[union-attr]
+    assert found.compute_share == pytest.approx(by_hand / step_s / best, rel=1e-9)
 
 
 @pytest.mark.cuda
@@ -64,7 +67,7 @@ def test_known_work_on_a_gpu_is_never_reported_above_the_peak(
     workload = products(tiny, 8192, 8192)
     setup = make_setup(workload=workload, device="cuda", precision=precision)
     spec = CostSpec(budget_s=1.5, mode=mode, active_steps=3)
-    found = step_reach(measured(setup, spec))
+    found = step_roofline(measured(setup, spec))
     assert found is not None
     print(f"\n{mode} {precision}: {found.compute_share:.1%} of {found.precision}")
     # A step timed before it is done would be far above; fp32 is held against TF32, which it does not use.

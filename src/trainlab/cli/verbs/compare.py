@@ -25,9 +25,9 @@ def command(
     """Lay two runs side by side; what else differs between them is listed."""
     words = Words(lang)
     a, b = (open_run(path).evidence() for path in (first, second))
-    console = Console()
+    console, found = Console(), side_by_side(a, b)
     print_blocks(console, [Paragraph(f"A: {first}"), Paragraph(f"B: {second}")], words)
-    print_blocks(console, _blocks(side_by_side(a, b), words), words)
+    print_blocks(console, _blocks(found, words), words)
     if report is not None:
         from trainlab.report.writing import write_comparison
 

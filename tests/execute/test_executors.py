@@ -1,0 +1,177 @@
+"""The contract that every executor keeps."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from asking import groups_of, study_of
+from trainlab.errors import SpecError
+from trainlab.execute.executors import EXECUTORS, executor_for
+from trainlab.execute.executors.executor import Executor
+from trainlab.execute.run import start_run
+from trainlab.record.event import EventReader
+from trainlab.record.folder import RunFolder
+from trainlab.record.migrate import Json
+from trainlab.spec import CostSpec
+from trainlab.train.loader import Loader
+from trainlab.train.moments import Instrument
+
+QUICK = CostSpec(processes=1, budget_s=0.1, warmup_steps=1, active_steps=2, trace_mb=0)
+
+
+@pytest.fixture(params=list(EXECUTORS))
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    before = set(psutil.Process().children())
+    yield executor_for(request.param, Loader())
+    assert set(psutil.Process().children()) == before, "a process was left behind"
+
+
+def started(tiny_file: Path, out: Path, **fields: object) -> RunFolder:
+    settings = {"device": "cpu", "threads": 1, "epochs": 1}
+    study = study_of(f"{tiny_file}:tiny", settings, **{"tensorboard": False, **fields})
+    return start_run(study, out)
+
+
+def run_all(executor: Executor, run: RunFolder) -> None:
+    executor.run(run, groups_of(run), lambda: False)
+
+
+def test_every_trial_is_run_once_and_names_its_machine(
+    executor: Executor, tiny_file: Path, tmp_path: Path
+) -> None:
+    run = started(tiny_file, tmp_path / "r", vary={"lr": [0.1, 0.2]}, seeds=2, cost=QUICK)
+    run_all(executor, run)
+    trials = run.trials()
+    assert len(trials) == 4 + 7
+    assert {(trial.state, trial.attempt) for trial in trials} == {("done", 1)}
+    assert {trial.environment for trial in trials} <= run.environments().keys()
+    assert all(trial.resolved["engine"] == "eager" for trial in trials)
+
+
+def test_results_are_the_same_wherever_trials_run(tiny_file: Path, tmp_path: Path) -> None:
+    def curves(on: str) -> list[list[Json]]:
+        run = started(tiny_file, tmp_path / on, seeds=2)
+        run_all(executor_for(on, Loader()), run)
+        return [
+            [{n: v for n, v in line.items() if not n.endswith("_s")} for line in found]
+            for trial in run.trials()
+            if (found := run.trial(trial.id).curve())
+        ]
+
+    first, *others = (curves(on) for on in EXECUTORS)
+    assert len(first) == 2
+    assert all(other == first for other in others)
+
+
+def test_a_user_mistake_is_recorded_and_the_study_goes_on(
+    executor: Executor, tiny_file: Path, tmp_path: Path
+) -> None:
+    broken = """
+def sometimes(hidden=8, broken=False):
+    return "no model" if broken else model(hidden)
+import dataclasses
+sometimes_broken = dataclasses.replace(tiny, model=sometimes)
+"""
+    tiny_file.write_text(tiny_file.read_text() + broken)
+    study = study_of(
+        f"{tiny_file}:sometimes_broken",
+        {"device": "cpu", "epochs": 1},
+        vary={"broken": [True, False]},
+        cost=QUICK,
+        tensorboard=False,
+    )
+    run = start_run(study, tmp_path / "r")
+    run_all(executor, run)
+    for trial in run.trials():
+        assert trial.state == ("failed" if trial.cell == "broken=true" else "done"), trial.id
+        if trial.error is not None:
+            assert trial.error.kind == "WorkloadError"
+            assert "model gave str, must be nn.Module" in trial.error.message
+
+
+def test_no_group_is_started_once_time_is_up(
+    executor: Executor, tiny_file: Path, tmp_path: Path
+) -> None:
+    run = started(tiny_file, tmp_path / "r", seeds=4)
+    is_over = itertools.chain([False, False, False], itertools.repeat(True))
+    executor.run(run, groups_of(run), lambda: next(is_over))
+    states = [trial.state for trial in run.trials()]
+    assert states[-1] == "pending"
+    assert 0 < states.count("done") < 4
+    assert set(states) == {"done", "pending"}
+
+
+def test_events_tell_what_happens_in_order(
+    executor: Executor, tiny_file: Path, tmp_path: Path
+) -> None:
+    run = started(tiny_file, tmp_path / "r", seeds=2, cost=QUICK)
+    run_all(executor, run)
+    reader = EventReader(run.events_folder)
+    events = reader.new()
+    begun = [event.trials for event in events if event.kind == "group_begins"]
+    ended = [event.trials for event in events if event.kind == "group_ends"]
+    assert begun == ended == [group.ids for group in groups_of(run)]
+    epochs = {event.trials[0]: event for event in events if event.kind == "epoch"}
+    learned = [trial for trial in run.trials() if trial.kind == "learn"]
+    assert set(epochs) == {trial.id for trial in learned}
+    for trial in learned:
+        assert epochs[trial.id].metrics == trial.final
+        assert epochs[trial.id].share == 1.0
+    assert reader.new() == []
+
+
+def test_the_preflight_names_the_devices_and_refuses_what_is_not_there(
+    executor: Executor, tiny_file: Path
+) -> None:
+    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"})
+    assert executor.preflight(study, each_device=False)[0] == "cpu"
+    missing = study.model_copy(
+        update={"settings": study.settings.model_copy(update={"device": "cuda:99"})}
+    )
+    with pytest.raises(SpecError, match="device: got cuda:99"):
+        executor.preflight(missing, each_device=False)
+
+
+def test_a_started_trial_can_be_started_again_and_nothing_is_lost(
+    executor: Executor, tiny_file: Path, tmp_path: Path
+) -> None:
+    run = started(tiny_file, tmp_path / "r")
+    run_all(executor, run)
+    first = run.trials()[0]
+    curve = run.trial(first.id).curve_file.read_bytes()
+    run_all(executor, run)
+    again = run.trials()[0]
+    assert (first.attempt, again.attempt, again.state) == (1, 2, "done")
+    aside = run.trial(first.id).attempts_folder / "1"
+    assert (aside / "curve.jsonl").read_bytes() == curve
+    assert again.final == first.final
+
+
+def test_an_executor_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(
+        SpecError, match="--on: got 'moon', must be one of local, inline, processes"
+    ):
+        executor_for("moon", Loader())
+
+
+def test_an_instrument_cannot_go_to_another_process() -> None:
+    with pytest.raises(SpecError, match="instruments: cannot go to another process"):
+        executor_for("processes", Loader(), [Instrument()])
+
+
+def test_a_process_does_not_import_from_the_current_folder(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trap = tmp_path / "trap"
+    trap.mkdir()
+    (trap / "psutil.py").write_text(f"open({str(trap / 'sprung')!r}, 'w')\n")
+    run = started(tiny_file, tmp_path / "r")
+    monkeypatch.chdir(trap)
+    run_all(executor_for("processes", Loader()), run)
+    assert run.trials()[0].state == "done"
+    assert not (trap / "sprung").exists()
+    assert os.listdir(trap) == ["psutil.py"]
