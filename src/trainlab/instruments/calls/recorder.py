@@ -112,11 +112,11 @@ class CallRecorder(CallListener):
             self._observer.forward_ends(record)
             if call.module is not None:
                 record.parameters |= self._owned(call.module)
-            by_keyword = [(tensor, version_of(tensor)) for tensor in tensors_in(keywords)]
+            if keywords:
+                versions.extend((tensor, version_of(tensor)) for tensor in tensors_in(keywords))
             made = list(tensors_in(result))
             if made:
-                inside = self._sources_inside.get(call.container)
-                self._record(record, [*versions, *by_keyword], made, inside)
+                self._record(record, versions, made, self._sources_inside.get(call.container))
             return bool(made)
 
         self._running = record

@@ -146,12 +146,13 @@ class CallWatch:
     def _module_begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if self._frames and self._frames[-1].is_call:
             self._make_container(self._frames[-1])
+        class_: type = type(module)
         path = self._paths.get(id(module))
         if path is None:
-            path = self._below_path(type(module).__name__)
-        is_call = self._sees_functions and not self._is_inside_call and _is_torchs_own(module)
+            path = self._below_path(class_.__name__)
+        is_call = self._sees_functions and not self._is_inside_call and _is_torchs_own(class_)
         role: Role = "call" if is_call else "inner" if self._is_inside_call else "container"
-        name, types, call = path or type(module).__name__, types_of(module), None
+        name, types, call = path or class_.__name__, _types_of_class(class_), None
         if self._listener.wants(name, types):
             call = self._new_call(name, types, module, role)
         frame = _Frame(path, args, is_call, call)
@@ -226,14 +227,15 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 def types_of(module: nn.Module) -> tuple[str, ...]:
     """The names of a module's class and of those it derives from, torch's base apart."""
-    own: type = type(module)  # mypy takes a `type[nn.Module]` for one that cannot be cached
-    return _types_of_class(own)
+    class_: type = type(module)  # mypy takes a `type[nn.Module]` for one that cannot be cached
+    return _types_of_class(class_)
 
 
 @lru_cache
-def _types_of_class(own: type) -> tuple[str, ...]:
-    return tuple(c.__name__ for c in own.__mro__ if c not in (nn.Module, object))
+def _types_of_class(class_: type) -> tuple[str, ...]:
+    return tuple(c.__name__ for c in class_.__mro__ if c not in (nn.Module, object))
 
 
-def _is_torchs_own(module: nn.Module) -> bool:
-    return f"{type(module).__module__}.".startswith(("torch.nn.", "torch.ao.nn."))
+@lru_cache
+def _is_torchs_own(class_: type) -> bool:
+    return f"{class_.__module__}.".startswith(("torch.nn.", "torch.ao.nn."))
