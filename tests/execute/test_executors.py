@@ -1,7 +1,6 @@
 """The contract that every executor keeps."""
 
 import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,10 +42,10 @@ def run_all(executor: Executor, run: RunFolder) -> None:
 def test_every_trial_is_run_once_and_names_its_machine(
     executor: Executor, tiny_file: Path, tmp_path: Path
 ) -> None:
-    run = started(tiny_file, tmp_path / "r", vary={"lr": [0.1, 0.2]}, seeds=2, cost=QUICK)
+    run = started(tiny_file, tmp_path / "r", cost=QUICK)
     run_all(executor, run)
     trials = run.trials()
-    assert len(trials) == 4 + 7
+    assert len(trials) == 1 + 3
     assert {(trial.state, trial.attempt) for trial in trials} == {("done", 1)}
     assert {trial.environment for trial in trials} <= run.environments().keys()
     assert all(trial.resolved["engine"] == "eager" for trial in trials)
@@ -81,7 +80,6 @@ sometimes_broken = dataclasses.replace(tiny, model=sometimes)
         f"{tiny_file}:sometimes_broken",
         {"device": "cpu", "epochs": 1},
         vary={"broken": [True, False]},
-        cost=QUICK,
         tensorboard=False,
     )
     run = start_run(study, tmp_path / "r")
@@ -96,19 +94,19 @@ sometimes_broken = dataclasses.replace(tiny, model=sometimes)
 def test_no_group_is_started_once_time_is_up(
     executor: Executor, tiny_file: Path, tmp_path: Path
 ) -> None:
-    run = started(tiny_file, tmp_path / "r", seeds=4)
-    is_over = itertools.chain([False, False, False], itertools.repeat(True))
+    run = started(tiny_file, tmp_path / "r", seeds=3)
+    is_over = itertools.chain([False, False], itertools.repeat(True))
     executor.run(run, groups_of(run), lambda: next(is_over))
     states = [trial.state for trial in run.trials()]
     assert states[-1] == "pending"
-    assert 0 < states.count("done") < 4
+    assert 0 < states.count("done") < 3
     assert set(states) == {"done", "pending"}
 
 
 def test_events_tell_what_happens_in_order(
     executor: Executor, tiny_file: Path, tmp_path: Path
 ) -> None:
-    run = started(tiny_file, tmp_path / "r", seeds=2, cost=QUICK)
+    run = started(tiny_file, tmp_path / "r", seeds=2)
     run_all(executor, run)
     reader = EventReader(run.events_folder)
     events = reader.new()
@@ -174,4 +172,4 @@ def test_a_process_does_not_import_from_the_current_folder(
     run_all(executor_for("processes", Loader()), run)
     assert run.trials()[0].state == "done"
     assert not (trap / "sprung").exists()
-    assert os.listdir(trap) == ["psutil.py"]
+    assert [path.name for path in trap.iterdir()] == ["psutil.py"]

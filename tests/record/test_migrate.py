@@ -47,13 +47,9 @@ def test_what_an_old_study_showed_is_what_it_shows_now(unpacked: RunFolder) -> N
     assert (len(evidence.learned), len(evidence.measured), len(evidence.probed)) == (4, 10, 12)
     assert {trial.state for trial in evidence.trials} == {"done"}
     assert {trial.attempt for trial in evidence.trials} == {1}
-    by_hand = json.loads(
-        (unpacked.trial("learn-lr=0.001,batch_size=32-seed1").trial_file).read_text()
-    )
-    assert (
-        evidence.values("lr=0.001,batch_size=32", "test/accuracy")[1]
-        == by_hand["final"]["test/accuracy"]
-    )
+    cell = "lr=0.001,batch_size=32"
+    raw = json.loads(unpacked.trial(f"learn-{cell}-seed1").trial_file.read_text())
+    assert evidence.values(cell, "test/accuracy")[1] == raw["final"]["test/accuracy"]
 
 
 @pytest.mark.parametrize("unpacked", [("format-1", "trouble")], indirect=True)
