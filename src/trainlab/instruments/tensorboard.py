@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import errno
 import io
 import logging
 import warnings
@@ -20,6 +21,7 @@ from trainlab.train.moments import Instrument, Point, Progress, TrialView
 
 GRID_SIDE = 8
 """The grid of sample inputs has this many rows and columns."""
+DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 class TensorBoard(Instrument):
@@ -77,6 +79,8 @@ class TensorBoard(Instrument):
                 warnings.simplefilter("ignore")
                 self._writer.add_graph(model, view.model_inputs(2))
         except Exception as error:  # noqa: BLE001  tracing runs the user's code, which may raise anything
+            if getattr(error, "errno", None) in DISK_FULL:
+                raise
             reason = " ".join(str(error).split())[:300]
             view.note("graph_failed", kind=type(error).__name__, reason=reason)
 
