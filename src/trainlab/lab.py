@@ -1,6 +1,6 @@
 """The bench from Python: ask a question, open a run, read its tables and findings.
 
-`perform` is the one way from a question to a run; Python and every verb of the command line go through it.
+`run_question` is the one way from a question to a run, for Python and for every verb.
 """
 
 import math
@@ -79,7 +79,7 @@ class Run(RunFolder):
 class Watcher:
     """Who is told what happens while a question is answered; this one lets it pass in silence."""
 
-    def waiting(self, what: str) -> AbstractContextManager[object]:
+    def status(self, what: str) -> AbstractContextManager[object]:
         """Entered while something takes its time: `starting torch`, `reading the records`."""
         return nullcontext()
 
@@ -99,14 +99,14 @@ class Watcher:
 
 
 @dataclass(frozen=True)
-class Performed:
+class Outcome:
     """A run, and whether it was cut short from outside."""
 
     run: Run
     was_interrupted: bool
 
 
-def perform(
+def run_question(
     question: Question,
     where: str = "",
     *,
@@ -117,7 +117,7 @@ def perform(
     given: "Mapping[str, Workload] | None" = None,
     instruments: "Sequence[Instrument]" = (),
     watcher: Watcher | None = None,
-) -> Performed:
+) -> Outcome:
     """From a question to a run with its tables: resolve, check the machine, run the trials, read them.
 
     SpecError and the like before anything has run; whatever happens later is in the run's records. Once
@@ -127,7 +127,7 @@ def perform(
     if question.workload in BUILTIN:
         # What can be told without torch is told before torch starts.
         resolve(question, _facts(question), where, many=many)
-    with watcher.waiting("starting torch"):
+    with watcher.status("starting torch"):
         from trainlab.data.fetch import reporting_to
         from trainlab.execute.executors import executor_for
         from trainlab.execute.run import start_run
@@ -153,11 +153,11 @@ def perform(
                 executor.run(run, plan(study), lambda: time.monotonic() > deadline)
         except KeyboardInterrupt:
             was_interrupted = True
-    with watcher.waiting("reading the records"):
+    with watcher.status("reading the records"):
         from trainlab.analyse.results import write_results
 
         write_results(run, run.evidence())
-    return Performed(run, was_interrupted)
+    return Outcome(run, was_interrupted)
 
 
 def planned(question: Question, where: str = "", *, many: bool = False) -> Study:
@@ -220,7 +220,7 @@ def run(
         "seeds": seeds if isinstance(seeds, int) else tuple(seeds),
         "design": design,
     }
-    done = perform(
+    done = run_question(
         checked_question(values),
         out=None if out is None else Path(out),
         many=many,

@@ -10,7 +10,7 @@ from benchmarks.lab import watched
 from rich.console import Console
 
 from trainlab.cli.progress import heartbeat
-from trainlab.cli.progress.heartbeat import waiting_for
+from trainlab.cli.progress.heartbeat import showing_status
 
 
 def test_silence_lasts_until_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def test_off_a_terminal_a_long_wait_is_a_line_now_and_then(
 ) -> None:
     monkeypatch.setattr(heartbeat, "SILENCE_S", 0.4)
     shown = Console(file=io.StringIO())
-    with waiting_for(shown, "writing the report"):
+    with showing_status(shown, "writing the report"):
         time.sleep(2.2)
     assert shown.file.getvalue().startswith("writing the report, 1 s\n")
 

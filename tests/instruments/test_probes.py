@@ -29,7 +29,7 @@ from training import HomedSetup, MakeSetup, train
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import SpecError
 from trainlab.instruments.calls.flow import tensors_in
-from trainlab.instruments.probes import reducers, sums
+from trainlab.instruments.probes import accurate_sums, reducers
 from trainlab.instruments.probes.board import write_probe
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.probes.reducers import Totals
@@ -678,7 +678,9 @@ def test_the_graph_of_a_step_is_let_go(make_setup: MakeSetup) -> None:
 def test_sums_in_float32_with_their_errors_carried_along_are_right_to_a_millionth() -> None:
     draw = torch.Generator().manual_seed(0)
     tensors = [torch.rand(1000, generator=draw) * 10.0 ** (i % 5 - 2) for i in range(3000)]
-    reduction = Totals([sums.square_sum(False)], lambda found, count, fired: found[0], True)
+    reduction = Totals(
+        [accurate_sums.square_sum(False)], lambda found, count, fired: found[0], True
+    )
     for tensor in tensors:
         reduction.add(tensor)
     numbers = reduction.close()
@@ -700,19 +702,19 @@ def test_sums_of_squares_are_right_whatever_the_size_and_layout(
     expanded = plain[:1].expand(shape)
     for values in (plain, constant, turned, strided, expanded):
         wanted = float(values.double().square().sum())
-        assert float(sums.square_sum(True)(values)) == pytest.approx(wanted, rel=1e-6)
+        assert float(accurate_sums.square_sum(True)(values)) == pytest.approx(wanted, rel=1e-6)
         for shifted in (values, values + 3 * scale, values.abs()):
             wanted = float(shifted.double().sum())
-            assert float(sums.total(True)(shifted)) == pytest.approx(wanted, rel=1e-6)
+            assert float(accurate_sums.total(True)(shifted)) == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("count", [0, 1, 100, (1 << 20) + 5, 3 << 20])
 def test_counts_are_exact(count: int) -> None:
     draw = torch.Generator().manual_seed(1)
     values = torch.randint(-2, 3, (count,), generator=draw).float()
-    assert float(sums.count_positive(True)(values)) == int((values > 0).sum())
-    assert float(sums.count_zero(True)(values)) == int((values == 0).sum())
-    assert float(sums.count_zero(False)(values.bfloat16())) == int((values == 0).sum())
+    assert float(accurate_sums.count_positive(True)(values)) == int((values > 0).sum())
+    assert float(accurate_sums.count_zero(True)(values)) == int((values == 0).sum())
+    assert float(accurate_sums.count_zero(False)(values.bfloat16())) == int((values == 0).sum())
 
 
 def test_mixed_precision_is_reduced_in_full(make_setup: MakeSetup) -> None:

@@ -8,11 +8,11 @@ from rich_run import ACCURACY, rich_data, rich_report
 
 from trainlab.plan import Trial
 from trainlab.report.figures.bars import OUTSIDE, REST, operator_bars, phase_bars
-from trainlab.report.figures.dots import cost_dots, memory_dots, metric_dots
+from trainlab.report.figures.cell_values import cost_values, memory_values, metric_values
+from trainlab.report.figures.curves import CurvePoint, Curves, thinned, trend
 from trainlab.report.figures.first_steps import first_steps
-from trainlab.report.figures.line_charts import trend_chart
+from trainlab.report.figures.line_charts import curve_chart
 from trainlab.report.figures.scaling import scaling_lines
-from trainlab.report.figures.trends import Trend, TrendPoint, thinned, trend
 from trainlab.report.run_data import RunData
 from trainlab.words import Words
 
@@ -74,8 +74,8 @@ def test_operator_shares_add_up_with_the_rest_and_what_lies_outside(data: RunDat
 
 
 def test_costs_and_memory_are_those_of_the_cells(data: RunData) -> None:
-    steps = cost_dots(data.evidence, "step_ms")
-    memory = memory_dots(data.evidence)
+    steps = cost_values(data.evidence, "step_ms")
+    memory = memory_values(data.evidence)
     assert steps is not None
     assert memory is not None
     train = {dot.cell: dot.value for dot in steps.dots if dot.mode == "train"}
@@ -85,7 +85,7 @@ def test_costs_and_memory_are_those_of_the_cells(data: RunData) -> None:
 
 
 def test_dots_of_a_metric_have_every_seed(data: RunData) -> None:
-    found = metric_dots(data.evidence, "test/accuracy")
+    found = metric_values(data.evidence, "test/accuracy")
     assert found is not None
     assert len(found.dots) == 3
     assert len(found.singles) == 24
@@ -142,13 +142,13 @@ def test_a_phase_has_the_same_colour_in_training_and_inference(tmp_path: Path) -
     assert {name: train[name] for name in inference} == inference
 
 
-def curve(cell: str, *points: tuple[float, float, float]) -> list[TrendPoint]:
+def curve(cell: str, *points: tuple[float, float, float]) -> list[CurvePoint]:
     """Mean and ends of the interval, epoch by epoch."""
-    return [TrendPoint(cell, n, mean, *ends, 3) for n, (mean, *ends) in enumerate(points, start=1)]
+    return [CurvePoint(cell, n, mean, *ends, 3) for n, (mean, *ends) in enumerate(points, start=1)]
 
 
-def drawn(metric: str, *points: TrendPoint) -> dict[str, Any]:
-    return trend_chart(Trend(metric, points, by_step=False), ["a", "b"], Words("en"))
+def drawn(metric: str, *points: CurvePoint) -> dict[str, Any]:
+    return curve_chart(Curves(metric, points, by_step=False), ["a", "b"], Words("en"))
 
 
 def axis_of(spec: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from trainlab.cli.plan import print_plan
 from trainlab.cli.progress.downloads import DownloadProgress
-from trainlab.cli.progress.heartbeat import waiting_for
+from trainlab.cli.progress.heartbeat import showing_status
 from trainlab.lab import Watcher
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
@@ -20,8 +20,8 @@ class ConsoleWatcher(Watcher):
         self._console = console
         self._download: DownloadProgress | None = None
 
-    def waiting(self, what: str) -> AbstractContextManager[object]:
-        return waiting_for(self._console, what)
+    def status(self, what: str) -> AbstractContextManager[object]:
+        return showing_status(self._console, what)
 
     @contextmanager
     def preparing(self) -> Iterator[None]:

@@ -78,7 +78,7 @@ class TensorBoard(Instrument):
             ):
                 warnings.simplefilter("ignore")
                 self._writer.add_graph(model, view.model_inputs(2))
-        except Exception as error:  # noqa: BLE001  tracing runs the user's code, which may raise anything
+        except Exception as error:
             if getattr(error, "errno", None) in DISK_FULL:
                 raise
             reason = " ".join(str(error).split())[:300]

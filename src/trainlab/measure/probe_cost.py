@@ -9,7 +9,7 @@ from typing import Any
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import timed_ms
-from trainlab.record.cost import ProbePriceRecord
+from trainlab.record.cost import ProbeCostRecord
 from trainlab.record.folder import TrialFolder
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
@@ -18,7 +18,7 @@ from trainlab.train.moments import Point, Progress
 from trainlab.train.setup import Setup
 
 
-def measure_probes(setup: Setup, spec: CostSpec, probes: Sequence[ProbeSpec]) -> ProbePriceRecord:
+def measure_probes(setup: Setup, spec: CostSpec, probes: Sequence[ProbeSpec]) -> ProbeCostRecord:
     """Warms up, then `active_steps` probed steps in turns with as many bare ones."""
     bare_ms, watched_ms = [], []
     with TemporaryDirectory() as folder, stepping(setup, "train") as steps:
@@ -31,7 +31,7 @@ def measure_probes(setup: Setup, spec: CostSpec, probes: Sequence[ProbeSpec]) ->
             bare_ms.append(timed_ms(setup.device, steps.next_bare))
             watched_ms.append(timed_ms(setup.device, partial(probed, next(steps.endless))))
         instrument.trial_ends(Progress())
-    return ProbePriceRecord(
+    return ProbeCostRecord(
         probes=[str(probe) for probe in probes], bare_ms=bare_ms, watched_ms=watched_ms
     )
 

@@ -156,7 +156,7 @@ class LayersRecord(Record):
     watched_ms: list[float]
 
 
-class ProbePriceRecord(Record):
+class ProbeCostRecord(Record):
     """probe_price.json: what a study's probes add to a training step, in a watched process."""
 
     format: int = FORMAT

@@ -16,7 +16,7 @@ from trainlab.record.cost import (
     LimitsRecord,
     MemoryRecord,
     OperatorsRecord,
-    ProbePriceRecord,
+    ProbeCostRecord,
 )
 from trainlab.record.environment import Environment
 from trainlab.record.files import read_json, read_lines, replacing, write_json, writing
@@ -61,7 +61,7 @@ class TrialFolder:
         self.layers = RecordFile(path / "layers.json", LayersRecord)
         self.memory = RecordFile(path / "memory.json", MemoryRecord)
         self.limits = RecordFile(path / "limits.json", LimitsRecord)
-        self.probe_price = RecordFile(path / "probe_price.json", ProbePriceRecord)
+        self.probe_price = RecordFile(path / "probe_price.json", ProbeCostRecord)
         self.probes = RecordFile(path / "probes.json", ProbesRecord)
         self.probes_file = path / "probes.jsonl"
         self.trace_file = path / "trace.json.gz"

@@ -18,8 +18,8 @@ from trainlab.report.document import (
     Paragraph,
     Section,
 )
+from trainlab.report.figures.cell_values import CellValue, CellValues
 from trainlab.report.figures.charts import dot_chart
-from trainlab.report.figures.dots import Dot, Dots
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import notices
 from trainlab.report.sections.factors import MOST_VALUES
@@ -115,7 +115,7 @@ def _figure(costs: Sequence[Beside], subject: str, words: Words) -> Figure:
     """A and B of every cell, as two dots."""
     mine = [one for one in costs if one.subject == subject]
     dots = tuple(
-        Dot(one.cell, run, value, None, None)
+        CellValue(one.cell, run, value, None, None)
         for one in mine
         for run, value in (("A", one.a), ("B", one.b))
     )
@@ -127,7 +127,7 @@ def _figure(costs: Sequence[Beside], subject: str, words: Words) -> Figure:
         id=f"beside-{subject.replace('/', '-').replace('_', '-')}",
         caption=title,
         alt=words("final_alt", metric=title, values=values),
-        spec=dot_chart(Dots(subject.replace("/", "_"), dots), title, words, is_by_run=True),
+        spec=dot_chart(CellValues(subject.replace("/", "_"), dots), title, words, is_by_run=True),
     )
 
 

@@ -9,7 +9,7 @@ from trainlab.record.cost import (
     LimitsRecord,
     MemoryRecord,
     OperatorsRecord,
-    ProbePriceRecord,
+    ProbeCostRecord,
 )
 from trainlab.record.trial import TrialRecord
 
@@ -31,7 +31,7 @@ class Measurement:
     layers: LayersRecord | None
     memory: MemoryRecord | None
     limits: LimitsRecord | None
-    probe_price: ProbePriceRecord | None = None
+    probe_price: ProbeCostRecord | None = None
 
     @property
     def is_trained(self) -> bool:

@@ -35,7 +35,7 @@ class Silence:
 
 
 @contextmanager
-def waiting_for(console: Console, what: str) -> Iterator[None]:
+def showing_status(console: Console, what: str) -> Iterator[None]:
     """Shows that `what` is under way."""
     if console.is_terminal:
         with console.status(what):

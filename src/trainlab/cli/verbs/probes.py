@@ -12,7 +12,7 @@ from rich.console import Console
 from trainlab.cli.options import asked_of, setting_parameters, with_options
 from trainlab.report.document import Block, Paragraph, Table
 from trainlab.report.render.terminal import print_blocks
-from trainlab.report.tables.entries import name, table_of
+from trainlab.report.tables.columns import name, table_of
 from trainlab.spec import TrainSpec, settings_for
 from trainlab.spec.probe import QUANTITIES, REDUCERS
 from trainlab.words import Words

@@ -18,7 +18,7 @@ from trainlab.cli.options import (
     with_options,
 )
 from trainlab.cli.watcher import ConsoleWatcher
-from trainlab.lab import Run, perform
+from trainlab.lab import Run, run_question
 from trainlab.spec import CostSpec, TrainSpec, checked
 from trainlab.spec.question import checked_question
 from trainlab.words import Words
@@ -50,7 +50,7 @@ def _profile(
     question = checked_question(values, "settings")
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         watcher = ConsoleWatcher(Console(stderr=True))
-        done = perform(question, "settings", out=out, watcher=watcher)
+        done = run_question(question, "settings", out=out, watcher=watcher)
     if done.was_interrupted:
         raise KeyboardInterrupt
     _show(done.run, top=top, sort=sort, classic=classic, as_json=as_json)

@@ -69,7 +69,7 @@ def command(
 
 def _table(study: str, compared: "list[Reproduced]") -> "Table":
     from trainlab.report.document import Entry
-    from trainlab.report.tables.entries import name, table_of, value
+    from trainlab.report.tables.columns import name, table_of, value
     from trainlab.words.numbers import metric_value
 
     def interval(one: "Reproduced") -> Entry:
@@ -117,13 +117,13 @@ def _settings(question: "Question") -> "dict[str, TrainSpec]":
 
 def _ran(study: str, seeds: int, out: Path | None) -> "Run":
     from trainlab.cli.watcher import ConsoleWatcher
-    from trainlab.lab import perform
+    from trainlab.lab import run_question
 
     question = _published(study)
     settings = {"data": "full", **question.settings}
     changes = {"settings": settings, "cost": None, "tensorboard": False, "seeds": seeds}
     watcher = ConsoleWatcher(Console(stderr=True))
-    done = perform(question.model_copy(update=changes), study, out=out, watcher=watcher)
+    done = run_question(question.model_copy(update=changes), study, out=out, watcher=watcher)
     if done.was_interrupted:
         raise KeyboardInterrupt
     return done.run

@@ -17,12 +17,12 @@ from trainlab.cli.options import (
     with_options,
 )
 from trainlab.cli.plan import print_plan
-from trainlab.cli.progress.heartbeat import waiting_for
+from trainlab.cli.progress.heartbeat import showing_status
 from trainlab.cli.question import question_of, seconds_of, seeds_asked
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.execute.executors import EXECUTORS
-from trainlab.lab import Run, perform, planned
+from trainlab.lab import Run, planned, run_question
 from trainlab.resolve import asks_each_device
 from trainlab.spec import CostSpec, Question, TrainSpec, checked
 from trainlab.spec.probe import probe_of
@@ -124,7 +124,7 @@ def _run(
     console = Console(stderr=True, quiet=quiet)
     # What the user's own code prints must not get in between.
     with redirect_stdout(sys.stderr) if as_json or quiet else nullcontext():
-        done = perform(
+        done = run_question(
             question,
             where,
             out=out,
@@ -160,7 +160,7 @@ def _write_report(run: Run, words: Words, console: Console) -> None:
     from trainlab.report.writing import write_report
 
     try:
-        with waiting_for(Console(stderr=True, quiet=console.quiet), "writing the report"):
+        with showing_status(Console(stderr=True, quiet=console.quiet), "writing the report"):
             (path,) = write_report(run.evidence(), run.report_folder, ("html",), words.lang)
     except MissingExtraError as error:
         say(console, words("no_report", why=error))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trainlab.errors import SpecError
-from trainlab.instruments.probes.sums import (
+from trainlab.instruments.probes.accurate_sums import (
     count_positive,
     count_zero,
     square_sum,

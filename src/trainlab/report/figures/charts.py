@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from trainlab.report.figures.bars import OUTSIDE, REST, Bars
-from trainlab.report.figures.dots import Dots
+from trainlab.report.figures.cell_values import CellValues
 from trainlab.report.figures.vega import PALETTE, Spec, chart, colour, scale_for, tooltip
 from trainlab.words import Words
 from trainlab.words.numbers import is_share
@@ -19,7 +19,7 @@ SINGLE = {"type": "tick", "thickness": 2, "size": 12, "color": PALETTE[-1]}
 MEMORY = ("parameters", "buffers", "gradients", "optimizer", "input", "activations", "other")
 
 
-def dot_chart(dots: Dots, title: str, words: Words, *, is_by_run: bool = False) -> Spec:
+def dot_chart(dots: CellValues, title: str, words: Words, *, is_by_run: bool = False) -> Spec:
     """A dot per cell with its interval, and faint ones for single seeds; by mode, or by run."""
     name = str if is_by_run else words.mode
     kind = words("run" if is_by_run else "mode")
@@ -44,7 +44,7 @@ def dot_chart(dots: Dots, title: str, words: Words, *, is_by_run: bool = False) 
     return chart(rows, layers, 24 + len(cells) * (10 + 16 * max(1, len(modes))))
 
 
-def _dot_rows(dots: Dots, name: Callable[[str], str]) -> list[Spec]:
+def _dot_rows(dots: CellValues, name: Callable[[str], str]) -> list[Spec]:
     """Means first, then single seeds."""
     scale = _scale(dots)
     means = [
@@ -92,7 +92,7 @@ def _of_kind(kind: str) -> Spec:
     return {"filter": f"datum.kind === '{kind}'"}
 
 
-def _scale(dots: Dots) -> int:
+def _scale(dots: CellValues) -> int:
     return 100 if is_share(dots.quantity) else 1
 
 
@@ -155,7 +155,7 @@ def _part_colours(names: Sequence[str], told: dict[str, str]) -> Spec:
     return found
 
 
-def _dot_axis(dots: Dots) -> Spec:
+def _dot_axis(dots: CellValues) -> Spec:
     """Wide enough for every value; an interval wider than that is cut, or it would hide the values."""
     scale, metric = _scale(dots), "/" in dots.quantity
     values = [scale * dot.value for dot in dots.dots]

@@ -4,16 +4,16 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from trainlab.report.figures.curves import Curves
 from trainlab.report.figures.first_steps import FirstSteps
 from trainlab.report.figures.scaling import Line
-from trainlab.report.figures.trends import Trend
 from trainlab.report.figures.vega import Spec, band_and_line, chart, colour, scale_for, tooltip
 from trainlab.words import Words
 from trainlab.words.numbers import is_share
 
 
-def trend_chart(
-    trend: Trend, cells: Sequence[str], words: Words, *, x_title: str | None = None
+def curve_chart(
+    trend: Curves, cells: Sequence[str], words: Words, *, x_title: str | None = None
 ) -> Spec:
     """Curves with the band of the interval over seeds; over epochs unless the axis is named."""
     across = words("epochs_seen") if x_title is None else x_title
@@ -47,7 +47,7 @@ def trend_chart(
     return chart(rows, [*band_and_line(rows, x, y, hue, zoomed=["x"]), points], 260)
 
 
-def _trend_rows(trend: Trend) -> list[Spec]:
+def _trend_rows(trend: Curves) -> list[Spec]:
     scale = 100 if is_share(trend.metric) else 1
     return [
         {
@@ -62,7 +62,7 @@ def _trend_rows(trend: Trend) -> list[Spec]:
     ]
 
 
-def _trend_axis(trend: Trend, rows: Sequence[Spec]) -> Spec:
+def _trend_axis(trend: Curves, rows: Sequence[Spec]) -> Spec:
     """Intervals of few seeds may be wider than all curves together: they must not flatten them."""
     means = [row["y"] for row in rows]
     lows = [row["low"] for row in rows if row["low"] is not None]

@@ -4,8 +4,8 @@ from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.learning import compared_metrics
 from trainlab.report.bullets import MOST, first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
+from trainlab.report.figures.cell_values import COSTS, CellValues, cost_values, memory_values
 from trainlab.report.figures.charts import dot_chart
-from trainlab.report.figures.dots import COSTS, Dots, cost_dots, memory_dots
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.learning import metric_figure
 from trainlab.report.tables.cost import cost_table
@@ -40,12 +40,12 @@ def comparison_section(data: RunData, words: Words) -> Section | None:
 
 
 def _plots(data: RunData, words: Words) -> list[Block]:
-    found = [(quantity, cost_dots(data.evidence, quantity)) for quantity in COSTS]
-    found.append(("peak_mib", memory_dots(data.evidence)))
+    found = [(quantity, cost_values(data.evidence, quantity)) for quantity in COSTS]
+    found.append(("peak_mib", memory_values(data.evidence)))
     return [cost_figure(quantity, dots, words) for quantity, dots in found if dots is not None]
 
 
-def cost_figure(quantity: str, dots: Dots, words: Words) -> Figure:
+def cost_figure(quantity: str, dots: CellValues, words: Words) -> Figure:
     """One figure over all cells."""
     values = words.listed(
         f"{dot.cell}{'' if dot.mode is None else ' ' + words.mode(dot.mode)}: {figure(dot.value)}"

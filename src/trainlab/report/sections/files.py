@@ -6,7 +6,7 @@ from pathlib import PurePath
 from trainlab.report.document import Listing, Paragraph, Section
 from trainlab.report.run_data import RunData
 from trainlab.report.study_file import study_file
-from trainlab.report.tables.entries import name, table_of
+from trainlab.report.tables.columns import name, table_of
 from trainlab.words import Words
 
 FILES = {

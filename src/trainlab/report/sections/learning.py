@@ -3,10 +3,10 @@
 from trainlab.analyse.findings.learning import compared_metrics
 from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
+from trainlab.report.figures.cell_values import metric_values
 from trainlab.report.figures.charts import dot_chart
-from trainlab.report.figures.dots import metric_dots
-from trainlab.report.figures.line_charts import trend_chart
-from trainlab.report.figures.trends import trend
+from trainlab.report.figures.curves import trend
+from trainlab.report.figures.line_charts import curve_chart
 from trainlab.report.run_data import RunData
 from trainlab.report.tables.learning import learn_table
 from trainlab.words import Words
@@ -49,13 +49,13 @@ def trend_figure(data: RunData, metric: str, words: Words) -> Figure | None:
         caption=words("trend_caption", metric=metric),
         alt=words("trend_alt", metric=metric, ends=ends),
         note=words("trend_note" if has_band else "trend_note_one"),
-        spec=trend_chart(curves, data.drawn, words),
+        spec=curve_chart(curves, data.drawn, words),
     )
 
 
 def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     """Where each cell ended."""
-    dots = metric_dots(data.evidence, metric)
+    dots = metric_values(data.evidence, metric)
     if dots is None:
         return None
     values = words.listed(f"{dot.cell}: {dot.value:.4g}" for dot in dots.dots)

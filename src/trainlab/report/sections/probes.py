@@ -6,8 +6,8 @@ from trainlab.analyse.probes import ProbeCurve, probe_curves
 from trainlab.record.probe import ProbeRecord
 from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
-from trainlab.report.figures.line_charts import trend_chart
-from trainlab.report.figures.trends import Trend, TrendPoint, thinned
+from trainlab.report.figures.curves import CurvePoint, Curves, thinned
+from trainlab.report.figures.line_charts import curve_chart
 from trainlab.report.run_data import RunData
 from trainlab.words import Words
 from trainlab.words.numbers import figure
@@ -40,15 +40,15 @@ def probe_section(data: RunData, words: Words) -> Section | None:
     return Section("probes", words("probes"), tuple(blocks))
 
 
-def probe_trend(curves: Sequence[ProbeCurve], name: str) -> Trend | None:
+def mean_curves(curves: Sequence[ProbeCurve], name: str) -> Curves | None:
     """One probe at one layer, a curve per cell; None where no period has a finite value."""
-    points: list[TrendPoint] = []
+    points: list[CurvePoint] = []
     for curve in curves:
         at = {float(point.step): point.mean for point in curve.points if point.mean is not None}
         for step in thinned(sorted(at)):
             mean = at[step]
-            points.append(TrendPoint(curve.cell, step, mean.value, *mean.ends, mean.n))
-    return Trend(name, tuple(points), by_step=False) if points else None
+            points.append(CurvePoint(curve.cell, step, mean.value, *mean.ends, mean.n))
+    return Curves(name, tuple(points), by_step=False) if points else None
 
 
 def _figure(
@@ -58,7 +58,7 @@ def _figure(
     cells: Sequence[str],
     words: Words,
 ) -> Figure | None:
-    trend = probe_trend(curves, f"{line.quantity}, {line.reducer.rpartition(':')[2]}")
+    trend = mean_curves(curves, f"{line.quantity}, {line.reducer.rpartition(':')[2]}")
     if trend is None:
         return None
     last = {point.cell: point for point in trend.points}
@@ -68,5 +68,5 @@ def _figure(
         caption=words("probe_caption", target=curves[0].target, probe=line.probe),
         alt=words("trend_alt", metric=f"{curves[0].target} {line.probe}", ends=ends),
         note=words.probe_meaning(line.quantity, line.reducer, line.every),
-        spec=trend_chart(trend, cells, words, x_title=words("updates")),
+        spec=curve_chart(trend, cells, words, x_title=words("updates")),
     )

@@ -3,7 +3,7 @@
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Block, Listing, Section
 from trainlab.report.run_data import RunData
-from trainlab.report.tables.entries import Field, count, name, table_of, value
+from trainlab.report.tables.columns import Field, count, name, table_of, value
 from trainlab.words import Words
 
 MOST_TRIALS = 50

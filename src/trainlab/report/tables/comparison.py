@@ -7,7 +7,7 @@ from trainlab.analyse.side_by_side import Beside
 from trainlab.record.environment import Environment
 from trainlab.report.bullets import mark_label
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.entries import MANY_ROWS, Field, name, table_of, value, within
+from trainlab.report.tables.columns import MANY_ROWS, Field, name, table_of, value, within
 from trainlab.report.tables.environment import environment_rows
 from trainlab.report.tables.factors import difference_within, subject_text
 from trainlab.words import Words

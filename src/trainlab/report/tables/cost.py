@@ -8,7 +8,7 @@ from trainlab.analyse.cost.overhead import Overhead, overheads
 from trainlab.analyse.cost.roofline import Roofline, step_roofline
 from trainlab.analyse.evidence import Evidence
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.entries import (
+from trainlab.report.tables.columns import (
     EMPTY,
     MANY_ROWS,
     count,

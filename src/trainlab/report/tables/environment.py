@@ -3,7 +3,7 @@
 from trainlab.analyse.evidence import Evidence
 from trainlab.record.environment import Environment
 from trainlab.report.document import Table
-from trainlab.report.tables.entries import Field, name, table_of
+from trainlab.report.tables.columns import Field, name, table_of
 from trainlab.words import Words
 
 

@@ -7,7 +7,7 @@ from trainlab.analyse.findings.finding import Finding, arrow
 from trainlab.analyse.findings.learning import Effect
 from trainlab.report.bullets import mark_label, mark_of
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.entries import (
+from trainlab.report.tables.columns import (
     EMPTY,
     MANY_ROWS,
     count,

@@ -6,7 +6,7 @@ from trainlab.analyse.evidence import Evidence, Line
 from trainlab.analyse.findings.learning import compared_metrics
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.entries import MANY_ROWS, count, mean, name, number, table_of, value
+from trainlab.report.tables.columns import MANY_ROWS, count, mean, name, number, table_of, value
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
 from trainlab.words.numbers import metric_value

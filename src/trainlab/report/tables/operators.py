@@ -5,7 +5,7 @@ from dataclasses import replace
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.cost.operators import Sort, outside_us, ranked
 from trainlab.report.document import Table
-from trainlab.report.tables.entries import count, name, number, share, table_of, value
+from trainlab.report.tables.columns import count, name, number, share, table_of, value
 from trainlab.words import Words
 from trainlab.words.numbers import bare_operator, percent
 

@@ -12,7 +12,7 @@ MOST_POINTS = 120
 
 
 @dataclass(frozen=True)
-class TrendPoint:
+class CurvePoint:
     """The mean over seeds at one moment of training, and its 95 % interval."""
 
     cell: str
@@ -25,16 +25,16 @@ class TrendPoint:
 
 
 @dataclass(frozen=True)
-class Trend:
+class Curves:
     """One metric over training, a curve per cell."""
 
     metric: str
-    points: tuple[TrendPoint, ...]
+    points: tuple[CurvePoint, ...]
     by_step: bool
     """Whether the points lie within epochs."""
 
 
-def trend(data: RunData, metric: str) -> Trend | None:
+def trend(data: RunData, metric: str) -> Curves | None:
     """None where no trial got to a first point. Within epochs where the curve has such points."""
     steps = {
         cell: [list(_step_points(data, cell, seed, metric)) for seed in seeds]
@@ -50,7 +50,7 @@ def trend(data: RunData, metric: str) -> Trend | None:
             for cell in data.drawn
         }
     points = [point for cell, seeds in steps.items() for point in _averaged(cell, seeds)]
-    return Trend(metric, tuple(points), by_step) if points else None
+    return Curves(metric, tuple(points), by_step) if points else None
 
 
 def _step_points(
@@ -66,7 +66,7 @@ def _step_points(
 
 def _averaged(
     cell: str, seeds: Sequence[Sequence[tuple[float, float | None]]]
-) -> Iterator[TrendPoint]:
+) -> Iterator[CurvePoint]:
     """Over the seeds that have a finite value at the same moment."""
     at: dict[float, list[float]] = {}
     for points in seeds:
@@ -76,7 +76,7 @@ def _averaged(
     for epoch in thinned(sorted(at)):
         mean = mean_of(at[epoch])
         if mean is not None:
-            yield TrendPoint(cell, epoch, mean.value, *mean.ends, mean.n)
+            yield CurvePoint(cell, epoch, mean.value, *mean.ends, mean.n)
 
 
 def thinned(moments: Sequence[float], most: int = MOST_POINTS) -> list[float]:
