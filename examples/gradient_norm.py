@@ -6,8 +6,8 @@ import trainlab
 class GradientNorm(trainlab.Instrument):
     """Prints the norm over all parameters; it reads the device only where the loop does anyway."""
 
-    def trial_begins(self, bench):
-        self.model = bench.model
+    def trial_begins(self, view):
+        self.model = view.model
 
     def point_logged(self, point):
         squares = sum(p.grad.square().sum() for p in self.model.parameters())
