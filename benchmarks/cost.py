@@ -13,8 +13,6 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +20,12 @@ from torch import Tensor, nn
 from benchmarks.pairs import paired_ratios, verdict
 from trainlab.analyse.cost.overhead import round_ratios
 from trainlab.data.dataset import Dataset, Split
-from trainlab.measure.timing import measure, stepping
+from trainlab.machine.process import prepare_process
+from trainlab.measure.steps import stepping
+from trainlab.measure.timing import measure
 from trainlab.plan import Trial
-from trainlab.record.folder import TrialFolder
 from trainlab.spec import CostSpec, settings_for
-from trainlab.train.setup import Bench, prepare_process, set_up
+from trainlab.train.setup import Setup, set_up
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
@@ -67,21 +66,21 @@ def sleep(end: float) -> None:
     spin(end)
 
 
-def bench_of(workload: Workload, batch_size: int, device: str, folder: str) -> Bench:
-    """A bench in this process."""
-    asked = {"data": "bundled", "device": device, "batch_size": batch_size}
-    settings = settings_for(workload.defaults, asked)
+def setup_of(workload: Workload, batch_size: int, device: str) -> Setup:
+    """A set-up in this process, on bundled data."""
+    given = {"data": "bundled", "device": device, "batch_size": batch_size}
+    settings = settings_for(workload.defaults, given)
     trial = Trial(id="t", kind="cost", workload=workload.name, seed=1, settings=settings)
-    return set_up(trial, workload, TrialFolder(Path(folder)))
+    return set_up(trial, workload, workload.data("bundled"))
 
 
-def by_hand(bench: Bench) -> Callable[[Tensor], None]:
+def by_hand(setup: Setup) -> Callable[[Tensor], None]:
     """The same step as a person writes it, on the same model and optimizer."""
-    model, optimizer, loss_of = bench.model, bench.optimizer, bench.workload.loss
+    model, optimizer, loss_of = setup.model, setup.optimizer, setup.workload.loss
     inputs, targets = (
-        part.to(bench.device) for part in (bench.dataset.train.inputs, bench.dataset.train.targets)
+        part.to(setup.device) for part in (setup.dataset.train.inputs, setup.dataset.train.targets)
     )
-    prepare = bench.workload.prepare
+    prepare = setup.workload.prepare
 
     def step(rows: Tensor) -> None:
         x, y = prepare(inputs.index_select(0, rows)), targets.index_select(0, rows)
@@ -93,10 +92,10 @@ def by_hand(bench: Bench) -> Callable[[Tensor], None]:
     return step
 
 
-def bare_over_hand(bench: Bench, seconds: float) -> list[float]:
+def bare_over_hand(setup: Setup, seconds: float) -> list[float]:
     """What our bare step takes beside the same by hand."""
-    with stepping(bench, "train") as steps:
-        return paired_ratios(bench.device, by_hand(bench), steps.bare, steps.endless, seconds)
+    with stepping(setup, "train") as steps:
+        return paired_ratios(setup.device, by_hand(setup), steps.bare, steps.endless, seconds)
 
 
 def main() -> None:
@@ -108,31 +107,30 @@ def main() -> None:
     prepare_process(settings_for({}, {}))
     held = []
     print(f"torch {torch.__version__}, {given.device}, {torch.get_num_threads()} threads")
-    with TemporaryDirectory() as folder:
-        for name, wait in (("spins", spin), ("sleeps", sleep)):
-            taken_ms: list[float] = []
-            bench = bench_of(tiny(wait, taken_ms), 4, "cpu", folder)
-            found = statistics.median(measure(bench, CostSpec(budget_s=10)).step_ms)
-            known = statistics.median(taken_ms)
-            held.append(abs(found / known - 1) <= 0.02)
-            told = "ok" if held[-1] else "NOT MET"
-            print(
-                f"{name} for {known:.3f} ms: reported {found:.3f} ms, {found / known - 1:+.2%}: {told}"
-            )
-        cases = (("mnist-cnn", 64, 0.02), ("mnist-cnn", 1, 0.10), ("fashion-mlp", 32, 0.03))
-        for name, batch_size, most in cases:
-            workload = find_workload(name)
-            bound = min(most, 0.03) if given.device == "cpu" else 0.03
-            spec = CostSpec(budget_s=given.seconds, tight=1e-9)
-            record = measure(bench_of(workload, batch_size, given.device, folder), spec)
-            told, good = verdict(round_ratios(record), -0.03, bound)
-            held.append(good)
-            step = statistics.median(record.step_ms)
-            print(f"{name}, batch {batch_size}, {step:.3f} ms: phases add up to the step {told}")
-            bench = bench_of(workload, batch_size, given.device, folder)
-            told, good = verdict(bare_over_hand(bench, given.seconds), -1, 0.02)
-            held.append(good)
-            print(f"{name}, batch {batch_size}: bare step over the same by hand {told}")
+    for name, wait in (("spins", spin), ("sleeps", sleep)):
+        taken_ms: list[float] = []
+        setup = setup_of(tiny(wait, taken_ms), 4, "cpu")
+        found = statistics.median(measure(setup, CostSpec(budget_s=10)).step_ms)
+        known = statistics.median(taken_ms)
+        held.append(abs(found / known - 1) <= 0.02)
+        told = "ok" if held[-1] else "NOT MET"
+        print(
+            f"{name} for {known:.3f} ms: reported {found:.3f} ms, {found / known - 1:+.2%}: {told}"
+        )
+    cases = (("mnist-cnn", 64, 0.02), ("mnist-cnn", 1, 0.10), ("fashion-mlp", 32, 0.03))
+    for name, batch_size, most in cases:
+        workload = find_workload(name)
+        bound = min(most, 0.03) if given.device == "cpu" else 0.03
+        spec = CostSpec(budget_s=given.seconds, tight=1e-9)
+        record = measure(setup_of(workload, batch_size, given.device), spec)
+        told, good = verdict(round_ratios(record), -0.03, bound)
+        held.append(good)
+        step = statistics.median(record.step_ms)
+        print(f"{name}, batch {batch_size}, {step:.3f} ms: phases add up to the step {told}")
+        setup = setup_of(workload, batch_size, given.device)
+        told, good = verdict(bare_over_hand(setup, given.seconds), -1, 0.02)
+        held.append(good)
+        print(f"{name}, batch {batch_size}: bare step over the same by hand {told}")
     raise SystemExit(0 if all(held) else 1)
 
 

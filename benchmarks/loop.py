@@ -34,10 +34,11 @@ from trainlab.machine.device import synchronize
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import settings_for
-from trainlab.train import loop
+from trainlab.train.engines import ENGINES
+from trainlab.train.engines.engine import Member
+from trainlab.train.loop import _train_epoch
 from trainlab.train.moments import Instrument, Moments, Progress
-from trainlab.train.setup import MIN_STEPS_PER_POINT, POINTS_PER_EPOCH, Bench, set_up
-from trainlab.train.step import make_step
+from trainlab.train.setup import MIN_STEPS_PER_POINT, POINTS_PER_EPOCH, Setup, set_up
 from trainlab.workloads.find import find_workload
 
 
@@ -86,63 +87,61 @@ class Images(TorchDataset[tuple[Tensor, int]]):
         return scaled.sub_(mean).div_(std), self.labels[index]
 
 
-def bench_of(case: Case, device: str, folder: Path) -> Bench:
-    """A bench whose training set is one block."""
+def setup_of(case: Case, device: str) -> Setup:
+    """A set-up whose training set is one block."""
     if device != "cpu":  # updates are short there, and a block has its fixed cost as an epoch has
         case = replace(case, steps=min(5 * case.steps, 6000 // case.batch_size))
     workload = find_workload(case.workload)
-    whole = workload.data("bundled")
+    bundled = workload.data("bundled")
     count = case.steps * case.batch_size
-    block = Split(whole.train.inputs[:count], whole.train.targets[:count])
-    workload = replace(workload, data=lambda _: Dataset(whole.name, block, whole.test))
+    block = Split(bundled.train.inputs[:count], bundled.train.targets[:count])
     # As often as an epoch of the full set would log.
     every = max(MIN_STEPS_PER_POINT, 60_000 // case.batch_size // POINTS_PER_EPOCH)
-    asked = {"batch_size": case.batch_size, "device": device, "log_every_steps": every}
-    trial = Trial(
-        id="bench",
-        workload=case.workload,
-        seed=1,
-        settings=settings_for(workload.defaults, asked),
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    return set_up(trial, workload, TrialFolder(folder))
+    given = {"batch_size": case.batch_size, "device": device, "log_every_steps": every}
+    settings = settings_for(workload.defaults, given)
+    trial = Trial(id="bench", workload=case.workload, seed=1, settings=settings)
+    return set_up(trial, workload, Dataset(bundled.name, block, bundled.test))
 
 
-def ours(bench: Bench, instruments: list[Instrument]) -> Callable[[], None]:
-    """A block through our loop."""
+def ours(setup: Setup, instruments: list[Instrument], folder: Path) -> Callable[[], None]:
+    """A block through our loop and engine, opened once as for a whole trial."""
+    folder.mkdir(parents=True)
     moments = Moments(instruments)
-    moments.trial_begins(bench)
+    group = [Member(setup, moments, Progress())]
+    session = ENGINES["eager"].open(group)
+    moments.trial_begins(setup.view(TrialFolder(folder)))
 
     def block() -> None:
-        loop._train_epoch(bench, moments, Progress(), 1, time.perf_counter)
+        group[0].progress.steps_done = 0
+        _train_epoch(session, group, 1, time.perf_counter)
 
     return block
 
 
-def added_us(bench: Bench, repeats: int = 15) -> float:
+def added_us(setup: Setup, repeats: int = 15) -> float:
     """Microseconds our loop adds to an update: moments, means, points; the lowest of a few epochs."""
-    rows = bench.train_batches.rows(torch.arange(bench.train_batches.num_samples))[0]
-    done = make_step(bench, Moments([]))(rows)
-    real, loop.make_step = loop.make_step, lambda bench, moments: lambda rows: done
-    try:
-        times = []
-        for _ in range(repeats):
-            synchronize(bench.device)
-            start = time.perf_counter()
-            loop._train_epoch(bench, Moments([]), Progress(), 1, time.perf_counter)
-            synchronize(bench.device)
-            times.append(time.perf_counter() - start)
-    finally:
-        loop.make_step = real
-    return 1e6 * min(times) / len(bench.train_batches)
+    rows = setup.train_batches.rows(torch.arange(setup.train_batches.num_samples))[0]
+    done = ENGINES["eager"].training_step(setup, Moments([]))(rows)
+    group = [Member(setup, Moments([]), Progress())]
+    session = ENGINES["eager"].open(group)
+    session._step = lambda rows: done  # type: ignore[attr-defined]
+    times = []
+    for _ in range(repeats):
+        group[0].progress.steps_done = 0
+        synchronize(setup.device)
+        start = time.perf_counter()
+        _train_epoch(session, group, 1, time.perf_counter)
+        synchronize(setup.device)
+        times.append(time.perf_counter() - start)
+    return 1e6 * min(times) / len(setup.train_batches)
 
 
-def by_hand(bench: Bench) -> Callable[[], None]:
+def by_hand(setup: Setup) -> Callable[[], None]:
     """The same updates as one would write them for data that lies on the device."""
-    device, size = bench.device, bench.settings.batch_size
-    images, labels = bench.dataset.train.inputs.to(device), bench.dataset.train.targets.to(device)
-    scale, loss_of = bench.workload.prepare, bench.workload.loss
-    model, optimizer = bench.model, bench.optimizer
+    device, size = setup.device, setup.settings.batch_size
+    images, labels = setup.dataset.train.inputs.to(device), setup.dataset.train.targets.to(device)
+    scale, loss_of = setup.workload.prepare, setup.workload.loss
+    model, optimizer = setup.model, setup.optimizer
 
     def block() -> None:
         model.train()
@@ -158,18 +157,18 @@ def by_hand(bench: Bench) -> Callable[[], None]:
     return block
 
 
-def with_loader(bench: Bench) -> Callable[[], None]:
+def with_loader(setup: Setup) -> Callable[[], None]:
     """The sample script's loop: a loader, per-image Python, a copy to the device."""
-    scale = bench.workload.prepare
-    images = Images(bench.dataset.train, scale.mean, scale.std)  # type: ignore[attr-defined]
-    workers = {"num_workers": 1, "pin_memory": True} if bench.device.type == "cuda" else {}
-    loader = DataLoader(images, batch_size=bench.settings.batch_size, shuffle=True, **workers)
-    model, optimizer, loss_of = bench.model, bench.optimizer, bench.workload.loss
+    scale = setup.workload.prepare
+    images = Images(setup.dataset.train, scale.mean, scale.std)  # type: ignore[attr-defined]
+    workers = {"num_workers": 1, "pin_memory": True} if setup.device.type == "cuda" else {}
+    loader = DataLoader(images, batch_size=setup.settings.batch_size, shuffle=True, **workers)
+    model, optimizer, loss_of = setup.model, setup.optimizer, setup.workload.loss
 
     def block() -> None:
         model.train()
         for inputs, targets in loader:
-            moved, wanted = inputs.to(bench.device), targets.to(bench.device)
+            moved, wanted = inputs.to(setup.device), targets.to(setup.device)
             optimizer.zero_grad()
             loss = loss_of(model(moved), wanted)
             loss.backward()
@@ -181,39 +180,39 @@ def with_loader(bench: Bench) -> Callable[[], None]:
 def interval(values: list[float]) -> tuple[float, float]:
     """95 % interval of the median from order statistics."""
     ordered, n = sorted(values), len(values)
-    reach = max(0, int(n / 2 - 0.98 * n**0.5))
-    return ordered[reach], ordered[n - 1 - reach]
+    outside = max(0, int(n / 2 - 0.98 * n**0.5))
+    return ordered[outside], ordered[n - 1 - outside]
 
 
-def restorer(bench: Bench) -> Callable[[], None]:
+def restorer(setup: Setup) -> Callable[[], None]:
     """Puts model and optimizer back to the start, so that every block trains from the same place."""
-    step = make_step(bench, Moments([]))
-    for rows in bench.train_batches.rows(torch.arange(bench.train_batches.num_samples))[:3]:
+    step = ENGINES["eager"].training_step(setup, Moments([]))
+    for rows in setup.train_batches.rows(torch.arange(setup.train_batches.num_samples))[:3]:
         step(rows)
-    model = copy.deepcopy(bench.model.state_dict())
-    optimizer = copy.deepcopy(bench.optimizer.state_dict())
+    model = copy.deepcopy(setup.model.state_dict())
+    optimizer = copy.deepcopy(setup.optimizer.state_dict())
 
     def restore() -> None:
-        bench.model.load_state_dict(model)
-        bench.optimizer.load_state_dict(optimizer)
+        setup.model.load_state_dict(model)
+        setup.optimizer.load_state_dict(optimizer)
 
     return restore
 
 
 def timed_blocks(
-    bench: Bench, ways: dict[str, Callable[[], None]], rounds: int
+    setup: Setup, ways: dict[str, Callable[[], None]], rounds: int
 ) -> dict[str, list[float]]:
     """Seconds of each block, round by round; every other round runs them in reverse order."""
-    restore = restorer(bench)
+    restore = restorer(setup)
     times: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + 2):
         names = list(ways) if number % 2 else list(ways)[::-1]
         for name in names:
             restore()
-            synchronize(bench.device)
+            synchronize(setup.device)
             start = time.perf_counter()
             ways[name]()
-            synchronize(bench.device)
+            synchronize(setup.device)
             if number >= 2:
                 times[name].append(time.perf_counter() - start)
     return times
@@ -221,16 +220,16 @@ def timed_blocks(
 
 def measure(case: Case, device: str, rounds: int, folder: Path) -> bool:
     """Prints the case's row; returns whether its bounds hold."""
-    bench = bench_of(case, device, folder)
+    setup = setup_of(case, device)
     ways = {
-        "ours": ours(bench, []),
-        "hand": by_hand(bench),
-        "recorded": ours(bench, [Curves(), TensorBoard()]),
-        "loader": with_loader(bench),
+        "ours": ours(setup, [], folder / "bare"),
+        "hand": by_hand(setup),
+        "recorded": ours(setup, [Curves(), TensorBoard()], folder / "recorded"),
+        "loader": with_loader(setup),
     }
-    times = timed_blocks(bench, ways, rounds)
+    times = timed_blocks(setup, ways, rounds)
     ms = {
-        name: 1e3 * statistics.median(values) / len(bench.train_batches)
+        name: 1e3 * statistics.median(values) / len(setup.train_batches)
         for name, values in times.items()
     }
     told = f"{case.workload:12} {case.batch_size:5} " + " ".join(f"{v:9.3f}" for v in ms.values())
@@ -242,7 +241,7 @@ def measure(case: Case, device: str, rounds: int, folder: Path) -> bool:
     for name, values in ratios.items():
         low, high = interval(values)
         told += f"   {medians[name]:.3f} [{low:.3f}, {high:.3f}]"
-    share = added_us(bench) / 1e3 / ms["hand"]
+    share = added_us(setup) / 1e3 / ms["hand"]
     verdict = judged(case, ratios, share)
     print(f"{told}   {share:6.2%}   {verdict}", flush=True)
     return verdict == "ok"

@@ -17,15 +17,16 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from benchmarks.cost import bench_of
+from benchmarks.cost import setup_of
 from benchmarks.pairs import paired_ratios, verdict
+from trainlab.machine.process import prepare_process
 from trainlab.measure.probe_cost import probed_step
-from trainlab.measure.timing import stepping
+from trainlab.measure.steps import stepping
 from trainlab.record.folder import TrialFolder
 from trainlab.spec import settings_for
 from trainlab.spec.probe import probe_of
 from trainlab.train.moments import Progress
-from trainlab.train.setup import Bench, prepare_process
+from trainlab.train.setup import Setup
 from trainlab.workloads.find import find_workload
 
 BOUND_TIMES = 4
@@ -64,15 +65,14 @@ CASES = (
 )
 
 
-def ratios(bench: Bench, probes: Sequence[str], folder: Path, seconds: float) -> list[float]:
+def ratios(setup: Setup, probes: Sequence[str], seconds: float) -> list[float]:
     """What a probed step takes beside a bare one."""
-    with stepping(bench, "train") as steps:
-        folder.mkdir(parents=True)
-        bench.folder = TrialFolder(folder)
-        run, moments = probed_step(bench, [probe_of(probe) for probe in probes])
-        found = paired_ratios(bench.device, steps.bare, run, steps.endless, seconds)
-        moments.trial_ends(Progress())
-    return found
+    specs = [probe_of(probe) for probe in probes]
+    with TemporaryDirectory() as folder, stepping(setup, "train") as steps:
+        probed, instrument = probed_step(setup, steps, specs, TrialFolder(Path(folder)))
+        measured = paired_ratios(setup.device, steps.bare, probed, steps.endless, seconds)
+        instrument.trial_ends(Progress())
+    return measured
 
 
 def main() -> None:
@@ -84,20 +84,18 @@ def main() -> None:
     prepare_process(settings_for({}, {}))
     held = []
     print(f"torch {torch.__version__}, {given.device}, {torch.get_num_threads()} threads")
-    with TemporaryDirectory() as folder:
-        for number, case in enumerate(CASES):
-            bench = bench_of(find_workload(case.workload), case.batch_size, given.device, folder)
-            home = Path(folder) / str(number)
-            # Longer where there is a bound to decide.
-            seconds = given.seconds * (1 if case.most is None else BOUND_TIMES)
-            found = ratios(bench, case.probes, home, seconds)
-            bound = case.most if given.device == "cpu" else None
-            told, good = verdict(found, -1, 1e9 if bound is None else bound)
-            told = told.removesuffix(": ok") if bound is None else told
-            held.append(good)
-            limit = "" if bound is None else f" (at most {bound:+.0%})"
-            where = f"{case.workload}, batch {case.batch_size}"
-            print(f"{where}: {case.what}, {' and '.join(case.probes)}{limit}: {told}", flush=True)
+    for case in CASES:
+        setup = setup_of(find_workload(case.workload), case.batch_size, given.device)
+        # Longer where there is a bound to decide.
+        seconds = given.seconds * (1 if case.most is None else BOUND_TIMES)
+        bound = case.most if given.device == "cpu" else None
+        measured = ratios(setup, case.probes, seconds)
+        text, good = verdict(measured, -1, 1e9 if bound is None else bound)
+        text = text.removesuffix(": ok") if bound is None else text
+        held.append(good)
+        limit = "" if bound is None else f" (at most {bound:+.0%})"
+        where = f"{case.workload}, batch {case.batch_size}"
+        print(f"{where}: {case.what}, {' and '.join(case.probes)}{limit}: {text}", flush=True)
     raise SystemExit(0 if all(held) else 1)
 
 

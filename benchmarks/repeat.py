@@ -19,21 +19,30 @@ import torch
 from scipy import stats
 
 from trainlab.analyse.cost.summary import repeat_interval
-from trainlab.execute.resolve import make_study
-from trainlab.execute.run import run_study, start_run
-from trainlab.execute.worker import Loader
+from trainlab.execute.executors import executor_for
+from trainlab.execute.run import start_run
+from trainlab.plan import plan
+from trainlab.resolve import resolve
 from trainlab.spec import CostSpec
+from trainlab.spec.question import checked_question
+from trainlab.train.loader import Loader
+from trainlab.workloads.catalogue import BUILTIN
 
 
 def measured(folder: Path, device: str, spec: CostSpec) -> list[float]:
     """One measurement: the median step of each of its timed processes, in milliseconds."""
-    asked = {"data": "bundled", "device": device}
-    study = make_study(Loader(), "fashion-mlp", asked, (1,), cost=spec, learn=False)
+    values = {
+        "workload": "fashion-mlp",
+        "settings": {"data": "bundled", "device": device},
+        "cost": spec,
+        "learn": False,
+    }
+    study = resolve(checked_question(values), BUILTIN["fashion-mlp"].facts)
     run = start_run(study, folder)
-    timed = [trial.id for trial in run.trials() if trial.watch == "steps"]
-    run.write_study(run.study().model_copy(update={"trials": tuple(timed)}))
-    run_study(run)
-    return [statistics.median(run.trial(trial_id).cost.read().step_ms) for trial_id in timed]
+    timed = [group for group in plan(study) if group.trials[0].watch == "steps"]
+    executor_for("processes", Loader()).run(run, timed, lambda: False)
+    ids = [trial_id for group in timed for trial_id in group.ids]
+    return [statistics.median(run.trial(trial_id).cost.read().step_ms) for trial_id in ids]
 
 
 def main() -> None:
