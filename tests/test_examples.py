@@ -1,6 +1,7 @@
 """The examples and the documents that show them."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,3 +35,16 @@ def test_the_instrument_example_prints_gradient_norms(tmp_path: Path) -> None:
 def test_the_document_shows_the_example_as_it_is(example: str) -> None:
     shown = (ROOT / "docs/own-workload.md").read_text()
     assert (ROOT / "examples" / example).read_text().rstrip() in shown
+
+
+def test_every_benchmark_still_fits_what_it_measures() -> None:
+    names = [path.stem for path in sorted((ROOT / "benchmarks").glob("*.py"))]
+    script = f"import importlib\nfor n in {names}: importlib.import_module(f'benchmarks.{{n}}')"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": "tests"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr

@@ -159,6 +159,13 @@ def test_rooms_of_values_hold_no_torch_and_no_clock(room: str) -> None:
         )
     }
     assert not imported & {"torch", "time"}
+    calls = {
+        node.attr
+        for path in SOURCE.joinpath(room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    assert not calls & {"now", "utcnow", "today", "perf_counter", "monotonic"}
 
 
 def test_every_public_name_can_be_imported() -> None:
@@ -197,6 +204,19 @@ def loaded_after(code: str) -> set[str]:
 )
 def test_torch_is_not_imported_where_it_is_not_needed(code: str) -> None:
     assert "torch" not in loaded_after(code)
+
+
+@pytest.mark.parametrize("study", ["mnist-lab", "fashion-lab", "mnist-cnn"])
+def test_a_dry_run_loads_no_torch_and_no_data(study: str) -> None:
+    loaded = loaded_after(
+        "import contextlib, io, trainlab.cli\n"
+        f"words = ['run', {study!r}, '--vary', 'lr=0.1,0.2', '--dry-run']\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "    trainlab.cli.build(words)(words)"
+    )
+    assert "trainlab.cli.plan" in loaded
+    assert not loaded & {"torch", "pandas", "scipy.stats", "pyarrow"}
+    assert not [name for name in loaded if name.startswith("trainlab.data")]
 
 
 def test_help_does_not_even_import_the_specs() -> None:

@@ -126,6 +126,34 @@ def test_a_study_trains_and_says_what_follows_in_the_language_asked(
     assert "With 2 seeds no difference could be shown; it takes at least 6." in shown
 
 
+@pytest.mark.parametrize("flag", ["--json", "--quiet"])
+def test_a_report_is_written_whatever_is_printed(
+    trainlab: Verb, tiny_file: Path, tmp_path: Path, flag: str
+) -> None:
+    words = ["run", f"{tiny_file}:tiny", "--lr", "0.01,0.1", "--epochs", "1", "--no-tensorboard"]
+    printed = trainlab(*words, flag, "--out", "r").stdout
+    assert (tmp_path / "r/report/report.html").stat().st_size > 100_000
+    assert printed == "r\n" if flag == "--quiet" else json.loads(printed)["run"] == "r"
+
+
+def test_pooled_runs_tell_what_the_probes_of_all_of_them_saw(
+    trainlab: Verb, tiny_file: Path, tmp_path: Path
+) -> None:
+    words = ["run", f"{tiny_file}:tiny", "--zero-grad", "false", "--no-tensorboard", "-q"]
+    words += ["--probe", "*.weight:grad:norm@step"]
+    for name, seed in (("a", "1,2"), ("b", "3,4")):
+        trainlab(*words, "--seed", seed, "--out", name)
+    alone, both = (
+        [one for one in json.loads(shown)["findings"] if one["kind"] == "accumulation"]
+        for shown in (
+            trainlab("show", "a", "--json").stdout,
+            trainlab("show", "a", "b", "--json").stdout,
+        )
+    )
+    assert {one["n"] for one in alone} == {2}
+    assert {one["n"] for one in both} == {4}
+
+
 def test_a_spent_budget_leaves_the_rest_pending_and_says_so(
     trainlab: Verb, tiny_file: Path, tmp_path: Path
 ) -> None:

@@ -1,9 +1,12 @@
 import io
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,22 +131,47 @@ def test_a_process_that_is_killed_leaves_a_failed_trial(
     assert first.error.message == "its process ended with code -9"
 
 
+def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that does not answer the interrupt and has to be killed."""
+    deaf = "\nimport os, signal, time\nif os.environ.get('DEAF'):\n"
+    deaf += "    signal.signal(signal.SIGINT, signal.SIG_IGN)\n    time.sleep(600)\n"
+    folder = started(tiny_file, tmp_path / "r")
+    tiny_file.write_text(tiny_file.read_text() + deaf)
+    monkeypatch.setenv("DEAF", "1")
+    monkeypatch.setattr("trainlab.execute.executors.processes.PATIENCE_S", 0.5)
+    before = set(psutil.Process().children())
+
+    def interrupt() -> None:
+        first = folder.trial(folder.trials()[0].id)
+        while first.read().state != "running":
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_groups(folder, lambda group: group.ids[0].endswith("process1"))
+    thread.join()
+    assert folder.trials()[0].state == "interrupted"
+    assert set(psutil.Process().children()) == before
+
+
 @pytest.mark.parametrize("mode", ["train", "inference"])
 def test_profile_tells_the_cost_as_json_and_as_a_table(
     mode: str, tiny_file: Path, tmp_path: Path
 ) -> None:
-    words = [
-        *("profile", f"{tiny_file}:tiny", "--device", "cpu", "--budget-s", "0.2"),
-        "--mode",
-        mode,
-    ]
-    command = [sys.executable, "-m", "trainlab", *words, "--processes", "2"]
+    processes = 2 if mode == "train" else 1
+    words = ["profile", f"{tiny_file}:tiny", "--device", "cpu", "--budget-s", "0.1", "--mode", mode]
+    words += ["--processes", str(processes), "--trace-mb", "0"]
+    command = [sys.executable, "-m", "trainlab", *words]
     done = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True)
     told = json.loads(done.stdout)
     folder = RunFolder(tmp_path / told["run"])
     assert told["batch_size"] == 10
     assert told["sample_us"]["value"] == pytest.approx(100 * told["step_ms"]["value"])
-    assert len(folder.trials()) == 4
+    assert len(folder.trials()) == processes + 2
     timed = [trial.id for trial in folder.trials() if trial.watch == "steps"]
     medians = [statistics.median(folder.trial(name).cost.read().step_ms) for name in timed]
     assert told["step_ms"]["value"] == pytest.approx(statistics.geometric_mean(medians))
@@ -153,7 +181,7 @@ def test_profile_tells_the_cost_as_json_and_as_a_table(
     (measurement,) = gather(folder).measured
     print_measurement(shown, "tiny", measurement, Words("en"))
     shown_text = shown.file.getvalue()
-    times = ("ms per batch", "µs per sample", "samples per s", "Fresh processes: 2")
+    times = ("ms per batch", "µs per sample", "samples per s", f"Fresh processes: {processes}")
     parts = ("forward", "addmm", "Outside all operators", "Layers as written", "First step beside")
     for part in (*times, *parts, "Memory of a step", "What watching costs"):
         assert part in shown_text

@@ -20,6 +20,11 @@ def test_a_builtin_has_the_published_size_and_valid_defaults(name: str) -> None:
     assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
+@pytest.mark.parametrize("name", BUILTIN)
+def test_what_a_dry_run_knows_of_a_builtin_is_what_it_is(name: str) -> None:
+    assert BUILTIN[name].facts == find_workload(name).facts
+
+
 def test_mnist_cnn_is_the_pytorch_example() -> None:
     settings = settings_for(find_workload("mnist-cnn").defaults, {})
     assert (settings.optimizer, settings.lr, settings.schedule) == ("adadelta", 1.0, "step")
