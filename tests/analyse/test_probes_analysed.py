@@ -11,7 +11,7 @@ from trainlab.analyse.evidence import read_probed
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.probes import growth_exponent, probe_findings
 from trainlab.analyse.probes import (
-    Probed,
+    ProbedTrial,
     histogram_table,
     per_element,
     per_step_norm,
@@ -97,7 +97,7 @@ def run(tmp_path: Path) -> Callable[..., RunFolder]:
     return make
 
 
-def read_probes(folder: RunFolder) -> list[Probed]:
+def read_probes(folder: RunFolder) -> list[ProbedTrial]:
     return list(read_probed(folder, folder.trials()))
 
 

@@ -1,5 +1,6 @@
 """Results as tables: a row per trial, a tidy row per trial and metric, a row per epoch."""
 
+import io
 import math
 import statistics
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from trainlab.analyse.probes import probe_table
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.spec.cell import level_told
+from trainlab.words.numbers import MIB
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +25,7 @@ UNITS = {
     "samples_per_s": "1/s",
     "peak_mib": "MiB",
 }
-"""Of the columns that have one; losses and accuracies are bare numbers."""
+"""Units of the metrics that have one; losses and accuracies are bare numbers."""
 
 
 def trial_table(evidence: Evidence) -> "pd.DataFrame":
@@ -44,7 +46,7 @@ def tidy_table(evidence: Evidence) -> "pd.DataFrame":
         for trial in evidence.trials
         for name, value in _values(evidence, trial).items()
     ]
-    columns = [*_columns(evidence), "metric", "unit", "value"]
+    columns = [*_about(evidence, evidence.trials[0]), "metric", "unit", "value"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -53,34 +55,29 @@ def epoch_table(evidence: Evidence) -> "pd.DataFrame":
     import pandas as pd
 
     rows = [
-        {**_about(evidence, one.trial), **{n: v for n, v in line.items() if n != "kind"}}
+        {**_about(evidence, learned.trial), **{n: v for n, v in line.items() if n != "kind"}}
         for seeds in evidence.learned.values()
-        for one in seeds.values()
-        for line in one.epochs
+        for learned in seeds.values()
+        for line in learned.epochs
     ]
     return pd.DataFrame(rows)
 
 
 def write_results(folder: RunFolder, evidence: Evidence) -> None:
     """results.csv, results.parquet and epochs.csv; the same records give the same bytes."""
-    tidy = tidy_table(evidence)
-    folder.write_table(folder.results_csv, tidy.to_csv(index=False, lineterminator="\n").encode())
-    folder.write_table(folder.results_parquet, _parquet(tidy))
-    epochs = epoch_table(evidence)
+    tidy, epochs = tidy_table(evidence), epoch_table(evidence)
+    folder.write_table(folder.results_csv, _csv(tidy))
+    parquet = io.BytesIO()
+    tidy.astype({"value": "float64"}).to_parquet(parquet, index=False)
+    folder.write_table(folder.results_parquet, parquet.getvalue())
     if len(epochs):
-        text = epochs.to_csv(index=False, lineterminator="\n")
-        folder.write_table(folder.epochs_csv, text.encode())
+        folder.write_table(folder.epochs_csv, _csv(epochs))
     if evidence.probed:
-        text = probe_table(evidence.probed).to_csv(index=False, lineterminator="\n")
-        folder.write_table(folder.probes_csv, text.encode())
+        folder.write_table(folder.probes_csv, _csv(probe_table(evidence.probed)))
 
 
-def _parquet(table: "pd.DataFrame") -> bytes:
-    import io
-
-    content = io.BytesIO()
-    table.astype({"value": "float64"}).to_parquet(content, index=False)
-    return content.getvalue()
+def _csv(table: "pd.DataFrame") -> bytes:
+    return table.to_csv(index=False, lineterminator="\n").encode()
 
 
 def _about(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
@@ -92,27 +89,25 @@ def _about(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
         **{name: _level(trial, name) for name in evidence.factors},
         "seed": trial.seed,
         "state": trial.state,
-        "mode": (trial.cost or {}).get("mode", ""),
+        "mode": trial.mode or "",
         "watch": trial.watch or "",
-        "weights": "" if trial.kind == "learn" else _weights(trial),
+        "weights": _weights(trial),
         "again": trial.again,
         "device_name": trial.resolved.get("device_name", ""),
     }
 
 
-def _columns(evidence: Evidence) -> list[str]:
-    return list(_about(evidence, evidence.trials[0]))
-
-
 def _weights(trial: TrialRecord) -> str:
+    if trial.kind == "learn":
+        return ""
     return "trained" if trial.weights_of else "untrained"
 
 
 def _level(trial: TrialRecord, factor: str) -> str:
-    """As users write it; what it became here where the cell leaves it open, else empty."""
+    """As users write it; where the cell does not set it, the resolved value, else empty."""
     outer, dot, inner = factor.partition(".")
-    asked = trial.settings.get(outer)
-    value = trial.levels.get(factor, (asked or {}).get(inner) if dot else asked)
+    setting = trial.settings.get(outer)
+    value = trial.levels.get(factor, (setting or {}).get(inner) if dot else setting)
     value = trial.resolved.get(factor) if value is None else value
     return "" if value is None else level_told(value)
 
@@ -125,28 +120,26 @@ def _values(evidence: Evidence, trial: TrialRecord) -> dict[str, float]:
 
 def _learn_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
     """A trial that did not end well has its rows, so that it is seen, but no values."""
-    one = evidence.learned.get(trial.cell, {}).get(trial.seed)
-    for name in evidence.metrics():
-        yield name, math.nan if one is None else one.value(name)
+    learned = evidence.learned.get(trial.cell, {}).get(trial.seed)
+    for name in evidence.metrics:
+        yield name, math.nan if learned is None else learned.value(name)
     if trial.state == "done" and trial.total_s is not None:
         yield "total_s", trial.total_s
-    if trial.state == "done" and one is not None and one.epochs:
-        times = [float(line["train_s"]) for line in one.epochs]
+    if trial.state == "done" and learned is not None and learned.epochs:
+        times = [float(line["train_s"]) for line in learned.epochs]
         yield "train_s_per_epoch", statistics.fmean(times)
 
 
 def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
-    found = evidence.measurement(
-        trial.cell,
-        (trial.cost or {}).get("mode", ""),
-        again=trial.again,
-        trained=trial.weights_of is not None,
+    is_trained = trial.weights_of is not None
+    measurement = evidence.measurement(
+        trial.cell, trial.mode or "", again=trial.again, trained=is_trained
     )
-    if found is None:
+    if measurement is None:
         return
-    if trial.watch == "layers" and found.memory is not None:
-        yield "peak_mib", found.memory.peak_bytes / 2**20
-    record = found.cost_of(trial.id)
+    if trial.watch == "layers" and measurement.memory is not None:
+        yield "peak_mib", measurement.memory.peak_bytes / MIB
+    record = measurement.cost_of(trial.id)
     if record is not None:
         step = statistics.median(record.step_ms)
         yield "step_ms", step
