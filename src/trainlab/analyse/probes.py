@@ -1,20 +1,14 @@
-"""What the probes of a run saw: a tidy table, and curves over seeds with intervals."""
+"""The values of the probes of a run, and their curves over seeds with intervals."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord
+from trainlab.record.probe import FiredRecord, ProbeRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.stats.means import Mean, mean_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-TRIAL_COLUMNS = ("trial", "cell", "seed", "state")
 
 
 @dataclass(frozen=True)
@@ -69,35 +63,6 @@ class ProbeCurve:
         return sum(falls), len(falls)
 
 
-def probe_table(trials: Sequence[ProbedTrial]) -> "pd.DataFrame":
-    """One row per value, with its trial; histograms are in `histogram_table`."""
-    import pandas as pd
-
-    columns = [*TRIAL_COLUMNS, *ProbeRecord.model_fields, "target"]
-    rows = [
-        (*_trial_values(probed.trial), *line.model_dump().values(), line.target)
-        for probed in trials
-        for line in probed.lines
-        if line.histogram is None
-    ]
-    return pd.DataFrame(rows, columns=columns).drop(columns="histogram")
-
-
-def histogram_table(trials: Sequence[ProbedTrial]) -> "pd.DataFrame":
-    """One row per bin: its edges and how many elements fell into it."""
-    import pandas as pd
-
-    columns = [*TRIAL_COLUMNS, "probe", "target", "epoch", "step", "low", "high", "num_elements"]
-    rows = [
-        (*_trial_values(probed.trial), line.probe, line.target, line.epoch, line.step, *edges_count)
-        for probed in trials
-        for line in probed.lines
-        if line.histogram is not None
-        for edges_count in _bins(line.histogram)
-    ]
-    return pd.DataFrame(rows, columns=columns)
-
-
 def probe_curves(trials: Sequence[ProbedTrial]) -> list[ProbeCurve]:
     """Every probe at every layer in every cell, in the order of the records."""
     groups: dict[tuple[str, str, str], dict[tuple[int, int], dict[int, float]]] = {}
@@ -130,21 +95,3 @@ def per_step_norm(line: ProbeRecord) -> float:
 def per_element(line: ProbeRecord) -> float:
     """The root mean square of the elements: comparable between layers of different sizes."""
     return per_step_norm(line) * math.sqrt(line.fired / line.count)
-
-
-def _trial_values(trial: TrialRecord) -> tuple[object, ...]:
-    return trial.id, trial.cell, trial.seed, trial.state
-
-
-def _bins(histogram: HistogramRecord) -> Iterator[tuple[float, float, int]]:
-    """Low edge, high edge and count of every bin, the two open ones included."""
-    low, high = histogram.low, histogram.high
-    if histogram.log:
-        low, high = math.log10(low), math.log10(high)
-    width = (high - low) / len(histogram.counts)
-    edges = [low + width * i for i in range(len(histogram.counts) + 1)]
-    if histogram.log:
-        edges = [10**edge for edge in edges]
-    yield 0.0 if histogram.log else -math.inf, edges[0], histogram.below
-    yield from zip(edges, edges[1:], histogram.counts, strict=False)
-    yield edges[-1], math.inf, histogram.above

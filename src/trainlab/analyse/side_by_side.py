@@ -25,6 +25,10 @@ class Beside:
     """A metric, or `train/sample_us`, `inference/sample_us`."""
     a: float
     b: float
+    change: float
+    """B over A for a cost, B minus A for a metric."""
+    interval: Interval | None
+    """The 95 % interval of the change."""
     comparison: Comparison | CostComparison
 
     @property
@@ -36,21 +40,6 @@ class Beside:
     def verdict(self) -> Verdict:
         """The verdict of the comparison."""
         return self.comparison.verdict
-
-    @property
-    def change(self) -> float:
-        """B over A for a cost, B minus A for a metric."""
-        if isinstance(self.comparison, CostComparison):
-            return self.comparison.ratio.value
-        return self.b - self.a
-
-    @property
-    def interval(self) -> Interval | None:
-        """The 95 % interval of the change."""
-        if isinstance(self.comparison, CostComparison):
-            return self.comparison.ratio.interval
-        difference = self.comparison.difference
-        return None if difference is None else difference.interval
 
 
 @dataclass(frozen=True)
@@ -174,9 +163,9 @@ def _learned(first: Evidence, second: Evidence, pairs: Sequence[CellPair]) -> It
         values = [(first.values(a, metric), second.values(b, metric)) for _, a, b in in_both]
         comparisons = compare_all(values, first.study.margins.get(metric))
         for pair, comparison in zip(in_both, comparisons, strict=True):
-            a, b = comparison.mean_a, comparison.mean_b
-            if a is not None and b is not None:
-                yield Beside(pair.name, metric, a, b, comparison)
+            a, b, difference = comparison.mean_a, comparison.mean_b, comparison.difference
+            if a is not None and b is not None and difference is not None:
+                yield Beside(pair.name, metric, a, b, b - a, difference.interval, comparison)
 
 
 def _costs(first: Evidence, second: Evidence, pairs: Sequence[CellPair]) -> Iterator[Beside]:
@@ -191,4 +180,5 @@ def _costs(first: Evidence, second: Evidence, pairs: Sequence[CellPair]) -> Iter
         comparisons = compare_measurements([(a, b) for _, a, b in measured], floor)
         for (name, a, b), comparison in zip(measured, comparisons, strict=True):
             us_a, us_b = a.summary.sample_us.value, b.summary.sample_us.value
-            yield Beside(name, f"{mode}/sample_us", us_a, us_b, comparison)
+            change, interval = comparison.ratio.value, comparison.ratio.interval
+            yield Beside(name, f"{mode}/sample_us", us_a, us_b, change, interval, comparison)

@@ -1,6 +1,5 @@
 """How long training takes to get good enough: epochs and seconds to a target."""
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,15 +20,11 @@ class EpochValue:
 class TimeToTarget:
     """When the trials of one cell reached the target."""
 
-    target: Target
     num_trials: int
     num_reached: int
     median_epoch: float | None
     """Among the trials that reached it, as is the next: too optimistic where some never did."""
     median_elapsed_s: float | None
-    half_epoch: int | None
-    """By then half of all trials had reached it; `None` if fewer ever did."""
-    half_elapsed_s: float | None
 
 
 def first_reached(epochs: Sequence[EpochValue], target: Target) -> EpochValue | None:
@@ -42,16 +37,9 @@ def time_to_target(trials: Sequence[Sequence[EpochValue]], target: Target) -> Ti
     """Over the trials of one cell; a trial without epochs never reached it."""
     first_epochs = (first_reached(epochs, target) for epochs in trials)
     reached = [epoch for epoch in first_epochs if epoch is not None]
-    epochs = sorted(epoch.epoch for epoch in reached)
-    seconds = sorted(epoch.elapsed_s for epoch in reached)
-    half = math.ceil(len(trials) / 2)
-    has_half = bool(reached) and len(reached) >= half
     return TimeToTarget(
-        target=target,
         num_trials=len(trials),
         num_reached=len(reached),
-        median_epoch=statistics.median(epochs) if reached else None,
-        median_elapsed_s=statistics.median(seconds) if reached else None,
-        half_epoch=epochs[half - 1] if has_half else None,
-        half_elapsed_s=seconds[half - 1] if has_half else None,
+        median_epoch=statistics.median(e.epoch for e in reached) if reached else None,
+        median_elapsed_s=statistics.median(e.elapsed_s for e in reached) if reached else None,
     )

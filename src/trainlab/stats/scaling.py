@@ -28,18 +28,9 @@ SMALL_GAIN = 0.10
 
 
 @dataclass(frozen=True)
-class Part:
-    """One of the two parts of the line, in the unit of the times."""
+class Fitted:
+    """A value that follows from the fit, in the unit of the times, with its 95 % interval."""
 
-    value: float
-    interval: Interval | None
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """The time at a batch size, and where a measurement of it would fall in 95 % of cases."""
-
-    batch_size: int
     value: float
     interval: Interval | None
 
@@ -64,9 +55,9 @@ class BatchScaling:
 
     sizes: tuple[int, ...]
     times: tuple[float, ...]
-    fixed: Part
+    fixed: Fitted
     """Per batch, whatever its size."""
-    per_sample: Part
+    per_sample: Fitted
     left_out: tuple[LeftOut, ...]
     """Empty below three sizes."""
     verdict: FitVerdict
@@ -82,18 +73,17 @@ class BatchScaling:
             return None
         return (0.5 / SMALL_GAIN - 1) * self.fixed.value / self.per_sample.value
 
-    def predict(self, batch_size: int) -> Predicted:
-        """The time at a size that need not have been measured."""
+    def predict(self, batch_size: int) -> Fitted:
+        """The time at any batch size; a measurement of it would fall into the interval in 95 % of cases."""
         value = self.fixed.value + self.per_sample.value * batch_size
         line = _line(self.sizes, self.times)
         if line is None:
-            return Predicted(batch_size, value, None)
+            return Fitted(value, None)
         row = np.array([1.0, batch_size])
         # The line's own error and that of one measurement, which is a share of the time.
         variance = float(row @ line.covariance @ row) + line.residual**2 * value**2
         half_width = line.quantile * math.sqrt(variance)
-        interval = Interval(max(0.0, value - half_width), value + half_width)
-        return Predicted(batch_size, value, interval)
+        return Fitted(value, Interval(max(0.0, value - half_width), value + half_width))
 
 
 def fit_batches(times: Mapping[int, float]) -> BatchScaling:
@@ -106,7 +96,7 @@ def fit_batches(times: Mapping[int, float]) -> BatchScaling:
     measured = tuple(times[size] for size in sizes)
     line = _line(sizes, measured)
     fixed, per_sample = (
-        Part(value, line.interval(part, value) if line else None)
+        Fitted(value, line.interval(part, value) if line else None)
         for part, value in enumerate(_solve(sizes, measured))
     )
     left_out = tuple(_left_out(times, size) for size in sizes) if len(sizes) > 2 else ()

@@ -25,10 +25,8 @@ class OperatorFinding(Finding):
         return float(self.of_mode == "train")
 
     def phrases(self, words: Words) -> dict[str, object]:
-        return super().phrases(words) | {
-            "mode_word": words.mode(self.of_mode),
-            "operator": bare_operator(self.subject),
-        }
+        own = {"mode_word": words.mode(self.of_mode), "operator": bare_operator(self.subject)}
+        return super().phrases(words) | own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.probes import ProbedTrial, per_element, per_step_norm
@@ -179,6 +179,12 @@ def _ends(estimate: Mean | Ratio) -> tuple[float, float]:
     return interval.low, interval.high
 
 
+def _shared_fields(cell: str, probe: str, target: str, estimate: Mean | Ratio) -> dict[str, Any]:
+    """The fields shared by all findings that rest on an estimate over seeds."""
+    fields = {"subject": target, "cells": (cell,), "probe": probe}
+    return {**fields, "n": estimate.n, "interval": estimate.interval}
+
+
 def _broken(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
     for probe, target in _targets(group, GRADIENTS):
         steps = [
@@ -210,13 +216,9 @@ def _depth(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
             low, high = _ends(ratio)
             if high < VANISHED or low > EXPLODED:
                 yield (VanishingGradient if high < VANISHED else ExplodingGradient)(
-                    subject=target,
-                    cells=(cell,),
-                    probe=probe,
                     ratio=ratio.value,
                     compared_with=last,
-                    n=ratio.n,
-                    interval=ratio.interval,
+                    **_shared_fields(cell, probe, target, ratio),
                 )
 
 
@@ -227,14 +229,7 @@ def _growing(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
         norms = [(per_step_norm(a), per_step_norm(b)) for a, b in ends if a.value and b.value]
         ratio = _geometric_mean([last / first for first, last in norms])
         if ratio is not None and _ends(ratio)[0] > GROWN:
-            yield GrowingGradient(
-                subject=target,
-                cells=(cell,),
-                probe=probe,
-                ratio=ratio.value,
-                n=ratio.n,
-                interval=ratio.interval,
-            )
+            yield GrowingGradient(ratio=ratio.value, **_shared_fields(cell, probe, target, ratio))
 
 
 def _accumulation(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
@@ -249,15 +244,11 @@ def _accumulation(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
         times = _geometric_mean([points[-1][1] / points[0][1] for points in longer])
         if exponent is not None and times is not None:
             yield Accumulation(
-                subject=target,
-                cells=(cell,),
-                probe=probe,
                 exponent=exponent.value,
                 times=times.value,
                 first_step=longer[0][0][0],
                 last_step=longer[0][-1][0],
-                n=exponent.n,
-                interval=exponent.interval,
+                **_shared_fields(cell, probe, target, exponent),
             )
 
 
@@ -273,13 +264,9 @@ def _dead(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
         share = mean_of([line.value for line in last if line.value is not None])
         if share is not None and _ends(share)[0] >= MANY_DEAD:
             yield DeadUnits(
-                subject=target,
-                cells=(cell,),
-                probe=probe,
                 share=share.value,
                 epoch=last[0].epoch,
-                n=share.n,
-                interval=share.interval,
+                **_shared_fields(cell, probe, target, share),
             )
 
 
@@ -288,21 +275,15 @@ def _updates(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
     for probe, target in _targets(group, ("update",)):
         if target not in weight_probes:
             continue
-        weight_probe = weight_probes[target]
-        pairs = [
-            (probed.last(probe, target), probed.last(weight_probe, target)) for probed in group
-        ]
+        update_and_weight = ((probe, target), (weight_probes[target], target))
+        pairs = [[probed.last(*key) for key in update_and_weight] for probed in group]
         ratios = [per_step_norm(a) / per_step_norm(b) for a, b in pairs if a and b and b.value]
         if (ratio := _geometric_mean(ratios)) is None:
             continue
         low, high = _ends(ratio)
         if high < HEALTHY[0] or low > HEALTHY[1]:
             yield UpdateRatio(
-                subject=target,
-                cells=(cell,),
-                probe=probe,
                 ratio=ratio.value,
                 side="below" if high < HEALTHY[0] else "above",
-                n=ratio.n,
-                interval=ratio.interval,
+                **_shared_fields(cell, probe, target, ratio),
             )
