@@ -19,14 +19,14 @@ from scipy import special
 from trainlab.errors import SpecError
 from trainlab.stats.means import Interval, Ratio, ratio_of_logs
 from trainlab.stats.power import POWER, fewest_detecting
-from trainlab.stats.verdict import LEVEL, TestResult, adjust, check_margin, verdict_of
+from trainlab.stats.verdict import LEVEL, HypothesisTest, adjust, check_margin, verdict_of
 
 MOST_PROCESSES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostComparison(TestResult):
-    """How many times the cost of `a` that of `b` is, and what may be said about it."""
+class CostComparison(HypothesisTest):
+    """The cost of `b` over that of `a`, and what may be said about it."""
 
     n_a: int
     n_b: int

@@ -32,7 +32,7 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestResult:
+class HypothesisTest:
     """The test of two cells, and its verdict once the family it belongs to is known."""
 
     p: float | None
@@ -46,14 +46,14 @@ class TestResult:
     p_equivalent_holm: float | None = None
     verdict: Verdict = "cannot tell"
     detectable: float | None = None
-    """The smallest difference, or ratio above 1, that so many values find with power 0.8."""
+    """The smallest difference, or ratio above 1, that so many values detect with power 0.8."""
 
 
-T = TypeVar("T", bound=TestResult)
+T = TypeVar("T", bound=HypothesisTest)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(TestResult):
+class Comparison(HypothesisTest):
     """The difference `b` minus `a` over seeds, and what may be said about it."""
 
     n: int
@@ -80,7 +80,7 @@ def compare(a: BySeed, b: BySeed, margin: float | None = None) -> Comparison:
 def compare_all(
     cells: Iterable[tuple[BySeed, BySeed]], margin: float | None = None
 ) -> tuple[Comparison, ...]:
-    """Each two cells, decided as one family. SpecError if the margin is not positive."""
+    """One comparison per pair of cells, decided as one family. SpecError if the margin is not positive."""
     check_margin(margin)
     matched = [pair(a, b) for a, b in cells]
     differences = [pairs.differences for pairs in matched]
