@@ -23,8 +23,7 @@ class Confound:
     second: Scalar | None
 
     def __str__(self) -> str:
-        values = (self.first, self.second)
-        first, second = ("not set" if value is None else value for value in values)
+        first, second = ("not set" if v is None else v for v in (self.first, self.second))
         return f"{self.what}: {first} against {second}"
 
 

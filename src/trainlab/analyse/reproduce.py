@@ -10,7 +10,7 @@ from trainlab.stats.means import Interval, Mean, mean_of, new_run_interval
 
 
 @dataclass(frozen=True)
-class Reproduced:
+class PublishedFigure:
     """One published figure beside ours."""
 
     cell: str
@@ -35,7 +35,7 @@ class Reproduced:
         return self.interval.low - rounding <= self.published <= self.interval.high + rounding
 
 
-def trained_otherwise(
+def differing_settings(
     evidence: Evidence, settings: Mapping[str, TrainSpec]
 ) -> dict[str, tuple[str, ...]]:
     """Cells that did not train with the published settings, each with what differs.
@@ -54,12 +54,12 @@ def reproduce(
     evidence: Evidence,
     published: Mapping[str, Mapping[str, tuple[float, ...]]],
     settings: Mapping[str, TrainSpec],
-) -> list[Reproduced]:
+) -> list[PublishedFigure]:
     """Every published figure that the run has an epoch for, in the order published.
 
     `settings` are those of the published cells: a cell trained with others is left out.
     """
-    not_comparable = trained_otherwise(evidence, settings)
+    not_comparable = differing_settings(evidence, settings)
     return [
         figure
         for cell, metrics in published.items()
@@ -71,7 +71,8 @@ def reproduce(
 
 def _curve(
     evidence: Evidence, cell: str, metric: str, values: tuple[float, ...]
-) -> Iterator[Reproduced]:
+) -> Iterator[PublishedFigure]:
+    places = _places(values)
     for epoch, value in enumerate(values, start=1):
         ours = [
             float(line[metric])
@@ -81,7 +82,7 @@ def _curve(
         ]
         if ours:
             interval = new_run_interval(ours)
-            yield Reproduced(cell, metric, epoch, value, _places(values), mean_of(ours), interval)
+            yield PublishedFigure(cell, metric, epoch, value, places, mean_of(ours), interval)
 
 
 def _differences(ours: TrainSpec, published: TrainSpec) -> Iterator[str]:

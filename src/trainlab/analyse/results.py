@@ -157,10 +157,8 @@ def _learn_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str,
 
 
 def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
-    is_trained = trial.weights_of is not None
-    measurement = evidence.measurement(
-        trial.cell, trial.mode or "", again=trial.again, trained=is_trained
-    )
+    mode, is_trained = trial.mode or "", trial.weights_of is not None
+    measurement = evidence.measurement(trial.cell, mode, again=trial.again, trained=is_trained)
     if measurement is None:
         return
     if trial.watch == "layers" and measurement.memory is not None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from trainlab.analyse.confounds import Confound, pooling_problems, run_confounds, trial_confounds
 from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.findings.cost import compare_measurements, floor_of
+from trainlab.analyse.findings.cost import compare_measurements, noise_floor_of
 from trainlab.analyse.findings.learning import compared_metrics
 from trainlab.errors import RecordError
 from trainlab.record.trial import TrialRecord
@@ -17,7 +17,7 @@ from trainlab.stats.verdict import Comparison, Verdict, compare_all
 
 
 @dataclass(frozen=True)
-class Beside:
+class CellComparison:
     """One figure of one cell in both runs; `b` is the second run."""
 
     cell: str
@@ -46,8 +46,8 @@ class Beside:
 class SideBySide:
     """Two runs of the same workload: the cells that are in both, compared."""
 
-    learned: tuple[Beside, ...]
-    costs: tuple[Beside, ...]
+    learned: tuple[CellComparison, ...]
+    costs: tuple[CellComparison, ...]
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     confounds: tuple[Confound, ...]
@@ -138,7 +138,7 @@ def _matched(ids_a: Sequence[str], ids_b: Sequence[str]) -> list[CellPair]:
 
 
 def _cell_confounds(
-    first: Evidence, second: Evidence, pairs: Sequence[CellPair]
+    first: Evidence, second: Evidence, pairs: list[CellPair]
 ) -> tuple[Confound, ...]:
     """Settings, what they became, and data: whatever differs between trials of the same cell."""
     confounds: dict[str, Confound] = {}
@@ -157,7 +157,7 @@ def _done_trials(evidence: Evidence, cell: str) -> dict[str, TrialRecord]:
     return {trial.kind: trial for trial in (*learned, *measured) if trial.state == "done"}
 
 
-def _learned(first: Evidence, second: Evidence, pairs: Sequence[CellPair]) -> Iterator[Beside]:
+def _learned(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
     in_both = [pair for pair in pairs if first.learned.get(pair.a) and second.learned.get(pair.b)]
     for metric in compared_metrics(first):
         values = [(first.values(a, metric), second.values(b, metric)) for _, a, b in in_both]
@@ -165,12 +165,14 @@ def _learned(first: Evidence, second: Evidence, pairs: Sequence[CellPair]) -> It
         for pair, comparison in zip(in_both, comparisons, strict=True):
             a, b, difference = comparison.mean_a, comparison.mean_b, comparison.difference
             if a is not None and b is not None and difference is not None:
-                yield Beside(pair.name, metric, a, b, b - a, difference.interval, comparison)
+                yield CellComparison(
+                    pair.name, metric, a, b, b - a, difference.interval, comparison
+                )
 
 
-def _costs(first: Evidence, second: Evidence, pairs: Sequence[CellPair]) -> Iterator[Beside]:
+def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
     for mode in MODES:
-        floors = (floor_of(run, mode) for run in (first, second))
+        floors = (noise_floor_of(run, mode) for run in (first, second))
         floor = max((floor for floor in floors if floor is not None), default=None)
         measured = [
             (pair.name, a, b)
@@ -181,4 +183,6 @@ def _costs(first: Evidence, second: Evidence, pairs: Sequence[CellPair]) -> Iter
         for (name, a, b), comparison in zip(measured, comparisons, strict=True):
             us_a, us_b = a.summary.sample_us.value, b.summary.sample_us.value
             change, interval = comparison.ratio.value, comparison.ratio.interval
-            yield Beside(name, f"{mode}/sample_us", us_a, us_b, change, interval, comparison)
+            yield CellComparison(
+                name, f"{mode}/sample_us", us_a, us_b, change, interval, comparison
+            )

@@ -56,7 +56,7 @@ def fewest_detecting(effect: float, counts: range, smallest: Callable[[int], flo
 
 
 def _detectable_by_simulation(num_seeds: int, level: float, rank: int, power: float) -> float:
-    """The quantile, over draws of noise, of the smallest shift that both tests reject.
+    """The quantile, over draws of noise, of the smallest shift at which both tests reject.
 
     Flipping the signs of a subset of the pairs exceeds the observed sum if the shift is at most minus
     the subset's mean, so the sign flip rejects beyond the rank-th largest of these. Subsets of the

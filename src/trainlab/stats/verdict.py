@@ -1,8 +1,7 @@
 """Two cells over the same seeds: different, equivalent, or cannot tell.
 
-"Different" requires that the paired t test and the exact sign flip agree (`paired`), after Holm's
-correction over the family; "equivalent", two one-sided tests of the same kind against a margin stated
-beforehand.
+"Different" requires that the paired t test and the exact sign flip agree (`paired`), after Holm over
+the family; "equivalent", two one-sided tests of the same kind against a margin stated beforehand.
 
 Measured on 10,000 simulated studies each (`benchmarks.verdicts`): where nothing differs, "different"
 comes up in at most 5 % of them, within the error of so many, from 3 to 16 seeds, after Holm, under

@@ -161,7 +161,7 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
             if (first := evidence.measurement(pair.reference.id, mode))
             and (second := evidence.measurement(pair.other.id, mode))
         ]
-        yield from _times(mode, measured, floor_of(evidence, mode))
+        yield from _times(mode, measured, noise_floor_of(evidence, mode))
         yield from _memory(mode, measured)
         for series in batch_series(evidence, mode):
             yield _scaling(series)
@@ -170,7 +170,7 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
     yield from _unstable(evidence)
 
 
-def floor_of(evidence: Evidence, mode: str) -> float | None:
+def noise_floor_of(evidence: Evidence, mode: str) -> float | None:
     """The log ratio between two measurements of one cell; None without an A/A pair."""
     cell = evidence.cells[0].id
     first, second = (evidence.measurement(cell, mode, again=again) for again in (False, True))

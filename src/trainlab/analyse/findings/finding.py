@@ -20,7 +20,7 @@ Section = Literal[
 ]
 """The section of a report that shows findings of a kind; `run`: only the top of the report."""
 
-NEVER = 99
+UNRANKED = 99
 """The rank of a kind that does not answer a question by itself."""
 
 
@@ -47,7 +47,7 @@ class Finding:
     text: ClassVar[str]
     """The key of its sentence in the words."""
     section: ClassVar[Section]
-    rank: ClassVar[int] = NEVER
+    rank: ClassVar[int] = UNRANKED
     """Among the kinds that can answer a question, the most important first."""
     test: ClassVar[Literal["learning", "cost"] | None] = None
     """The test that decided it."""

@@ -143,11 +143,7 @@ class TimeToTarget(Finding):
 
 def learn_findings(evidence: Evidence) -> Iterator[Finding]:
     """Effects first, then what went wrong, then time to the targets."""
-    pairs = [
-        pair
-        for pair in contrasts(evidence.cells)
-        if all(cell in evidence.learned for cell in pair.ids)
-    ]
+    pairs = [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= evidence.learned.keys()]
     confounds = [_confounds(evidence, pair) for pair in pairs]
     for metric in compared_metrics(evidence):
         yield from _effects(evidence, metric, pairs, confounds)
