@@ -56,13 +56,13 @@ class Run(RunFolder):
 
     def probes(self) -> "pd.DataFrame":
         """One row per value of a probe; histograms apart."""
-        from trainlab.analyse.probes import probe_table
+        from trainlab.analyse.results import probe_table
 
         return probe_table(self.evidence().probed)
 
     def histograms(self) -> "pd.DataFrame":
         """One row per bin of a probe's histogram."""
-        from trainlab.analyse.probes import histogram_table
+        from trainlab.analyse.results import histogram_table
 
         return histogram_table(self.evidence().probed)
 

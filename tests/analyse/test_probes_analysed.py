@@ -10,14 +10,8 @@ import pytest
 from trainlab.analyse.evidence import read_probed
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.probes import growth_exponent, probe_findings
-from trainlab.analyse.probes import (
-    Probed,
-    histogram_table,
-    per_element,
-    per_step_norm,
-    probe_curves,
-    probe_table,
-)
+from trainlab.analyse.probes import ProbedTrial, per_element, per_step_norm, probe_curves
+from trainlab.analyse.results import histogram_table, probe_table
 from trainlab.record.files import LineWriter, write_json
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord, ProbesRecord
@@ -97,7 +91,7 @@ def run(tmp_path: Path) -> Callable[..., RunFolder]:
     return make
 
 
-def read_probes(folder: RunFolder) -> list[Probed]:
+def read_probes(folder: RunFolder) -> list[ProbedTrial]:
     return list(read_probed(folder, folder.trials()))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from fabricate import Fabricated, made_study
 from trainlab.analyse.evidence import gather
-from trainlab.analyse.reproduce import reproduce, trained_otherwise
+from trainlab.analyse.reproduce import differing_settings, reproduce
 from trainlab.plan import Trial
 from trainlab.studies import builtin_study
 from trainlab.studies.published import PUBLISHED
@@ -63,7 +63,7 @@ def test_a_cell_that_trained_otherwise_is_named_and_not_compared(
     evidence = gather(Fabricated(final=final).write(tmp_path / "r", study))
     found = reproduce(evidence, {"base": {"test/loss": (0.41,)}}, AS_MADE)
     assert bool(found) == (not differences)
-    assert trained_otherwise(evidence, AS_MADE) == ({"base": differences} if differences else {})
+    assert differing_settings(evidence, AS_MADE) == ({"base": differences} if differences else {})
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))

@@ -34,13 +34,11 @@ def test_a_cell_says_how_many_got_there_and_when() -> None:
     trials = [trial(0.9), trial(0.1, 0.9), trial(0.1, 0.1, 0.9, epoch_s=1.0), trial(0.1, 0.2), []]
     found = time_to_target(trials, ACCURATE)
     assert (found.num_reached, found.num_trials) == (3, 5)
-    # Epochs 1, 2, 3 and 2, 4, 3 seconds among those that got there; the third of five is half.
+    # Epochs 1, 2, 3 and 2, 4, 3 seconds among those that got there.
     assert (found.median_epoch, found.median_elapsed_s) == (2, 3)
-    assert (found.half_epoch, found.half_elapsed_s) == (3, 4)
 
 
-def test_fewer_than_half_have_no_time_for_half() -> None:
-    found = time_to_target([trial(0.9), trial(0.1), trial(0.1)], ACCURATE)
-    assert (found.num_reached, found.median_epoch, found.half_epoch) == (1, 1, None)
+def test_a_cell_without_trials_has_no_median() -> None:
     empty = time_to_target([], ACCURATE)
-    assert (empty.num_trials, empty.median_epoch, empty.half_epoch) == (0, None, None)
+    assert (empty.num_trials, empty.num_reached) == (0, 0)
+    assert (empty.median_epoch, empty.median_elapsed_s) == (None, None)

@@ -15,8 +15,8 @@ class BatchSeries:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """In the order of their sizes."""
-        return tuple(one.trial.cell for one in self.by_size.values())
+        """In the order of their batch sizes."""
+        return tuple(measurement.trial.cell for measurement in self.by_size.values())
 
 
 def batch_series(evidence: Evidence, mode: str) -> list[BatchSeries]:
@@ -25,8 +25,8 @@ def batch_series(evidence: Evidence, mode: str) -> list[BatchSeries]:
     for cell in evidence.cells:
         measurement = evidence.measurement(cell.id, mode)
         if measurement is not None:
-            rest = cell.settings.model_copy(update={"batch_size": 1}).model_dump_json()
-            groups.setdefault(rest, {})[measurement.summary.batch_size] = measurement
+            other_settings = cell.settings.model_dump_json(exclude={"batch_size"})
+            groups.setdefault(other_settings, {})[measurement.summary.batch_size] = measurement
     return [
         BatchSeries(mode, dict(sorted(by_size.items())))
         for by_size in groups.values()

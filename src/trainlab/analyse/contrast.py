@@ -1,6 +1,6 @@
 """Which cells are compared with which: those that differ by one factor, each with its reference."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,11 @@ class Contrast:
         """Of the reference and of the other."""
         return self.reference.id, self.other.id
 
+    @property
+    def factors(self) -> frozenset[str]:
+        """One, or several that change together."""
+        return frozenset(self.factor.split(","))
+
 
 def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
     """Every cell against its reference.
@@ -32,53 +37,42 @@ def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
     has no such neighbour is compared with the grid's first.
     """
     if cells and not cells[0].levels:
-        base = cells[0]
-        return [_against_base(base, cell) for cell in cells[1:]]
+        return [_against_base(cells[0], cell) for cell in cells[1:]]
     factors = tuple(dict.fromkeys(name for cell in cells for name in cell.levels))
-    places = {_place(cell, factors): cell for cell in cells}
-    found = [
-        Contrast(factor, reference, cell, (level_of(reference, factor), level_of(cell, factor)))
-        for number, factor in enumerate(factors)
-        for cell in cells
-        if (reference := _reference(cell, number, factors, places, cells[0])) is not None
+    coordinates = [_coordinates(cell, factors) for cell in cells]
+    cell_at = dict(zip(coordinates, cells, strict=True))
+    pairs = [
+        _contrast(factor, reference, cell)
+        for axis, factor in enumerate(factors)
+        for own, cell in zip(coordinates, cells, strict=True)
+        if own[axis] != (first_level := coordinates[0][axis])
+        and (reference := cell_at.get((*own[:axis], first_level, *own[axis + 1 :])))
     ]
-    compared = {one.other.id for one in found} | {one.reference.id for one in found}
+    compared = {cell_id for pair in pairs for cell_id in pair.ids}
     alone = [cell for cell in cells[1:] if cell.id not in compared]
-    return found + [_against_base(cells[0], cell) for cell in alone]
+    return pairs + [_against_base(cells[0], cell) for cell in alone]
 
 
 def level_of(cell: Cell, factor: str) -> Scalar | None:
     """The level of any factor in a cell, also where the cell does not change it."""
     outer, dot, inner = factor.partition(".")
     value: Any = getattr(cell.settings, outer)
-    found: Scalar | None = cell.levels.get(factor, value.get(inner)) if dot else value
-    return cell.settings.start_lr if found is None and factor == "lr" else found
+    level: Scalar | None = cell.levels.get(factor, value.get(inner)) if dot else value
+    return cell.settings.start_lr if level is None and factor == "lr" else level
 
 
-def _place(cell: Cell, factors: Sequence[str]) -> tuple[str, ...]:
-    """Where a cell lies among all that varies; by text, for 1 and true are equal to Python."""
-    return tuple(repr(_plain(level_of(cell, factor))) for factor in factors)
+def _coordinates(cell: Cell, factors: Sequence[str]) -> tuple[str, ...]:
+    """The cell's level of every factor, as text: 1 and 1.0 are one level, but 1 and true are two."""
+    levels = (level_of(cell, factor) for factor in factors)
+    return tuple(repr(float(level) if type(level) is int else level) for level in levels)
 
 
-def _plain(level: Scalar | None) -> Scalar | None:
-    return float(level) if isinstance(level, int) and not isinstance(level, bool) else level
-
-
-def _reference(
-    cell: Cell,
-    number: int,
-    factors: Sequence[str],
-    places: Mapping[tuple[str, ...], Cell],
-    first: Cell,
-) -> Cell | None:
-    """The cell with the first level of one factor and all else equal; None for such a cell itself."""
-    own, start = _place(cell, factors), _place(first, factors)[number]
-    return None if own[number] == start else places.get((*own[:number], start, *own[number + 1 :]))
+def _contrast(factor: str, reference: Cell, cell: Cell) -> Contrast:
+    return Contrast(factor, reference, cell, (level_of(reference, factor), level_of(cell, factor)))
 
 
 def _against_base(base: Cell, cell: Cell) -> Contrast:
     changed = list(dict.fromkeys([*base.levels, *cell.levels]))
-    if len(changed) != 1:
-        return Contrast(",".join(changed), base, cell, (None, None))
-    (factor,) = changed
-    return Contrast(factor, base, cell, (level_of(base, factor), level_of(cell, factor)))
+    if len(changed) == 1:
+        return _contrast(changed[0], base, cell)
+    return Contrast(",".join(changed), base, cell, (None, None))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost.summary import summarise
-from trainlab.analyse.probes import Probed
+from trainlab.analyse.probes import ProbedTrial
 from trainlab.record.environment import UNKNOWN, Environment
 from trainlab.record.files import read_lines
 from trainlab.record.folder import RecordFile, RunFolder
@@ -20,7 +20,7 @@ from trainlab.spec import Cell, Study
 
 UNFINISHED = ("pending", "running")
 ENDED_WELL = ("done", "diverged")
-"""Ended by itself: a loss that is no longer finite is a result, a failure is not."""
+"""Trials that ran to their end: a loss that is no longer finite is a result, a failure is not."""
 
 R = TypeVar("R", bound=Record)
 Line = Mapping[str, Any]
@@ -28,42 +28,42 @@ Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedTrial:
     """One learn trial: its record and its curve."""
 
     trial: TrialRecord
     epochs: tuple[Line, ...]
     """The curve's lines of kind `epoch`, in order."""
     read_steps: Callable[[], Sequence[Line]] = tuple
-    """Reads the lines of kind `step`: many, and only a report that draws them wants them."""
+    """Reads the lines of kind `step`: there are many, and only reports that draw them need them."""
 
     def value(self, metric: str) -> float:
-        """A metric of the last epoch; not a number where the trial diverged or never got there."""
+        """A metric of the last epoch; NaN where the trial diverged or did not finish."""
         final = self.trial.final.get(metric)
         return math.nan if final is None or self.trial.state != "done" else float(final)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a run has shown so far."""
+    """All records of a run so far."""
 
     record: StudyRecord
     study: Study
     environments: Mapping[str, Environment]
-    """The machines it ran on, by the names that trials give."""
+    """The machines it ran on, by the names that trials refer to."""
     trials: tuple[TrialRecord, ...]
-    learned: Mapping[str, Mapping[int, Learned]]
-    """Cell, then seed; trials that ended in any way."""
+    learned: Mapping[str, Mapping[int, LearnedTrial]]
+    """Learn trials that ended in any way, by cell and then by seed."""
     measured: tuple[Measurement, ...]
     """One per cell, mode and weights, the second of an A/A pair included."""
-    probed: tuple[Probed, ...] = ()
-    """Learn trials that were watched inside, with what was seen."""
+    probed: tuple[ProbedTrial, ...] = ()
+    """Learn trials with probes, and the values of these."""
     list_files: Callable[[], frozenset[str]] = frozenset
-    """Lists the names of all files there are, those of trials without their folders."""
+    """Lists the names of all files of the run; those of trials without their folders."""
 
     @property
     def name(self) -> str:
-        """Of the study."""
+        """The study's name."""
         return self.record.name
 
     @property
@@ -86,75 +86,75 @@ class Evidence:
         """Whether every planned trial has ended."""
         return all(trial.state not in UNFINISHED for trial in self.trials)
 
-    def metrics(self) -> tuple[str, ...]:
-        """Those the learn trials ended with, in the order of the records; settings apart."""
-        return self._metrics
-
     @cached_property
-    def _metrics(self) -> tuple[str, ...]:
-        names: dict[str, None] = {}
-        for seeds in self.learned.values():
-            for one in seeds.values():
-                names.update(dict.fromkeys(name for name in one.trial.final if "/" in name))
-        return tuple(names)
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that the learn trials ended with, in the order of the records; settings apart."""
+        trials = (learned.trial for seeds in self.learned.values() for learned in seeds.values())
+        return tuple(dict.fromkeys(name for trial in trials for name in trial.final if "/" in name))
 
     def values(self, cell: str, metric: str) -> dict[int, float]:
-        """By seed, of trials that ended well; not a number where one diverged."""
+        """A metric of the last epoch by seed, of trials that ended well; NaN where one diverged."""
         return {
-            seed: one.value(metric)
-            for seed, one in self.learned.get(cell, {}).items()
-            if one.trial.state in ENDED_WELL
+            seed: learned.value(metric)
+            for seed, learned in self.learned.get(cell, {}).items()
+            if learned.trial.state in ENDED_WELL
         }
 
     def measurement(
         self, cell: str, mode: str, *, again: bool = False, trained: bool | None = None
     ) -> Measurement | None:
-        """What was measured about a cell's cost; not asked: with the weights the study asks for first."""
+        """A cell's cost measurement; `trained` None: with the weights that the study names first."""
         if trained is None:
             trained = self.study.cost is not None and self.study.cost.weights == "trained"
-        return self._by_look.get((cell, mode, again, trained))
+        return self._measurement_by_key.get((cell, mode, again, trained))
 
     def measured_in(self, mode: str) -> list[Measurement]:
         """One measurement per cell, in the order asked; the second of an A/A pair is left out."""
-        found = (self.measurement(cell.id, mode) for cell in self.cells)
-        return [one for one in found if one is not None]
+        measurements = (self.measurement(cell.id, mode) for cell in self.cells)
+        return [measurement for measurement in measurements if measurement is not None]
 
     @cached_property
-    def _by_look(self) -> dict[tuple[str, str, bool, bool], Measurement]:
+    def _measurement_by_key(self) -> dict[tuple[str, str, bool, bool], Measurement]:
         return {
-            (one.trial.cell, one.summary.mode, one.trial.again, one.is_trained): one
-            for one in self.measured
+            (m.trial.cell, m.summary.mode, m.trial.again, m.is_trained): m for m in self.measured
         }
 
 
 def gather(folder: RunFolder) -> Evidence:
-    """Reads a run; RecordError where it is none of ours."""
+    """Reads a run; RecordError where the folder is not a run of trainlab."""
     record = folder.study()
     study = record.asked(str(folder.study_file))
     trials = tuple(folder.trial(trial_id).read() for trial_id in record.trials)
-    learned: dict[str, dict[int, Learned]] = {}
+    learned: dict[str, dict[int, LearnedTrial]] = {}
     for trial in trials:
         if trial.kind == "learn" and trial.state not in UNFINISHED:
             learned.setdefault(trial.cell, {})[trial.seed] = _learned(folder, trial)
+    cell_order = {cell.id: number for number, cell in enumerate(study.all_cells)}
+
+    def position(m: Measurement) -> tuple[int, int, bool, bool]:
+        """Cells in the order asked, training before inference, an A/A pair in its own order."""
+        mode = MODES.index(m.summary.mode)
+        return cell_order[m.trial.cell], mode, m.is_trained, m.trial.again
+
     return Evidence(
         record=record,
         study=study,
         environments=folder.environments(),
         trials=trials,
         learned=learned,
-        measured=tuple(sorted(_measurements(folder, trials), key=_place(study))),
+        measured=tuple(sorted(_measurements(folder, trials), key=position)),
         probed=tuple(read_probed(folder, trials)),
         list_files=folder.file_names,
     )
 
 
-def _learned(folder: RunFolder, trial: TrialRecord) -> Learned:
-    home = folder.trial(trial.id)
-
-    def steps() -> Sequence[Line]:
-        return [line for line in home.curve() if line["kind"] == "step"]
-
-    return Learned(trial, tuple(home.epochs()), steps)
+def _learned(folder: RunFolder, trial: TrialRecord) -> LearnedTrial:
+    files = folder.trial(trial.id)
+    return LearnedTrial(
+        trial,
+        epochs=tuple(files.epochs()),
+        read_steps=lambda: [line for line in files.curve() if line["kind"] == "step"],
+    )
 
 
 def _measurements(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[Measurement]:
@@ -169,8 +169,8 @@ def _measurements(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[
         if not timed:
             continue
         costs = tuple(folder.trial(trial.id).cost.read() for trial in timed)
-        homes = {trial.watch: folder.trial(trial.id) for trial in group}
-        operators, layers = homes.get("operators"), homes.get("layers")
+        files = {trial.watch: folder.trial(trial.id) for trial in group}
+        operators, layers = files.get("operators"), files.get("layers")
         yield Measurement(
             trial=timed[0],
             processes=tuple(trial.id for trial in timed),
@@ -188,22 +188,11 @@ def _read(file: RecordFile[R]) -> R | None:
     return file.read() if file.exists() else None
 
 
-def read_probed(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[Probed]:
-    """The trials that were watched inside, in the order planned."""
+def read_probed(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[ProbedTrial]:
+    """The trials with probes, in the order planned."""
     for trial in trials:
-        home = folder.trial(trial.id)
-        if home.probes_file.exists():
-            lines = [ProbeRecord.model_validate(line) for line in read_lines(home.probes_file)]
-            proof = _read(home.probes)
-            yield Probed(trial, tuple(lines), () if proof is None else tuple(proof.rows))
-
-
-def _place(study: Study) -> Callable[[Measurement], tuple[int, int, bool, bool]]:
-    """Cells in the order asked, training before inference, the second of an A/A pair after the first."""
-    order = {cell.id: number for number, cell in enumerate(study.all_cells)}
-
-    def place(one: Measurement) -> tuple[int, int, bool, bool]:
-        mode = MODES.index(one.summary.mode)
-        return order[one.trial.cell], mode, one.is_trained, one.trial.again
-
-    return place
+        files = folder.trial(trial.id)
+        if files.probes_file.exists():
+            lines = [ProbeRecord.model_validate(line) for line in read_lines(files.probes_file)]
+            fired = _read(files.probes)
+            yield ProbedTrial(trial, tuple(lines), () if fired is None else tuple(fired.rows))

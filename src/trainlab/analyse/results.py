@@ -1,18 +1,20 @@
-"""Results as tables: a row per trial, a tidy row per trial and metric, a row per epoch."""
+"""Results as tables: a row per trial, per trial and metric, per epoch, per value of a probe."""
 
+import io
 import math
 import statistics
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
 
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.probes import probe_table
+from trainlab.analyse.probes import ProbedTrial
 from trainlab.record.folder import RunFolder
+from trainlab.record.probe import HistogramRecord, ProbeRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.spec.cell import level_told
-
-if TYPE_CHECKING:
-    import pandas as pd
+from trainlab.words.numbers import MIB
 
 UNITS = {
     "total_s": "s",
@@ -23,67 +25,89 @@ UNITS = {
     "samples_per_s": "1/s",
     "peak_mib": "MiB",
 }
-"""Of the columns that have one; losses and accuracies are bare numbers."""
+"""Units of the metrics that have one; losses and accuracies are bare numbers."""
+
+TRIAL_COLUMNS = ("trial", "cell", "seed", "state")
+"""The first columns of every table of probes."""
 
 
-def trial_table(evidence: Evidence) -> "pd.DataFrame":
+def trial_table(evidence: Evidence) -> pd.DataFrame:
     """One row per trial: what it was, how it ended, its metrics and costs; empty where it has none."""
-    import pandas as pd
-
     return pd.DataFrame(
-        [_about(evidence, trial) | _values(evidence, trial) for trial in evidence.trials]
+        [_trial_fields(evidence, trial) | _values(evidence, trial) for trial in evidence.trials]
     )
 
 
-def tidy_table(evidence: Evidence) -> "pd.DataFrame":
+def tidy_table(evidence: Evidence) -> pd.DataFrame:
     """One row per trial and metric, with its unit."""
-    import pandas as pd
-
     rows = [
-        {**_about(evidence, trial), "metric": name, "unit": UNITS.get(name, ""), "value": value}
+        {
+            **_trial_fields(evidence, trial),
+            "metric": name,
+            "unit": UNITS.get(name, ""),
+            "value": value,
+        }
         for trial in evidence.trials
         for name, value in _values(evidence, trial).items()
     ]
-    columns = [*_columns(evidence), "metric", "unit", "value"]
+    columns = [*_trial_fields(evidence, evidence.trials[0]), "metric", "unit", "value"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def epoch_table(evidence: Evidence) -> "pd.DataFrame":
+def epoch_table(evidence: Evidence) -> pd.DataFrame:
     """One row per learn trial and epoch: metrics and times as in the curve."""
-    import pandas as pd
-
     rows = [
-        {**_about(evidence, one.trial), **{n: v for n, v in line.items() if n != "kind"}}
+        {**_trial_fields(evidence, learned.trial), **{n: v for n, v in line.items() if n != "kind"}}
         for seeds in evidence.learned.values()
-        for one in seeds.values()
-        for line in one.epochs
+        for learned in seeds.values()
+        for line in learned.epochs
     ]
     return pd.DataFrame(rows)
 
 
+def probe_table(trials: Sequence[ProbedTrial]) -> pd.DataFrame:
+    """One row per value, with its trial; histograms are in `histogram_table`."""
+    columns = [*TRIAL_COLUMNS, *ProbeRecord.model_fields, "target"]
+    rows = [
+        (*_trial_values(probed.trial), *line.model_dump().values(), line.target)
+        for probed in trials
+        for line in probed.lines
+        if line.histogram is None
+    ]
+    return pd.DataFrame(rows, columns=columns).drop(columns="histogram")
+
+
+def histogram_table(trials: Sequence[ProbedTrial]) -> pd.DataFrame:
+    """One row per bin: its edges and how many elements fell into it."""
+    columns = [*TRIAL_COLUMNS, "probe", "target", "epoch", "step", "low", "high", "num_elements"]
+    rows = [
+        (*_trial_values(probed.trial), line.probe, line.target, line.epoch, line.step, *edges_count)
+        for probed in trials
+        for line in probed.lines
+        if line.histogram is not None
+        for edges_count in _bins(line.histogram)
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
 def write_results(folder: RunFolder, evidence: Evidence) -> None:
-    """results.csv, results.parquet and epochs.csv; the same records give the same bytes."""
-    tidy = tidy_table(evidence)
-    folder.write_table(folder.results_csv, tidy.to_csv(index=False, lineterminator="\n").encode())
-    folder.write_table(folder.results_parquet, _parquet(tidy))
-    epochs = epoch_table(evidence)
+    """results.csv, results.parquet, epochs.csv and probes.csv; the same records give the same bytes."""
+    tidy, epochs = tidy_table(evidence), epoch_table(evidence)
+    folder.write_table(folder.results_csv, _csv(tidy))
+    parquet = io.BytesIO()
+    tidy.astype({"value": "float64"}).to_parquet(parquet, index=False)
+    folder.write_table(folder.results_parquet, parquet.getvalue())
     if len(epochs):
-        text = epochs.to_csv(index=False, lineterminator="\n")
-        folder.write_table(folder.epochs_csv, text.encode())
+        folder.write_table(folder.epochs_csv, _csv(epochs))
     if evidence.probed:
-        text = probe_table(evidence.probed).to_csv(index=False, lineterminator="\n")
-        folder.write_table(folder.probes_csv, text.encode())
+        folder.write_table(folder.probes_csv, _csv(probe_table(evidence.probed)))
 
 
-def _parquet(table: "pd.DataFrame") -> bytes:
-    import io
-
-    content = io.BytesIO()
-    table.astype({"value": "float64"}).to_parquet(content, index=False)
-    return content.getvalue()
+def _csv(table: pd.DataFrame) -> bytes:
+    return table.to_csv(index=False, lineterminator="\n").encode()
 
 
-def _about(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
+def _trial_fields(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
     return {
         "trial": trial.id,
         "kind": trial.kind,
@@ -92,64 +116,75 @@ def _about(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
         **{name: _level(trial, name) for name in evidence.factors},
         "seed": trial.seed,
         "state": trial.state,
-        "mode": (trial.cost or {}).get("mode", ""),
+        "mode": trial.mode or "",
         "watch": trial.watch or "",
-        "weights": "" if trial.kind == "learn" else _weights(trial),
+        "weights": _weights(trial),
         "again": trial.again,
         "device_name": trial.resolved.get("device_name", ""),
     }
 
 
-def _columns(evidence: Evidence) -> list[str]:
-    return list(_about(evidence, evidence.trials[0]))
-
-
 def _weights(trial: TrialRecord) -> str:
+    if trial.kind == "learn":
+        return ""
     return "trained" if trial.weights_of else "untrained"
 
 
 def _level(trial: TrialRecord, factor: str) -> str:
-    """As users write it; what it became here where the cell leaves it open, else empty."""
+    """As users write it; where the cell does not set it, the resolved value, else empty."""
     outer, dot, inner = factor.partition(".")
-    asked = trial.settings.get(outer)
-    value = trial.levels.get(factor, (asked or {}).get(inner) if dot else asked)
+    setting = trial.settings.get(outer)
+    value = trial.levels.get(factor, (setting or {}).get(inner) if dot else setting)
     value = trial.resolved.get(factor) if value is None else value
     return "" if value is None else level_told(value)
 
 
 def _values(evidence: Evidence, trial: TrialRecord) -> dict[str, float]:
-    return dict(
-        _learn_values(evidence, trial) if trial.kind == "learn" else _cost_values(evidence, trial)
-    )
+    values = _learn_values if trial.kind == "learn" else _cost_values
+    return dict(values(evidence, trial))
 
 
 def _learn_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
     """A trial that did not end well has its rows, so that it is seen, but no values."""
-    one = evidence.learned.get(trial.cell, {}).get(trial.seed)
-    for name in evidence.metrics():
-        yield name, math.nan if one is None else one.value(name)
+    learned = evidence.learned.get(trial.cell, {}).get(trial.seed)
+    for name in evidence.metrics:
+        yield name, math.nan if learned is None else learned.value(name)
     if trial.state == "done" and trial.total_s is not None:
         yield "total_s", trial.total_s
-    if trial.state == "done" and one is not None and one.epochs:
-        times = [float(line["train_s"]) for line in one.epochs]
+    if trial.state == "done" and learned is not None and learned.epochs:
+        times = [float(line["train_s"]) for line in learned.epochs]
         yield "train_s_per_epoch", statistics.fmean(times)
 
 
 def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
-    found = evidence.measurement(
-        trial.cell,
-        (trial.cost or {}).get("mode", ""),
-        again=trial.again,
-        trained=trial.weights_of is not None,
-    )
-    if found is None:
+    mode, is_trained = trial.mode or "", trial.weights_of is not None
+    measurement = evidence.measurement(trial.cell, mode, again=trial.again, trained=is_trained)
+    if measurement is None:
         return
-    if trial.watch == "layers" and found.memory is not None:
-        yield "peak_mib", found.memory.peak_bytes / 2**20
-    record = found.cost_of(trial.id)
+    if trial.watch == "layers" and measurement.memory is not None:
+        yield "peak_mib", measurement.memory.peak_bytes / MIB
+    record = measurement.cost_of(trial.id)
     if record is not None:
         step = statistics.median(record.step_ms)
         yield "step_ms", step
         yield "sample_us", step * 1e3 / record.batch_size
         yield "epoch_s", step / record.batch_size * record.num_samples / 1e3
         yield "samples_per_s", record.batch_size * 1e3 / step
+
+
+def _trial_values(trial: TrialRecord) -> tuple[object, ...]:
+    return trial.id, trial.cell, trial.seed, trial.state
+
+
+def _bins(histogram: HistogramRecord) -> Iterator[tuple[float, float, int]]:
+    """Low edge, high edge and count of every bin, the two open ones included."""
+    low, high = histogram.low, histogram.high
+    if histogram.log:
+        low, high = math.log10(low), math.log10(high)
+    width = (high - low) / len(histogram.counts)
+    edges = [low + width * i for i in range(len(histogram.counts) + 1)]
+    if histogram.log:
+        edges = [10**edge for edge in edges]
+    yield 0.0 if histogram.log else -math.inf, edges[0], histogram.below
+    yield from zip(edges, edges[1:], histogram.counts, strict=False)
+    yield edges[-1], math.inf, histogram.above

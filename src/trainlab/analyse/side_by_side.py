@@ -1,27 +1,23 @@
-"""Several runs: two laid side by side, or runs of one study put together where that is allowed."""
+"""Several runs: two compared side by side, or runs of one study pooled where that is allowed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from trainlab.analyse.confounds import (
-    Confound,
-    pooling_problems,
-    run_confounds,
-    trial_confounds,
-)
+from trainlab.analyse.confounds import Confound, pooling_problems, run_confounds, trial_confounds
 from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.findings.cost import floor_of, sample_us
+from trainlab.analyse.findings.cost import compare_measurements, noise_floor_of
 from trainlab.analyse.findings.learning import compared_metrics
 from trainlab.errors import RecordError
 from trainlab.record.trial import TrialRecord
-from trainlab.stats.cost_ratio import CostComparison, compare_cost, decide_cost
+from trainlab.stats.cost_ratio import CostComparison
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Comparison, Verdict, compare_all
 
 
 @dataclass(frozen=True)
-class Beside:
+class CellComparison:
     """One figure of one cell in both runs; `b` is the second run."""
 
     cell: str
@@ -29,44 +25,41 @@ class Beside:
     """A metric, or `train/sample_us`, `inference/sample_us`."""
     a: float
     b: float
+    change: float
+    """B over A for a cost, B minus A for a metric."""
+    interval: Interval | None
+    """The 95 % interval of the change."""
     comparison: Comparison | CostComparison
 
     @property
     def is_cost(self) -> bool:
-        """Whether it is a cost, whose change is a ratio, rather than a metric."""
+        """Whether it is a cost, whose change is a ratio; otherwise a metric."""
         return isinstance(self.comparison, CostComparison)
 
     @property
     def verdict(self) -> Verdict:
-        """Of the comparison."""
+        """The verdict of the comparison."""
         return self.comparison.verdict
-
-    @property
-    def change(self) -> float:
-        """How many times as much B is, of a cost; how much more, of a metric."""
-        if isinstance(self.comparison, CostComparison):
-            return self.comparison.ratio.value
-        return self.b - self.a
-
-    @property
-    def interval(self) -> Interval | None:
-        """Of the change."""
-        if isinstance(self.comparison, CostComparison):
-            return self.comparison.ratio.interval
-        difference = self.comparison.difference
-        return None if difference is None else difference.interval
 
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Two runs of the same workload: what is the same cell in both, compared."""
+    """Two runs of the same workload: the cells that are in both, compared."""
 
-    learned: tuple[Beside, ...]
-    costs: tuple[Beside, ...]
+    learned: tuple[CellComparison, ...]
+    costs: tuple[CellComparison, ...]
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     confounds: tuple[Confound, ...]
     """What differs between the cells, the machines and the software: the answer to "why"."""
+
+
+class CellPair(NamedTuple):
+    """The same cell in both runs: a name for it, and its id in each."""
+
+    name: str
+    a: str
+    b: str
 
 
 def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
@@ -76,8 +69,8 @@ def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
             f"compare: {first.name} is about {first.study.workload}, {second.name} about "
             f"{second.study.workload}; compare runs of one workload"
         )
-    pairs = _matched(first, second)
-    ids_a, ids_b = ([cell.id for cell in one.cells] for one in (first, second))
+    ids_a, ids_b = ([cell.id for cell in run.cells] for run in (first, second))
+    pairs = _matched(ids_a, ids_b)
     if not pairs:
         raise RecordError(
             f"compare: no cell in common: {', '.join(ids_a)} against {', '.join(ids_b)}"
@@ -86,8 +79,8 @@ def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
     return SideBySide(
         learned=tuple(_learned(first, second, pairs)),
         costs=tuple(_costs(first, second, pairs)),
-        only_a=tuple(cell for cell in ids_a if cell not in {a for _, a, _ in pairs}),
-        only_b=tuple(cell for cell in ids_b if cell not in {b for _, _, b in pairs}),
+        only_a=tuple(cell for cell in ids_a if cell not in {pair.a for pair in pairs}),
+        only_b=tuple(cell for cell in ids_b if cell not in {pair.b for pair in pairs}),
         confounds=(*_cell_confounds(first, second, pairs), *machines),
     )
 
@@ -103,12 +96,11 @@ def pooled(runs: Sequence[Evidence]) -> Evidence:
         if other.study.all_cells != first.study.all_cells:
             problems.append("their cells or settings differ")
         else:
-            same = [(cell.id, cell.id, cell.id) for cell in first.cells]
-            problems += [str(one) for one in _cell_confounds(first, other, same)]
+            same = [CellPair(cell.id, cell.id, cell.id) for cell in first.cells]
+            problems += [str(confound) for confound in _cell_confounds(first, other, same)]
         for cell, seeds in other.learned.items():
-            twice = sorted(learned.get(cell, {}).keys() & seeds.keys())
-            if twice:
-                problems.append(f"seed {twice[0]} of {cell} is in both")
+            if in_both := learned.get(cell, {}).keys() & seeds.keys():
+                problems.append(f"seed {min(in_both)} of {cell} is in both")
                 break
         if problems:
             raise RecordError(
@@ -118,100 +110,79 @@ def pooled(runs: Sequence[Evidence]) -> Evidence:
         for cell, seeds in other.learned.items():
             learned.setdefault(cell, {}).update(seeds)
     # Cost is not pooled: a machine's luck on one day is not that of another.
-    more = (t for run in runs[1:] for t in run.trials if t.kind == "learn")
+    added = (trial for run in runs[1:] for trial in run.trials if trial.kind == "learn")
     return replace(
         first,
-        trials=(*first.trials, *more),
+        trials=(*first.trials, *added),
         learned=learned,
         probed=tuple(probed for run in runs for probed in run.probed),
     )
 
 
-def _place(cell_id: str) -> str:
+def _without_device(cell_id: str) -> str:
     """A cell's id without its device: the same cell on another machine."""
     parts = [part for part in cell_id.split(",") if not part.startswith("device=")]
     return ",".join(parts) or "base"
 
 
-def _matched(first: Evidence, second: Evidence) -> list[tuple[str, str, str]]:
-    """Cells that are the same, with a name for both: by id, or where only their device is another."""
-    ids_a, ids_b = ([cell.id for cell in one.cells] for one in (first, second))
+def _matched(ids_a: Sequence[str], ids_b: Sequence[str]) -> list[CellPair]:
+    """Cells that are the same: by id, or if they differ by device only."""
     pairs = []
     for a in ids_a:
-        others = [a] if a in ids_b else [b for b in ids_b if b not in ids_a]
-        for b in others:
-            if (place := _place(a)) == _place(b):
-                name = b if a == place else a if b in (a, place) else place
-                pairs.append((name, a, b))
+        candidates = [a] if a in ids_b else [b for b in ids_b if b not in ids_a]
+        for b in candidates:
+            if (shared := _without_device(a)) == _without_device(b):
+                name = b if a == shared else a if b in (a, shared) else shared
+                pairs.append(CellPair(name, a, b))
     return pairs
 
 
 def _cell_confounds(
-    first: Evidence, second: Evidence, pairs: Sequence[tuple[str, str, str]]
+    first: Evidence, second: Evidence, pairs: list[CellPair]
 ) -> tuple[Confound, ...]:
     """Settings, what they became, and data: whatever differs between trials of the same cell."""
-    found: dict[str, Confound] = {}
+    confounds: dict[str, Confound] = {}
     for _, cell_a, cell_b in pairs:
-        ended_a, ended_b = _ended(first, cell_a), _ended(second, cell_b)
-        for kind in sorted(ended_a.keys() & ended_b.keys()):
-            for one in trial_confounds(ended_a[kind], ended_b[kind], frozenset()):
-                found.setdefault(str(one), one)
-    return tuple(found.values())
+        done_a, done_b = _done_trials(first, cell_a), _done_trials(second, cell_b)
+        for kind in sorted(done_a.keys() & done_b.keys()):
+            for confound in trial_confounds(done_a[kind], done_b[kind], frozenset()):
+                confounds.setdefault(str(confound), confound)
+    return tuple(confounds.values())
 
 
-def _ended(evidence: Evidence, cell: str) -> dict[str, TrialRecord]:
-    """One trial of each kind that ended well."""
-    learned = [one.trial for one in evidence.learned.get(cell, {}).values()]
-    measured = [one.trial for one in evidence.measured if one.trial.cell == cell]
+def _done_trials(evidence: Evidence, cell: str) -> dict[str, TrialRecord]:
+    """One trial of each kind that is done."""
+    learned = [learned.trial for learned in evidence.learned.get(cell, {}).values()]
+    measured = [m.trial for m in evidence.measured if m.trial.cell == cell]
     return {trial.kind: trial for trial in (*learned, *measured) if trial.state == "done"}
 
 
-def _learned(
-    first: Evidence, second: Evidence, pairs: Sequence[tuple[str, str, str]]
-) -> list[Beside]:
-    found = []
+def _learned(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
+    in_both = [pair for pair in pairs if first.learned.get(pair.a) and second.learned.get(pair.b)]
     for metric in compared_metrics(first):
-        known = [
-            (name, first.values(a, metric), second.values(b, metric))
-            for name, a, b in pairs
-            if _any(first.learned.get(a)) and _any(second.learned.get(b))
-        ]
-        compared = compare_all([(a, b) for _, a, b in known], first.study.margins.get(metric))
-        found += [
-            Beside(name, metric, one.mean_a, one.mean_b, one)
-            for (name, _, _), one in zip(known, compared, strict=True)
-            if one.mean_a is not None and one.mean_b is not None
-        ]
-    return found
+        values = [(first.values(a, metric), second.values(b, metric)) for _, a, b in in_both]
+        comparisons = compare_all(values, first.study.margins.get(metric))
+        for pair, comparison in zip(in_both, comparisons, strict=True):
+            a, b, difference = comparison.mean_a, comparison.mean_b, comparison.difference
+            if a is not None and b is not None and difference is not None:
+                yield CellComparison(
+                    pair.name, metric, a, b, b - a, difference.interval, comparison
+                )
 
 
-def _any(seeds: object) -> bool:
-    return bool(seeds)
-
-
-def _costs(
-    first: Evidence, second: Evidence, pairs: Sequence[tuple[str, str, str]]
-) -> list[Beside]:
-    found = []
+def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
     for mode in MODES:
-        floors = [floor for one in (first, second) if (floor := floor_of(one, mode)) is not None]
-        known = [
-            (name, a, b)
-            for name, cell_a, cell_b in pairs
-            if (a := first.measurement(cell_a, mode)) and (b := second.measurement(cell_b, mode))
+        floors = (noise_floor_of(run, mode) for run in (first, second))
+        floor = max((floor for floor in floors if floor is not None), default=None)
+        measured = [
+            (pair.name, a, b)
+            for pair in pairs
+            if (a := first.measurement(pair.a, mode)) and (b := second.measurement(pair.b, mode))
         ]
-        compared = decide_cost(
-            [
-                compare_cost(sample_us(a), sample_us(b), max(floors, default=0.0))
-                for _, a, b in known
-            ]
-        )
-        if not floors:  # without an A/A pair in either there is no telling noise from a difference
-            compared = tuple(replace(one, verdict="cannot tell") for one in compared)
-        found += [
-            Beside(
-                name, f"{mode}/sample_us", a.summary.sample_us.value, b.summary.sample_us.value, one
+        comparisons = compare_measurements([(a, b) for _, a, b in measured], floor)
+        for (name, a, b), comparison in zip(measured, comparisons, strict=True):
+            us_a, us_b = a.summary.sample_us.value, b.summary.sample_us.value
+            change, interval = comparison.ratio.value, comparison.ratio.interval
+            yield CellComparison(
+                name, f"{mode}/sample_us", us_a, us_b, change, interval, comparison
             )
-            for (name, a, b), one in zip(known, compared, strict=True)
-        ]
-    return found

@@ -1,6 +1,5 @@
 """How long training takes to get good enough: epochs and seconds to a target."""
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from trainlab.spec.target import Target
 
 @dataclass(frozen=True)
 class EpochValue:
-    """What one epoch ended with."""
+    """A metric at the end of one epoch, and the seconds of training and testing so far."""
 
     epoch: int
     elapsed_s: float
@@ -19,17 +18,13 @@ class EpochValue:
 
 @dataclass(frozen=True)
 class TimeToTarget:
-    """How the trials of one cell got to the target."""
+    """When the trials of one cell reached the target."""
 
-    target: Target
     num_trials: int
     num_reached: int
     median_epoch: float | None
-    """Among those that reached it, as is the next: too rosy where some never did."""
+    """Among the trials that reached it, as is the next: too optimistic where some never did."""
     median_elapsed_s: float | None
-    half_epoch: int | None
-    """By then half of all trials were there; `None` if fewer ever were."""
-    half_elapsed_s: float | None
 
 
 def first_reached(epochs: Sequence[EpochValue], target: Target) -> EpochValue | None:
@@ -40,18 +35,11 @@ def first_reached(epochs: Sequence[EpochValue], target: Target) -> EpochValue | 
 
 def time_to_target(trials: Sequence[Sequence[EpochValue]], target: Target) -> TimeToTarget:
     """Over the trials of one cell; a trial without epochs never reached it."""
-    found = [first_reached(epochs, target) for epochs in trials]
-    reached = [epoch for epoch in found if epoch is not None]
-    epochs = sorted(epoch.epoch for epoch in reached)
-    seconds = sorted(epoch.elapsed_s for epoch in reached)
-    half = math.ceil(len(trials) / 2)
-    there = bool(reached) and len(reached) >= half
+    first_epochs = (first_reached(epochs, target) for epochs in trials)
+    reached = [epoch for epoch in first_epochs if epoch is not None]
     return TimeToTarget(
-        target=target,
         num_trials=len(trials),
         num_reached=len(reached),
-        median_epoch=statistics.median(epochs) if reached else None,
-        median_elapsed_s=statistics.median(seconds) if reached else None,
-        half_epoch=epochs[half - 1] if there else None,
-        half_elapsed_s=seconds[half - 1] if there else None,
+        median_epoch=statistics.median(e.epoch for e in reached) if reached else None,
+        median_elapsed_s=statistics.median(e.elapsed_s for e in reached) if reached else None,
     )

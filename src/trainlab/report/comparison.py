@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from trainlab import __version__
 from trainlab.analyse.cost.measurement import MODES
-from trainlab.analyse.side_by_side import Beside, SideBySide
+from trainlab.analyse.side_by_side import CellComparison, SideBySide
 from trainlab.report.bullets import mark_label
 from trainlab.report.document import (
     Block,
@@ -79,7 +79,7 @@ def _answer(found: SideBySide, words: Words) -> Section:
     return Section("answer", words("compare_answer"), (Bullets(items),))
 
 
-def _bullet(one: Beside, words: Words) -> Bullet:
+def _bullet(one: CellComparison, words: Words) -> Bullet:
     a, b = (value_text(one, value) for value in (one.a, one.b))
     key = "compare_cost_point" if one.is_cost else "compare_learn_point"
     text = words(
@@ -111,7 +111,7 @@ def _costs(found: SideBySide, words: Words) -> Section | None:
     return Section("costs", words("compare_costs"), tuple(blocks))
 
 
-def _figure(costs: Sequence[Beside], subject: str, words: Words) -> Figure:
+def _figure(costs: Sequence[CellComparison], subject: str, words: Words) -> Figure:
     """A and B of every cell, as two dots."""
     mine = [one for one in costs if one.subject == subject]
     dots = tuple(

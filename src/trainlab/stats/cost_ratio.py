@@ -1,6 +1,6 @@
-"""What two cells cost, over fresh processes, beside what the same cell measured twice shows.
+"""The cost of two cells over fresh processes, compared against the noise of one cell measured twice.
 
-Welch's t on logs: processes are not paired, and a slower cell may well spread more.
+Welch's t test on logs: processes are not paired, and a slower cell may well vary more.
 
 Measured on simulated processes (`benchmarks.verdicts`), the floor being that of one cell measured twice:
 where nothing differs, at most 2 % are called different, whatever the shape of the noise; with three
@@ -11,40 +11,38 @@ processes, it is called different in 11 %; half as large, in 4 %.
 
 import math
 import statistics
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scipy import special
 
 from trainlab.errors import SpecError
-from trainlab.stats.means import Interval, Ratio, exp_interval
-from trainlab.stats.power import POWER
-from trainlab.stats.verdict import LEVEL, Tested, adjust, check_margin, verdict_of
+from trainlab.stats.means import Interval, Ratio, ratio_of_logs
+from trainlab.stats.power import POWER, fewest_detecting
+from trainlab.stats.verdict import LEVEL, HypothesisTest, adjust, check_margin, verdict_of
 
 MOST_PROCESSES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostComparison(Tested):
-    """How many times the cost of `a` that of `b` is, and what may be said about it."""
+class CostComparison(HypothesisTest):
+    """The cost of `b` over that of `a`, and what may be said about it."""
 
     n_a: int
     n_b: int
     """Processes of each cell."""
     ratio: Ratio
-    """Of geometric means."""
     std: float | None
     """Of the logs between processes of one cell; 0.02 is about 2 %. `None` for a single process."""
     noise_floor: float
-    """The largest log ratio that the same cell, measured twice, shows."""
+    """The largest log ratio between two measurements of the same cell."""
     processes_needed: int | None = None
-    """Of each cell, to find the observed ratio with power 0.8. `None`: settled, or more processes do
-    not help because the ratio is within the noise floor."""
+    """Of each cell, to detect the observed ratio with power 0.8. `None`: already decided, or more
+    processes do not help because the ratio is within the noise floor."""
 
 
 def noise_floor(first: Sequence[float], second: Sequence[float]) -> float:
-    """The largest log ratio, either way, between processes of one cell measured twice, in turns."""
+    """The largest absolute log ratio between processes of one cell measured twice, in turns."""
     return max(abs(math.log(b / a)) for a, b in zip(first, second, strict=True))
 
 
@@ -58,65 +56,55 @@ def compare_cost(
     check_margin(margin)
     _check_positive(a, b)
     welch = _welch([math.log(value) for value in a], [math.log(value) for value in b])
-    interval = welch.interval()
-    ratio = Ratio(
-        math.exp(welch.difference), interval and exp_interval(interval), min(len(a), len(b))
-    )
-    found = CostComparison(
+    comparison = CostComparison(
         n_a=len(a),
         n_b=len(b),
-        ratio=ratio,
+        ratio=ratio_of_logs(welch.difference, welch.interval(), min(len(a), len(b))),
         std=welch.std,
         noise_floor=noise_floor,
         p=welch.p_different(),
         margin=margin,
         p_equivalent=welch.p_within(math.log1p(margin)) if margin else None,
     )
-    return decide_cost([found])[0]
+    return decide_cost([comparison])[0]
 
 
-def decide_cost(
-    comparisons: Sequence[CostComparison], level: float = LEVEL
-) -> tuple[CostComparison, ...]:
+def decide_cost(comparisons: Sequence[CostComparison]) -> tuple[CostComparison, ...]:
     """The same comparisons as one family, each with its verdict."""
-    decided = (_with_verdict(one, level) for one in adjust(comparisons))
-    return tuple(_with_processes(one, level / one.family) for one in decided)
+    return tuple(_decided(comparison) for comparison in adjust(comparisons))
 
 
-def _with_verdict(found: CostComparison, level: float) -> CostComparison:
-    """Below the noise floor nothing differs; a margin below it cannot be shown to hold."""
-    beyond = abs(math.log(found.ratio.value)) > found.noise_floor
-    stated = found.margin is not None and math.log1p(found.margin) > found.noise_floor
-    p = found.p_holm if beyond else None
-    p_equivalent = found.p_equivalent_holm if stated else None
-    return replace(found, verdict=verdict_of(p, p_equivalent, level))
+def _decided(comparison: CostComparison) -> CostComparison:
+    """With its verdict, the smallest ratio that so many processes detect, and how many are needed.
 
-
-def _with_processes(found: CostComparison, level: float) -> CostComparison:
-    """Adds what so many processes can find and how many it would take."""
-    std, floor = found.std, found.noise_floor
-    if std is None:
-        return replace(found, detectable=None, processes_needed=None)
-    smallest = math.exp(_detectable(found.ratio.n, std, floor, level))
-    effect = abs(math.log(found.ratio.value))
-    if found.verdict != "cannot tell" or effect <= floor:
-        return replace(found, detectable=smallest, processes_needed=None)
-    counts = range(2, MOST_PROCESSES + 1)
-    place = bisect_left(counts, -effect, key=lambda n: -_detectable(n, std, floor, level))
-    needed = counts[place] if place < len(counts) else None
-    return replace(found, detectable=smallest, processes_needed=needed)
+    Below the noise floor nothing differs, and a margin below it cannot be shown to hold.
+    """
+    std, floor, margin = comparison.std, comparison.noise_floor, comparison.margin
+    effect = abs(math.log(comparison.ratio.value))
+    p = comparison.p_holm if effect > floor else None
+    is_margin_testable = margin is not None and math.log1p(margin) > floor
+    p_equivalent = comparison.p_equivalent_holm if is_margin_testable else None
+    verdict = verdict_of(p, p_equivalent)
+    smallest = needed = None
+    if std is not None:
+        level = LEVEL / comparison.family
+        smallest = math.exp(_detectable(comparison.ratio.n, std, floor, level))
+        if verdict == "cannot tell" and effect > floor:
+            counts = range(2, MOST_PROCESSES + 1)
+            needed = fewest_detecting(effect, counts, lambda n: _detectable(n, std, floor, level))
+    return replace(comparison, verdict=verdict, detectable=smallest, processes_needed=needed)
 
 
 def _detectable(num_processes: int, std: float, floor: float, level: float) -> float:
-    """The log ratio that passes both the test and the floor with the power asked for.
+    """The smallest log ratio that passes both the test and the noise floor with power 0.8.
 
     Welch's degrees of freedom vary; three quarters of the most there can be gives a true power of 0.79
     to 0.82 at a level of 5 % from three processes on, and of 0.66 with two.
     """
-    freedom = 1.5 * (num_processes - 1)
+    degrees_of_freedom = 1.5 * (num_processes - 1)
     error = std * math.sqrt(2 / num_processes)
-    quantile = special.stdtrit(freedom, 1 - level / 2)
-    by_test = float(special.nctdtrinc(freedom, 1 - POWER, quantile)) * error
+    quantile = special.stdtrit(degrees_of_freedom, 1 - level / 2)
+    by_test = float(special.nctdtrinc(degrees_of_freedom, 1 - POWER, quantile)) * error
     return max(by_test, floor + float(special.ndtri(POWER)) * error)
 
 
@@ -127,13 +115,14 @@ class _Welch:
     difference: float
     std: float | None
     error: float | None
-    freedom: float
+    """Standard error of the difference."""
+    degrees_of_freedom: float
 
     def interval(self) -> Interval | None:
         if self.error is None:
             return None
-        reach = float(special.stdtrit(self.freedom, 0.975)) * self.error
-        return Interval(self.difference - reach, self.difference + reach)
+        half_width = float(special.stdtrit(self.degrees_of_freedom, 0.975)) * self.error
+        return Interval(self.difference - half_width, self.difference + half_width)
 
     def p_different(self) -> float | None:
         return self._tail(abs(self.difference), 2)
@@ -142,24 +131,24 @@ class _Welch:
         return self._tail(margin - abs(self.difference), 1)
 
     def _tail(self, distance: float, sides: int) -> float | None:
-        """The chance of lying this far out, on one side or on both."""
+        """The chance of a t statistic this far from zero, on one side or on both."""
         if self.error is None:
             return None
         if not self.error:
             return float(distance <= 0)
-        return sides * float(special.stdtr(self.freedom, -distance / self.error))
+        return sides * float(special.stdtr(self.degrees_of_freedom, -distance / self.error))
 
 
 def _welch(a: Sequence[float], b: Sequence[float]) -> _Welch:
     difference = statistics.fmean(b) - statistics.fmean(a)
     if min(len(a), len(b)) < 2:
         return _Welch(difference, None, None, 1.0)
-    spread_a, spread_b = statistics.variance(a), statistics.variance(b)
-    error_a, error_b = spread_a / len(a), spread_b / len(b)
-    below = error_a**2 / (len(a) - 1) + error_b**2 / (len(b) - 1)
-    freedom = (error_a + error_b) ** 2 / below if below else 1.0
-    std = math.sqrt((spread_a + spread_b) / 2)
-    return _Welch(difference, std, math.sqrt(error_a + error_b), freedom)
+    variance_a, variance_b = statistics.variance(a), statistics.variance(b)
+    of_mean_a, of_mean_b = variance_a / len(a), variance_b / len(b)
+    denominator = of_mean_a**2 / (len(a) - 1) + of_mean_b**2 / (len(b) - 1)
+    degrees_of_freedom = (of_mean_a + of_mean_b) ** 2 / denominator if denominator else 1.0
+    std = math.sqrt((variance_a + variance_b) / 2)
+    return _Welch(difference, std, math.sqrt(of_mean_a + of_mean_b), degrees_of_freedom)
 
 
 def _check_positive(*cells: Sequence[float]) -> None:

@@ -16,19 +16,19 @@ from scipy import special
 
 @dataclass(frozen=True)
 class Interval:
-    """Both ends belong to it."""
+    """From `low` to `high`, both included."""
 
     low: float
     high: float
 
     def contains(self, value: float) -> bool:
-        """Whether the value is one the interval allows."""
+        """Whether the value lies in the interval."""
         return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over runs, and where the mean of endlessly many would be."""
+    """A mean over runs, with the 95 % interval of the true mean."""
 
     value: float
     interval: Interval | None
@@ -41,13 +41,13 @@ class Mean:
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
-        """Of the interval, where there is one."""
+        """The low and the high end of the interval; `None` twice where there is none."""
         return (None, None) if self.interval is None else (self.interval.low, self.interval.high)
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as much; of geometric means."""
+    """How many times as much: a ratio of geometric means, with its 95 % interval."""
 
     value: float
     interval: Interval | None
@@ -56,7 +56,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Two cells, seed by seed: what both have, in the order of the seeds."""
+    """The values of two cells for the seeds that both have, in the order of the seeds."""
 
     a: tuple[float, ...]
     b: tuple[float, ...]
@@ -67,12 +67,12 @@ class Pairs:
 
     @property
     def differences(self) -> tuple[float, ...]:
-        """What `b` has more than `a`; what only rounding sets apart is equal."""
+        """`b` minus `a`; values that differ by rounding alone are equal."""
         both = zip(self.a, self.b, strict=True)
         return tuple(0.0 if math.isclose(a, b, rel_tol=1e-12) else b - a for a, b in both)
 
 
-def mean_of(values: Sequence[float], share: float = 0.95) -> Mean | None:
+def mean_of(values: Sequence[float]) -> Mean | None:
     """Mean with its t interval; `None` if no value is finite."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
@@ -80,24 +80,21 @@ def mean_of(values: Sequence[float], share: float = 0.95) -> Mean | None:
     value, std = statistics.fmean(finite), _std(finite)
     return Mean(
         value=value,
-        interval=_interval(value, std, len(finite), 1 / len(finite), share),
+        interval=_interval(value, std, len(finite), 1 / len(finite)),
         std=std,
         n=len(finite),
         num_diverged=len(values) - len(finite),
     )
 
 
-def new_run_interval(values: Sequence[float], share: float = 0.95) -> Interval | None:
-    """Where one further run falls: what a published single run is held against."""
-    finite = [value for value in values if math.isfinite(value)]
-    if not finite:
-        return None
-    value, variance = statistics.fmean(finite), 1 + 1 / len(finite)
-    return _interval(value, _std(finite), len(finite), variance, share)
+def new_run_interval(values: Sequence[float]) -> Interval | None:
+    """Where one further run falls in 95 % of cases: what a published single run is compared with."""
+    mean = mean_of(values)
+    return None if mean is None else _interval(mean.value, mean.std, mean.n, 1 + 1 / mean.n)
 
 
 def pair(a: Mapping[int, float], b: Mapping[int, float]) -> Pairs:
-    """Values by seed, matched; what has no partner or diverged is counted instead."""
+    """Values by seed, matched; seeds without a partner or with a diverged run are only counted."""
     both = sorted(a.keys() & b.keys())
     seeds = [seed for seed in both if math.isfinite(a[seed]) and math.isfinite(b[seed])]
     return Pairs(
@@ -108,24 +105,26 @@ def pair(a: Mapping[int, float], b: Mapping[int, float]) -> Pairs:
     )
 
 
-def exp_interval(logs: Interval) -> Interval:
-    """From the log scale to ratios."""
-    return Interval(math.exp(logs.low), math.exp(logs.high))
+def ratio_of_logs(value: float, interval: Interval | None, n: int) -> Ratio:
+    """A log ratio and its interval as the ratio itself."""
+    ends = None if interval is None else Interval(math.exp(interval.low), math.exp(interval.high))
+    return Ratio(math.exp(value), ends, n)
 
 
 def _std(values: Sequence[float]) -> float | None:
-    """Thirty times as fast as `statistics.stdev`, which computes in fractions, and as good as exact."""
+    """Sample standard deviation; `None` for a single value.
+
+    Thirty times as fast as `statistics.stdev`, which computes in fractions, and as good as exact.
+    """
     if len(values) < 2:
         return None
     mean = statistics.fmean(values)
     return math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
 
 
-def _interval(
-    middle: float, std: float | None, n: int, variance: float, share: float
-) -> Interval | None:
-    """By the t quantile; `variance` is that of the error, in units of one run's."""
+def _interval(middle: float, std: float | None, n: int, variance: float) -> Interval | None:
+    """95 %, by the t quantile; `variance` is that of the error, in units of the variance of one run."""
     if std is None:
         return None
-    reach = float(special.stdtrit(n - 1, (1 + share) / 2)) * std * math.sqrt(variance)
-    return Interval(middle - reach, middle + reach)
+    half_width = float(special.stdtrit(n - 1, 0.975)) * std * math.sqrt(variance)
+    return Interval(middle - half_width, middle + half_width)

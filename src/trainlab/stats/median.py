@@ -10,15 +10,15 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     With fewer than six values no such interval exists at 95 %: the whole range is given.
     """
     ordered, count = sorted(values), len(values)
-    below = _order(count)
-    return statistics.median(ordered), ordered[below], ordered[count - 1 - below]
+    num_cut = _num_cut(count)
+    return statistics.median(ordered), ordered[num_cut], ordered[count - 1 - num_cut]
 
 
-def _order(count: int) -> int:
+def _num_cut(count: int) -> int:
     """How many values may be cut off at each end so that the rest covers the median at 95 %."""
     if count >= 1000:
         return int(count / 2 - 0.98 * count**0.5) - 1
-    # The number of values below the median is binomial(count, 1/2); its tail, summed exactly.
+    # The number of values below the median is binomial(count, 1/2): its lower tail is summed exactly.
     tail, term = 0.0, 0.5**count
     for below in range(count):
         tail += term

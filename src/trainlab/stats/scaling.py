@@ -19,34 +19,25 @@ from scipy import optimize, special
 from trainlab.errors import SpecError
 from trainlab.stats.means import Interval
 
-Fits = Literal["fits", "does not fit", "cannot tell"]
+FitVerdict = Literal["fits", "does not fit", "cannot tell"]
 
-MISS_LIMIT = 0.25
-"""A size predicted from the others with a larger relative error: the line does not fit."""
+ERROR_LIMIT = 0.25
+"""If a size is predicted from the others with a larger relative error, the line does not fit."""
 
 SMALL_GAIN = 0.10
 
 
 @dataclass(frozen=True)
-class Part:
-    """One of the two parts of the line, in the unit of the times."""
+class Fitted:
+    """A value that follows from the fit, in the unit of the times, with its 95 % interval."""
 
-    value: float
-    interval: Interval | None
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """The time at a size, and where a measurement of it would fall in 95 % of cases."""
-
-    batch_size: int
     value: float
     interval: Interval | None
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A measured size, predicted from all others."""
+    """A measured batch size, predicted from all others."""
 
     batch_size: int
     measured: float
@@ -64,12 +55,12 @@ class BatchScaling:
 
     sizes: tuple[int, ...]
     times: tuple[float, ...]
-    fixed: Part
+    fixed: Fitted
     """Per batch, whatever its size."""
-    per_sample: Part
+    per_sample: Fitted
     left_out: tuple[LeftOut, ...]
     """Empty below three sizes."""
-    verdict: Fits
+    verdict: FitVerdict
 
     @property
     def enough(self) -> float | None:
@@ -82,17 +73,17 @@ class BatchScaling:
             return None
         return (0.5 / SMALL_GAIN - 1) * self.fixed.value / self.per_sample.value
 
-    def predict(self, batch_size: int) -> Predicted:
-        """The time at a size that need not have been measured."""
+    def predict(self, batch_size: int) -> Fitted:
+        """The time at any batch size; a measurement of it would fall into the interval in 95 % of cases."""
         value = self.fixed.value + self.per_sample.value * batch_size
         line = _line(self.sizes, self.times)
         if line is None:
-            return Predicted(batch_size, value, None)
+            return Fitted(value, None)
         row = np.array([1.0, batch_size])
         # The line's own error and that of one measurement, which is a share of the time.
         variance = float(row @ line.covariance @ row) + line.residual**2 * value**2
-        reach = line.quantile * math.sqrt(variance)
-        return Predicted(batch_size, value, Interval(max(0.0, value - reach), value + reach))
+        half_width = line.quantile * math.sqrt(variance)
+        return Fitted(value, Interval(max(0.0, value - half_width), value + half_width))
 
 
 def fit_batches(times: Mapping[int, float]) -> BatchScaling:
@@ -103,26 +94,26 @@ def fit_batches(times: Mapping[int, float]) -> BatchScaling:
         )
     sizes = tuple(sorted(times))
     measured = tuple(times[size] for size in sizes)
-    fixed, per_sample = _solve(sizes, measured)
     line = _line(sizes, measured)
-    fixed_interval, per_sample_interval = (
-        (line.interval(0, fixed), line.interval(1, per_sample)) if line else (None, None)
+    fixed, per_sample = (
+        Fitted(value, line.interval(part, value) if line else None)
+        for part, value in enumerate(_solve(sizes, measured))
     )
     left_out = tuple(_left_out(times, size) for size in sizes) if len(sizes) > 2 else ()
     return BatchScaling(
         sizes=sizes,
         times=measured,
-        fixed=Part(fixed, fixed_interval),
-        per_sample=Part(per_sample, per_sample_interval),
+        fixed=fixed,
+        per_sample=per_sample,
         left_out=left_out,
         verdict=_verdict(left_out),
     )
 
 
-def _verdict(left_out: tuple[LeftOut, ...]) -> Fits:
+def _verdict(left_out: tuple[LeftOut, ...]) -> FitVerdict:
     if not left_out:
         return "cannot tell"
-    return "fits" if max(abs(one.error) for one in left_out) <= MISS_LIMIT else "does not fit"
+    return "fits" if max(abs(size.error) for size in left_out) <= ERROR_LIMIT else "does not fit"
 
 
 def _left_out(times: Mapping[int, float], size: int) -> LeftOut:
@@ -133,7 +124,7 @@ def _left_out(times: Mapping[int, float], size: int) -> LeftOut:
 
 @dataclass(frozen=True)
 class _Line:
-    """The least-squares line that may go below zero: what the intervals are made of."""
+    """The unconstrained least-squares line, whose parts may be negative: the source of the intervals."""
 
     parts: NDArray[np.float64]
     covariance: NDArray[np.float64]
@@ -141,14 +132,14 @@ class _Line:
     quantile: float
 
     def interval(self, part: int, value: float) -> Interval:
-        """Cut at zero; widened where needed to hold the value, which was kept from below zero."""
+        """Cut at zero; widened where needed to contain the value of the fit that stays above zero."""
         middle = float(self.parts[part])
-        reach = self.quantile * math.sqrt(float(self.covariance[part, part]))
-        return Interval(max(0.0, min(value, middle - reach)), max(value, middle + reach))
+        half_width = self.quantile * math.sqrt(float(self.covariance[part, part]))
+        return Interval(max(0.0, min(value, middle - half_width)), max(value, middle + half_width))
 
 
 def _rows(sizes: Sequence[int], times: Sequence[float]) -> NDArray[np.float64]:
-    """One row per size, over its time: the right-hand side is 1 and errors are relative."""
+    """One row per size, divided by its time: the right-hand side is 1 and errors are relative."""
     measured = np.array(times)
     return np.column_stack((1 / measured, np.array(sizes) / measured))
 
@@ -159,12 +150,12 @@ def _solve(sizes: Sequence[int], times: Sequence[float]) -> tuple[float, float]:
 
 
 def _line(sizes: Sequence[int], times: Sequence[float]) -> _Line | None:
-    freedom = len(sizes) - 2
-    if freedom < 1:
+    degrees_of_freedom = len(sizes) - 2
+    if degrees_of_freedom < 1:
         return None
     rows = _rows(sizes, times)
     inverse = np.asarray(np.linalg.inv(rows.T @ rows), dtype=np.float64)
     parts = inverse @ rows.sum(axis=0)
-    residual = math.sqrt(float(((1 - rows @ parts) ** 2).sum()) / freedom)
-    quantile = float(special.stdtrit(freedom, 0.975))
+    residual = math.sqrt(float(((1 - rows @ parts) ** 2).sum()) / degrees_of_freedom)
+    quantile = float(special.stdtrit(degrees_of_freedom, 0.975))
     return _Line(parts, residual**2 * inverse, residual, quantile)

@@ -1,7 +1,7 @@
 """Two cells over the same seeds: different, equivalent, or cannot tell.
 
-"Different" asks that the paired t test and the exact sign flip agree (`paired`), after Holm over the
-family; "equivalent", two one-sided tests of the same kind against a margin stated beforehand.
+"Different" requires that the paired t test and the exact sign flip agree (`paired`), after Holm over
+the family; "equivalent", two one-sided tests of the same kind against a margin stated beforehand.
 
 Measured on 10,000 simulated studies each (`benchmarks.verdicts`): where nothing differs, "different"
 comes up in at most 5 % of them, within the error of so many, from 3 to 16 seeds, after Holm, under
@@ -24,15 +24,15 @@ from trainlab.stats.power import detectable, seeds_for
 
 Verdict = Literal["different", "equivalent", "cannot tell"]
 BySeed = Mapping[int, float]
-"""What the trials of a cell ended with."""
+"""The final value of each trial of a cell, by seed."""
 
 LEVEL = 0.05
 """The chance, over a whole family, of one or more wrong "different"; likewise for "equivalent"."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tested:
-    """Two cells as one test sees them, and what may be said about them once its family is known."""
+class HypothesisTest:
+    """The test of two cells, and its verdict once the family it belongs to is known."""
 
     p: float | None
     """`None` where there are too few values for a test."""
@@ -45,15 +45,15 @@ class Tested:
     p_equivalent_holm: float | None = None
     verdict: Verdict = "cannot tell"
     detectable: float | None = None
-    """The smallest difference, or ratio above 1, that so many values find with power 0.8."""
+    """The smallest difference, or ratio above 1, that so many values detect with power 0.8."""
 
 
-T = TypeVar("T", bound=Tested)
+T = TypeVar("T", bound=HypothesisTest)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(Tested):
-    """What `b` has more than `a`, and what may be said about it."""
+class Comparison(HypothesisTest):
+    """The difference `b` minus `a` over seeds, and what may be said about it."""
 
     n: int
     """Pairs compared."""
@@ -67,8 +67,8 @@ class Comparison(Tested):
     fewest_seeds: int | None = None
     """Fewer pairs never reach the level in this family, whatever the data."""
     seeds_needed: int | None = None
-    """Estimated to settle it with power 0.8 if the observed effect is the true one; `None`: settled,
-    or cannot be known."""
+    """Estimated to decide it with power 0.8 if the observed effect is the true one; `None`: already
+    decided, or cannot be estimated."""
 
 
 def compare(a: BySeed, b: BySeed, margin: float | None = None) -> Comparison:
@@ -79,7 +79,7 @@ def compare(a: BySeed, b: BySeed, margin: float | None = None) -> Comparison:
 def compare_all(
     cells: Iterable[tuple[BySeed, BySeed]], margin: float | None = None
 ) -> tuple[Comparison, ...]:
-    """Each two cells, decided as one family. SpecError if the margin is not positive."""
+    """One comparison per pair of cells, decided as one family. SpecError if the margin is not positive."""
     check_margin(margin)
     matched = [pair(a, b) for a, b in cells]
     differences = [pairs.differences for pairs in matched]
@@ -93,48 +93,48 @@ def compare_all(
                 num_diverged=pairs.num_diverged,
                 mean_a=fmean(pairs.a) if pairs.a else None,
                 mean_b=fmean(pairs.b) if pairs.b else None,
-                difference=mean_of(differences[place]),
-                p=different[place],
+                difference=mean_of(pairs.differences),
+                p=p,
                 margin=margin,
-                p_equivalent=equivalent[place],
+                p_equivalent=p_same,
             )
-            for place, pairs in enumerate(matched)
+            for pairs, p, p_same in zip(matched, different, equivalent, strict=True)
         ]
     )
 
 
-def decide(comparisons: Sequence[Comparison], level: float = LEVEL) -> tuple[Comparison, ...]:
+def decide(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """The same comparisons as one family, each with its verdict."""
-    return tuple(_decided(one, level) for one in adjust(comparisons))
+    return tuple(_decided(comparison) for comparison in adjust(comparisons))
 
 
 def adjust(comparisons: Sequence[T]) -> list[T]:
     """The same comparisons as one family, their p adjusted by Holm; no verdict yet."""
-    family = max(1, sum(one.p is not None for one in comparisons))
-    different = holm([one.p for one in comparisons])
-    equivalent = holm([one.p_equivalent for one in comparisons])
+    family = max(1, sum(comparison.p is not None for comparison in comparisons))
+    different = holm([comparison.p for comparison in comparisons])
+    equivalent = holm([comparison.p_equivalent for comparison in comparisons])
     return [
-        replace(one, family=family, p_holm=p, p_equivalent_holm=p_same)
-        for one, p, p_same in zip(comparisons, different, equivalent, strict=True)
+        replace(comparison, family=family, p_holm=p, p_equivalent_holm=p_same)
+        for comparison, p, p_same in zip(comparisons, different, equivalent, strict=True)
     ]
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Adjusted p, in the given order; what has no p is no part of the family."""
-    order = sorted((p, place) for place, p in enumerate(values) if p is not None)
+    """Adjusted p, in the given order; a value without p is no part of the family."""
+    order = sorted((p, index) for index, p in enumerate(values) if p is not None)
     adjusted: list[float | None] = [None] * len(values)
     highest = 0.0
-    for rank, (p, place) in enumerate(order):
+    for rank, (p, index) in enumerate(order):
         highest = max(highest, min(1.0, p * (len(order) - rank)))
-        adjusted[place] = highest
+        adjusted[index] = highest
     return adjusted
 
 
-def verdict_of(p: float | None, p_equivalent: float | None, level: float) -> Verdict:
-    """A difference that is shown wins, even one smaller than the margin."""
-    if p is not None and p <= level:
+def verdict_of(p: float | None, p_equivalent: float | None) -> Verdict:
+    """From adjusted p. "Different" comes first, even for a difference smaller than the margin."""
+    if p is not None and p <= LEVEL:
         return "different"
-    if p_equivalent is not None and p_equivalent <= level:
+    if p_equivalent is not None and p_equivalent <= LEVEL:
         return "equivalent"
     return "cannot tell"
 
@@ -145,31 +145,31 @@ def check_margin(margin: float | None) -> None:
         raise SpecError([f"margin: got {margin}, must be above 0"])
 
 
-def _decided(found: Comparison, level: float) -> Comparison:
-    """With its verdict, what so many seeds can find and how many it would take.
+def _decided(comparison: Comparison) -> Comparison:
+    """With its verdict, the smallest difference that so many seeds detect, and how many are needed.
 
-    Seeds are counted at the strictest step of Holm.
+    Both are counted at the strictest step of Holm.
     """
-    verdict = verdict_of(found.p_holm, found.p_equivalent_holm, level)
-    strictest = level / found.family
-    difference = found.difference
+    verdict = verdict_of(comparison.p_holm, comparison.p_equivalent_holm)
+    level = LEVEL / comparison.family
+    difference = comparison.difference
     smallest = needed = None
     if difference is not None and difference.std is not None:
-        smallest = detectable(found.n, strictest)
+        smallest = detectable(comparison.n, level)
         smallest = None if smallest is None else smallest * difference.std
         if verdict == "cannot tell":
-            needed = _seeds_needed(difference.value, difference.std, found.margin, strictest)
+            needed = _seeds_needed(difference.value, difference.std, comparison.margin, level)
     return replace(
-        found,
+        comparison,
         verdict=verdict,
-        fewest_seeds=fewest_pairs(strictest),
+        fewest_seeds=fewest_pairs(level),
         seeds_needed=needed,
         detectable=smallest,
     )
 
 
 def _seeds_needed(difference: float, std: float, margin: float | None, level: float) -> int | None:
-    """To show the difference, or, where a margin is stated, that it lies within: the fewer."""
+    """The smaller of what shows the difference and, with a margin, what shows that it lies within."""
     counts = [seeds_for(_in_stds(difference, std), level)]
     gap = (margin or 0.0) - abs(difference)
     if gap > 0:

@@ -1,4 +1,4 @@
-"""The first step of a process beside a settled one: what it pays for that the others do not."""
+"""The first step of a process compared with settled ones: what it pays for that they do not."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ class Pair:
 
     @property
     def ratio(self) -> float | None:
-        """How many times the settled figure the first one is; None where that one is 0."""
+        """The first figure over the settled one; None where that is 0."""
         return self.first / self.settled if self.settled else None
 
 
@@ -29,7 +29,7 @@ class ColdStart:
     phases_ms: tuple[Pair, ...]
     """In the order of the step."""
     layers_ms: tuple[Pair, ...]
-    """Forward passes of the layers, the one that gained most by warming up first."""
+    """Forward passes of the layers, those that gained most by warming up first."""
     evidence: tuple[Pair, ...]
     """What was counted during the step: memory touched first, modules and libraries loaded, …"""
 
@@ -43,19 +43,19 @@ COUNTS: dict[str, Callable[[ColdStep], int | None]] = {
 
 
 def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> ColdStart | None:
-    """None where no warm-up step was kept."""
-    seen = [record for record in costs if record.cold and record.settled]
-    if not seen:
+    """None where no warm-up step was recorded."""
+    records = [record for record in costs if record.cold and record.settled]
+    if not records:
         return None
-    names = dict.fromkeys(name for r in seen for step in r.cold for name in step.phases_ms)
+    phases = dict.fromkeys(name for r in records for step in r.cold for name in step.phases_ms)
     return ColdStart(
-        step_ms=_pair("step", seen, lambda step: sum(step.phases_ms.values())),
-        phases_ms=tuple(_phase(name, seen) for name in names),
+        step_ms=_pair("step", records, lambda step: sum(step.phases_ms.values())),
+        phases_ms=tuple(_phase(name, records) for name in phases),
         layers_ms=_layers(layers),
         evidence=tuple(
-            _pair(name, seen, count)
+            _pair(name, records, count)
             for name, count in COUNTS.items()
-            if count(seen[0].cold[0]) is not None
+            if count(records[0].cold[0]) is not None
         ),
     )
 

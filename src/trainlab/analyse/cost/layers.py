@@ -1,4 +1,4 @@
-"""Layers with their share of the step: shares from the watched process, speeds from the bare ones."""
+"""Layers with their share of the step: shares from the watched process, times from the bare ones."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ class Layer:
     """Of the whole forward (or loss) phase."""
     backward_share: float
     forward_ms: float
-    """Its share of the bare step's phase: what it costs when nobody watches."""
+    """Its share of the bare step's phase: what it costs when it is not watched."""
     backward_ms: float
 
     @property
@@ -26,9 +26,12 @@ class Layer:
 
 
 def layer_times(record: LayersRecord, phases_ms: Mapping[str, float]) -> list[Layer]:
-    """Every call in order, with the bare step's phases dealt out by share."""
-    whole = {name: _mean(values) for name, values in record.phases_us.items()}
-    return [_layer(row, record.num_steps, whole, phases_ms) for row in record.rows]
+    """Every call in order, with the bare step's phases divided by share."""
+    watched_us = {
+        name: statistics.fmean(times_us) if times_us else 0.0
+        for name, times_us in record.phases_us.items()
+    }
+    return [_layer(row, record.num_steps, watched_us, phases_ms) for row in record.rows]
 
 
 def between_ms(layers: Sequence[Layer], phases_ms: Mapping[str, float]) -> float:
@@ -38,10 +41,10 @@ def between_ms(layers: Sequence[Layer], phases_ms: Mapping[str, float]) -> float
 
 
 def _layer(
-    row: LayerRow, num_steps: int, whole_us: Mapping[str, float], phases_ms: Mapping[str, float]
+    row: LayerRow, num_steps: int, watched_us: Mapping[str, float], phases_ms: Mapping[str, float]
 ) -> Layer:
-    forward = _share(row.forward_us, num_steps, whole_us.get(row.phase, 0.0))
-    backward = _share(row.backward_us, num_steps, whole_us.get("backward", 0.0))
+    forward = _share(row.forward_us, num_steps, watched_us.get(row.phase, 0.0))
+    backward = _share(row.backward_us, num_steps, watched_us.get("backward", 0.0))
     return Layer(
         row=row,
         forward_share=forward,
@@ -51,10 +54,6 @@ def _layer(
     )
 
 
-def _share(times_us: Sequence[float], num_steps: int, whole_us: float) -> float:
-    """Of all watched steps, those in which it did not run included."""
-    return sum(times_us) / num_steps / whole_us if whole_us else 0.0
-
-
-def _mean(values: Sequence[float]) -> float:
-    return statistics.fmean(values) if values else 0.0
+def _share(times_us: Sequence[float], num_steps: int, phase_us: float) -> float:
+    """Of the phase in all watched steps, those in which the layer did not run included."""
+    return sum(times_us) / num_steps / phase_us if phase_us else 0.0

@@ -21,7 +21,7 @@ class Measurement:
     """One cell in one mode. Speeds come from the bare processes, shares from the watched ones."""
 
     trial: TrialRecord
-    """The first of its timed trials: settings and what they became."""
+    """The first of its timed trials: its settings and what they became."""
     processes: tuple[str, ...]
     """The timed trials, by id."""
     costs: tuple[CostRecord, ...]

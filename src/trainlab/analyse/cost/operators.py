@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 from trainlab.record.cost import OperatorRow, OperatorsRecord
@@ -31,24 +32,19 @@ class Operator:
 
 def ranked(record: OperatorsRecord, sort: Sort = "self") -> list[Operator]:
     """Operators, the costliest first. By self time, so that wrappers do not count twice."""
-    merged: dict[tuple[str, str], list[OperatorRow]] = {}
-    for row in record.rows:
-        if row.kind == "operator":
-            merged.setdefault((row.name, row.shapes), []).append(row)
     on_device = any(row.self_device_us for row in record.rows)
-    whole = (
+    all_us = (
         sum(row.self_device_us for row in record.rows if row.kind == "operator")
         if on_device
         else record.profiled_step_us * record.num_steps
     )
-    found = [_operator(rows, record.num_steps, whole, on_device) for rows in merged.values()]
-    keys = {
-        "self": lambda op: op.self_us,
-        "total": lambda op: op.total_us,
-        "calls": lambda op: op.calls,
-        "memory": lambda op: op.memory_bytes,
-    }
-    return sorted(found, key=keys[sort], reverse=True)
+    groups: dict[tuple[str, str], list[OperatorRow]] = {}
+    for row in record.rows:
+        if row.kind == "operator":
+            groups.setdefault((row.name, row.shapes), []).append(row)
+    operators = [_operator(rows, record.num_steps, all_us, on_device) for rows in groups.values()]
+    fields = {"self": "self_us", "total": "total_us", "calls": "calls", "memory": "memory_bytes"}
+    return sorted(operators, key=attrgetter(fields[sort]), reverse=True)
 
 
 def outside_us(record: OperatorsRecord) -> float:
@@ -58,26 +54,26 @@ def outside_us(record: OperatorsRecord) -> float:
 
 
 def classic_table(record: OperatorsRecord, top: int = 10) -> str:
-    """The seven columns people know from PyTorch, to lay beside an old report."""
-    rows: dict[str, list[float]] = {}
+    """The seven columns people know from PyTorch, to compare with an old report."""
+    sums: dict[str, list[float]] = {}
     for row in record.rows:
         if row.kind == "operator":
-            sums = rows.setdefault(row.name, [0.0, 0.0, 0])
-            sums[0] += row.self_cpu_us
-            sums[1] += row.total_cpu_us
-            sums[2] += row.calls
-    whole = sum(sums[0] for sums in rows.values()) or 1.0
-    best = sorted(rows.items(), key=lambda item: -item[1][0])[:top]
-    width = max([4, *(len(name) for name, _ in best)])
+            self_total_calls = sums.setdefault(row.name, [0.0, 0.0, 0])
+            self_total_calls[0] += row.self_cpu_us
+            self_total_calls[1] += row.total_cpu_us
+            self_total_calls[2] += row.calls
+    all_us = sum(self_us for self_us, _, _ in sums.values()) or 1.0
+    ranked_sums = sorted(sums.items(), key=lambda item: -item[1][0])[:top]
+    width = max([4, *(len(name) for name, _ in ranked_sums)])
     headings = ("Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "# of Calls")
     lines = [f"{'Name':>{width}}  " + "  ".join(f"{heading:>12}" for heading in headings)]
-    for name, (own, total, calls) in best:
+    for name, (self_us, total_us, calls) in ranked_sums:
         cells = (
-            f"{own / whole:.2%}",
-            _time(own),
-            f"{total / whole:.2%}",
-            _time(total),
-            _time(total / calls),
+            f"{self_us / all_us:.2%}",
+            _time(self_us),
+            f"{total_us / all_us:.2%}",
+            _time(total_us),
+            _time(total_us / calls),
             f"{calls:.0f}",
         )
         lines.append(f"{name:>{width}}  " + "  ".join(f"{cell:>12}" for cell in cells))
@@ -85,21 +81,21 @@ def classic_table(record: OperatorsRecord, top: int = 10) -> str:
 
 
 def _operator(
-    rows: Sequence[OperatorRow], num_steps: int, whole: float, on_device: bool
+    rows: Sequence[OperatorRow], num_steps: int, all_us: float, on_device: bool
 ) -> Operator:
     calls = sum(row.calls for row in rows)
-    own = sum(row.self_device_us if on_device else row.self_cpu_us for row in rows)
-    total = sum(row.total_device_us if on_device else row.total_cpu_us for row in rows)
+    self_us = sum(row.self_device_us if on_device else row.self_cpu_us for row in rows)
+    total_us = sum(row.total_device_us if on_device else row.total_cpu_us for row in rows)
     memory = sum(row.self_device_bytes if on_device else row.self_cpu_bytes for row in rows)
     return Operator(
         name=rows[0].name,
         shapes=rows[0].shapes,
         calls=calls,
         calls_per_step=calls / num_steps,
-        self_us=own / num_steps,
-        share=own / whole if whole else 0.0,
-        total_us=total / num_steps,
-        average_us=total / calls,
+        self_us=self_us / num_steps,
+        share=self_us / all_us if all_us else 0.0,
+        total_us=total_us / num_steps,
+        average_us=total_us / calls,
         memory_bytes=round(memory / num_steps),
     )
 

@@ -23,26 +23,25 @@ class Overhead:
 
 
 def overheads(measurement: Measurement) -> list[Overhead]:
-    """One per instrument that watched this cell and has bare steps to be held against."""
-    marked = [ratio for record in measurement.costs for ratio in round_ratios(record)]
-    ratios = {"phases": marked}
+    """One per instrument that watched this cell and has bare steps to compare with."""
+    ratios = {"phases": [r for record in measurement.costs for r in round_ratios(record)]}
     if (layers := measurement.layers) is not None:
         ratios["layers"] = _ratios(layers.bare_ms, layers.watched_ms)
     if (operators := measurement.operators) is not None:
         ratios["operators"] = _ratios(operators.bare_ms, operators.profiled_ms)
     if (probes := measurement.probe_price) is not None:
         ratios["probes"] = _ratios(probes.bare_ms, probes.watched_ms)
-    return [_overhead(name, found) for name, found in ratios.items() if found]
+    return [_overhead(instrument, values) for instrument, values in ratios.items() if values]
 
 
 def round_ratios(record: CostRecord) -> list[float]:
     """Marked over bare, per pair of neighbouring rounds: a machine that drifts hits both alike."""
-    marked = [sum(parts) for parts in zip(*record.phases_ms.values(), strict=True)]
+    marked_ms = [sum(phases) for phases in zip(*record.phases_ms.values(), strict=True)]
     size = record.round_steps
     return [
-        statistics.median(marked[start : start + size])
+        statistics.median(marked_ms[start : start + size])
         / statistics.median(record.step_ms[start : start + size])
-        for start in range(0, len(marked), size)
+        for start in range(0, len(marked_ms), size)
     ]
 
 

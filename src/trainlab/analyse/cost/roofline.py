@@ -1,20 +1,20 @@
-"""How near some work came to what the machine can do: the roofline's two limits, and neither.
+"""How near a piece of work came to the limits of the machine: the roofline of compute and memory.
 
 Work of F FLOPs and B bytes takes at least F / peak FLOP/s and at least B / peak bytes/s: the larger of
 the two is its limit, and the limit whose share is larger is the one it is nearer to. Far below both, the
 time goes elsewhere: into launching kernels and Python.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from trainlab.analyse.cost.layers import Layer
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.errors import RecordError
-from trainlab.record.cost import LimitsRecord
+from trainlab.record.cost import LayerRow, LimitsRecord
 
-NEAR = 0.15
+NEAR_SHARE = 0.15
 """Below this share of both limits, neither explains the time."""
 
 Limit = Literal["compute", "memory", "neither"]
@@ -22,10 +22,10 @@ Limit = Literal["compute", "memory", "neither"]
 
 @dataclass(frozen=True)
 class Roofline:
-    """What some work achieved, against the best this machine was measured to do."""
+    """What a piece of work achieved, against the best this machine was measured to do."""
 
     precision: str
-    """The matrix product it is held against: fp32, tf32 or bf16."""
+    """Of the matrix product it is compared with: fp32, tf32 or bf16."""
     flops_per_s: float
     bytes_per_s: float
     compute_share: float
@@ -41,27 +41,22 @@ def step_roofline(measurement: Measurement) -> Roofline | None:
     """Of the whole bare step; None where layers were not watched. The optimizer's work is not counted."""
     if measurement.layers is None:
         return None
-    rows = measurement.layers.rows
-    flops = sum(row.forward_flops + row.backward_flops for row in rows)
-    moved = sum(row.forward_bytes + row.backward_bytes for row in rows)
-    return _of(measurement, flops, moved, measurement.summary.step_ms.value)
+    return _of_rows(measurement, measurement.layers.rows, measurement.summary.step_ms.value)
 
 
 def layer_roofline(measurement: Measurement, layer: Layer) -> Roofline | None:
     """Of one layer, forward and backward together."""
-    row = layer.row
-    flops, moved = row.forward_flops + row.backward_flops, row.forward_bytes + row.backward_bytes
-    return _of(measurement, flops, moved, layer.total_ms)
+    return _of_rows(measurement, [layer.row], layer.total_ms)
 
 
 def roofline(
     flops: float, num_bytes: float, time_s: float, limits: LimitsRecord, precision: str = "fp32"
 ) -> Roofline:
-    """What work of this many FLOPs and bytes (read plus written) reached in this time."""
+    """Of work of this many FLOPs and bytes (read plus written) done in this time."""
     assert time_s > 0, "work takes time"
     if precision not in limits.flops_per_s:
-        known = ", ".join(limits.flops_per_s)
-        raise RecordError(f"limits.json: has no {precision}, only {known}; measure again")
+        precisions = ", ".join(limits.flops_per_s)
+        raise RecordError(f"limits.json: has no {precision}, only {precisions}; measure again")
     compute = flops / time_s / limits.flops_per_s[precision]
     memory = num_bytes / time_s / limits.bytes_per_s
     return Roofline(
@@ -77,28 +72,27 @@ def roofline(
 def limiting_precision(
     precision: str, tf32: Mapping[str, bool] | None, limits: LimitsRecord
 ) -> str:
-    """Which matrix product a trial is held against; `tf32` as in its `resolved`.
+    """The precision of the matrix product that a trial is compared with; `tf32` as in its `resolved`.
 
     TF32 for convolutions is on by default, but only a GPU's limits have an entry for it.
     """
     if precision == "bf16":
         return "bf16"
-    on = tf32 is not None and any(tf32.values())
-    return "tf32" if on and "tf32" in limits.flops_per_s else "fp32"
+    is_on = tf32 is not None and any(tf32.values())
+    return "tf32" if is_on and "tf32" in limits.flops_per_s else "fp32"
 
 
-def _of(
-    measurement: Measurement, flops: float, num_bytes: float, time_ms: float
-) -> Roofline | None:
-    limits = measurement.limits
+def _of_rows(measurement: Measurement, rows: Sequence[LayerRow], time_ms: float) -> Roofline | None:
+    limits, trial = measurement.limits, measurement.trial
     if limits is None or time_ms <= 0:
         return None
-    settings, used = measurement.trial.settings, measurement.trial.resolved
-    precision = limiting_precision(settings["precision"], used.get("tf32"), limits)
+    flops = sum(row.forward_flops + row.backward_flops for row in rows)
+    num_bytes = sum(row.forward_bytes + row.backward_bytes for row in rows)
+    precision = limiting_precision(trial.settings["precision"], trial.resolved.get("tf32"), limits)
     return roofline(flops, num_bytes, time_ms / 1e3, limits, precision)
 
 
 def _near(compute: float, memory: float) -> Limit:
-    if max(compute, memory) < NEAR:
+    if max(compute, memory) < NEAR_SHARE:
         return "neither"
     return "compute" if compute >= memory else "memory"

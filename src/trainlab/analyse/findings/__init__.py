@@ -10,10 +10,10 @@ from trainlab.analyse.findings.run import undecided_findings, unfinished_finding
 
 def findings(evidence: Evidence) -> tuple[Finding, ...]:
     """What the study shows, and at the end what it cannot tell."""
-    found = [
+    shown = [
         *unfinished_findings(evidence),
         *learn_findings(evidence),
         *probe_findings(evidence.probed),
         *cost_findings(evidence),
     ]
-    return (*found, *undecided_findings(found))
+    return (*shown, *undecided_findings(shown))

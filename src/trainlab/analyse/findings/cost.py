@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainlab.analyse.batch_series import BatchSeries, batch_series
 from trainlab.analyse.confounds import trial_confounds
@@ -13,14 +13,17 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.operators import operator_findings
 from trainlab.stats.cost_ratio import CostComparison, compare_cost, decide_cost, noise_floor
-from trainlab.stats.scaling import Fits, fit_batches
+from trainlab.stats.scaling import FitVerdict, fit_batches
 from trainlab.words import Words
 from trainlab.words.numbers import MIB
 
 SMALL_CHANGE = 0.05
 """A change of memory below this share answers nothing."""
-FAR = 2
-"""A batch this many times the largest measured is beyond what a fit can tell."""
+FARTHEST_FIT = 2
+"""A batch of more than this many times the largest measured is beyond what a fit can tell."""
+
+MeasuredPair = tuple[Contrast, Measurement, Measurement]
+"""Two cells that are compared, and what was measured about the reference and about the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ class CostRatio(Finding):
     detectable: float | None
     processes_needed: int | None
 
-    def tell(self, words: Words) -> str:
+    def statement(self, words: Words) -> str:
         noise = "" if self.noise_floor is None else self.fill(words, "cost_noise")
         cost = self.fill(words, f"cost_of_{self.mode}")
         verdict = words.named("mark", (self.verdict or "").replace(" ", "_"))
@@ -53,10 +56,6 @@ class CostRatio(Finding):
         if self.verdict != "cannot tell" or self.processes_needed is None:
             return text
         return words.sentences(text, self.fill(words, "processes_would_do"))
-
-    @property
-    def says_something(self) -> bool:
-        return self.verdict in ("different", "equivalent")
 
     @property
     def group(self) -> tuple[str, ...]:
@@ -69,7 +68,7 @@ class CostRatio(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryRatio(Finding):
-    """What a change of one factor does to the peak of memory."""
+    """What a change of one factor does to peak memory."""
 
     kind = "memory"
     text = "memory_change"
@@ -105,17 +104,17 @@ class Scaling(Finding):
     """The largest size measured."""
     worst_error: float | None
     """Of predicting each size from the others; None below three sizes."""
-    fit: Fits
+    fit: FitVerdict
 
-    def tell(self, words: Words) -> str:
+    def statement(self, words: Words) -> str:
         if self.fit == "does not fit":
             return self.fill(words, "scaling_unfit")
         check = "scaling_unchecked" if self.worst_error is None else "scaling_checked"
         step = words.capital(words.step(self.mode))
         text = self.fill(words, "scaling_fit", capital_step=step, check=self.fill(words, check))
-        is_near = self.enough is not None and self.enough <= FAR * self.largest
-        more = self.fill(words, "scaling_enough" if is_near else "scaling_beyond")
-        return words.sentences(text, more)
+        is_near = self.enough is not None and self.enough <= FARTHEST_FIT * self.largest
+        advice = self.fill(words, "scaling_enough" if is_near else "scaling_beyond")
+        return words.sentences(text, advice)
 
     @property
     def says_something(self) -> bool:
@@ -147,7 +146,7 @@ class Unstable(Finding):
     """The code of the first warning, and its value."""
     warning_value: float
 
-    def tell(self, words: Words) -> str:
+    def statement(self, words: Words) -> str:
         why = words.warning(self.warning, self.warning_value)
         return self.fill(words, "unstable", why=why)
 
@@ -156,8 +155,14 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
     """By mode: time, memory, scaling, operators, the optimizer's share; then what was unstable."""
     pairs = contrasts(evidence.cells)
     for mode in MODES:
-        yield from _times(evidence, mode, pairs)
-        yield from _memory(evidence, mode, pairs)
+        measured = [
+            (pair, first, second)
+            for pair in pairs
+            if (first := evidence.measurement(pair.reference.id, mode))
+            and (second := evidence.measurement(pair.other.id, mode))
+        ]
+        yield from _times(mode, measured, noise_floor_of(evidence, mode))
+        yield from _memory(mode, measured)
         for series in batch_series(evidence, mode):
             yield _scaling(series)
             yield from operator_findings(series)
@@ -165,71 +170,65 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
     yield from _unstable(evidence)
 
 
-def floor_of(evidence: Evidence, mode: str) -> float | None:
-    """What one cell, measured twice, differs by, as a log ratio; None without an A/A pair."""
+def noise_floor_of(evidence: Evidence, mode: str) -> float | None:
+    """The log ratio between two measurements of one cell; None without an A/A pair."""
     cell = evidence.cells[0].id
     first, second = (evidence.measurement(cell, mode, again=again) for again in (False, True))
     if first is None or second is None or len(first.costs) != len(second.costs):
         return None
-    return noise_floor(sample_us(first), sample_us(second))
+    return noise_floor(_sample_us(first), _sample_us(second))
 
 
-def sample_us(measurement: Measurement) -> list[float]:
-    """One figure per process."""
+def compare_measurements(
+    pairs: Sequence[tuple[Measurement, Measurement]], floor: float | None
+) -> tuple[CostComparison, ...]:
+    """Time per sample, decided as one family."""
+    samples_us = ((_sample_us(first), _sample_us(second)) for first, second in pairs)
+    comparisons = decide_cost([compare_cost(a, b, floor or 0.0) for a, b in samples_us])
+    if floor is not None:
+        return comparisons
+    # Without an A/A pair noise cannot be told from a difference.
+    return tuple(replace(comparison, verdict="cannot tell") for comparison in comparisons)
+
+
+def _sample_us(measurement: Measurement) -> list[float]:
+    """The median time per sample of every process."""
     return [statistics.median(r.step_ms) * 1e3 / r.batch_size for r in measurement.costs]
 
 
-def _times(evidence: Evidence, mode: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:
-    floor = floor_of(evidence, mode)
-    known = [(pair, *both) for pair in pairs if (both := _both(evidence, mode, pair))]
-    compared = decide_cost(
-        [compare_cost(sample_us(a), sample_us(b), floor or 0.0) for _, a, b in known]
-    )
-    for (pair, first, second), comparison in zip(known, compared, strict=True):
-        yield _time(mode, pair, (first, second), comparison, floor)
+def _times(mode: str, measured: Sequence[MeasuredPair], floor: float | None) -> Iterator[Finding]:
+    comparisons = compare_measurements([(first, second) for _, first, second in measured], floor)
+    for (pair, first, second), comparison in zip(measured, comparisons, strict=True):
+        a, b = first.summary, second.summary
+        yield CostRatio(
+            subject=f"{mode}/sample_us",
+            factor=pair.factor,
+            levels=pair.levels,
+            cells=pair.ids,
+            ratio=comparison.ratio.value,
+            sample_us_a=a.sample_us.value,
+            sample_us_b=b.sample_us.value,
+            step_ms_a=a.step_ms.value,
+            step_ms_b=b.step_ms.value,
+            epoch_s_a=a.epoch_s.value,
+            epoch_s_b=b.epoch_s.value,
+            p=comparison.p_holm,
+            family=comparison.family,
+            noise_floor=floor,
+            detectable=comparison.detectable,
+            processes_needed=comparison.processes_needed,
+            n=min(comparison.n_a, comparison.n_b),
+            interval=comparison.ratio.interval,
+            verdict=comparison.verdict,
+            confounds=trial_confounds(first.trial, second.trial, pair.factors),
+        )
 
 
-def _time(
-    mode: str,
-    pair: Contrast,
-    both: tuple[Measurement, Measurement],
-    comparison: CostComparison,
-    floor: float | None,
-) -> Finding:
-    first, second = both
-    a, b = first.summary, second.summary
-    return CostRatio(
-        subject=f"{mode}/sample_us",
-        factor=pair.factor,
-        levels=pair.levels,
-        cells=pair.ids,
-        ratio=comparison.ratio.value,
-        sample_us_a=a.sample_us.value,
-        sample_us_b=b.sample_us.value,
-        step_ms_a=a.step_ms.value,
-        step_ms_b=b.step_ms.value,
-        epoch_s_a=a.epoch_s.value,
-        epoch_s_b=b.epoch_s.value,
-        p=comparison.p_holm,
-        family=comparison.family,
-        noise_floor=floor,
-        detectable=comparison.detectable,
-        processes_needed=comparison.processes_needed,
-        n=min(comparison.n_a, comparison.n_b),
-        interval=comparison.ratio.interval,
-        # Without an A/A pair there is no telling noise from a difference.
-        verdict=comparison.verdict if floor is not None else "cannot tell",
-        confounds=trial_confounds(first.trial, second.trial, frozenset(pair.factor.split(","))),
-    )
-
-
-def _memory(evidence: Evidence, mode: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:
-    for pair in pairs:
-        both = _both(evidence, mode, pair)
-        if both is None or both[0].memory is None or both[1].memory is None:
+def _memory(mode: str, measured: Sequence[MeasuredPair]) -> Iterator[Finding]:
+    for pair, first, second in measured:
+        if first.memory is None or second.memory is None:
             continue
-        a, b = both[0].memory.peak_bytes, both[1].memory.peak_bytes
-        factors = frozenset(pair.factor.split(","))
+        a, b = first.memory.peak_bytes, second.memory.peak_bytes
         yield MemoryRatio(
             subject=f"{mode}/peak_bytes",
             factor=pair.factor,
@@ -239,7 +238,7 @@ def _memory(evidence: Evidence, mode: str, pairs: Sequence[Contrast]) -> Iterato
             mib_b=b / MIB,
             ratio=b / a,
             n=1,
-            confounds=trial_confounds(both[0].trial, both[1].trial, factors),
+            confounds=trial_confounds(first.trial, second.trial, pair.factors),
         )
 
 
@@ -253,7 +252,7 @@ def _scaling(series: BatchSeries) -> Finding:
         per_sample_us=1e3 * fit.per_sample.value,
         enough=fit.enough,
         largest=max(series.by_size),
-        worst_error=max((abs(one.error) for one in fit.left_out), default=None),
+        worst_error=max((abs(size.error) for size in fit.left_out), default=None),
         fit=fit.verdict,
         n=len(series.by_size),
         interval=fit.fixed.interval,
@@ -281,22 +280,16 @@ def _optimizer_share(series: BatchSeries) -> Iterator[Finding]:
 
 
 def _unstable(evidence: Evidence) -> Iterator[Finding]:
-    """One for all measurements that say something about themselves."""
-    shaky = [one for one in evidence.measured if one.summary.warnings]
-    if shaky:
-        warning = shaky[0].summary.warnings[0]
+    """One finding for all measurements with warnings."""
+    unstable = [measurement for measurement in evidence.measured if measurement.summary.warnings]
+    if unstable:
+        first = unstable[0].summary
         yield Unstable(
-            subject=f"{shaky[0].summary.mode}/step_ms",
-            cells=tuple(dict.fromkeys(one.trial.cell for one in shaky)),
-            num_unstable=len(shaky),
+            subject=f"{first.mode}/step_ms",
+            cells=tuple(dict.fromkeys(measurement.trial.cell for measurement in unstable)),
+            num_unstable=len(unstable),
             num_measured=len(evidence.measured),
-            warning=warning.code,
-            warning_value=warning.value,
-            n=len(shaky),
+            warning=first.warnings[0].code,
+            warning_value=first.warnings[0].value,
+            n=len(unstable),
         )
-
-
-def _both(evidence: Evidence, mode: str, pair: Contrast) -> tuple[Measurement, Measurement] | None:
-    first = evidence.measurement(pair.reference.id, mode)
-    second = evidence.measurement(pair.other.id, mode)
-    return None if first is None or second is None else (first, second)

@@ -1,7 +1,7 @@
 """Finding: one thing a study has shown, or could not show, as a value with its sentence.
 
-Each kind is a small type: its fields are every number its sentence tells, its text in `trainlab.words`
-names them, and what a report needs to know (where it stands, how much it says) is on it too.
+Each kind is a small class. Its fields are all the numbers in its sentence; its text in `trainlab.words`
+refers to them by name. What a report needs (section, rank, weight) is on the class too.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,15 +18,15 @@ from trainlab.words.numbers import figure, level
 Section = Literal[
     "run", "factors", "learning", "probes", "operators", "phases", "scaling", "method"
 ]
-"""The part of a report in which findings of a kind stand; `run`: at the top alone."""
+"""The section of a report that shows findings of a kind; `run`: only the top of the report."""
 
-NEVER = 99
+UNRANKED = 99
 """The rank of a kind that does not answer a question by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What all kinds share."""
+    """The fields and behaviour that all kinds share."""
 
     subject: str
     """A metric (`test/accuracy`), a cost (`train/sample_us`), an operator, a layer."""
@@ -37,7 +37,7 @@ class Finding:
     factor: str | None = None
     levels: tuple[Scalar | None, Scalar | None] = (None, None)
     interval: Interval | None = None
-    """95 %, of the difference or ratio."""
+    """The 95 % interval of the difference or ratio."""
     verdict: Verdict | None = None
     """None where nothing was tested: a count, or a figure that does not vary."""
     confounds: tuple[Confound, ...] = ()
@@ -45,40 +45,40 @@ class Finding:
 
     kind: ClassVar[str]
     text: ClassVar[str]
-    """The key of its sentence."""
+    """The key of its sentence in the words."""
     section: ClassVar[Section]
-    rank: ClassVar[int] = NEVER
-    """Among the kinds that can answer a question, the most telling first."""
+    rank: ClassVar[int] = UNRANKED
+    """Among the kinds that can answer a question, the most important first."""
     test: ClassVar[Literal["learning", "cost"] | None] = None
     """The test that decided it."""
 
-    def tell(self, words: Words) -> str:
+    def statement(self, words: Words) -> str:
         """One or two sentences."""
         return self.fill(words, self.text)
 
     def fill(self, words: Words, key: str, **more: object) -> str:
-        """A text with the fields and phrases of this finding, and what more it needs."""
+        """A text, filled in with the fields and phrases of this finding and with `more`."""
         return words(key, **{**vars(self), **self.phrases(words), **more})
 
     def phrases(self, words: Words) -> dict[str, object]:
-        """What its sentence needs beside its fields, in the words of the language."""
-        first, second = (level(one) for one in self.levels)
+        """The parts of its sentence that are not fields, in the words of the language."""
+        first, second = map(level, self.levels)
         return {
             "cell": self.cells[0] if self.cells else "",
             "all_cells": words.listed(self.cells),
-            "change": self.change(words),
-            "at": self.at(words),
+            "change": self.change_text(words),
+            "at": self.shared_text(words),
             "first": first,
             "second": second,
             "step": words.step(self.mode),
             "mode_word": words.mode(self.mode),
             "seeds": num_seeds(self.n, words),
-            "within": self.within(words),
+            "within": self.interval_text(words),
         }
 
     def sentence(self, words: Words) -> str:
-        """The same, with what else differed between the cells named at the end."""
-        text = self.tell(words)
+        """The whole sentence; what else differed between the cells is named at the end."""
+        text = self.statement(words)
         if not self.confounds:
             return text
         also = words("also_differ", confounds=confounds_text([self], words))
@@ -87,8 +87,8 @@ class Finding:
     @property
     def numbers(self) -> dict[str, float | int | str | None]:
         """The fields of its own kind, by name: for programs."""
-        own = [field.name for field in fields(self) if field.name not in COMMON]
-        return {name: getattr(self, name) for name in own}
+        names = (field.name for field in fields(self))
+        return {name: getattr(self, name) for name in names if name not in SHARED_FIELDS}
 
     @property
     def mode(self) -> str:
@@ -97,33 +97,33 @@ class Finding:
 
     @property
     def says_something(self) -> bool:
-        """Whether it can stand in the answer; what could not be decided is told by number there."""
-        return True
+        """Whether it can stand in the answer; findings that could not be decided are only counted there."""
+        return self.verdict != "cannot tell"
 
     @property
     def group(self) -> tuple[str, ...]:
-        """Findings of one group say much the same: an answer has one of them."""
+        """Findings of one group say much the same: an answer shows one of them."""
         return self.kind, self.factor or ""
 
     @property
     def weight(self) -> float:
-        """How much it says, among those of its group."""
+        """How much it matters among those of its group."""
         return float(self.mode == "train")
 
-    def change(self, words: Words) -> str:
+    def change_text(self, words: Words) -> str:
         """`batch_size 1 → 64`, or the cells' own names."""
         if self.levels == (None, None):
             return arrow(self.cells)
-        return f"{self._factor} {arrow(level(one) for one in self.levels)}{self.at(words)}"
+        return f"{self._factor} {arrow(map(level, self.levels))}{self.shared_text(words)}"
 
-    def at(self, words: Words) -> str:
-        """` (at lr=0.1)`: what the cells of a grid share, so which of several such findings it is."""
+    def shared_text(self, words: Words) -> str:
+        """` (at lr=0.1)`: the levels that the cells of a grid share; tells similar findings apart."""
         own = f"{self._factor}="
-        shared = self.cells[-1].split(",") if len(self.cells) > 1 else []
-        rest = [part for part in shared if part != "base" and not part.startswith(own)]
-        return words("at", rest=words.listed(rest)) if rest else ""
+        levels = self.cells[-1].split(",") if len(self.cells) > 1 else []
+        shared = [text for text in levels if text != "base" and not text.startswith(own)]
+        return words("at", rest=words.listed(shared)) if shared else ""
 
-    def within(self, words: Words, text: Callable[[float], str] = figure) -> str:
+    def interval_text(self, words: Words, text: Callable[[float], str] = figure) -> str:
         """The 95 % interval, where there is one."""
         if self.interval is None:
             return ""
@@ -134,22 +134,21 @@ class Finding:
         return (self.factor or "").removeprefix("model.")
 
 
-COMMON = frozenset(field.name for field in fields(Finding))
+SHARED_FIELDS = frozenset(field.name for field in fields(Finding))
 
 
-def confounds_text(found: Iterable[Finding], words: Words) -> str:
+def confounds_text(findings: Iterable[Finding], words: Words) -> str:
     """What else differed between the cells of some findings, each named once; empty for nothing."""
-    known = dict.fromkeys(other for one in found for other in one.confounds)
-    named = (
+    texts = (
         words(
             "confound",
-            what=words.differing(one.what),
-            first=words.level(one.first),
-            second=words.level(one.second),
+            what=words.differing(confound.what),
+            first=words.level(confound.first),
+            second=words.level(confound.second),
         )
-        for one in known
+        for confound in dict.fromkeys(other for finding in findings for other in finding.confounds)
     )
-    return words("list_semicolon").join(named)
+    return words("list_semicolon").join(texts)
 
 
 def num_seeds(number: int, words: Words) -> str:

@@ -10,7 +10,7 @@ from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.findings.finding import Finding, arrow, num_seeds
 from trainlab.analyse.time_to_target import EpochValue, time_to_target
 from trainlab.spec.target import Target, target_of
-from trainlab.stats.verdict import Comparison, compare_all
+from trainlab.stats.verdict import compare_all
 from trainlab.words import Words
 from trainlab.words.numbers import metric_difference, metric_value
 
@@ -18,8 +18,7 @@ ACCURACY = "test/accuracy"
 USUAL = (ACCURACY, "test/loss", "train/loss")
 """The metrics that people ask about, the most wanted first."""
 
-
-SAME_IN_COMPARISON = (
+COMPARISON_FIELDS = (
     *("mean_a", "mean_b", "family", "margin", "fewest_seeds", "seeds_needed", "detectable"),
     *("num_dropped", "num_diverged"),
 )
@@ -61,10 +60,10 @@ class Effect(Finding):
             "mean_of": seeds if self.n == 1 else words("mean_of_seeds", seeds=seeds),
             "difference": difference(self.difference),
             "margin": difference(self.margin).lstrip("+"),
-            "within": self.within(words, difference),
+            "within": self.interval_text(words, difference),
         }
 
-    def tell(self, words: Words) -> str:
+    def statement(self, words: Words) -> str:
         if self.difference is None:
             return self.fill(words, "effect_unknown")
         effect = self.fill(words, "effect")
@@ -72,15 +71,11 @@ class Effect(Finding):
             return self.fill(words, f"effect_{self.verdict}", effect=effect)
         text = self.fill(words, "effect_open", effect=effect)
         if self.fewest_seeds is not None and self.n < self.fewest_seeds:
-            more = [self.fill(words, "seeds_too_few", fewest=self.fewest_seeds)]
-        else:
-            needed = self.seeds_needed
-            more = [] if needed is None else [words("seeds_would_do", needed=needed)]
-        return words.sentences(text, *more)
-
-    @property
-    def says_something(self) -> bool:
-        return self.verdict in ("different", "equivalent")
+            too_few = self.fill(words, "seeds_too_few", fewest=self.fewest_seeds)
+            return words.sentences(text, too_few)
+        if self.seeds_needed is None:
+            return text
+        return words.sentences(text, words("seeds_would_do", needed=self.seeds_needed))
 
     @property
     def group(self) -> tuple[str, ...]:
@@ -95,18 +90,18 @@ class Effect(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class NoReset(Effect):
-    """What it does never to reset gradients; the sentence says why."""
+    """The effect of never resetting gradients; the sentence says why."""
 
     kind = "no_reset"
     rank = 0
 
-    def tell(self, words: Words) -> str:
-        return words.sentences(super().tell(words), words("no_reset_why"))
+    def statement(self, words: Words) -> str:
+        return words.sentences(super().statement(words), words("no_reset_why"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diverged(Finding):
-    """Trials of a cell whose loss was not finite any more."""
+    """Trials of a cell whose loss stopped being finite."""
 
     kind = "diverged"
     section = "learning"
@@ -115,14 +110,14 @@ class Diverged(Finding):
     num_diverged: int
     median_step: float | None
 
-    def tell(self, words: Words) -> str:
+    def statement(self, words: Words) -> str:
         where = "" if self.median_step is None else self.fill(words, "diverged_where")
         return self.fill(words, "diverged", where=where)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeToTarget(Finding):
-    """How long the trials of a cell took to be good enough."""
+    """How long the trials of a cell took to reach a target."""
 
     kind = "time_to_target"
     section = "learning"
@@ -133,7 +128,7 @@ class TimeToTarget(Finding):
     median_epoch: float | None
     median_s: float | None
 
-    def tell(self, words: Words) -> str:
+    def statement(self, words: Words) -> str:
         key = "target_reached" if self.num_reached else "target_never"
         return self.fill(words, key, target_text=metric_value(self.subject, self.target))
 
@@ -148,20 +143,20 @@ class TimeToTarget(Finding):
 
 def learn_findings(evidence: Evidence) -> Iterator[Finding]:
     """Effects first, then what went wrong, then time to the targets."""
-    pairs = [pair for pair in contrasts(evidence.cells) if _ran(evidence, pair)]
+    pairs = [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= evidence.learned.keys()]
     confounds = [_confounds(evidence, pair) for pair in pairs]
     for metric in compared_metrics(evidence):
         yield from _effects(evidence, metric, pairs, confounds)
     yield from _divergence(evidence)
-    for metric, asked in evidence.study.targets.items():
-        yield from _times_to_target(evidence, target_of(metric, asked))
+    for metric, target in evidence.study.targets.items():
+        yield from _times_to_target(evidence, target_of(metric, target))
 
 
 def compared_metrics(evidence: Evidence) -> list[str]:
     """The usual ones, then any of the workload's own on the test set."""
-    known = evidence.metrics()
-    usual = [name for name in USUAL if name in known]
-    return usual + [name for name in known if name.startswith("test/") and name not in usual]
+    usual = [name for name in USUAL if name in evidence.metrics]
+    own = [name for name in evidence.metrics if name.startswith("test/")]
+    return list(dict.fromkeys([*usual, *own]))
 
 
 def _effects(
@@ -176,56 +171,45 @@ def _effects(
         [(values[pair.reference.id], values[pair.other.id]) for pair in pairs],
         evidence.study.margins.get(metric),
     )
-    for pair, comparison, also in zip(pairs, compared, confounds, strict=True):
-        yield _effect(metric, pair, comparison, also)
-
-
-def _ran(evidence: Evidence, pair: Contrast) -> bool:
-    return pair.reference.id in evidence.learned and pair.other.id in evidence.learned
-
-
-def _effect(
-    metric: str, pair: Contrast, comparison: Comparison, confounds: tuple[Confound, ...]
-) -> Finding:
-    never_resets = pair.factor == "zero_grad" and pair.levels[1] is False
-    difference = comparison.difference
-    return (NoReset if never_resets else Effect)(
-        subject=metric,
-        factor=pair.factor,
-        levels=pair.levels,
-        cells=pair.ids,
-        difference=None if difference is None else difference.value,
-        p=comparison.p_holm,
-        n=comparison.n,
-        interval=None if difference is None else difference.interval,
-        verdict=comparison.verdict,
-        confounds=confounds,
-        **{name: getattr(comparison, name) for name in SAME_IN_COMPARISON},
-    )
+    for pair, comparison, also_differs in zip(pairs, compared, confounds, strict=True):
+        never_resets = pair.factor == "zero_grad" and pair.levels[1] is False
+        difference = comparison.difference
+        yield (NoReset if never_resets else Effect)(
+            subject=metric,
+            factor=pair.factor,
+            levels=pair.levels,
+            cells=pair.ids,
+            difference=None if difference is None else difference.value,
+            p=comparison.p_holm,
+            n=comparison.n,
+            interval=None if difference is None else difference.interval,
+            verdict=comparison.verdict,
+            confounds=also_differs,
+            **{name: getattr(comparison, name) for name in COMPARISON_FIELDS},
+        )
 
 
 def _confounds(evidence: Evidence, pair: Contrast) -> tuple[Confound, ...]:
-    """Of every two trials that are compared, each told once."""
-    first, second = (evidence.learned[cell.id] for cell in (pair.reference, pair.other))
-    factors = frozenset(pair.factor.split(","))
-    found = (
+    """Of every two trials that are compared, each named once."""
+    first, second = (evidence.learned[cell] for cell in pair.ids)
+    confounds = (
         confound
         for seed, a in first.items()
         if (b := second.get(seed)) and a.trial.state == b.trial.state == "done"
-        for confound in trial_confounds(a.trial, b.trial, factors)
+        for confound in trial_confounds(a.trial, b.trial, pair.factors)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(confounds))
 
 
 def _divergence(evidence: Evidence) -> Iterator[Finding]:
     for cell, seeds in evidence.learned.items():
-        gone = [one.trial for one in seeds.values() if one.trial.state == "diverged"]
-        steps = [trial.diverged_at_step for trial in gone if trial.diverged_at_step is not None]
-        if gone:
+        trials = [learned.trial for learned in seeds.values() if learned.trial.state == "diverged"]
+        steps = [trial.diverged_at_step for trial in trials if trial.diverged_at_step is not None]
+        if trials:
             yield Diverged(
                 subject="train/loss",
                 cells=(cell,),
-                num_diverged=len(gone),
+                num_diverged=len(trials),
                 median_step=statistics.median(steps) if steps else None,
                 n=len(seeds),
             )
@@ -234,16 +218,15 @@ def _divergence(evidence: Evidence) -> Iterator[Finding]:
 def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
     metric = target.metric
     for cell in evidence.cells:
-        seeds = evidence.learned.get(cell.id, {})
         trials = [
             [
                 EpochValue(int(line["epoch"]), float(line["time_s"]), float(line[metric]))
-                for line in one.epochs
+                for line in learned.epochs
                 if line.get(metric) is not None
             ]
-            for one in seeds.values()
-            # One that was stopped from outside might yet have got there.
-            if one.trial.state in ENDED_WELL
+            for learned in evidence.learned.get(cell.id, {}).values()
+            # One that was stopped from outside might yet have reached it.
+            if learned.trial.state in ENDED_WELL
         ]
         if not trials:
             continue

@@ -1,20 +1,19 @@
 """What the profiled processes show: which operator takes most, and how its time grows with the batch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from trainlab.analyse.batch_series import BatchSeries
-from trainlab.analyse.cost.operators import ranked
+from trainlab.analyse.cost.operators import Operator, ranked
 from trainlab.analyse.findings.finding import Finding
-from trainlab.record.cost import OperatorsRecord
 from trainlab.words import Words
 from trainlab.words.numbers import bare_operator
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfOperator(Finding):
-    """An operator between two batch sizes."""
+class OperatorFinding(Finding):
+    """A finding about one operator between two batch sizes."""
 
     section = "operators"
 
@@ -31,7 +30,7 @@ class OfOperator(Finding):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopOperator(OfOperator):
+class TopOperator(OperatorFinding):
     """The operator that takes most of the step at the largest batch, and its share at the smallest."""
 
     kind = "top_operator"
@@ -40,16 +39,16 @@ class TopOperator(OfOperator):
     share_a: float
     share_b: float
     first_a: str
-    """The one that takes most at the smallest batch."""
+    """The operator that takes most at the smallest batch."""
     first_share_a: float
 
-    def tell(self, words: Words) -> str:
+    def statement(self, words: Words) -> str:
         key = "dominates_both" if self.first_a == self.subject else "dominates_one"
         return self.fill(words, key, other=bare_operator(self.first_a))
 
 
 @dataclass(frozen=True, kw_only=True)
-class OperatorGrowth(OfOperator):
+class OperatorGrowth(OperatorFinding):
     """How many times longer one call takes from one batch size to the next."""
 
     kind = "operator_growth"
@@ -63,16 +62,19 @@ class OperatorGrowth(OfOperator):
 
 def operator_findings(series: BatchSeries) -> Iterator[Finding]:
     """Where two or more of the batch sizes were profiled."""
-    records = {s: m.operators for s, m in series.by_size.items() if m.operators is not None}
-    if len(records) > 1:
-        yield _top(series, records)
-        yield from _growth(series, records)
+    by_size = {
+        size: ranked(measurement.operators)
+        for size, measurement in series.by_size.items()
+        if measurement.operators is not None
+    }
+    if len(by_size) > 1:
+        yield _top(series, by_size)
+        yield from _growth(series, by_size)
 
 
-def _top(series: BatchSeries, records: Mapping[int, OperatorsRecord]) -> Finding:
-    smallest, largest = min(records), max(records)
-    small, large = ranked(records[smallest]), ranked(records[largest])
-    top = large[0]
+def _top(series: BatchSeries, by_size: Mapping[int, Sequence[Operator]]) -> Finding:
+    smallest, largest = min(by_size), max(by_size)
+    small, top = by_size[smallest], by_size[largest][0]
     return TopOperator(
         subject=top.name,
         factor="batch_size",
@@ -87,13 +89,13 @@ def _top(series: BatchSeries, records: Mapping[int, OperatorsRecord]) -> Finding
     )
 
 
-def _growth(series: BatchSeries, records: Mapping[int, OperatorsRecord]) -> Iterator[Finding]:
+def _growth(series: BatchSeries, by_size: Mapping[int, Sequence[Operator]]) -> Iterator[Finding]:
     """Of the operator that takes most at the largest size; sizes at which it did not run are skipped."""
-    top = ranked(records[max(records)])[0].name
+    top = by_size[max(by_size)][0].name
     averages = {
         size: average
-        for size, record in sorted(records.items())
-        if (average := next((op.average_us for op in ranked(record) if op.name == top), 0.0)) > 0
+        for size, operators in by_size.items()
+        if (average := next((op.average_us for op in operators if op.name == top), 0.0)) > 0
     }
     for small, large in pairwise(averages):
         yield OperatorGrowth(

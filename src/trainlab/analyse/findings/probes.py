@@ -1,18 +1,19 @@
 """What probes show: gradients that vanish, explode or pile up, dead units, updates out of proportion.
 
-A finding is told only where its whole interval lies beyond the bound; with one seed there is none.
+There is a finding only if the whole interval lies beyond the bound; one seed has no interval, so its
+value must.
 """
 
 import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from trainlab.analyse.findings.finding import Finding
-from trainlab.analyse.probes import Probed, per_element, per_step_norm
+from trainlab.analyse.probes import ProbedTrial, per_element, per_step_norm
 from trainlab.record.probe import target_name
-from trainlab.stats.means import Interval, exp_interval, mean_of
+from trainlab.stats.means import Interval, Mean, Ratio, mean_of, ratio_of_logs
 from trainlab.words import Words
 
 GRADIENTS = ("grad_output", "grad_input", "grad")
@@ -22,16 +23,16 @@ VANISHED, EXPLODED = 1e-3, 1e3
 GROWN = 100.0
 """A gradient over what it was in the first period."""
 MANY_DEAD = 0.1
-"""The share of dead units from which on it is told."""
+"""The smallest share of dead units that is a finding."""
 HEALTHY = (1e-4, 1e-2)
 """The norm of an update over that of the weight: outside, learning is slow or unsteady."""
 FEWEST_POINTS = 3
-"""Without which no growth is fitted."""
+"""With fewer points no growth is fitted."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfProbe(Finding):
-    """Something a probe shows at one layer of one cell; the layer is its subject."""
+class ProbeFinding(Finding):
+    """A finding of a probe at one layer of one cell; the layer is its subject."""
 
     section = "probes"
 
@@ -39,7 +40,7 @@ class OfProbe(Finding):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VanishingGradient(OfProbe):
+class VanishingGradient(ProbeFinding):
     """A layer whose gradient is far smaller than that of the last layer of the same probe."""
 
     kind = "vanishing_gradient"
@@ -51,7 +52,7 @@ class VanishingGradient(OfProbe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplodingGradient(OfProbe):
+class ExplodingGradient(ProbeFinding):
     """A layer whose gradient is far larger than that of the last layer of the same probe."""
 
     kind = "exploding_gradient"
@@ -63,7 +64,7 @@ class ExplodingGradient(OfProbe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrowingGradient(OfProbe):
+class GrowingGradient(ProbeFinding):
     """A gradient that grew a hundredfold while training."""
 
     kind = "growing_gradient"
@@ -74,7 +75,7 @@ class GrowingGradient(OfProbe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokenGradient(OfProbe):
+class BrokenGradient(ProbeFinding):
     """A gradient that was not finite."""
 
     kind = "broken_gradient"
@@ -86,8 +87,8 @@ class BrokenGradient(OfProbe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accumulation(OfProbe):
-    """How gradients grow that are never reset."""
+class Accumulation(ProbeFinding):
+    """How gradients that are never reset grow."""
 
     kind = "accumulation"
     text = "gradient_accumulates"
@@ -100,7 +101,7 @@ class Accumulation(OfProbe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeadUnits(OfProbe):
+class DeadUnits(ProbeFinding):
     """A layer many of whose units never fired in the last period."""
 
     kind = "dead_units"
@@ -112,7 +113,7 @@ class DeadUnits(OfProbe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpdateRatio(OfProbe):
+class UpdateRatio(ProbeFinding):
     """A parameter whose updates are out of proportion to itself, in the last period."""
 
     kind = "update_ratio"
@@ -122,20 +123,20 @@ class UpdateRatio(OfProbe):
     healthy_low: float = HEALTHY[0]
     healthy_high: float = HEALTHY[1]
 
-    def tell(self, words: Words) -> str:
+    def statement(self, words: Words) -> str:
         return self.fill(words, f"update_{self.side}")
 
 
-def probe_findings(trials: Sequence[Probed]) -> Iterator[Finding]:
+def probe_findings(trials: Sequence[ProbedTrial]) -> Iterator[Finding]:
     """Vanishing and exploding gradients, accumulation, dead units, updates out of proportion."""
-    cells: dict[str, list[Probed]] = {}
-    for one in trials:
-        cells.setdefault(one.trial.cell, []).append(one)
+    cells: dict[str, list[ProbedTrial]] = {}
+    for probed in trials:
+        cells.setdefault(probed.trial.cell, []).append(probed)
     for cell, group in cells.items():
         yield from _broken(cell, group)
-        if _resets(group):
+        if all(probed.trial.settings.get("zero_grad", True) for probed in group):
             yield from _depth(cell, group)
-            yield from _grown(cell, group)
+            yield from _growing(cell, group)
         else:
             yield from _accumulation(cell, group)
         yield from _dead(cell, group)
@@ -150,159 +151,139 @@ def growth_exponent(points: Sequence[tuple[float, float]]) -> float | None:
     return statistics.linear_regression([x for x, _ in logs], [y for _, y in logs]).slope
 
 
-def _watched(group: Sequence[Probed], quantities: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Probe, target and depth of everything watched with a norm, in the order of depth."""
-    places = {
+def _targets(group: Sequence[ProbedTrial], quantities: Sequence[str]) -> list[tuple[str, str]]:
+    """Every probe that reduces one of these quantities to a norm, with each target, by depth."""
+    depths = {
         (row.probe, target_name(row.layer, row.call)): row.place
-        for one in group
-        for row in one.rows
+        for probed in group
+        for row in probed.rows
     }
-    found = {
-        (line.probe, line.target): places.get((line.probe, line.target), 0)
-        for one in group
-        for line in one.lines
+    targets = dict.fromkeys(
+        (line.probe, line.target)
+        for probed in group
+        for line in probed.lines
         if line.quantity in quantities and line.reducer in NORMS
-    }
-    return sorted(((*key, place) for key, place in found.items()), key=lambda one: (one[0], one[2]))
+    )
+    return sorted(targets, key=lambda target: (target[0], depths.get(target, 0)))
 
 
-def _resets(group: Sequence[Probed]) -> bool:
-    return all(one.trial.settings.get("zero_grad", True) for one in group)
+def _geometric_mean(values: Sequence[float]) -> Ratio | None:
+    """Of the positive values, with its interval; None where there are none."""
+    logs = mean_of([math.log(value) for value in values if value > 0 and math.isfinite(value)])
+    return None if logs is None else ratio_of_logs(logs.value, logs.interval, logs.n)
 
 
-def _geometric(values: Sequence[float]) -> tuple[float, Interval | None, int] | None:
-    """Mean on the log scale with its interval; None where no value is positive."""
-    found = mean_of([math.log(v) for v in values if v > 0 and math.isfinite(v)])
-    if found is None:
-        return None
-    interval = found.interval and exp_interval(found.interval)
-    return math.exp(found.value), interval, found.n
+def _ends(estimate: Mean | Ratio) -> tuple[float, float]:
+    """What must lie beyond a bound for a finding: the whole interval, or the value without one."""
+    interval = estimate.interval or Interval(estimate.value, estimate.value)
+    return interval.low, interval.high
 
 
-def _ends(value: float, interval: Interval | None) -> tuple[float, float]:
-    """What must lie beyond a bound for it to be told: the whole interval, where there is one."""
-    return (interval.low, interval.high) if interval is not None else (value, value)
+def _shared_fields(cell: str, probe: str, target: str, estimate: Mean | Ratio) -> dict[str, Any]:
+    """The fields shared by all findings that rest on an estimate over seeds."""
+    fields = {"subject": target, "cells": (cell,), "probe": probe}
+    return {**fields, "n": estimate.n, "interval": estimate.interval}
 
 
-def _broken(cell: str, group: Sequence[Probed]) -> Iterator[Finding]:
-    for probe, target, _ in _watched(group, GRADIENTS):
-        series = [[x for x in one.lines if (x.probe, x.target) == (probe, target)] for one in group]
-        bad = [[x.step for x in lines if x.not_finite] for lines in series]
-        firsts = [steps[0] for steps in bad if steps]
-        if firsts:
+def _broken(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+    for probe, target in _targets(group, GRADIENTS):
+        steps = [
+            [line.step for line in probed.series(probe, target) if line.not_finite]
+            for probed in group
+        ]
+        first_steps = [of_trial[0] for of_trial in steps if of_trial]
+        if first_steps:
             yield BrokenGradient(
                 subject=target,
                 cells=(cell,),
                 probe=probe,
-                num_not_finite=len(firsts),
-                median_step=statistics.median(firsts),
+                num_not_finite=len(first_steps),
+                median_step=statistics.median(first_steps),
                 n=len(group),
             )
 
 
-def _depth(cell: str, group: Sequence[Probed]) -> Iterator[Finding]:
-    watched = _watched(group, GRADIENTS)
-    for probe in dict.fromkeys(probe for probe, _, _ in watched):
-        *earlier, last = [target for one, target, _ in watched if one == probe]
+def _depth(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+    targets = _targets(group, GRADIENTS)
+    for probe in dict.fromkeys(probe for probe, _ in targets):
+        *earlier, last = [target for of_probe, target in targets if of_probe == probe]
         for target in earlier:
-            both = [(one.last(probe, target), one.last(probe, last)) for one in group]
-            ratios = [per_element(a) / per_element(b) for a, b in both if a and b and b.value]
-            all_zero = (0.0, None, len(ratios)) if ratios and not any(ratios) else None
-            if (found := _geometric(ratios) or all_zero) is None:
+            pairs = [(probed.last(probe, target), probed.last(probe, last)) for probed in group]
+            ratios = [per_element(a) / per_element(b) for a, b in pairs if a and b and b.value]
+            all_zero = Ratio(0.0, None, len(ratios)) if ratios and not any(ratios) else None
+            if (ratio := _geometric_mean(ratios) or all_zero) is None:
                 continue
-            ratio, interval, n = found
-            low, high = _ends(ratio, interval)
+            low, high = _ends(ratio)
             if high < VANISHED or low > EXPLODED:
                 yield (VanishingGradient if high < VANISHED else ExplodingGradient)(
-                    subject=target,
-                    cells=(cell,),
-                    probe=probe,
-                    ratio=ratio,
+                    ratio=ratio.value,
                     compared_with=last,
-                    n=n,
-                    interval=interval,
+                    **_shared_fields(cell, probe, target, ratio),
                 )
 
 
-def _grown(cell: str, group: Sequence[Probed]) -> Iterator[Finding]:
-    for probe, target, _ in _watched(group, GRADIENTS):
-        lines = [[x for x in o.lines if (x.probe, x.target) == (probe, target)] for o in group]
-        firsts = [(x[0], x[-1]) for x in lines if len(x) > 1 and x[0].value and x[-1].value]
-        found = _geometric([per_step_norm(b) / per_step_norm(a) for a, b in firsts])
-        if found is not None and _ends(found[0], found[1])[0] > GROWN:
-            ratio, interval, n = found
-            yield GrowingGradient(
-                subject=target, cells=(cell,), probe=probe, ratio=ratio, n=n, interval=interval
-            )
+def _growing(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+    for probe, target in _targets(group, GRADIENTS):
+        all_series = [probed.series(probe, target) for probed in group]
+        ends = [(lines[0], lines[-1]) for lines in all_series if len(lines) > 1]
+        norms = [(per_step_norm(a), per_step_norm(b)) for a, b in ends if a.value and b.value]
+        ratio = _geometric_mean([last / first for first, last in norms])
+        if ratio is not None and _ends(ratio)[0] > GROWN:
+            yield GrowingGradient(ratio=ratio.value, **_shared_fields(cell, probe, target, ratio))
 
 
-def _accumulation(cell: str, group: Sequence[Probed]) -> Iterator[Finding]:
-    for probe, target, _ in _watched(group, ("grad",)):
-        series = [
-            [
-                (float(x.step), per_step_norm(x))
-                for x in one.lines
-                if (x.probe, x.target) == (probe, target) and x.value
-            ]
-            for one in group
+def _accumulation(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+    for probe, target in _targets(group, ("grad",)):
+        curves = [
+            [(float(x.step), per_step_norm(x)) for x in probed.series(probe, target) if x.value]
+            for probed in group
         ]
-        exponents = [slope for points in series if (slope := growth_exponent(points)) is not None]
-        growth, known = mean_of(exponents), [points for points in series if len(points) > 1]
-        times = _geometric([points[-1][1] / points[0][1] for points in known])
-        if growth is not None and times is not None:
+        slopes = (growth_exponent(points) for points in curves)
+        exponent = mean_of([slope for slope in slopes if slope is not None])
+        longer = [points for points in curves if len(points) > 1]
+        times = _geometric_mean([points[-1][1] / points[0][1] for points in longer])
+        if exponent is not None and times is not None:
             yield Accumulation(
-                subject=target,
-                cells=(cell,),
-                probe=probe,
-                exponent=growth.value,
-                times=times[0],
-                first_step=known[0][0][0],
-                last_step=known[0][-1][0],
-                n=growth.n,
-                interval=growth.interval,
+                exponent=exponent.value,
+                times=times.value,
+                first_step=longer[0][0][0],
+                last_step=longer[0][-1][0],
+                **_shared_fields(cell, probe, target, exponent),
             )
 
 
-def _dead(cell: str, group: Sequence[Probed]) -> Iterator[Finding]:
-    names = {
-        (line.probe, line.target): None
-        for one in group
-        for line in one.lines
+def _dead(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+    targets = dict.fromkeys(
+        (line.probe, line.target)
+        for probed in group
+        for line in probed.lines
         if line.reducer == "dead_fraction"
-    }
-    for probe, target in names:
-        last = [line for one in group if (line := one.last(probe, target)) is not None]
-        found = mean_of([line.value for line in last if line.value is not None])
-        if found is not None and _ends(found.value, found.interval)[0] >= MANY_DEAD:
+    )
+    for probe, target in targets:
+        last = [line for probed in group if (line := probed.last(probe, target)) is not None]
+        share = mean_of([line.value for line in last if line.value is not None])
+        if share is not None and _ends(share)[0] >= MANY_DEAD:
             yield DeadUnits(
-                subject=target,
-                cells=(cell,),
-                probe=probe,
-                share=found.value,
+                share=share.value,
                 epoch=last[0].epoch,
-                n=found.n,
-                interval=found.interval,
+                **_shared_fields(cell, probe, target, share),
             )
 
 
-def _updates(cell: str, group: Sequence[Probed]) -> Iterator[Finding]:
-    weights = {target: probe for probe, target, _ in _watched(group, ("weight",))}
-    for probe, target, _ in _watched(group, ("update",)):
-        if target not in weights:
+def _updates(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+    weight_probes = {target: probe for probe, target in _targets(group, ("weight",))}
+    for probe, target in _targets(group, ("update",)):
+        if target not in weight_probes:
             continue
-        both = [(one.last(probe, target), one.last(weights[target], target)) for one in group]
-        ratios = [per_step_norm(a) / per_step_norm(b) for a, b in both if a and b and b.value]
-        if (found := _geometric(ratios)) is None:
+        update_and_weight = ((probe, target), (weight_probes[target], target))
+        pairs = [[probed.last(*key) for key in update_and_weight] for probed in group]
+        ratios = [per_step_norm(a) / per_step_norm(b) for a, b in pairs if a and b and b.value]
+        if (ratio := _geometric_mean(ratios)) is None:
             continue
-        ratio, interval, n = found
-        low, high = _ends(ratio, interval)
+        low, high = _ends(ratio)
         if high < HEALTHY[0] or low > HEALTHY[1]:
             yield UpdateRatio(
-                subject=target,
-                cells=(cell,),
-                probe=probe,
-                ratio=ratio,
+                ratio=ratio.value,
                 side="below" if high < HEALTHY[0] else "above",
-                n=n,
-                interval=interval,
+                **_shared_fields(cell, probe, target, ratio),
             )

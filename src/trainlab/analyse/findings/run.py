@@ -1,4 +1,4 @@
-"""What is to be said about a run as a whole: what did not end well, and what stayed open."""
+"""Findings about a run as a whole: trials that did not end well, comparisons that were not decided."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Unfinished(Finding):
     num_interrupted: int
     num_pending: int
 
-    def tell(self, words: Words) -> str:
+    def statement(self, words: Words) -> str:
         states = [
             words("trials_in_state", number=number, state=words.named("state", state))
             for state in ENDED_BADLY
@@ -47,17 +47,17 @@ class Undecided(Finding):
     fewest_seeds: int | None
     seeds_needed: int | None
 
-    def tell(self, words: Words) -> str:
+    def statement(self, words: Words) -> str:
         text = self.fill(words, "undecided")
         fewest, seeds = self.fewest_seeds, self.most_seeds
         if fewest is None or seeds is None or seeds >= fewest:
             return text
-        few = words("undecidable", seeds=num_seeds(seeds, words), fewest=fewest)
-        return words.sentences(text, few)
+        too_few = words("undecidable", seeds=num_seeds(seeds, words), fewest=fewest)
+        return words.sentences(text, too_few)
 
 
 def unfinished_findings(evidence: Evidence) -> Iterator[Finding]:
-    """One, unless every trial ended well."""
+    """One finding, unless every trial ended well."""
     states = [trial.state for trial in evidence.trials]
     done = sum(state in ENDED_WELL for state in states)
     if done < len(states):
@@ -74,22 +74,22 @@ def unfinished_findings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def undecided_findings(others: Sequence[Finding]) -> Iterator[Finding]:
-    """One, where a comparison among the others stayed open."""
-    tested = [one for one in others if one.verdict is not None]
-    still_open = [one for one in tested if one.verdict == "cannot tell"]
-    if not still_open:
+    """One finding, if a comparison among the others was not decided."""
+    tested = [finding for finding in others if finding.verdict is not None]
+    undecided = [finding for finding in tested if finding.verdict == "cannot tell"]
+    if not undecided:
         return
-    learn = [one for one in still_open if isinstance(one, Effect)]
-    fewest = [one.fewest_seeds for one in learn if one.fewest_seeds is not None]
-    needed = [one.seeds_needed for one in learn if one.seeds_needed is not None]
+    effects = [finding for finding in undecided if isinstance(finding, Effect)]
+    fewest = [effect.fewest_seeds for effect in effects if effect.fewest_seeds is not None]
+    needed = [effect.seeds_needed for effect in effects if effect.seeds_needed is not None]
     yield Undecided(
         subject="comparisons",
-        cells=tuple(dict.fromkeys(one.cells[1] for one in still_open)),
-        num_open=len(still_open),
+        cells=tuple(dict.fromkeys(finding.cells[1] for finding in undecided)),
+        num_open=len(undecided),
         num_tested=len(tested),
-        most_seeds=max((one.n for one in learn), default=None),
+        most_seeds=max((effect.n for effect in effects), default=None),
         fewest_seeds=max(fewest, default=None),
         seeds_needed=min(needed, default=None),
-        n=len(still_open),
+        n=len(undecided),
         verdict="cannot tell",
     )

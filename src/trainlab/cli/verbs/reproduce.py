@@ -13,7 +13,7 @@ from trainlab.studies.published import PUBLISHED
 
 if TYPE_CHECKING:
     from trainlab.analyse.evidence import Evidence
-    from trainlab.analyse.reproduce import Reproduced
+    from trainlab.analyse.reproduce import PublishedFigure
     from trainlab.lab import Run
     from trainlab.report.document import Table
     from trainlab.spec import Question, TrainSpec
@@ -35,7 +35,7 @@ def command(
     """Run a study on the full data, or take a run, and lay the published figures beside it."""
     if study not in PUBLISHED:
         raise SpecError([f"{study}: has no published figures; {', '.join(PUBLISHED)} have"])
-    from trainlab.analyse.reproduce import reproduce, trained_otherwise
+    from trainlab.analyse.reproduce import differing_settings, reproduce
     from trainlab.analyse.side_by_side import pooled
     from trainlab.cli.summary import say
     from trainlab.lab import open_run
@@ -56,7 +56,7 @@ def command(
         print_blocks(console, [_table(study, compared)], words)
     inside, number = sum(one.inside is True for one in compared), len(compared)
     say(console, f"{inside} of {number} published figures are inside.")
-    for cell, differences in trained_otherwise(evidence, settings).items():
+    for cell, differences in differing_settings(evidence, settings).items():
         say(console, f"{cell}: not compared: {'; '.join(differences)}", "yellow")
     if _used_a_subset(evidence):
         subset = "This run used a subset: the figures were published for all data."
@@ -67,16 +67,16 @@ def command(
         raise typer.Exit(1)
 
 
-def _table(study: str, compared: "list[Reproduced]") -> "Table":
+def _table(study: str, compared: "list[PublishedFigure]") -> "Table":
     from trainlab.report.document import Entry
     from trainlab.report.tables.columns import name, table_of, value
     from trainlab.words.numbers import metric_value
 
-    def interval(one: "Reproduced") -> Entry:
+    def interval(one: "PublishedFigure") -> Entry:
         ends = () if one.interval is None else (one.interval.low, one.interval.high)
         return Entry(" to ".join(metric_value(one.metric, end) for end in ends))
 
-    def ours(one: "Reproduced") -> Entry:
+    def ours(one: "PublishedFigure") -> Entry:
         return Entry(metric_value(one.metric, None if one.ours is None else one.ours.value))
 
     verdicts = {True: "inside", False: "outside", None: "too few seeds"}

@@ -31,7 +31,7 @@ def learn_section(data: RunData, words: Words) -> Section | None:
 
 def _curves(data: RunData) -> list[str]:
     """Losses and accuracies, of training and of the test, then what else is compared."""
-    known = data.evidence.metrics()
+    known = data.evidence.metrics
     usual = [metric for metric in USUAL if metric in known]
     return usual + [metric for metric in compared_metrics(data.evidence) if metric not in usual]
 

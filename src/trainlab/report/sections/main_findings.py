@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainlab.analyse.findings.cost import Unstable
-from trainlab.analyse.findings.finding import NEVER, Finding
+from trainlab.analyse.findings.finding import UNRANKED, Finding
 from trainlab.analyse.findings.learning import Effect
 from trainlab.analyse.findings.run import Undecided, Unfinished
 
@@ -26,7 +26,7 @@ def _chosen(found: Sequence[Finding], room: int) -> list[Finding]:
     """The weightiest of each group, then the groups by weight."""
     best: dict[tuple[str, ...], Finding] = {}
     for one in found:
-        if one.rank == NEVER or not one.says_something:
+        if one.rank == UNRANKED or not one.says_something:
             continue
         if one.group not in best or one.weight > best[one.group].weight:
             best[one.group] = one

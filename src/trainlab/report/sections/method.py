@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from trainlab.analyse.cost.measurement import MODES
-from trainlab.analyse.findings.cost import floor_of
+from trainlab.analyse.findings.cost import noise_floor_of
 from trainlab.analyse.findings.finding import confounds_text
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph, Section
@@ -48,7 +48,7 @@ def _cost_method(data: RunData, words: Words) -> Iterator[Block]:
         )
     )
     for mode in MODES:
-        floor = floor_of(data.evidence, mode)
+        floor = noise_floor_of(data.evidence, mode)
         if floor is not None:
             cell = data.evidence.cells[0].id
             step = words.step(mode)

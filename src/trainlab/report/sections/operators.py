@@ -1,7 +1,7 @@
 """Operators: the top ten of every cell, by mode and device."""
 
 from trainlab.analyse.cost.measurement import MODES
-from trainlab.analyse.findings.operators import OfOperator
+from trainlab.analyse.findings.operators import OperatorFinding
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph, Section
 from trainlab.report.figures.bars import operator_bars
@@ -26,7 +26,7 @@ def operator_section(data: RunData, words: Words) -> Section | None:
         if bars is not None:
             blocks.append(bar_figure(bars, "operators", words("share_of_step"), words, str))
         found = data.of_section("operators")
-        mine = [one for one in found if isinstance(one, OfOperator) and one.of_mode == mode]
+        mine = [one for one in found if isinstance(one, OperatorFinding) and one.of_mode == mode]
         if mine:
             blocks.append(bullets(mine, words))
         blocks += [operator_table(one, words) for one in profiled[:MOST_TABLES]]

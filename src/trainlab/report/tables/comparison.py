@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainlab.analyse.confounds import Confound
-from trainlab.analyse.side_by_side import Beside
+from trainlab.analyse.side_by_side import CellComparison
 from trainlab.record.environment import Environment
 from trainlab.report.bullets import mark_label
 from trainlab.report.document import Entry, Table
@@ -16,10 +16,12 @@ from trainlab.words.numbers import figure, metric_difference, metric_value
 MANY_DIFFERENCES = 30
 
 
-def beside_table(caption: str, found: Sequence[Beside], words: Words, note: str = "") -> Table:
+def beside_table(
+    caption: str, found: Sequence[CellComparison], words: Words, note: str = ""
+) -> Table:
     """One figure of one cell per row, in both runs."""
 
-    def interval(one: Beside) -> Entry:
+    def interval(one: CellComparison) -> Entry:
         is_cost = one.is_cost
         return within(one.interval) if is_cost else difference_within(one.subject, one.interval)
 
@@ -45,12 +47,12 @@ def beside_table(caption: str, found: Sequence[Beside], words: Words, note: str 
     )
 
 
-def value_text(one: Beside, given: float) -> str:
+def value_text(one: CellComparison, given: float) -> str:
     """One of the two figures."""
     return figure(given) if one.is_cost else metric_value(one.subject, given)
 
 
-def change_text(one: Beside, words: Words) -> str:
+def change_text(one: CellComparison, words: Words) -> str:
     """From A to B: how many times as much, or the difference."""
     if one.is_cost:
         return words("times", value=figure(one.change))
