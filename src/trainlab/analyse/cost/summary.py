@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy import stats
+from scipy import special
 
 from trainlab.record.cost import CostRecord
 from trainlab.stats.median import median_interval
@@ -93,7 +93,7 @@ def repeat_interval(samples: Sequence[float]) -> Estimate:
     """Geometric mean, and where the mean of as many fresh samples would fall in 95 % of cases."""
     logs = [math.log(sample) for sample in samples]
     middle, count = statistics.fmean(logs), len(logs)
-    quantile = float(stats.t.ppf(0.975, count - 1))
+    quantile = float(special.stdtrit(count - 1, 0.975))
     half_width = quantile * statistics.stdev(logs) * math.sqrt(2 / count)
     return Estimate(*(math.exp(log) for log in (middle, middle - half_width, middle + half_width)))
 
