@@ -26,6 +26,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
+from trainlab.train.step import make_step
 
 from trainlab.data.dataset import Dataset, Split
 from trainlab.instruments.curves import Curves
@@ -37,7 +38,6 @@ from trainlab.spec import settings_for
 from trainlab.train import loop
 from trainlab.train.moments import Instrument, Moments, Progress
 from trainlab.train.setup import MIN_STEPS_PER_POINT, POINTS_PER_EPOCH, Bench, set_up
-from trainlab.train.step import make_step
 from trainlab.workloads.find import find_workload
 
 

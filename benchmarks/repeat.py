@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 
 import torch
 from scipy import stats
+from trainlab.execute.resolve import make_study
 
 from trainlab.analyse.cost.summary import repeat_interval
-from trainlab.execute.resolve import make_study
 from trainlab.execute.run import run_study, start_run
 from trainlab.execute.worker import Loader
 from trainlab.spec import CostSpec
