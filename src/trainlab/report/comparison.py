@@ -43,11 +43,12 @@ def comparison_of(first: RunData, second: RunData, compared: SideBySide, lang: s
     words = Words(lang)
     a, b = first.evidence, second.evidence
     machines = machine_table(a.environment, b.environment, words)
+    learned = beside_table(words("compare_learned_table"), compared.learned, words)
     sections = [
         _answer(compared, words),
         Section("environment", words("environment"), (machines,)),
         _costs(compared.costs, words),
-        _learned(compared.learned, words),
+        Section("learning", words("compare_learned"), (learned,)) if learned.rows else None,
         _operators(first, second, words),
         _differences(compared, words),
     ]
@@ -128,13 +129,6 @@ def _figure(subject: str, pairs: Sequence[Beside], words: Words) -> Figure:
         alt=words("final_alt", metric=title, values=values_text),
         spec=dot_chart(CellValues(subject.replace("/", "_"), values), title, words, is_by_run=True),
     )
-
-
-def _learned(learned: Sequence[Beside], words: Words) -> Section | None:
-    if not learned:
-        return None
-    table = beside_table(words("compare_learned_table"), learned, words)
-    return Section("learning", words("compare_learned"), (table,))
 
 
 def _operators(first: RunData, second: RunData, words: Words) -> Section | None:

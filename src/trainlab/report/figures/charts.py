@@ -9,7 +9,16 @@ from collections.abc import Callable, Sequence
 
 from trainlab.report.figures.bars import OUTSIDE, REST, Bars
 from trainlab.report.figures.cell_values import CellValues
-from trainlab.report.figures.vega import PALETTE, Spec, chart, colour, of_kind, scale_for, tooltip
+from trainlab.report.figures.vega import (
+    PALETTE,
+    Spec,
+    chart,
+    colour,
+    of_kind,
+    quantity,
+    scale_for,
+    tooltip,
+)
 from trainlab.words import Words
 from trainlab.words.numbers import is_share
 
@@ -28,7 +37,7 @@ def dot_chart(
     mode_title = words("run" if is_by_run else "mode")
     modes = list(dict.fromkeys(mode_name(v.mode) for v in cell_values.values if v.mode is not None))
     cells = list(dict.fromkeys(value.cell for value in cell_values.values))
-    x = {"field": "x", "type": "quantitative", "title": title, "scale": _dot_axis(cell_values)}
+    x = quantity("x", title, scale=_dot_axis(cell_values))
     place = _dot_place(cells, modes, mode_title)
     seed_hover = [("cell", words("cell"), None), ("x", title, ",.4~r")]
     mean_hover = [
@@ -118,10 +127,10 @@ def _dot_axis(cell_values: CellValues) -> Spec:
     return axis | {"domain": [min(bottom, *with_seeds) if cell_values.seed_values else bottom, top]}
 
 
-def bar_chart(bars: Bars, unit: str, words: Words, name: Callable[[str], str]) -> Spec:
-    """Bars of equal length whose parts are shares; the hover tells the part itself."""
+def bar_chart(bars: Bars, unit: str, words: Words, part_name: Callable[[str], str]) -> Spec:
+    """Bars of equal length whose parts are shares; the hover has the value of a part."""
     others = {REST: words("rest_of_operators"), OUTSIDE: words("outside_operators")}
-    labels = {part: others.get(part) or name(part) for part in bars.names}
+    labels = {part: others.get(part) or part_name(part) for part in bars.names}
     cells = list(dict.fromkeys(part.cell for part in bars.parts))
     rows = [
         {

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from trainlab.report.figures.curves import Curves
 from trainlab.report.figures.first_steps import FirstSteps
@@ -14,6 +14,7 @@ from trainlab.report.figures.vega import (
     chart,
     colour,
     of_kind,
+    quantity,
     scale_for,
     tooltip,
 )
@@ -30,19 +31,9 @@ def curve_chart(
     rows = _curve_rows(curves)
     axis = _curve_axis(curves, rows)
     _add_bands(rows, axis)
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "title": x_title,
-        "scale": {"nice": False},
-        "axis": {"tickMinStep": 0.1 if curves.by_step else 1, "tickCount": 6},
-    }
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "title": metric_title(curves.metric),
-        "scale": axis,
-    }
+    ticks = {"tickMinStep": 0.1 if curves.by_step else 1, "tickCount": 6}
+    x = quantity("x", x_title, scale={"nice": False}, axis=ticks)
+    y = quantity("y", metric_title(curves.metric), scale=axis)
     hover = [
         ("cell", words("cell"), None),
         ("x", x_title, ",.2~f"),
@@ -109,8 +100,12 @@ def _add_bands(rows: Sequence[Spec], axis: Spec) -> None:
     narrow = {cell for cell, own in heights.items() if statistics.median(own) <= limit}
     for row in rows:
         if row["cell"] in narrow and row["low"] is not None:
-            row["band_low"] = min(max(row["low"], bottom), top)
-            row["band_high"] = min(max(row["high"], bottom), top)
+            row.update(_band(row["low"], row["high"], bottom, top))
+
+
+def _band(low: float, high: float, bottom: float, top: float) -> Spec:
+    """The band at one x, cut where it leaves the chart."""
+    return {"band_low": min(max(low, bottom), top), "band_high": min(max(high, bottom), top)}
 
 
 def _points(rows: Sequence[Spec]) -> Spec:
@@ -132,19 +127,10 @@ def scaling_chart(lines: Sequence[ScalingLine], words: Words) -> Spec:
     ]
     sizes = sorted({size for line in lines for _, size, _ in line.measured})
     ends = [min(sizes) / 1.2, max(sizes) * 1.2]
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "title": words("batch_size"),
-        "scale": {"type": "log", "base": 2, "nice": False, "domain": ends},
-        "axis": {"values": sizes},
-    }
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "title": words("step_ms"),
-        "scale": {"type": "log", "domain": [floor, ceiling], "nice": False},
-    }
+    x_scale = {"type": "log", "base": 2, "nice": False, "domain": ends}
+    y_scale = {"type": "log", "domain": [floor, ceiling], "nice": False}
+    x = quantity("x", words("batch_size"), scale=x_scale, axis={"values": sizes})
+    y = quantity("y", words("step_ms"), scale=y_scale)
     hover = [
         ("cell", words("cell"), None),
         ("x", words("batch_size"), None),
@@ -162,26 +148,14 @@ def scaling_chart(lines: Sequence[ScalingLine], words: Words) -> Spec:
     return chart(rows, layers, 260)
 
 
-def _scaling_rows(line: ScalingLine, label: str, floor: float, ceiling: float) -> list[Spec]:
-    """The band is cut where it leaves the chart."""
-    measured = [
-        {"cell": cell, "series": label, "kind": "measured", "x": size, "y": time}
-        for cell, size, time in line.measured
-    ]
-    fitted: list[Spec] = []
-    for point in line.fitted:
-        row = {
-            "cell": "",
-            "series": label,
-            "kind": "fitted",
-            "x": point.batch_size,
-            "y": point.value,
-        }
-        if point.interval is not None:
-            row["band_low"] = min(max(point.interval.low, floor), ceiling)
-            row["band_high"] = min(max(point.interval.high, floor), ceiling)
-        fitted.append(row)
-    return [*measured, *fitted]
+def _scaling_rows(line: ScalingLine, label: str, floor: float, ceiling: float) -> Iterator[Spec]:
+    for cell, size, time in line.measured:
+        yield {"cell": cell, "series": label, "kind": "measured", "x": size, "y": time}
+    for fit in line.fitted:
+        row = {"cell": "", "series": label, "kind": "fitted", "x": fit.batch_size, "y": fit.value}
+        if fit.interval is not None:
+            row |= _band(fit.interval.low, fit.interval.high, floor, ceiling)
+        yield row
 
 
 def first_steps_chart(steps: FirstSteps, words: Words) -> Spec:
@@ -189,6 +163,7 @@ def first_steps_chart(steps: FirstSteps, words: Words) -> Spec:
     rows = [{"cell": cell, "x": step, "y": times} for cell, step, times in steps.points]
     cells = list(dict.fromkeys(cell for cell, _, _ in steps.points))
     axis = scale_for([times for _, _, times in steps.points], fits_zero=True)
+    ticks = {"tickMinStep": 1, "format": "d"}
     hover = [
         ("cell", words("cell"), None),
         ("x", words("step_number"), None),
@@ -197,19 +172,8 @@ def first_steps_chart(steps: FirstSteps, words: Words) -> Spec:
     layer = {
         "mark": {"type": "line", "point": {"filled": True, "size": 34}, "strokeWidth": 2},
         "encoding": {
-            "x": {
-                "field": "x",
-                "type": "quantitative",
-                "title": words("step_number"),
-                "axis": {"tickMinStep": 1, "format": "d"},
-                "scale": {"nice": False},
-            },
-            "y": {
-                "field": "y",
-                "type": "quantitative",
-                "title": words("times_settled"),
-                "scale": axis,
-            },
+            "x": quantity("x", words("step_number"), axis=ticks, scale={"nice": False}),
+            "y": quantity("y", words("times_settled"), scale=axis),
             "color": colour("cell", cells, words("cell")),
             "tooltip": tooltip(hover),
         },

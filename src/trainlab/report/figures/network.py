@@ -44,10 +44,9 @@ def network(layers: Sequence[Layer], step_ms: float, most: int = MOST_BOXES) -> 
     nodes = [_node(layer, step_ms) for layer in layers]
     if len(nodes) <= most:
         return Network(tuple(nodes), False)
-    for keys in _groupings([layer.row.name for layer in layers], most):
-        if len(set(keys)) <= most:
-            return Network(tuple(_merged(nodes, keys)), True)
-    raise AssertionError("the last grouping always fits")
+    groupings = _groupings([layer.row.name for layer in layers], most)
+    blocks = next(blocks for blocks in groupings if len(set(blocks)) <= most)
+    return Network(tuple(_merged(nodes, blocks)), True)
 
 
 def _node(layer: Layer, step_ms: float) -> Node:
@@ -70,7 +69,7 @@ def _groupings(names: Sequence[str], most: int) -> Iterator[list[int]]:
     """Ways to put neighbours together: a block's number for every call; the finest first, the last fits."""
     deepest = max(name.count(".") for name in names)
     for depth in range(deepest, 0, -1):
-        yield _runs(_smoothed([_prefix(name, depth) for name in names]))
+        yield _block_numbers(_smoothed([_prefix(name, depth) for name in names]))
     size = math.ceil(len(names) / most)
     yield [number // size for number in range(len(names))]
 
@@ -91,21 +90,21 @@ def _smoothed(blocks: Sequence[str | None]) -> list[str | None]:
     return smoothed
 
 
-def _runs(blocks: Sequence[str | None]) -> list[int]:
+def _block_numbers(blocks: Sequence[str | None]) -> list[int]:
     """The same number for neighbours of one block; a call by itself has its own."""
-    keys = [0]
+    numbers = [0]
     for before, block in pairwise(blocks):
-        keys.append(keys[-1] + (block is None or block != before))
-    return keys
+        numbers.append(numbers[-1] + (block is None or block != before))
+    return numbers
 
 
-def _merged(nodes: Sequence[Node], keys: Sequence[int]) -> Iterator[Node]:
-    """One box per key: neighbours only, so that data still flows forward."""
-    for key in range(keys[-1] + 1):
-        group = [node for node, own_key in zip(nodes, keys, strict=True) if own_key == key]
-        sources = (number for node in group for number in node.inputs)
-        inputs = dict.fromkeys(BATCH if source == BATCH else keys[source] for source in sources)
-        inputs.pop(key, None)
+def _merged(nodes: Sequence[Node], blocks: Sequence[int]) -> Iterator[Node]:
+    """One box per block; only neighbours share one, so that data still flows forward."""
+    for block in range(blocks[-1] + 1):
+        group = [node for node, number in zip(nodes, blocks, strict=True) if number == block]
+        sources = (source for node in group for source in node.inputs)
+        inputs = dict.fromkeys(BATCH if source == BATCH else blocks[source] for source in sources)
+        inputs.pop(block, None)
         merged = replace(group[-1], inputs=tuple(inputs))
         if len(group) > 1:
             merged = replace(

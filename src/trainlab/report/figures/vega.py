@@ -56,6 +56,11 @@ def config(font: str, background: str, ink: str, faint: str, grid: Spec) -> Spec
     }
 
 
+def quantity(field: str, title: str, **more: Spec) -> Spec:
+    """The encoding of a number; `more` is its scale and its axis."""
+    return {"field": field, "type": "quantitative", "title": title, **more}
+
+
 def of_kind(kind: str) -> Spec:
     """Keeps the rows of one kind."""
     return {"filter": f"datum.kind === '{kind}'"}

@@ -13,7 +13,7 @@ from trainlab.words.numbers import figure, metric_value, percent
 T = TypeVar("T")
 EMPTY = Entry("")
 MANY_ROWS = 20
-"""Rows of a table of cells that are shown at first; more are folded away."""
+"""Rows of a sortable table that are shown at first, unless it says otherwise; more are folded away."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ def table_of(
     note: str = "",
     *,
     cell: Callable[[T], str] | None = None,
-    num_shown: int | None = None,
+    num_shown: int = MANY_ROWS,
     is_sortable: bool = False,
 ) -> Table:
-    """A row per item; `cell` gives the cell of the study that an item is about. The first column of a
-    sortable table holds names from code. Rows beyond `num_shown` are folded away."""
+    """A row per item; `cell` gives the cell of the study that an item is about. A sortable table has
+    names from code in its first column, and its rows beyond `num_shown` are folded away."""
     fields = list(fields)
     rows = tuple(
         Row(tuple(field.entry(item) for field in fields), None if cell is None else cell(item))
@@ -70,7 +70,7 @@ def table_of(
         rows,
         note,
         is_sortable=is_sortable,
-        num_shown=num_shown if num_shown is not None and len(rows) > num_shown else None,
+        num_shown=num_shown if is_sortable and len(rows) > num_shown else None,
         is_code=is_sortable,
     )
 

@@ -6,7 +6,7 @@ from trainlab.analyse.confounds import Confound
 from trainlab.analyse.side_by_side import Beside
 from trainlab.record.environment import Environment
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import MANY_ROWS, Field, name, table_of, value, within
+from trainlab.report.tables.columns import Field, name, table_of, value, within
 from trainlab.report.tables.environment import environment_rows
 from trainlab.report.tables.factors import difference_within, subject_text, verdict_entry
 from trainlab.words import Words
@@ -37,7 +37,6 @@ def beside_table(caption: str, pairs: Sequence[Beside], words: Words, note: str 
         pairs,
         note,
         cell=lambda pair: pair.cell,
-        num_shown=MANY_ROWS,
         is_sortable=True,
     )
 

@@ -11,7 +11,6 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import (
     EMPTY,
-    MANY_ROWS,
     count,
     estimate,
     name,
@@ -58,7 +57,6 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
         evidence.measured,
         words("cost_table_note"),
         cell=_cell,
-        num_shown=MANY_ROWS,
         is_sortable=True,
     )
 
@@ -134,10 +132,8 @@ def phase_table(measured: Sequence[Measurement], mode: str, words: Words) -> Tab
         phases = measurement.summary.phases_ms
         if phase not in phases:
             return EMPTY
-        total_ms = sum(phases.values()) or 1.0
-        return Entry(
-            f"{figure(phases[phase])} ({percent(phases[phase] / total_ms)})", phases[phase]
-        )
+        phase_ms, total_ms = phases[phase], sum(phases.values()) or 1.0
+        return Entry(f"{figure(phase_ms)} ({percent(phase_ms / total_ms)})", phase_ms)
 
     phases = dict.fromkeys(phase for m in measured for phase in m.summary.phases_ms)
     return table_of(
@@ -148,7 +144,6 @@ def phase_table(measured: Sequence[Measurement], mode: str, words: Words) -> Tab
         ],
         measured,
         cell=_cell,
-        num_shown=MANY_ROWS,
         is_sortable=True,
     )
 
@@ -211,7 +206,6 @@ def limits_table(evidence: Evidence, words: Words) -> Table | None:
         rows,
         words("limits_note"),
         cell=lambda row: _cell(row[0]),
-        num_shown=MANY_ROWS,
         is_sortable=True,
     )
 
@@ -258,11 +252,7 @@ def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
             value(words("interval"), lambda row: Entry(_added_interval(row[1]))),
             value(words("pairs"), lambda row: count(row[1].num_pairs)),
         ],
-        [
-            (measurement, overhead)
-            for measurement in measured
-            for overhead in overheads(measurement)
-        ],
+        [(m, overhead) for m in measured for overhead in overheads(m)],
         words("ledger_note"),
     )
 

@@ -7,16 +7,7 @@ from trainlab.analyse.findings.finding import Finding, arrow
 from trainlab.analyse.findings.learning import Effect
 from trainlab.report.bullets import mark_label, mark_of
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import (
-    EMPTY,
-    MANY_ROWS,
-    count,
-    name,
-    number,
-    table_of,
-    value,
-    within,
-)
+from trainlab.report.tables.columns import EMPTY, count, name, number, table_of, value, within
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict
 from trainlab.words import WORDS, Words
@@ -44,7 +35,6 @@ def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Tabl
         findings,
         words("factor_note"),
         cell=lambda finding: finding.cells[1],
-        num_shown=MANY_ROWS,
         is_sortable=True,
     )
 

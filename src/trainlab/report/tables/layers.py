@@ -6,16 +6,7 @@ from trainlab.analyse.cost.layers import Layer, between_ms, layer_times
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.cost.roofline import Roofline, layer_roofline
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import (
-    EMPTY,
-    Field,
-    count,
-    name,
-    number,
-    share,
-    table_of,
-    value,
-)
+from trainlab.report.tables.columns import EMPTY, Field, count, name, number, share, table_of, value
 from trainlab.words import Words
 
 MANY_LAYERS = 30

@@ -6,7 +6,7 @@ from trainlab.analyse.evidence import Evidence, Line
 from trainlab.analyse.findings.learning import compared_metrics
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import MANY_ROWS, count, mean, name, number, table_of, value
+from trainlab.report.tables.columns import count, mean, name, number, table_of, value
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
 from trainlab.words.numbers import metric_value
@@ -41,7 +41,6 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         [cell.id for cell in evidence.cells if evidence.learned.get(cell.id)],
         words("learn_table_note"),
         cell=str,
-        num_shown=MANY_ROWS,
         is_sortable=True,
     )
 
