@@ -17,7 +17,7 @@ from trainlab.cli.errors import guarded
 from trainlab.cli.verbs.report import command
 from trainlab.errors import SpecError
 from trainlab.record.folder import RunFolder
-from trainlab.report.render.extras import MissingExtraError, needed
+from trainlab.report.render.extras import MissingExtraError, import_extra
 from trainlab.report.writing import check_formats, write_comparison, write_report
 
 
@@ -38,7 +38,7 @@ def test_a_missing_package_is_named_with_the_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "typst", None)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingExtraError, match=r"pip install 'trainlab\[report\]'"):
-        needed("typst", "a PDF report")
+        import_extra("typst", "a PDF report")
 
 
 def test_all_formats_are_written_and_told(tmp_path: Path) -> None:

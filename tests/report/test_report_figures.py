@@ -9,7 +9,7 @@ from rich_run import ACCURACY, rich_data, rich_report
 from trainlab.plan import Trial
 from trainlab.report.figures.bars import OUTSIDE, REST, operator_bars, phase_bars
 from trainlab.report.figures.cell_values import cost_values, memory_values, metric_values
-from trainlab.report.figures.curves import CurvePoint, Curves, thinned, trend
+from trainlab.report.figures.curves import CurvePoint, Curves, metric_curves, thinned
 from trainlab.report.figures.first_steps import first_steps
 from trainlab.report.figures.line_charts import curve_chart
 from trainlab.report.figures.scaling import scaling_lines
@@ -22,8 +22,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> RunData:
     return rich_data(tmp_path_factory.mktemp("figures") / "run")
 
 
-def test_a_trend_has_a_mean_and_its_interval_at_every_epoch(data: RunData) -> None:
-    found = trend(data, "test/accuracy")
+def test_a_curve_has_a_mean_and_its_interval_at_every_epoch(data: RunData) -> None:
+    found = metric_curves(data, "test/accuracy")
     assert found is not None
     assert not found.by_step
     mine = [point for point in found.points if point.cell == "batch_size=16"]
@@ -36,8 +36,8 @@ def test_a_trend_has_a_mean_and_its_interval_at_every_epoch(data: RunData) -> No
         assert point.low < point.mean < point.high
 
 
-def test_a_trend_lies_within_epochs_where_steps_were_recorded(data: RunData) -> None:
-    found = trend(data, "train/loss")
+def test_a_curve_lies_within_epochs_where_steps_were_recorded(data: RunData) -> None:
+    found = metric_curves(data, "train/loss")
     assert found is not None
     assert found.by_step
     # 100 samples of 960 per epoch, as the made-up records say.
@@ -78,17 +78,17 @@ def test_costs_and_memory_are_those_of_the_cells(data: RunData) -> None:
     memory = memory_values(data.evidence)
     assert steps is not None
     assert memory is not None
-    train = {dot.cell: dot.value for dot in steps.dots if dot.mode == "train"}
+    train = {value.cell: value.value for value in steps.values if value.mode == "train"}
     assert train["batch_size=16"] == pytest.approx((0.5 + 0.32) * 1.008, rel=1e-3)
-    peaks = {dot.cell: dot.value for dot in memory.dots if dot.mode == "train"}
+    peaks = {value.cell: value.value for value in memory.values if value.mode == "train"}
     assert peaks == {"batch_size=1": 1.0, "batch_size=16": 16.0, "batch_size=64": 64.0}
 
 
-def test_dots_of_a_metric_have_every_seed(data: RunData) -> None:
+def test_values_of_a_metric_have_every_seed(data: RunData) -> None:
     found = metric_values(data.evidence, "test/accuracy")
     assert found is not None
-    assert len(found.dots) == 3
-    assert len(found.singles) == 24
+    assert len(found.values) == 3
+    assert len(found.seed_values) == 24
 
 
 def test_the_fitted_line_goes_through_what_was_measured(data: RunData) -> None:

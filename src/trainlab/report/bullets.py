@@ -7,31 +7,26 @@ from trainlab.report.document import Block, Bullet, Bullets, Mark, Paragraph
 from trainlab.stats.verdict import Verdict
 from trainlab.words import Words
 
-MOST = 20
-"""Findings in one place; the tables and data files have the figures of all."""
+MOST_FINDINGS = 20
+"""Findings listed in one place; the tables and data files have the numbers of all."""
 
 
-def bullets(found: Iterable[Finding], words: Words) -> Bullets:
+def bullets(findings: Iterable[Finding], words: Words) -> Bullets:
     """Findings as their sentences."""
-    return Bullets(tuple(bullet(one, words) for one in found))
+    marked = ((finding.sentence(words), mark_of(finding.verdict)) for finding in findings)
+    return Bullets(tuple(Bullet(text, mark, mark_label(mark, words)) for text, mark in marked))
 
 
-def bullet(finding: Finding, words: Words) -> Bullet:
-    """One finding as its sentence."""
-    mark = mark_of(finding.verdict)
-    return Bullet(finding.sentence(words), mark, mark_label(mark, words))
-
-
-def first_bullets(found: Sequence[Finding], words: Words) -> list[Block]:
-    """The first of many, and how many are left out; nothing for none."""
-    blocks: list[Block] = [bullets(found[:MOST], words)] if found else []
-    if len(found) > MOST:
-        blocks.append(Paragraph(words("findings_left_out", number=len(found) - MOST)))
+def first_bullets(findings: Sequence[Finding], words: Words) -> list[Block]:
+    """The first MOST_FINDINGS, and how many more there are; empty where there are none."""
+    blocks: list[Block] = [bullets(findings[:MOST_FINDINGS], words)] if findings else []
+    if (num_left_out := len(findings) - MOST_FINDINGS) > 0:
+        blocks.append(Paragraph(words("findings_left_out", number=num_left_out)))
     return blocks
 
 
 def mark_of(verdict: Verdict | None) -> Mark:
-    """How sure something is; what was not tested was measured."""
+    """How sure something is; what was measured and not tested is a fact."""
     return "fact" if verdict is None else verdict
 
 

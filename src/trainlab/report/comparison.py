@@ -38,18 +38,20 @@ from trainlab.words.numbers import figure
 MOST_BULLETS = 5
 
 
-def comparison_of(first: RunData, second: RunData, found: SideBySide, lang: str) -> Document:
+def comparison_of(first: RunData, second: RunData, compared: SideBySide, lang: str) -> Document:
     """The report of two runs, the first called A and the second B."""
     words = Words(lang)
-    sections = [
-        _answer(found, words),
-        _machines(first, second, words),
-        _costs(found, words),
-        _learned(found, words),
-        _operators(first, second, words),
-        _differences(found, words),
-    ]
     a, b = first.evidence, second.evidence
+    machines = machine_table(a.environment, b.environment, words)
+    learned = beside_table(words("compare_learned_table"), compared.learned, words)
+    sections = [
+        _answer(compared, words),
+        Section("environment", words("environment"), (machines,)),
+        _costs(compared.costs, words),
+        Section("learning", words("compare_learned"), (learned,)) if learned.rows else None,
+        _operators(first, second, words),
+        _differences(compared, words),
+    ]
     return Document(
         title=words("compare_title", workload=a.study.workload, first=a.name, second=b.name),
         subtitle=words(
@@ -67,102 +69,88 @@ def comparison_of(first: RunData, second: RunData, found: SideBySide, lang: str)
             for notice in notices(run, words)
         ),
         sections=tuple(section for section in sections if section is not None),
-        cells=tuple(dict.fromkeys(one.cell for one in (*found.costs, *found.learned))),
+        cells=tuple(dict.fromkeys(pair.cell for pair in (*compared.costs, *compared.learned))),
     )
 
 
-def _answer(found: SideBySide, words: Words) -> Section:
-    costs = sorted(found.costs, key=lambda one: -abs(math.log(one.b / one.a)))
-    decided = [one for one in (*costs, *found.learned) if one.verdict != "cannot tell"]
-    chosen = (decided or [*costs, *found.learned])[:MOST_BULLETS]
-    items = tuple(_bullet(one, words) for one in chosen)
+def _answer(compared: SideBySide, words: Words) -> Section:
+    """The pairs that were decided, the largest changes of cost first; the others where none was."""
+    costs = sorted(compared.costs, key=lambda pair: -abs(math.log(pair.b / pair.a)))
+    pairs = [*costs, *compared.learned]
+    decided = [pair for pair in pairs if pair.verdict != "cannot tell"]
+    items = tuple(_bullet(pair, words) for pair in (decided or pairs)[:MOST_BULLETS])
     return Section("answer", words("compare_answer"), (Bullets(items),))
 
 
-def _bullet(one: CellComparison, words: Words) -> Bullet:
-    a, b = (value_text(one, value) for value in (one.a, one.b))
-    key = "compare_cost_point" if one.is_cost else "compare_learn_point"
+def _bullet(pair: CellComparison, words: Words) -> Bullet:
+    within = ""
+    if pair.is_cost and pair.interval is not None:
+        low, high = figure(pair.interval.low), figure(pair.interval.high)
+        within = words("within", low=low, high=high)
     text = words(
-        key,
-        cell=one.cell,
-        subject=subject_text(one.subject, words),
-        a=a,
-        b=b,
-        change=change_text(one, words),
-        within=""
-        if one.interval is None or not one.is_cost
-        else words("within", low=figure(one.interval.low), high=figure(one.interval.high)),
+        "compare_cost_point" if pair.is_cost else "compare_learn_point",
+        cell=pair.cell,
+        subject=subject_text(pair.subject, words),
+        a=value_text(pair, pair.a),
+        b=value_text(pair, pair.b),
+        change=change_text(pair, words),
+        within=within,
     )
-    return Bullet(text, one.verdict, mark_label(one.verdict, words))
+    return Bullet(text, pair.verdict, mark_label(pair.verdict, words))
 
 
-def _machines(first: RunData, second: RunData, words: Words) -> Section:
-    table = machine_table(first.evidence.environment, second.evidence.environment, words)
-    return Section("environment", words("environment"), (table,))
-
-
-def _costs(found: SideBySide, words: Words) -> Section | None:
-    if not found.costs:
+def _costs(costs: Sequence[CellComparison], words: Words) -> Section | None:
+    if not costs:
         return None
-    subjects = dict.fromkeys(one.subject for one in found.costs)
-    blocks: list[Block] = [_figure(found.costs, subject, words) for subject in subjects]
+    subjects = dict.fromkeys(pair.subject for pair in costs)
+    blocks: list[Block] = [
+        _figure(subject, [pair for pair in costs if pair.subject == subject], words)
+        for subject in subjects
+    ]
     note = words("compare_costs_note")
-    blocks.append(beside_table(words("compare_costs_table"), found.costs, words, note))
+    blocks.append(beside_table(words("compare_costs_table"), costs, words, note))
     return Section("costs", words("compare_costs"), tuple(blocks))
 
 
-def _figure(costs: Sequence[CellComparison], subject: str, words: Words) -> Figure:
+def _figure(subject: str, pairs: Sequence[CellComparison], words: Words) -> Figure:
     """A and B of every cell, as two dots."""
-    mine = [one for one in costs if one.subject == subject]
-    dots = tuple(
-        CellValue(one.cell, run, value, None, None)
-        for one in mine
-        for run, value in (("A", one.a), ("B", one.b))
+    values = tuple(
+        CellValue(pair.cell, run, value)
+        for pair in pairs
+        for run, value in (("A", pair.a), ("B", pair.b))
     )
     title = subject_text(subject, words)
-    values = words.listed(
-        f"{one.cell} A {figure(one.a)}, B {figure(one.b)}" for one in mine[:MOST_VALUES]
+    values_text = words.listed(
+        f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}" for pair in pairs[:MOST_VALUES]
     )
     return Figure(
         id=f"beside-{subject.replace('/', '-').replace('_', '-')}",
         caption=title,
-        alt=words("final_alt", metric=title, values=values),
-        spec=dot_chart(CellValues(subject.replace("/", "_"), dots), title, words, is_by_run=True),
+        alt=words("final_alt", metric=title, values=values_text),
+        spec=dot_chart(CellValues(subject.replace("/", "_"), values), title, words, is_by_run=True),
     )
 
 
-def _learned(found: SideBySide, words: Words) -> Section | None:
-    if not found.learned:
-        return None
-    table = beside_table(words("compare_learned_table"), found.learned, words)
-    return Section("learning", words("compare_learned"), (table,))
-
-
 def _operators(first: RunData, second: RunData, words: Words) -> Section | None:
-    """The top ten of the first cell of each run, by mode."""
+    """The top ten of the first profiled cell of each run, by mode; only modes profiled in both."""
     blocks: list[Block] = []
     for mode in MODES:
-        profiled = [
-            next((one for one in run.evidence.measured_in(mode) if one.operators is not None), None)
-            for run in (first, second)
-        ]
-        for name, one in zip("AB", profiled, strict=True):
-            if one is not None and None not in profiled:
-                table = operator_table(one, words)
+        profiled = first.profiled(mode), second.profiled(mode)
+        if all(profiled):
+            for name, (measurement, *_) in zip("AB", profiled, strict=True):
+                table = operator_table(measurement, words)
                 blocks.append(replace(table, caption=f"{name}: {table.caption}"))
     if not blocks:
         return None
     return Section("operators", words("operators"), (Paragraph(words("operators_intro")), *blocks))
 
 
-def _differences(found: SideBySide, words: Words) -> Section:
-    blocks: list[Block] = []
-    if found.confounds:
-        blocks.append(Paragraph(words("compare_differs_intro")))
-        blocks.append(difference_table(found.confounds, words))
-    else:
-        blocks.append(Paragraph(words("compare_nothing")))
-    for run, cells in (("A", found.only_a), ("B", found.only_b)):
+def _differences(compared: SideBySide, words: Words) -> Section:
+    blocks: list[Block] = [Paragraph(words("compare_nothing"))]
+    if compared.confounds:
+        table = difference_table(compared.confounds, words)
+        blocks = [Paragraph(words("compare_differs_intro")), table]
+    for run, cells in (("A", compared.only_a), ("B", compared.only_b)):
         if cells:
             blocks.append(Paragraph(words("compare_only", run=run, cells=words.listed(cells))))
     return Section("differs", words("compare_differs"), tuple(blocks))

@@ -23,8 +23,8 @@ from trainlab.report.sections.probes import probe_section
 from trainlab.report.sections.trouble import trouble_section
 from trainlab.words import Words
 
-MOST_HIDDEN = 60
-"""Cells a reader can hide one by one; of more, the tables can be filtered."""
+MOST_HIDEABLE = 60
+"""Up to so many cells, a reader can hide each; with more, the tables can be filtered instead."""
 
 SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     answer_section,
@@ -43,11 +43,11 @@ SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     repeat_section,
     files_section,
 )
-"""In the order of the report; each is left out where the study has nothing for it."""
+"""In the order of the report; a section is left out where the study has nothing for it."""
 
 
 def report_of(data: RunData, lang: str = "en") -> Document:
-    """The report of one run. SpecError for a language there is not."""
+    """The report of one run. SpecError for a language that is not one of ours."""
     words = Words(lang)
     evidence = data.evidence
     cells = [cell.id for cell in evidence.cells]
@@ -66,5 +66,5 @@ def report_of(data: RunData, lang: str = "en") -> Document:
         sections=tuple(
             section for build in SECTIONS if (section := build(data, words)) is not None
         ),
-        cells=tuple(cells) if 1 < len(cells) <= MOST_HIDDEN else (),
+        cells=tuple(cells) if 1 < len(cells) <= MOST_HIDEABLE else (),
     )

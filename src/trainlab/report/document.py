@@ -4,8 +4,9 @@ Texts are plain: no markup of any format, so a renderer must escape all of them 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Literal
 
 Mark = Literal["different", "equivalent", "cannot tell", "fact"]
@@ -20,7 +21,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something a reader must not miss."""
+    """A warning or a failure that a reader must not miss."""
 
     text: str
     tone: Literal["warning", "failure"] = "warning"
@@ -33,7 +34,7 @@ class Bullet:
     text: str
     mark: Mark
     label: str
-    """The mark in words, for those who do not see colours."""
+    """The mark in words, for readers who do not see colours."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,12 @@ class Column:
 
 
 SHORT_NAME = 20
-"""Letters of a name that stays on one line."""
+"""Names of up to so many letters stay on one line."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One field of a table: how it reads, and what it sorts by."""
+    """One field of a table: its text, and the value it is sorted by."""
 
     text: str
     value: float | None = None
@@ -67,7 +68,7 @@ class Entry:
 
     @property
     def parts(self) -> list[str]:
-        """Where a long name may break: it has no spaces, and a column is narrower than a line."""
+        """The text, split where a long name without spaces may wrap to fit its column."""
         if len(self.text) <= SHORT_NAME:
             return [self.text]
         return re.split(r"(?<=[_,/:])(?=\S)|(?<=\.)(?=[^\W\d])", self.text)
@@ -75,7 +76,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """One row; `cell` names the study's cell it is about, so that hiding the cell hides it."""
+    """One row; hiding the study's cell named by `cell` hides the row."""
 
     entries: tuple[Entry, ...]
     cell: str | None = None
@@ -90,33 +91,33 @@ class Table:
     rows: tuple[Row, ...]
     note: str = ""
     is_sortable: bool = False
-    """A reader may sort and filter it where the format allows."""
+    """Whether a reader may sort and filter it where the format allows."""
     num_shown: int | None = None
-    """Rows shown at first, and all there are in formats that cannot show more; None: all."""
+    """Rows shown before a reader unfolds the table, or at all where the format cannot; None: every row."""
     is_code: bool = False
     """Whether the first column holds names from code."""
 
     @property
     def shown(self) -> tuple[Row, ...]:
-        """Those a format shows that cannot unfold a table."""
+        """The rows shown by a format that cannot unfold a table."""
         return self.rows[: self.num_shown]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart: a Vega-Lite spec over data that is a value of its own."""
+    """A chart: a Vega-Lite spec with its data in it."""
 
     id: str
     caption: str
     alt: str
-    """What it shows, for those who do not see it."""
+    """What it shows, for readers who do not see it."""
     spec: dict[str, Any] = field(hash=False)
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture drawn by us, as SVG for light paper; colours are classes where the format has styles."""
+    """SVG drawn by trainlab in colours for white paper, with classes by which HTML styles override them."""
 
     id: str
     caption: str
@@ -127,7 +128,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Listing:
-    """Text to copy: a command, a file."""
+    """Text to copy, such as a command or a file."""
 
     caption: str
     text: str
@@ -135,6 +136,12 @@ class Listing:
 
 
 Block = Paragraph | Notice | Bullets | Table | Figure | Drawing | Listing
+
+
+def chart_groups(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:
+    """Neighbouring charts, which a page shows side by side, apart from the other blocks (False)."""
+    groups = groupby(blocks, lambda block: isinstance(block, Figure))
+    return [(is_chart, list(group)) for is_chart, group in groups]
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,7 @@ class Document:
     notices: tuple[Notice, ...]
     sections: tuple[Section, ...]
     cells: tuple[str, ...] = ()
-    """Those a reader may hide; empty where there is but one."""
+    """The cells a reader may hide; empty where there is only one."""
 
     def all_blocks(self) -> Iterator[Block]:
         """Every block in reading order."""
@@ -177,5 +184,5 @@ class Document:
         return [block for block in self.all_blocks() if isinstance(block, Figure)]
 
     def drawings(self) -> list[Drawing]:
-        """Every picture of ours, in reading order."""
+        """Every drawing, in reading order."""
         return [block for block in self.all_blocks() if isinstance(block, Drawing)]

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.evidence import Evidence, Line
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.finding import Finding, Section
@@ -27,31 +28,38 @@ class RunData:
         """What the study shows, and at the end what it cannot tell."""
         return findings(self.evidence)
 
-    def of_section(self, section: Section) -> list[Finding]:
+    def findings_in(self, section: Section) -> list[Finding]:
         """The findings that stand in one section."""
-        return [one for one in self.findings if one.section == section]
+        return [finding for finding in self.findings if finding.section == section]
+
+    def profiled(self, mode: str) -> list[Measurement]:
+        """The measurements of a mode whose operators were recorded, one per cell."""
+        return [m for m in self.evidence.measured_in(mode) if m.operators is not None]
 
     @cached_property
-    def drawn(self) -> tuple[str, ...]:
-        """The cells whose curves are drawn, in the order asked: all that learned, or of many the
-        reference and those that ended best and worst."""
+    def drawn_cells(self) -> tuple[str, ...]:
+        """The cells whose curves are drawn, in the study's order: all that learned, or where these are
+        too many, the first (the reference) and those with the best and worst final mean."""
         evidence = self.evidence
-        known = [cell.id for cell in evidence.cells if cell.id in evidence.learned]
+        cells = [cell.id for cell in evidence.cells if cell.id in evidence.learned]
         metrics = compared_metrics(evidence)
-        if len(known) <= MOST_LINES or not metrics:
-            return tuple(known[:MOST_LINES])
-        means = {cell: mean_of(list(evidence.values(cell, metrics[0]).values())) for cell in known}
-        by_mean = sorted(known, key=lambda c: -math.inf if (m := means[c]) is None else m.value)
+        if len(cells) <= MOST_LINES or not metrics:
+            return tuple(cells[:MOST_LINES])
+
+        def final_mean(cell: str) -> float:
+            mean = mean_of(list(evidence.values(cell, metrics[0]).values()))
+            return -math.inf if mean is None else mean.value
+
+        by_mean = sorted(cells, key=final_mean)
         half = (MOST_LINES - 1) // 2
-        kept = {known[0], *by_mean[:half], *by_mean[-half:]}
-        return tuple(cell for cell in known if cell in kept)
+        drawn = {cells[0], *by_mean[:half], *by_mean[-half:]}
+        return tuple(cell for cell in cells if cell in drawn)
 
     @cached_property
-    def steps(self) -> dict[str, dict[int, tuple[Line, ...]]]:
+    def step_lines(self) -> dict[str, dict[int, tuple[Line, ...]]]:
         """The curves' lines of kind `step`, by cell and seed, of the cells that are drawn."""
+        learned = self.evidence.learned
         return {
-            cell: {
-                seed: tuple(one.read_steps()) for seed, one in self.evidence.learned[cell].items()
-            }
-            for cell in self.drawn
+            cell: {seed: tuple(trial.read_steps()) for seed, trial in learned[cell].items()}
+            for cell in self.drawn_cells
         }

@@ -12,44 +12,50 @@ from trainlab.spec.settings import Scalar
 def study_file(study: Study) -> str:
     """Every setting written out, so that later defaults change nothing.
 
-    Cells that are no grid are listed one by one, beside a base of what they share.
+    Cells that are not a full grid are listed one by one, after the settings they share.
     """
-    head: dict[str, Any] = {"name": study.name}
-    if study.title:
-        head["title"] = study.title
-    head |= {"workload": study.workload, "seeds": list(study.seeds), "learn": study.learn}
-    head |= {"tensorboard": study.tensorboard, "save_model": study.save_model}
-    if study.probes:
-        head["probes"] = [str(probe) for probe in study.probes]
-    vary = _grid(study)
-    shared = _shared(study)
-    cells = [] if vary else [_own(cell, shared) for cell in study.cells if cell.levels]
-    if not vary and study.cells:
-        head["design"] = "one-at-a-time"
-    lines = [*_lines(head), *_table("settings", shared)]
-    if vary:
-        lines += _table("vary", vary)
-    if study.cost is not None:
-        lines += _table("cost", study.cost.model_dump(mode="json"))
-    lines += _table("targets", study.targets)
-    lines += _table("margins", study.margins)
-    for cell in cells:
-        lines += ["", "[[cells]]", *_lines(cell)]
+    vary, shared = _grid(study), _shared(study)
+    head = {
+        "name": study.name,
+        "title": study.title or None,
+        "workload": study.workload,
+        "seeds": study.seeds,
+        "learn": study.learn,
+        "tensorboard": study.tensorboard,
+        "save_model": study.save_model,
+        "probes": [str(probe) for probe in study.probes] or None,
+        "design": "one-at-a-time" if study.cells and not vary else None,
+    }
+    tables: dict[str, Mapping[str, Any]] = {
+        "settings": shared,
+        "vary": vary,
+        "cost": {} if study.cost is None else study.cost.model_dump(mode="json"),
+        "targets": study.targets,
+        "margins": study.margins,
+    }
+    lines = list(_lines(head))
+    for name, values in tables.items():
+        if table := list(_lines(values)):
+            lines += ["", f"[{name}]", *table]
+    for cell in () if vary else study.cells:
+        if cell.levels:
+            lines += ["", "[[cells]]", *_lines(_own(cell, shared))]
     return "\n".join(lines)
 
 
 def _shared(study: Study) -> dict[str, Any]:
-    """Settings that all cells have alike, and those of a base that stands for itself."""
+    """The settings all cells have in common; all settings of the base where it is a cell itself."""
     base = study.settings.model_dump(mode="json")
-    first = study.all_cells[0]
-    if not first.levels:
+    if not study.all_cells[0].levels:
         return base
-    others = [cell.settings.model_dump(mode="json") for cell in study.all_cells]
-    return {name: value for name, value in base.items() if all(o[name] == value for o in others)}
+    cells = [cell.settings.model_dump(mode="json") for cell in study.all_cells]
+    return {
+        name: value for name, value in base.items() if all(cell[name] == value for cell in cells)
+    }
 
 
 def _own(cell: Cell, shared: Mapping[str, Any]) -> dict[str, Any]:
-    """A cell's levels, and what else of it differs from what is shared."""
+    """A cell's levels, and its other settings that differ from the shared ones."""
     outer = {name.partition(".")[0] for name in cell.levels}
     settings = cell.settings.model_dump(mode="json")
     rest = {
@@ -62,25 +68,18 @@ def _own(cell: Cell, shared: Mapping[str, Any]) -> dict[str, Any]:
 
 def _grid(study: Study) -> dict[str, list[Scalar]]:
     """Factors and levels where the cells are all their combinations; else empty."""
-    levels: dict[str, list[Scalar]] = {}
+    factors: dict[str, list[Scalar]] = {}
     for cell in study.cells:
         for name, level in cell.levels.items():
-            known = levels.setdefault(name, [])
-            if repr(level) not in map(repr, known):
-                known.append(level)
-    if not levels:
-        return {}
-    asked = [repr(sorted(one.items())) for one in combinations(levels, "grid")]
-    return levels if asked == [repr(sorted(cell.levels.items())) for cell in study.cells] else {}
-
-
-def _table(name: str, values: Mapping[str, Any]) -> list[str]:
-    told = list(_lines(values))
-    return ["", f"[{name}]", *told] if told else []
+            levels = factors.setdefault(name, [])
+            if repr(level) not in map(repr, levels):
+                levels.append(level)
+    grid = [repr(sorted(levels.items())) for levels in combinations(factors, "grid")]
+    return factors if grid == [repr(sorted(cell.levels.items())) for cell in study.cells] else {}
 
 
 def _lines(values: Mapping[str, Any]) -> Iterator[str]:
-    """What is not set is left out: TOML has no word for it."""
+    """`name = value`; values that are not set are left out, since TOML has no null."""
     for name, value in values.items():
         if value is not None and value != {}:
             yield f"{_key(name)} = {_value(value)}"
@@ -96,6 +95,6 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(_lines(value)) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(one) for one in value) + "]"
+        return "[" + ", ".join(map(_value, value)) + "]"
     # TOML takes JSON's strings, numbers and booleans as they are, but for one control character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -15,41 +15,45 @@ from trainlab.report.render.markdown import figure_files, markdown_of
 from trainlab.report.render.pdf import pdf_of
 from trainlab.report.run_data import RunData
 
-STEM = "report"
+FORMATS: dict[str, Callable[[Document], dict[str, bytes]]] = {
+    "html": lambda document: {"report.html": html_of(document).encode()},
+    "md": lambda document: {**figure_files(document), "report.md": markdown_of(document).encode()},
+    "pdf": lambda document: {"report.pdf": pdf_of(document)},
+}
+"""The files of each format by their names; the report itself is `report.<format>`."""
 
 
-def check_formats(asked: str) -> tuple[str, ...]:
-    """`html,md` as formats; SpecError naming those there are."""
-    formats = tuple(dict.fromkeys(part.strip() for part in asked.split(",") if part.strip()))
-    unknown = [one for one in formats if one not in WRITERS]
-    if unknown or not formats:
-        raise SpecError([f"--format: got {asked!r}, must be of {', '.join(WRITERS)}"])
+def check_formats(text: str) -> tuple[str, ...]:
+    """`html,md` as formats; SpecError listing the formats there are."""
+    formats = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not formats or set(formats) - FORMATS.keys():
+        raise SpecError([f"--format: got {text!r}, must be of {', '.join(FORMATS)}"])
     return formats
 
 
 def write_report(
     evidence: Evidence, out: Path, formats: Sequence[str] = ("html",), lang: str = "en"
 ) -> list[Path]:
-    """Writes a run's report in each format and says where."""
+    """Writes a run's report in each format and returns the paths."""
     return write_document(report_of(RunData(evidence), lang), formats, out)
 
 
 def write_document(document: Document, formats: Sequence[str], out: Path) -> list[Path]:
     """The document as `report.html`, `report.md` with `figures/`, `report.pdf`."""
-    # All is made before anything is written: a missing package leaves no half of a report.
-    made = [(out / f"{STEM}.{name}", WRITERS[name](document)) for name in formats]
+    # Everything is rendered before anything is written: a missing package leaves no half of a report.
+    rendered = [FORMATS[name](document) for name in formats]
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-    for path, contents in made:
-        for name, content in contents.items():
-            _write(path if not name else out / name, content)
-    return [path for path, _ in made]
+    for files in rendered:
+        for name, content in files.items():
+            _write(out / name, content)
+    return [out / f"report.{name}" for name in formats]
 
 
 def write_comparison(first: Evidence, second: Evidence, path: Path, lang: str = "en") -> None:
     """Two runs side by side as one HTML file."""
-    runs = RunData(first), RunData(second)
-    document = comparison_of(*runs, side_by_side(first, second), lang)
+    compared = side_by_side(first, second)
+    document = comparison_of(RunData(first), RunData(second), compared, lang)
     _write(path, html_of(document).encode())
 
 
@@ -58,23 +62,3 @@ def _write(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part:
         part.write_bytes(content)
-
-
-def _html(document: Document) -> dict[str, bytes]:
-    return {"": html_of(document).encode()}
-
-
-def _markdown(document: Document) -> dict[str, bytes]:
-    return {**figure_files(document), "": markdown_of(document).encode()}
-
-
-def _pdf(document: Document) -> dict[str, bytes]:
-    return {"": pdf_of(document)}
-
-
-WRITERS: dict[str, Callable[[Document], dict[str, bytes]]] = {
-    "html": _html,
-    "md": _markdown,
-    "pdf": _pdf,
-}
-"""Format to the files it makes; the empty name is the report itself."""

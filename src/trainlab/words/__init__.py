@@ -1,44 +1,45 @@
-"""Words: every label, caption, note and sentence, in every language. The texts are in words.toml."""
+"""Words: every label, caption, note and sentence in every language. The texts are in words.toml."""
 
 import string
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
 from trainlab.errors import SpecError
-from trainlab.words.numbers import count, figure, figure_2, mib, p_value, percent
+from trainlab.words.numbers import count, figure, mib, p_value, percent
 
 LANGUAGES = ("en", "zh")
-"""In the order of the texts of a key."""
+"""In the order in which words.toml lists the texts of a key."""
 
 TABLES: dict[str, dict[str, list[str]]] = tomllib.loads(
     (files("trainlab.words") / "words.toml").read_text(encoding="utf-8")
 )
-"""Texts by part of the report; a key is in one of them."""
+"""The texts of each part of the report, by key; no key is in two parts."""
 WORDS = {key: texts for table in TABLES.values() for key, texts in table.items()}
 
-READINGS: Mapping[str, Callable[[float], str]] = {
+NUMBER_FORMATS: Mapping[str, Callable[[float], str]] = {
     "count": count,
     "figure": figure,
-    "figure_2": figure_2,
+    "figure_2": partial(figure, digits=2),
     "mib": mib,
     "percent": percent,
     "p": p_value,
 }
-"""How a number reads, by what stands after the colon of its name in a text."""
+"""How a number is written, by the format after the colon of its name in a text: `{time:figure}`."""
 
 
 def check_language(lang: str) -> None:
-    """SpecError, naming those there are, for any other."""
+    """SpecError, listing the languages there are, where `lang` is none of them."""
     if lang not in LANGUAGES:
         raise SpecError([f"--lang: got {lang!r}, must be one of {', '.join(LANGUAGES)}"])
 
 
-class _Filling(string.Formatter):
+class _TextFormatter(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
-        reading = READINGS.get(format_spec)
-        return reading(value) if reading else format(value, format_spec)
+        number_text = NUMBER_FORMATS.get(format_spec)
+        return number_text(value) if number_text else format(value, format_spec)
 
 
 class Words:
@@ -50,31 +51,27 @@ class Words:
         self._index = LANGUAGES.index(lang)
 
     def __call__(self, key: str, **values: object) -> str:
-        """The text of a key with its names filled in."""
-        return _Filling().vformat(self.template(key), (), values)
+        """The text of a key with the values filled in for the names in it."""
+        return _TextFormatter().vformat(self.template(key), (), values)
 
     def template(self, key: str) -> str:
-        """The text of a key as it is."""
+        """The text of a key with its names not filled in."""
         return WORDS[key][self._index]
 
-    def knows(self, key: str) -> bool:
-        """Whether there is such a text."""
-        return key in WORDS
-
     def sentences(self, *texts: str) -> str:
-        """Sentences one after the other, as the language puts them."""
+        """Sentences joined by a space, or by nothing in Chinese."""
         return (" " if self.lang == "en" else "").join(texts)
 
     def capital(self, text: str) -> str:
-        """As a sentence begins."""
+        """With its first letter in upper case."""
         return text[:1].upper() + text[1:]
 
     def listed(self, names: Iterable[str]) -> str:
-        """`a, b, c`."""
+        """`a, b, c`, with the comma of the language."""
         return self("list_comma").join(names)
 
     def named(self, kind: str, name: str) -> str:
-        """The word for a name of some kind (`phase`, `mode`, `state`, …); one not known stays as it is."""
+        """The word for a name of some kind (`phase`, `mode`, `state`, …); the name itself without one."""
         key = f"{kind}_{name}"
         return self(key) if key in WORDS else name
 
@@ -95,42 +92,38 @@ class Words:
         return self.named("memory", name)
 
     def differing(self, name: str) -> str:
-        """Something that differs between trials or machines; one of our words, where there is one."""
+        """What differs between trials or machines, in words as far as there are any for it."""
         outer, dot, inner = name.partition(".")
         if f"differs_{name}" in WORDS or not dot or f"differs_{outer}" not in WORDS:
             return self.named("differs", name)
         return self("confound_inner", outer=self(f"differs_{outer}"), inner=inner)
 
     def level(self, value: object) -> str:
-        """A recorded value as text; a name or number stays as it is."""
+        """A recorded value as text: words for None and booleans, others as they are."""
         if value is None or isinstance(value, bool):
             return self(f"level_{str(value).lower()}")
         return str(value)
 
     def warning(self, code: str, value: float) -> str:
-        """What a measurement says about its own stability; cores, or a share."""
+        """Why a measurement may be unstable; `value` is in cores or a share, depending on the code."""
         text = f"{value:.1f}" if code in ("others_busy", "stolen") else f"{100 * value:.0f} %"
         sign = "+" if code == "steps_drift" and value > 0 else ""
         return self(f"warning_{code}", value=sign + text)
 
     def probe_meaning(self, quantity: str, reducer: str, every: str) -> str:
-        """What a value of a probe is, in a sentence; a reducer of the user's own is named."""
-        known = f"every_{every}" in WORDS
-        period = self(f"every_{every}") if known else self("every_steps", number=every)
-        if quantity == "weight":
-            period = self("every_end")
+        """What a value of a probe is, in a sentence; a reducer of the user's own is given by name."""
+        key = "every_end" if quantity == "weight" else f"every_{every}"
+        period = self(key) if key in WORDS else self("every_steps", number=every)
         if quantity == "local_grad" and reducer in ("sum", "sq_sum"):
             return self.capital(self("meaning_relu", period=period))
-        what, kind = self(f"quantity_{quantity}"), f"reducer_{reducer.partition('(')[0]}"
-        if kind in WORDS:
-            text = self("meaning", quantity=what, reducer=self(kind), period=period)
-        else:
-            name = reducer.rpartition(":")[2]
-            text = self("meaning_own", quantity=what, name=name, period=period)
-        return self.capital(text)
+        values = {"quantity": self(f"quantity_{quantity}"), "period": period}
+        key = f"reducer_{reducer.partition('(')[0]}"
+        if key in WORDS:
+            return self.capital(self("meaning", reducer=self(key), **values))
+        return self.capital(self("meaning_own", name=reducer.rpartition(":")[2], **values))
 
     def note(self, code: str, values: Mapping[str, object]) -> str:
-        """A note of a trial; one that a later version wrote is told by its code."""
+        """A note of a trial; its code and values where a later version of trainlab wrote it."""
         if "why" in values:
             values = {**values, "why": self(f"silent_{values['why']}")}
         key = f"note_{code}"

@@ -6,12 +6,12 @@ from trainlab.spec.cell import level_told
 from trainlab.spec.settings import Scalar
 
 MIB = 1 << 20
-MANY = 1e6
-"""Losses beyond it, of a training gone wrong, are told with an exponent."""
+LARGE_LOSS = 1e6
+"""Losses from here on, of a training gone wrong, are written with an exponent."""
 
 
 def figure(value: float, digits: int = 3) -> str:
-    """Three digits, thousands apart, no exponent for everyday sizes."""
+    """At least so many digits, thousands separated by commas, no exponent from 0.001 on."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     if abs(value) >= 1000:
@@ -22,30 +22,30 @@ def figure(value: float, digits: int = 3) -> str:
     return f"{value:.{places}f}"
 
 
-def figure_2(value: float) -> str:
-    """Two digits."""
-    return figure(value, 2)
-
-
 def mib(num_bytes: float) -> str:
     """Bytes in MiB."""
     return figure(num_bytes / MIB)
 
 
 def count(value: float) -> str:
-    """A number of things, whole where it is: `7`, `1,204`; a median may be `7.50`."""
+    """A number of things: `7`, `1,204`; a median that is not whole: `7.50`."""
     return f"{value:,.0f}" if value == int(value) else figure(value)
 
 
 def percent(share: float) -> str:
-    """`12.3 %`; a small one with its first digit, `0.04 %`."""
+    """`12.3 %`; below 0.05 % only the first digit that is not zero: `0.04 %`."""
     small = 5e-7 <= abs(share) < 5e-4
     return f"{100 * share:.1g} %" if small else f"{100 * share:.1f} %"
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is told in per cent."""
+    """Whether a metric is shown in per cent."""
     return metric.endswith("accuracy")
+
+
+def metric_title(metric: str) -> str:
+    """A metric's name, with `(%)` where it is shown in per cent."""
+    return f"{metric} (%)" if is_share(metric) else metric
 
 
 def metric_value(metric: str, value: float | None) -> str:
@@ -54,26 +54,26 @@ def metric_value(metric: str, value: float | None) -> str:
         return "not finite"
     if is_share(metric):
         return f"{100 * value:.2f} %"
-    return f"{value:.4f}" if 0.01 <= abs(value) < MANY else f"{value:.3g}"
+    return f"{value:.4f}" if 0.01 <= abs(value) < LARGE_LOSS else f"{value:.3g}"
 
 
 def metric_difference(metric: str, value: float, points: str) -> str:
     """`+0.41 points` for accuracies, `+0.0123` otherwise; `points` is the language's word."""
     if is_share(metric):
         return f"{100 * value:+.2f} {points}"
-    return f"{value:+.4f}" if 0.001 <= abs(value) < MANY or value == 0 else f"{value:+.3g}"
+    return f"{value:+.4f}" if 0.001 <= abs(value) < LARGE_LOSS or value == 0 else f"{value:+.3g}"
 
 
 def p_value(p: float) -> str:
-    """`p = 0.03`, and never a claim of less than can be computed."""
+    """`p = 0.03`; `p < 0.001` below that, so as never to claim a smaller one than can be computed."""
     return "p < 0.001" if p < 1e-3 else f"p = {p:.2g}"
 
 
 def level(value: Scalar | None) -> str:
-    """A level as users write it."""
+    """A level as users write it; `?` where it is not known."""
     return "?" if value is None else level_told(value)
 
 
 def bare_operator(name: str) -> str:
-    """Without torch's prefix."""
+    """An operator's name without torch's prefix."""
     return name.removeprefix("aten::")

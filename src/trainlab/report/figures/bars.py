@@ -1,5 +1,6 @@
 """Bars: what a step's time and memory are made of, a stack per cell."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,9 +11,9 @@ from trainlab.report.run_data import MOST_CELLS
 from trainlab.words.numbers import MIB, bare_operator
 
 MOST_OPERATORS = 9
-"""Operators told apart in a chart of shares; the rest is one part."""
+"""Operators with a part of their own in a chart of shares; all others are one part."""
 REST = ""
-"""The name of the part that is the rest."""
+"""The name of the part that holds all other operators."""
 OUTSIDE = "outside"
 """The part of a step that no operator accounts for."""
 
@@ -26,6 +27,7 @@ class Part:
     value: float
     """In the unit of the bars."""
     share: float
+    """Of the cell's bar."""
 
 
 @dataclass(frozen=True)
@@ -40,37 +42,34 @@ class Bars:
 
 def phase_bars(evidence: Evidence, mode: str) -> Bars | None:
     """Where the time of a step goes, in milliseconds."""
-    found = evidence.measured_in(mode)[:MOST_CELLS]
-    return _bars(mode, [(one.trial.cell, one.summary.phases_ms) for one in found])
+    measured = evidence.measured_in(mode)[:MOST_CELLS]
+    return _bars(mode, [(m.trial.cell, m.summary.phases_ms) for m in measured])
 
 
 def memory_bars(evidence: Evidence, mode: str) -> Bars | None:
-    """What the memory at its peak holds, in MiB."""
-    rows = [
-        (one.trial.cell, memory_parts(one))
-        for one in evidence.measured_in(mode)[:MOST_CELLS]
-        if one.memory is not None
-    ]
+    """What the memory at its peak holds, in MiB; the parts add up to the peak."""
+    rows = []
+    for measurement in evidence.measured_in(mode)[:MOST_CELLS]:
+        if (memory := measurement.memory) is not None:
+            parts = {kind: held / MIB for kind, held in memory.at_peak.items() if held}
+            parts["other"] = memory.other_bytes / MIB
+            rows.append((measurement.trial.cell, parts))
     return _bars(mode, rows)
-
-
-def memory_parts(found: Measurement) -> dict[str, float]:
-    """MiB of each kind alive at the peak; they add up to it."""
-    assert found.memory is not None
-    parts = {name: held / MIB for name, held in found.memory.at_peak.items() if held}
-    return {**parts, "other": found.memory.other_bytes / MIB}
 
 
 def operator_bars(evidence: Evidence, mode: str) -> Bars | None:
     """What share of a profiled step each operator takes, in per cent; the small ones together."""
-    found = [one for one in evidence.measured_in(mode)[:MOST_CELLS] if one.operators is not None]
-    shares = [(one.trial.cell, _operator_shares(one)) for one in found]
-    most: dict[str, float] = {}
+    shares = [
+        (measurement.trial.cell, _operator_shares(measurement))
+        for measurement in evidence.measured_in(mode)[:MOST_CELLS]
+        if measurement.operators is not None
+    ]
+    largest: dict[str, float] = {}
     for _, by_name in shares:
         for name, share in by_name.items():
-            most[name] = max(share, most.get(name, 0.0))
-    known = sorted((name for name in most if name != OUTSIDE), key=lambda name: -most[name])
-    top = known[:MOST_OPERATORS]
+            largest[name] = max(share, largest.get(name, 0.0))
+    largest.pop(OUTSIDE, None)
+    top = sorted(largest, key=lambda name: -largest[name])[:MOST_OPERATORS]
     rows = []
     for cell, by_name in shares:
         parts = {name: by_name.get(name, 0.0) for name in top}
@@ -81,24 +80,23 @@ def operator_bars(evidence: Evidence, mode: str) -> Bars | None:
     return _bars(mode, rows)
 
 
-def _operator_shares(found: Measurement) -> dict[str, float]:
-    assert found.operators is not None
-    shares: dict[str, float] = {}
-    for one in ranked(found.operators):
-        name = bare_operator(one.name)
-        shares[name] = shares.get(name, 0.0) + 100 * one.share
-    if not any(row.self_device_us for row in found.operators.rows):
-        outside = outside_us(found.operators) / found.operators.profiled_step_us
-        shares[OUTSIDE] = 100 * max(0.0, outside)
+def _operator_shares(measurement: Measurement) -> dict[str, float]:
+    record = measurement.operators
+    assert record is not None
+    shares: dict[str, float] = defaultdict(float)
+    for operator in ranked(record):
+        shares[bare_operator(operator.name)] += 100 * operator.share
+    if not any(row.self_device_us for row in record.rows):
+        shares[OUTSIDE] = 100 * max(0.0, outside_us(record) / record.profiled_step_us)
     return shares
 
 
 def _bars(mode: str, rows: Sequence[tuple[str, Mapping[str, float]]]) -> Bars | None:
     names = tuple(dict.fromkeys(name for _, parts in rows for name in parts))
-    found = [
-        Part(cell, name, value, value / whole)
-        for cell, parts in rows
-        if (whole := sum(parts.values())) > 0
-        for name, value in parts.items()
-    ]
-    return Bars(mode, names, tuple(found)) if found else None
+    parts = tuple(
+        Part(cell, name, value, value / total)
+        for cell, values in rows
+        if (total := sum(values.values())) > 0
+        for name, value in values.items()
+    )
+    return Bars(mode, names, parts) if parts else None

@@ -1,4 +1,4 @@
-"""CellValues: one figure of every cell with how well it is known."""
+"""CellValues: one quantity of every cell, each value with its interval."""
 
 import math
 from collections.abc import Sequence
@@ -12,80 +12,76 @@ from trainlab.stats.means import mean_of
 from trainlab.words.numbers import MIB
 
 COSTS = ("step_ms", "sample_us", "epoch_s", "samples_per_s")
-"""Figures of a cost summary that are drawn over cells."""
+"""Quantities of a cost summary that are drawn over cells."""
 
 
 @dataclass(frozen=True)
 class CellValue:
-    """One figure of one cell with how well it is known."""
+    """The value of one cell, and its interval where there is one."""
 
     cell: str
     mode: str | None
     value: float
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
 class CellValues:
-    """One figure over cells: `step_ms`, `peak_mib`, or a metric."""
+    """One quantity over cells: `step_ms`, `peak_mib`, or a metric."""
 
     quantity: str
-    dots: tuple[CellValue, ...]
-    singles: tuple[tuple[str, float], ...] = ()
-    """Each seed's value, by cell."""
+    values: tuple[CellValue, ...]
+    seed_values: tuple[tuple[str, float], ...] = ()
+    """Cell and value of each seed."""
     num_left_out: int = 0
     """Cells beyond those drawn."""
 
 
 def metric_values(evidence: Evidence, metric: str) -> CellValues | None:
-    """Where each cell ended, the mean over seeds and every seed."""
-    dots, singles = [], []
+    """Where each cell ended: the mean over seeds and the value of every seed."""
+    values, seed_values = [], []
     for cell in evidence.cells:
-        values = list(evidence.values(cell.id, metric).values())
-        mean = mean_of(values)
-        if mean is not None:
-            dots.append(CellValue(cell.id, None, mean.value, *mean.ends))
-            singles += [(cell.id, value) for value in values if math.isfinite(value)]
-    if not dots:
-        return None
-    kept = dots[:MOST_CELLS]
-    names = {dot.cell for dot in kept}
-    return CellValues(
-        quantity=metric,
-        dots=tuple(kept),
-        singles=tuple(one for one in singles if one[0] in names),
-        num_left_out=len(dots) - len(kept),
-    )
+        by_seed = list(evidence.values(cell.id, metric).values())
+        if (mean := mean_of(by_seed)) is not None:
+            values.append(CellValue(cell.id, None, mean.value, *mean.ends))
+            seed_values += [(cell.id, value) for value in by_seed if math.isfinite(value)]
+    return _first_cells(metric, values, seed_values)
 
 
 def cost_values(evidence: Evidence, quantity: str) -> CellValues | None:
     """One of COSTS of every cell, by mode."""
-    found = [(mode, one) for mode in MODES for one in evidence.measured_in(mode)]
-    dots = []
-    for mode, one in found:
-        value: Estimate = getattr(one.summary, quantity)
-        dots.append(CellValue(one.trial.cell, mode, value.value, value.low, value.high))
-    return _dots(quantity, dots)
+    values = []
+    for mode in MODES:
+        for measurement in evidence.measured_in(mode):
+            cost: Estimate = getattr(measurement.summary, quantity)
+            cell = measurement.trial.cell
+            values.append(CellValue(cell, mode, cost.value, cost.low, cost.high))
+    return _first_cells(quantity, values)
 
 
 def memory_values(evidence: Evidence) -> CellValues | None:
     """`peak_mib` of every cell, by mode."""
-    return _dots(
-        "peak_mib",
-        [
-            CellValue(one.trial.cell, mode, one.memory.peak_bytes / MIB, None, None)
-            for mode in MODES
-            for one in evidence.measured_in(mode)
-            if one.memory is not None
-        ],
-    )
+    values = [
+        CellValue(measurement.trial.cell, mode, measurement.memory.peak_bytes / MIB)
+        for mode in MODES
+        for measurement in evidence.measured_in(mode)
+        if measurement.memory is not None
+    ]
+    return _first_cells("peak_mib", values)
 
 
-def _dots(quantity: str, dots: Sequence[CellValue]) -> CellValues | None:
-    if not dots:
+def _first_cells(
+    quantity: str, values: Sequence[CellValue], seed_values: Sequence[tuple[str, float]] = ()
+) -> CellValues | None:
+    """The values of the first MOST_CELLS cells; None where there are no values."""
+    if not values:
         return None
-    cells = list(dict.fromkeys(dot.cell for dot in dots))
-    kept = set(cells[:MOST_CELLS])
-    shown = tuple(dot for dot in dots if dot.cell in kept)
-    return CellValues(quantity, shown, num_left_out=len(cells) - len(kept))
+    cells = list(dict.fromkeys(value.cell for value in values))
+    drawn = set(cells[:MOST_CELLS])
+    return CellValues(
+        quantity,
+        tuple(value for value in values if value.cell in drawn),
+        tuple((cell, value) for cell, value in seed_values if cell in drawn),
+        num_left_out=len(cells) - len(drawn),
+    )

@@ -1,6 +1,7 @@
-"""Trends: metrics over training, a curve per cell, computed from the curves of the trials."""
+"""Curves: metrics over training, the mean over seeds of each cell, from the curves of the trials."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from trainlab.report.run_data import RunData
 from trainlab.stats.means import mean_of
 
 MOST_POINTS = 120
-"""Of one curve; more are thinned out, the last is kept."""
+"""Points of one curve; a longer one is thinned out and keeps its last point."""
 
 
 @dataclass(frozen=True)
@@ -34,53 +35,52 @@ class Curves:
     """Whether the points lie within epochs."""
 
 
-def trend(data: RunData, metric: str) -> Curves | None:
-    """None where no trial got to a first point. Within epochs where the curve has such points."""
-    steps = {
+def metric_curves(data: RunData, metric: str) -> Curves | None:
+    """By step where steps have the metric, else by epoch; None where no trial reached a first point."""
+    seed_curves = {
         cell: [list(_step_points(data, cell, seed, metric)) for seed in seeds]
-        for cell, seeds in data.steps.items()
+        for cell, seeds in data.step_lines.items()
     }
-    by_step = any(points for seeds in steps.values() for points in seeds)
+    by_step = any(points for curves in seed_curves.values() for points in curves)
     if not by_step:
-        steps = {
+        seed_curves = {
             cell: [
-                [(float(line["epoch"]), line[metric]) for line in one.epochs if metric in line]
-                for one in data.evidence.learned[cell].values()
+                [(float(line["epoch"]), line[metric]) for line in trial.epochs if metric in line]
+                for trial in data.evidence.learned[cell].values()
             ]
-            for cell in data.drawn
+            for cell in data.drawn_cells
         }
-    points = [point for cell, seeds in steps.items() for point in _averaged(cell, seeds)]
+    points = [point for cell, curves in seed_curves.items() for point in _averaged(cell, curves)]
     return Curves(metric, tuple(points), by_step) if points else None
 
 
 def _step_points(
     data: RunData, cell: str, seed: int, metric: str
 ) -> Iterator[tuple[float, float | None]]:
-    used = data.evidence.learned[cell][seed].trial.data
-    if used is None or not used.num_train:
-        return
-    for line in data.steps[cell][seed]:
-        if metric in line:
-            yield line["samples"] / used.num_train, line[metric]
+    dataset = data.evidence.learned[cell][seed].trial.data
+    if dataset is not None and dataset.num_train:
+        for line in data.step_lines[cell][seed]:
+            if metric in line:
+                yield line["samples"] / dataset.num_train, line[metric]
 
 
 def _averaged(
-    cell: str, seeds: Sequence[Sequence[tuple[float, float | None]]]
+    cell: str, seed_curves: Sequence[Sequence[tuple[float, float | None]]]
 ) -> Iterator[CurvePoint]:
     """Over the seeds that have a finite value at the same moment."""
-    at: dict[float, list[float]] = {}
-    for points in seeds:
+    values: dict[float, list[float]] = defaultdict(list)
+    for points in seed_curves:
         for epoch, value in points:
             if value is not None and math.isfinite(value):
-                at.setdefault(epoch, []).append(value)
-    for epoch in thinned(sorted(at)):
-        mean = mean_of(at[epoch])
+                values[epoch].append(value)
+    for epoch in thinned(sorted(values)):
+        mean = mean_of(values[epoch])
         if mean is not None:
             yield CurvePoint(cell, epoch, mean.value, *mean.ends, mean.n)
 
 
 def thinned(moments: Sequence[float], most: int = MOST_POINTS) -> list[float]:
-    """Evenly, with the last one kept."""
+    """At most so many of the moments, evenly spaced, with the last one kept."""
     if len(moments) <= most:
         return list(moments)
     stride = math.ceil(len(moments) / most)

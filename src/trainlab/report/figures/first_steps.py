@@ -1,7 +1,7 @@
 """Warm-up: how the first steps of a process settle."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainlab.analyse.cost.measurement import Measurement
@@ -18,18 +18,13 @@ class FirstSteps:
 
 
 def first_steps(measured: Sequence[Measurement], mode: str) -> FirstSteps | None:
-    """From the warm-up steps of the timed processes."""
-    points: list[tuple[str, int, float]] = []
-    for one in measured[:MOST_LINES]:
-        points += _first_steps(one)
+    """From the warm-up steps of the timed processes, as many as all processes of a cell have."""
+    points = []
+    for measurement in measured[:MOST_LINES]:
+        ratios = []
+        for record in measurement.costs:
+            settled_ms = statistics.median(record.step_ms)
+            ratios.append([step_ms / settled_ms for step_ms in record.warmup_ms])
+        for number, times in enumerate(zip(*ratios, strict=False), start=1):
+            points.append((measurement.trial.cell, number, statistics.median(times)))
     return FirstSteps(mode, tuple(points)) if points else None
-
-
-def _first_steps(measurement: Measurement) -> Iterable[tuple[str, int, float]]:
-    shortest = min(len(record.warmup_ms) for record in measurement.costs)
-    for number in range(shortest):
-        times = [
-            record.warmup_ms[number] / statistics.median(record.step_ms)
-            for record in measurement.costs
-        ]
-        yield measurement.trial.cell, number + 1, statistics.median(times)

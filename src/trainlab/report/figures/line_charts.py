@@ -2,41 +2,42 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from trainlab.report.figures.curves import Curves
 from trainlab.report.figures.first_steps import FirstSteps
-from trainlab.report.figures.scaling import Line
-from trainlab.report.figures.vega import Spec, band_and_line, chart, colour, scale_for, tooltip
+from trainlab.report.figures.scaling import ScalingLine
+from trainlab.report.figures.vega import (
+    Spec,
+    band_and_line,
+    chart,
+    colour,
+    of_kind,
+    quantity,
+    scale_for,
+    tooltip,
+)
 from trainlab.words import Words
-from trainlab.words.numbers import is_share
+from trainlab.words.numbers import is_share, metric_title
 
 
 def curve_chart(
-    trend: Curves, cells: Sequence[str], words: Words, *, x_title: str | None = None
+    curves: Curves, cells: Sequence[str], words: Words, *, x_title: str | None = None
 ) -> Spec:
-    """Curves with the band of the interval over seeds; over epochs unless the axis is named."""
-    across = words("epochs_seen") if x_title is None else x_title
-    rows = _trend_rows(trend)
-    axis = _trend_axis(trend, rows)
+    """Curves with the band of the interval over seeds; over epochs unless `x_title` is given."""
+    if x_title is None:
+        x_title = words("epochs_seen")
+    rows = _curve_rows(curves)
+    axis = _curve_axis(curves, rows)
     _add_bands(rows, axis)
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "title": across,
-        "scale": {"nice": False},
-        "axis": {"tickMinStep": 0.1 if trend.by_step else 1, "tickCount": 6},
-    }
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "title": f"{trend.metric} (%)" if is_share(trend.metric) else trend.metric,
-        "scale": axis,
-    }
+    ticks = {"tickMinStep": 0.1 if curves.by_step else 1, "tickCount": 6}
+    x = quantity("x", x_title, scale={"nice": False}, axis=ticks)
+    y = quantity("y", metric_title(curves.metric), scale=axis)
     hover = [
         ("cell", words("cell"), None),
-        ("x", across, ",.2~f"),
-        ("y", trend.metric, ".4~f"),
+        ("x", x_title, ",.2~f"),
+        ("y", curves.metric, ".4~f"),
         ("low", words("interval_low"), ".4~f"),
         ("high", words("interval_high"), ".4~f"),
         ("n", words("seeds"), None),
@@ -47,8 +48,8 @@ def curve_chart(
     return chart(rows, [*band_and_line(rows, x, y, hue, zoomed=["x"]), points], 260)
 
 
-def _trend_rows(trend: Curves) -> list[Spec]:
-    scale = 100 if is_share(trend.metric) else 1
+def _curve_rows(curves: Curves) -> list[Spec]:
+    scale = 100 if is_share(curves.metric) else 1
     return [
         {
             "cell": point.cell,
@@ -58,12 +59,12 @@ def _trend_rows(trend: Curves) -> list[Spec]:
             "high": None if point.high is None else scale * point.high,
             "n": point.n,
         }
-        for point in trend.points
+        for point in curves.points
     ]
 
 
-def _trend_axis(trend: Curves, rows: Sequence[Spec]) -> Spec:
-    """Intervals of few seeds may be wider than all curves together: they must not flatten them."""
+def _curve_axis(curves: Curves, rows: Sequence[Spec]) -> Spec:
+    """Fits the means: intervals of few seeds, which may be far wider, must not flatten the curves."""
     means = [row["y"] for row in rows]
     lows = [row["low"] for row in rows if row["low"] is not None]
     highs = [row["high"] for row in rows if row["high"] is not None]
@@ -76,44 +77,46 @@ def _trend_axis(trend: Curves, rows: Sequence[Spec]) -> Spec:
     top = min(max(means) + margin, max([*highs, max(means)]))
     if bottom == top:
         bottom, top = bottom - margin, top + margin
-    if is_share(trend.metric):
+    if is_share(curves.metric):
         top = min(top, 100.0)
     domain = [max(0.0, bottom) if min(means) >= 0 else bottom, top]
     return axis | {"domain": domain, "nice": True}
 
 
 def _add_bands(rows: Sequence[Spec], axis: Spec) -> None:
-    """To the curves whose intervals are mostly below a quarter of the chart: wider ones hide the rest."""
+    """To curves whose median interval is at most a quarter of the axis: wider bands hide the rest."""
     bottom, top = axis["domain"]
     is_log = axis.get("type") == "log"
 
     def height(low: float, high: float) -> float:
         return math.log(high / low) if is_log else high - low
 
-    widths: dict[str, list[float]] = {}
+    heights: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         if row["low"] is not None:
-            known = row["low"] > 0 or not is_log
-            width = height(row["low"], row["high"]) if known else math.inf
-            widths.setdefault(row["cell"], []).append(width)
-    narrow = {
-        cell for cell, mine in widths.items() if 4 * statistics.median(mine) <= height(bottom, top)
-    }
+            is_finite = row["low"] > 0 or not is_log
+            heights[row["cell"]].append(height(row["low"], row["high"]) if is_finite else math.inf)
+    limit = height(bottom, top) / 4
+    narrow = {cell for cell, own in heights.items() if statistics.median(own) <= limit}
     for row in rows:
         if row["cell"] in narrow and row["low"] is not None:
-            row["band_low"] = min(max(row["low"], bottom), top)
-            row["band_high"] = min(max(row["high"], bottom), top)
+            row.update(_band(row["low"], row["high"], bottom, top))
+
+
+def _band(low: float, high: float, bottom: float, top: float) -> Spec:
+    """The band at one x, cut where it leaves the chart."""
+    return {"band_low": min(max(low, bottom), top), "band_high": min(max(high, bottom), top)}
 
 
 def _points(rows: Sequence[Spec]) -> Spec:
-    """Of many, none is drawn; they are there to hover over."""
+    """Points are drawn where there are few; many are invisible and there only to hover over."""
     is_few = len(rows) / max(1, len({row["cell"] for row in rows})) <= 30
     size, opacity = (34, 1) if is_few else (60, 0)
     return {"type": "point", "filled": True, "size": size, "opacity": opacity, "clip": True}
 
 
-def scaling_chart(lines: Sequence[Line], words: Words) -> Spec:
-    """Measured times, and the line through them with its band."""
+def scaling_chart(lines: Sequence[ScalingLine], words: Words) -> Spec:
+    """Measured times, and the line fitted to them with its band."""
     labels = [line.label or words("fitted") for line in lines]
     times = [time for line in lines for _, _, time in line.measured]
     floor, ceiling = min(times) / 3, max(times) * 3
@@ -124,30 +127,20 @@ def scaling_chart(lines: Sequence[Line], words: Words) -> Spec:
     ]
     sizes = sorted({size for line in lines for _, size, _ in line.measured})
     ends = [min(sizes) / 1.2, max(sizes) * 1.2]
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "title": words("batch_size"),
-        "scale": {"type": "log", "base": 2, "nice": False, "domain": ends},
-        "axis": {"values": sizes},
-    }
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "title": words("step_ms"),
-        "scale": {"type": "log", "domain": [floor, ceiling], "nice": False},
-    }
+    x_scale = {"type": "log", "base": 2, "nice": False, "domain": ends}
+    y_scale = {"type": "log", "domain": [floor, ceiling], "nice": False}
+    x = quantity("x", words("batch_size"), scale=x_scale, axis={"values": sizes})
+    y = quantity("y", words("step_ms"), scale=y_scale)
     hover = [
         ("cell", words("cell"), None),
         ("x", words("batch_size"), None),
         ("y", words("step_ms"), ",.4~r"),
     ]
     hue = colour("series", labels, None)
-    fitted, measured = ({"filter": f"datum.kind === '{kind}'"} for kind in ("fitted", "measured"))
     layers = [
-        *band_and_line(rows, x, y, hue, zoomed=["x", "y"], kept=[fitted]),
+        *band_and_line(rows, x, y, hue, zoomed=["x", "y"], filters=[of_kind("fitted")]),
         {
-            "transform": [measured],
+            "transform": [of_kind("measured")],
             "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
             "encoding": {"x": x, "y": y, "color": hue, "tooltip": tooltip(hover)},
         },
@@ -155,22 +148,14 @@ def scaling_chart(lines: Sequence[Line], words: Words) -> Spec:
     return chart(rows, layers, 260)
 
 
-def _scaling_rows(line: Line, label: str, floor: float, ceiling: float) -> list[Spec]:
-    """The band is cut where it leaves the chart."""
-
-    def cut(end: float | None) -> float | None:
-        return None if end is None else min(max(end, floor), ceiling)
-
-    measured = [
-        {"cell": cell, "series": label, "kind": "measured", "x": size, "y": time}
-        for cell, size, time in line.measured
-    ]
-    fitted = [
-        {"cell": "", "series": label, "kind": "fitted", "x": at.batch_size, "y": at.value}
-        | {"band_low": cut(at.low), "band_high": cut(at.high)}
-        for at in line.fitted
-    ]
-    return [*measured, *fitted]
+def _scaling_rows(line: ScalingLine, label: str, floor: float, ceiling: float) -> Iterator[Spec]:
+    for cell, size, time in line.measured:
+        yield {"cell": cell, "series": label, "kind": "measured", "x": size, "y": time}
+    for fit in line.fitted:
+        row = {"cell": "", "series": label, "kind": "fitted", "x": fit.batch_size, "y": fit.value}
+        if fit.interval is not None:
+            row |= _band(fit.interval.low, fit.interval.high, floor, ceiling)
+        yield row
 
 
 def first_steps_chart(steps: FirstSteps, words: Words) -> Spec:
@@ -178,6 +163,7 @@ def first_steps_chart(steps: FirstSteps, words: Words) -> Spec:
     rows = [{"cell": cell, "x": step, "y": times} for cell, step, times in steps.points]
     cells = list(dict.fromkeys(cell for cell, _, _ in steps.points))
     axis = scale_for([times for _, _, times in steps.points], fits_zero=True)
+    ticks = {"tickMinStep": 1, "format": "d"}
     hover = [
         ("cell", words("cell"), None),
         ("x", words("step_number"), None),
@@ -186,19 +172,8 @@ def first_steps_chart(steps: FirstSteps, words: Words) -> Spec:
     layer = {
         "mark": {"type": "line", "point": {"filled": True, "size": 34}, "strokeWidth": 2},
         "encoding": {
-            "x": {
-                "field": "x",
-                "type": "quantitative",
-                "title": words("step_number"),
-                "axis": {"tickMinStep": 1, "format": "d"},
-                "scale": {"nice": False},
-            },
-            "y": {
-                "field": "y",
-                "type": "quantitative",
-                "title": words("times_settled"),
-                "scale": axis,
-            },
+            "x": quantity("x", words("step_number"), axis=ticks, scale={"nice": False}),
+            "y": quantity("y", words("times_settled"), scale=axis),
             "color": colour("cell", cells, words("cell")),
             "tooltip": tooltip(hover),
         },

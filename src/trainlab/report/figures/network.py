@@ -1,4 +1,4 @@
-"""Graph: the network as boxes and what flows between them.
+"""Network: a step's calls as boxes and what flows between them.
 
 A network of many calls is shown by block: neighbours under one name become one box.
 """
@@ -6,14 +6,14 @@ A network of many calls is shown by block: neighbours under one name become one 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, takewhile
 
 from trainlab.analyse.cost.layers import Layer
 
 MOST_BOXES = 60
 """More calls than this are drawn by block."""
-
-
 BATCH = -1
+"""Stands for the batch itself among the inputs of a box."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Node:
     share: float
     """Of the whole step, forward and backward."""
     inputs: tuple[int, ...]
-    """Boxes whose output it takes; -1 stands for the batch itself."""
+    """The boxes whose output it takes, by number; BATCH for the batch."""
     num_calls: int = 1
 
 
@@ -39,39 +39,37 @@ class Network:
     is_collapsed: bool
 
 
-def network(layers: Sequence[Layer], whole_ms: float, most: int = MOST_BOXES) -> Network:
+def network(layers: Sequence[Layer], step_ms: float, most: int = MOST_BOXES) -> Network:
     """The calls of a step as boxes, at most so many."""
-    nodes = [_node(layer, whole_ms) for layer in layers]
+    nodes = [_node(layer, step_ms) for layer in layers]
     if len(nodes) <= most:
         return Network(tuple(nodes), False)
-    for keys in _groupings([layer.row.name for layer in layers], most):
-        if len(set(keys)) <= most:
-            return Network(tuple(_merged(nodes, keys)), True)
-    raise AssertionError("the last grouping always fits")
+    groupings = _groupings([layer.row.name for layer in layers], most)
+    blocks = next(blocks for blocks in groupings if len(set(blocks)) <= most)
+    return Network(tuple(_merged(nodes, blocks)), True)
 
 
-def _node(layer: Layer, whole_ms: float) -> Node:
+def _node(layer: Layer, step_ms: float) -> Node:
     row = layer.row
     inputs = tuple(dict.fromkeys(row.inputs))
     if row.phase == "loss" and len(inputs) > 1:
-        # The labels go straight to the loss: a line from top to bottom that tells nothing.
-        inputs = tuple(one for one in inputs if one != BATCH)
-    again = f" ({row.call})" if row.call > 1 else ""
+        # The labels go straight from the batch to the loss: a line across the whole picture says nothing.
+        inputs = tuple(number for number in inputs if number != BATCH)
     return Node(
-        name=row.name + again,
+        name=row.name + (f" ({row.call})" if row.call > 1 else ""),
         type=row.type if row.type != row.name else "",
         shape=" ".join("x".join(map(str, shape)) or "1" for shape in row.output_shapes[:2]),
         num_parameters=row.num_parameters,
-        share=layer.total_ms / whole_ms if whole_ms else 0.0,
+        share=layer.total_ms / step_ms if step_ms else 0.0,
         inputs=inputs,
     )
 
 
 def _groupings(names: Sequence[str], most: int) -> Iterator[list[int]]:
-    """Ways to put neighbours together, the finest first; the last one always fits."""
+    """Ways to put neighbours together: a block's number for every call; the finest first, the last fits."""
     deepest = max(name.count(".") for name in names)
     for depth in range(deepest, 0, -1):
-        yield _runs(_smoothed([_prefix(name, depth) for name in names]))
+        yield _block_numbers(_smoothed([_prefix(name, depth) for name in names]))
     size = math.ceil(len(names) / most)
     yield [number // size for number in range(len(names))]
 
@@ -84,35 +82,30 @@ def _prefix(name: str, depth: int) -> str | None:
 
 def _smoothed(blocks: Sequence[str | None]) -> list[str | None]:
     """A function called between two calls of a block belongs to it."""
-    found = list(blocks)
-    for number in range(1, len(found) - 1):
-        after = next((one for one in blocks[number + 1 : number + 4] if one is not None), None)
-        if found[number] is None and found[number - 1] == after:
-            found[number] = after
-    return found
+    smoothed = list(blocks)
+    for number in range(1, len(blocks) - 1):
+        after = next((b for b in blocks[number + 1 : number + 4] if b is not None), None)
+        if smoothed[number] is None and smoothed[number - 1] == after:
+            smoothed[number] = after
+    return smoothed
 
 
-def _runs(blocks: Sequence[str | None]) -> list[int]:
-    """A number per run of neighbours of one block."""
-    keys: list[int] = []
-    for number, block in enumerate(blocks):
-        same = number > 0 and block is not None and block == blocks[number - 1]
-        keys.append(keys[-1] if same else (keys[-1] + 1 if keys else 0))
-    return keys
+def _block_numbers(blocks: Sequence[str | None]) -> list[int]:
+    """The same number for neighbours of one block; a call by itself has its own."""
+    numbers = [0]
+    for before, block in pairwise(blocks):
+        numbers.append(numbers[-1] + (block is None or block != before))
+    return numbers
 
 
-def _merged(nodes: Sequence[Node], keys: Sequence[int]) -> Iterator[Node]:
-    """One box per key: neighbours only, so that data still flows forward."""
-    for key in range(keys[-1] + 1):
-        mine = [number for number, one in enumerate(keys) if one == key]
-        group = [nodes[number] for number in mine]
-        inputs = (
-            BATCH if one == BATCH else keys[one]
-            for node in group
-            for one in node.inputs
-            if one == BATCH or keys[one] != key
-        )
-        merged = replace(group[-1], inputs=tuple(dict.fromkeys(inputs)))
+def _merged(nodes: Sequence[Node], blocks: Sequence[int]) -> Iterator[Node]:
+    """One box per block; only neighbours share one, so that data still flows forward."""
+    for block in range(blocks[-1] + 1):
+        group = [node for node, number in zip(nodes, blocks, strict=True) if number == block]
+        sources = (source for node in group for source in node.inputs)
+        inputs = dict.fromkeys(BATCH if source == BATCH else blocks[source] for source in sources)
+        inputs.pop(block, None)
+        merged = replace(group[-1], inputs=tuple(inputs))
         if len(group) > 1:
             merged = replace(
                 merged,
@@ -126,12 +119,8 @@ def _merged(nodes: Sequence[Node], keys: Sequence[int]) -> Iterator[Node]:
 
 
 def _block_name(names: Sequence[str]) -> str:
-    first = names[0].split(".")
-    common = []
-    for number, part in enumerate(first[:-1]):
-        dotted = [name.split(".") for name in names if "." in name]
-        if all(len(parts) > number and parts[number] == part for parts in dotted):
-            common.append(part)
-        else:
-            break
-    return ".".join(common) or f"{names[0]} … {names[-1]}"
+    """The dotted path that the calls share; the first and the last call where they share none."""
+    paths = [name.split(".") for name in names if "." in name]
+    by_depth = zip(names[0].split(".")[:-1], *paths, strict=False)
+    shared = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, by_depth)]
+    return ".".join(shared) or f"{names[0]} … {names[-1]}"

@@ -1,20 +1,22 @@
-"""The data flow through a network as a picture, drawn as SVG by us.
+"""The data flow through a network as a picture in SVG.
 
 A chain is wrapped into columns, branches stand side by side, connections that skip layers run beside
 the column.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import cycle
 
 from trainlab.report.figures.network import Network, Node
 from trainlab.words import Words
 from trainlab.words.numbers import percent
 
 SHORT = 5
-"""Ranks that need no second column."""
+"""Up to so many ranks stand in one column."""
 MOST_COLUMNS = 4
 BOX_W, BOX_H = 216, 54
 GAP_X, GAP_Y = 22, 26
@@ -37,10 +39,9 @@ class Place:
 def draw(graph: Network, words: Words) -> str:
     """SVG with its colours as attributes, which a page's style may override by class."""
     places = _layout(graph.nodes)
-    lanes = _lanes(graph.nodes, places)
     width = max(place.x for place in places) + BOX_W + LANE + MARGIN
     height = max(place.y for place in places) + BOX_H + MARGIN
-    most = max((node.share for node in graph.nodes), default=0.0)
+    largest_share = max((node.share for node in graph.nodes), default=0.0)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
         f'width="{width:g}" height="{height:g}" font-family="{FONT}" class="graph">',
@@ -48,84 +49,69 @@ def draw(graph: Network, words: Words) -> str:
         'markerHeight="7" orient="auto"><path class="arrow" d="M0 0L8 4L0 8z" fill="#7f8792"/>'
         "</marker></defs>",
     ]
-    parts += _edges(graph.nodes, places, lanes)
+    parts += _edges(graph.nodes, places)
     parts.append(_batch(places[0], words))
     for node, place in zip(graph.nodes, places[1:], strict=True):
-        parts += _box(node, place, most, words)
+        parts += _box(node, place, largest_share, words)
     parts.append("</svg>")
     return "".join(parts)
 
 
 def _ranks(nodes: Sequence[Node]) -> list[int]:
-    """How many boxes lie before each at most; the batch, which is first, included."""
+    """Boxes on the longest way from the batch to each box; of the batch itself, which is first, 0."""
     ranks = [0]
     for node in nodes:
-        ranks.append(1 + max((ranks[one + 1] for one in node.inputs), default=0))
+        ranks.append(1 + max((ranks[number + 1] for number in node.inputs), default=0))
     return ranks
 
 
 def _layout(nodes: Sequence[Node]) -> list[Place]:
     """A place for the batch and for every box."""
     ranks = _ranks(nodes)
-    count = max(ranks) + 1
-    most_across = max(ranks.count(rank) for rank in ranks)
-    columns = _num_columns(count, most_across)
-    length = math.ceil(count / columns)
-    widest = [0] * columns
-    row_of: dict[int, int] = {}
-    across = []
-    for rank in ranks:
-        across.append(row_of.get(rank, 0))
-        row_of[rank] = across[-1] + 1
-        widest[rank // length] = max(widest[rank // length], row_of[rank])
+    num_ranks, num_boxes = max(ranks) + 1, Counter(ranks)
+    num_columns = _num_columns(num_ranks, max(num_boxes.values()))
+    ranks_per_column = math.ceil(num_ranks / num_columns)
+    widest = [0] * num_columns
+    for rank, number in num_boxes.items():
+        column = rank // ranks_per_column
+        widest[column] = max(widest[column], number)
     starts = [MARGIN + 0.0]
     for number in widest[:-1]:
         starts.append(starts[-1] + number * (BOX_W + GAP_X) - GAP_X + LANE)
-    return [
-        Place(
-            x=starts[rank // length]
-            + number * (BOX_W + GAP_X)
-            # Ranks with fewer boxes stand in the middle of their column.
-            + (widest[rank // length] - row_of[rank]) * (BOX_W + GAP_X) / 2,
-            y=MARGIN + (rank % length) * (BOX_H + GAP_Y),
-            column=rank // length,
-            rank=rank,
-        )
-        for rank, number in zip(ranks, across, strict=True)
-    ]
+    places = []
+    num_placed: Counter[int] = Counter()
+    for rank in ranks:
+        column, row = divmod(rank, ranks_per_column)
+        # Ranks with fewer boxes stand in the middle of their column.
+        before = num_placed[rank] + (widest[column] - num_boxes[rank]) / 2
+        x, y = starts[column] + before * (BOX_W + GAP_X), MARGIN + row * (BOX_H + GAP_Y)
+        places.append(Place(x, y, column, rank))
+        num_placed[rank] += 1
+    return places
 
 
 def _num_columns(num_ranks: int, most_across: int) -> int:
     """About as wide as high; branches take the room of columns."""
     if num_ranks <= SHORT:
         return 1
-    wanted = math.ceil(math.sqrt(num_ranks / 3))
-    return max(1, min(wanted, MOST_COLUMNS // most_across))
+    return max(1, min(math.ceil(math.sqrt(num_ranks / 3)), MOST_COLUMNS // most_across))
 
 
-def _lanes(nodes: Sequence[Node], places: Sequence[Place]) -> list[float]:
-    """The right end of every column's boxes."""
-    ends = [0.0] * (places[-1].column + 1 if places else 1)
+def _edges(nodes: Sequence[Node], places: Sequence[Place]) -> Iterator[str]:
+    column_ends: dict[int, float] = defaultdict(float)
     for place in places:
-        if place.column >= len(ends):
-            ends += [0.0] * (place.column + 1 - len(ends))
-        ends[place.column] = max(ends[place.column], place.x + BOX_W)
-    return ends
-
-
-def _edges(nodes: Sequence[Node], places: Sequence[Place], ends: Sequence[float]) -> Iterator[str]:
-    skipping = 0
-    for number, node in enumerate(nodes):
-        for one in node.inputs:
-            source, target = places[one + 1], places[number + 1]
-            if source.column == target.column and target.rank - source.rank == 1:
-                path = _down(source, target)
-            elif source.column == target.column:
-                turn = skipping % 4
-                path = _around(source, target, ends[source.column] + 10 + 9 * turn, 2 * turn)
-                skipping += 1
-            else:
+        column_ends[place.column] = max(column_ends[place.column], place.x + BOX_W)
+    lanes = cycle(range(4))
+    for node, target in zip(nodes, places[1:], strict=True):
+        for number in node.inputs:
+            source = places[number + 1]
+            if source.column != target.column:
                 path = _across(source, target)
+            elif target.rank - source.rank == 1:
+                path = _down(source, target)
+            else:
+                lane = next(lanes)
+                path = _around(source, target, column_ends[source.column] + 10 + 9 * lane, 2 * lane)
             yield (
                 f'<path class="edge" d="{path}" fill="none" stroke="#7f8792" stroke-width="1.4" '
                 'stroke-linejoin="round" marker-end="url(#arrow)"/>'
@@ -141,11 +127,11 @@ def _down(source: Place, target: Place) -> str:
     return f"M{x:g} {y:g}C{x:g} {middle:g} {end_x:g} {middle:g} {end_x:g} {end_y:g}"
 
 
-def _around(source: Place, target: Place, lane: float, shift: float) -> str:
-    """Through the gaps below and above the boxes, so that it never runs behind one."""
+def _around(source: Place, target: Place, lane_x: float, shift: float) -> str:
+    """Along a lane beside the column and through gaps between boxes, so that it never runs behind one."""
     x, end_x = source.x + 0.8 * BOX_W, target.x + 0.8 * BOX_W
     y, end_y = source.y + BOX_H, target.y - 1
-    return f"M{x:g} {y:g}V{y + 6 + shift:g}H{lane:g}V{end_y - 13 + shift:g}H{end_x:g}V{end_y:g}"
+    return f"M{x:g} {y:g}V{y + 6 + shift:g}H{lane_x:g}V{end_y - 13 + shift:g}H{end_x:g}V{end_y:g}"
 
 
 def _across(source: Place, target: Place) -> str:
@@ -166,18 +152,18 @@ def _batch(place: Place, words: Words) -> str:
     )
 
 
-def _box(node: Node, place: Place, most: float, words: Words) -> Iterator[str]:
+def _box(node: Node, place: Place, largest_share: float, words: Words) -> Iterator[str]:
     x, y = place.x, place.y
-    told = [node.shape]
-    if node.num_calls > 1:
-        told = [words("num_calls", number=node.num_calls), *told]
+    facts = [words("num_calls", number=node.num_calls)] if node.num_calls > 1 else []
+    facts.append(node.shape)
     if node.num_parameters:
-        told.append(words("num_parameters", number=f"{node.num_parameters:,}"))
-    full = f"{node.name} {node.type}".strip() + f": {' · '.join(told)}, {percent(node.share)}"
+        facts.append(words("num_parameters", number=f"{node.num_parameters:,}"))
+    details = " · ".join(facts)
+    hover = f"{node.name} {node.type}".strip() + f": {details}, {percent(node.share)}"
     name = _fitting(node.name, 13, BOX_W - 80)
     kind = _fitting(node.type, 11, BOX_W - 72 - _width(name, 13))
-    bar = (BOX_W - 16) * (node.share / most if most else 0.0)
-    yield f"<g><title>{escape(full)}</title>"
+    bar = (BOX_W - 16) * (node.share / largest_share if largest_share else 0.0)
+    yield f"<g><title>{escape(hover)}</title>"
     yield (
         f'<rect class="box" x="{x:g}" y="{y:g}" width="{BOX_W}" height="{BOX_H}" rx="7" '
         'fill="#ffffff" stroke="#aab3bf"/>'
@@ -194,7 +180,7 @@ def _box(node: Node, place: Place, most: float, words: Words) -> Iterator[str]:
     )
     yield (
         f'<text class="faint" x="{x + 9:g}" y="{y + 36:g}" font-size="11" fill="#566070">'
-        f"{escape(_fitting(' · '.join(told), 11, BOX_W - 16))}</text>"
+        f"{escape(_fitting(details, 11, BOX_W - 16))}</text>"
     )
     yield (
         f'<rect class="track" x="{x + 8:g}" y="{y + 43:g}" width="{BOX_W - 16}" height="5" rx="2.5" '
@@ -204,16 +190,15 @@ def _box(node: Node, place: Place, most: float, words: Words) -> Iterator[str]:
     )
 
 
-def _width(text: Iterable[str], size: float) -> float:
+def _width(text: str, size: float) -> float:
     """About how wide a text is drawn; Chinese characters are as wide as high."""
     return sum(size * (1.0 if ord(character) > 0x2E7F else 0.57) for character in text)
 
 
 def _fitting(text: str, size: float, room: float) -> str:
-    """Cut where it does not fit; the picture's hover tells it whole."""
+    """The text, cut where it does not fit; the box's hover shows all of it."""
     if _width(text, size) <= room:
         return text
-    kept = text
-    while kept and _width(kept + "…", size) > room:
-        kept = kept[:-1]
-    return kept + "…" if kept else ""
+    while text and _width(text + "…", size) > room:
+        text = text[:-1]
+    return text + "…" if text else ""

@@ -6,50 +6,33 @@ import numpy as np
 
 from trainlab.analyse.batch_series import BatchSeries, batch_series
 from trainlab.analyse.evidence import Evidence
-from trainlab.stats.scaling import fit_batches
+from trainlab.stats.scaling import Fitted, fit_batches
 
 
 @dataclass(frozen=True)
-class FitPoint:
-    """The line through the measured sizes at one size."""
-
-    batch_size: int
-    value: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
-class Line:
+class ScalingLine:
     """Time per batch by batch size: measured, and the line fitted to it."""
 
-    mode: str
     measured: tuple[tuple[str, int, float], ...]
     """Cell, batch size, milliseconds."""
-    fitted: tuple[FitPoint, ...]
+    fitted: tuple[Fitted, ...]
     label: str
-    """What the cells share; empty where there is one series."""
+    """The settings the cells share; empty where there is one series."""
 
 
-def scaling_lines(evidence: Evidence, mode: str) -> tuple[Line, ...]:
+def scaling_lines(evidence: Evidence, mode: str) -> tuple[ScalingLine, ...]:
     """One per set of cells that differ by batch size alone."""
-    series = batch_series(evidence, mode)
-    return tuple(_line(mode, one, len(series) > 1) for one in series)
+    all_series = batch_series(evidence, mode)
+    return tuple(_line(series, len(all_series) > 1) for series in all_series)
 
 
-def _line(mode: str, series: BatchSeries, is_named: bool) -> Line:
-    times = {size: one.summary.step_ms.value for size, one in series.by_size.items()}
+def _line(series: BatchSeries, is_labelled: bool) -> ScalingLine:
+    times = {size: m.summary.step_ms.value for size, m in series.by_size.items()}
     fit = fit_batches(times)
     sizes = sorted({round(size) for size in np.geomspace(min(times), max(times), 25)})
-    fitted = []
-    for size in sizes:
-        at = fit.predict(size)
-        ends = (None, None) if at.interval is None else (at.interval.low, at.interval.high)
-        fitted.append(FitPoint(size, at.value, *ends))
-    rest = [part for part in series.cells[0].split(",") if not part.startswith("batch_size=")]
-    return Line(
-        mode=mode,
-        measured=tuple((one.trial.cell, size, times[size]) for size, one in series.by_size.items()),
-        fitted=tuple(fitted),
-        label=",".join(rest) if is_named else "",
+    shared = [part for part in series.cells[0].split(",") if not part.startswith("batch_size=")]
+    return ScalingLine(
+        measured=tuple((m.trial.cell, size, times[size]) for size, m in series.by_size.items()),
+        fitted=tuple(map(fit.predict, sizes)),
+        label=",".join(shared) if is_labelled else "",
     )

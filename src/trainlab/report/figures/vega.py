@@ -1,11 +1,11 @@
-"""What all charts share: the frame, colours, scales, hover."""
+"""What all charts share: the frame, colours, scales, hover, and the look of axes and legends."""
 
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 Spec = dict[str, Any]
-
+VEGA_LITE = "6.4"
 
 PALETTE = (
     "#3b82c4",
@@ -21,26 +21,49 @@ PALETTE = (
     "#b5533c",
     "#7f8792",
 )
-"""Each at least 3 : 1 against white and against the dark page."""
-
+"""Each has a contrast of at least 3 : 1 against white and against the dark page."""
 
 WIDE_RANGE = 20
-"""Largest over smallest from which on an axis is logarithmic."""
-
-
-SHOWN = {"filter": "indexof(hidden, datum.cell) < 0"}
+"""An axis is logarithmic where the largest value is more than so many times the smallest."""
 
 
 def chart(rows: Sequence[Spec], layers: list[Spec], height: int) -> Spec:
+    """The frame around the layers; rows of cells that the reader has hidden are not drawn."""
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "width": "container",
         "height": height,
         "params": [{"name": "hidden", "value": []}],
         "data": {"name": "rows", "values": [_rounded(row) for row in rows]},
-        "transform": [SHOWN],
+        "transform": [{"filter": "indexof(hidden, datum.cell) < 0"}],
         "layer": layers,
     }
+
+
+def config(font: str, background: str, ink: str, faint: str, grid: Spec) -> Spec:
+    """The look of every chart; `grid` is that of the grid lines."""
+    colours = {"labelColor": ink, "titleColor": ink}
+    sizes = {"labelFontSize": 11.5, "titleFontSize": 12, "titleFontWeight": "normal"}
+    lines = {"domainColor": faint, "tickColor": faint, **grid}
+    return {
+        "aria": False,
+        "background": background,
+        "font": font,
+        "view": {"stroke": "transparent"},
+        "axis": {**colours, **lines, "labelSeparation": 5, **sizes},
+        "legend": {**colours, **sizes, "symbolOpacity": 1},
+        "autosize": {"type": "fit-x", "contains": "padding"},
+    }
+
+
+def quantity(field: str, title: str, **more: Spec) -> Spec:
+    """The encoding of a number; `more` is its scale and its axis."""
+    return {"field": field, "type": "quantitative", "title": title, **more}
+
+
+def of_kind(kind: str) -> Spec:
+    """Keeps the rows of one kind."""
+    return {"filter": f"datum.kind === '{kind}'"}
 
 
 def _rounded(row: Spec) -> Spec:
@@ -73,20 +96,20 @@ def band_and_line(
     hue: Spec,
     *,
     zoomed: list[str],
-    kept: Sequence[Spec] = (),
+    filters: Sequence[Spec] = (),
 ) -> list[Spec]:
     """Layers: the band from `band_low` to `band_high` of rows that have one, the line through `y`.
 
-    `kept` are filters of both. Without any band there is no such layer: Vega would complain.
+    `filters` apply to both. Where no row has a band its layer is left out: Vega would complain.
     """
     low = {"field": "band_low", "type": "quantitative", "scale": y["scale"], "title": y["title"]}
     band = {
-        "transform": [*kept, {"filter": "isValid(datum.band_low)"}],
+        "transform": [*filters, {"filter": "isValid(datum.band_low)"}],
         "mark": {"type": "area", "opacity": 0.16, "clip": True},
         "encoding": {"x": x, "y": low, "y2": {"field": "band_high"}, "color": hue},
     }
     line = {
-        "transform": list(kept),
+        "transform": list(filters),
         "params": [zoom(zoomed)],
         "mark": {"type": "line", "strokeWidth": 2, "clip": True},
         "encoding": {"x": x, "y": y, "color": hue},
@@ -109,14 +132,15 @@ def colour(field: str, names: Sequence[str], title: str | None) -> Spec:
 
 
 def scale_for(values: Iterable[float], *, fits_zero: bool) -> Spec:
-    """Logarithmic where values differ much; else from zero, or close to the values."""
-    found = [value for value in values if math.isfinite(value)]
-    if found and min(found) > 0 and max(found) / min(found) > WIDE_RANGE:
+    """Logarithmic where the range of values is wide; else from zero, or close to the values."""
+    finite = [value for value in values if math.isfinite(value)]
+    if finite and min(finite) > 0 and max(finite) / min(finite) > WIDE_RANGE:
         return {"type": "log", "nice": True}
     return {"zero": fits_zero, "nice": True}
 
 
 def tooltip(fields: Sequence[tuple[str, str, str | None]]) -> list[Spec]:
+    """What the hover shows: field, title, and the format of a number or None for text."""
     return [
         {"field": field, "title": title, "type": "nominal"}
         if pattern is None

@@ -1,4 +1,4 @@
-"""Fonts: Chinese that never shows as boxes. A subset of Noto Sans CJK SC lies in `font_files`."""
+"""Fonts, so that Chinese never shows as boxes: a subset of Noto Sans CJK SC lies in `font_files`."""
 
 import base64
 import io
@@ -6,20 +6,21 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from trainlab.report.document import Document
-from trainlab.report.render.extras import needed
+from trainlab.report.render.extras import import_extra
+from trainlab.words import WORDS
 
 FAMILY = "Trainlab Sans SC"
 REGULAR = "TrainlabSansSC-Regular.otf"
 
 
 def font_folder() -> Path:
-    """Where the fonts lie, for programs that take a folder."""
+    """The folder of the fonts, for programs that take one."""
     with as_file(files("trainlab.report.render") / "font_files") as folder:
         return folder
 
 
 def embedded_font(document: Document) -> str:
-    """A style that brings the characters this document uses; empty where Latin is all it uses."""
+    """A style with the characters this document uses in it; empty where it is English without Chinese."""
     if document.lang == "en" and not any(ord(c) >= 0x2E80 for c in repr(document)):
         return ""
     content = base64.b64encode(_subset(characters(document))).decode()
@@ -30,21 +31,19 @@ def embedded_font(document: Document) -> str:
 
 
 def characters(document: Document) -> set[str]:
-    """Those beyond Latin that the document, or the page around it, can show."""
-    from trainlab.words import WORDS
-
+    """All characters beyond ASCII that the document, or the page around it, can show."""
     words = "".join(text for texts in WORDS.values() for text in texts)
-    # The value itself tells every text in it, the charts' included.
+    # The document's repr has every text in it, also those of charts.
     return {character for character in words + repr(document) if ord(character) >= 0x80}
 
 
-def _subset(wanted: set[str]) -> bytes:
-    subset = needed("fontTools.subset", "a Chinese HTML report")
-    needed("brotli", "a Chinese HTML report")
+def _subset(shown: set[str]) -> bytes:
+    subset = import_extra("fontTools.subset", "a Chinese HTML report")
+    import_extra("brotli", "a Chinese HTML report")
     options = subset.Options(flavor="woff2", layout_features=["kern"], notdef_outline=True)
     font = subset.load_font(str(font_folder() / REGULAR), options)
     cutter = subset.Subsetter(options)
-    cutter.populate(text="".join(sorted(wanted)))
+    cutter.populate(text="".join(sorted(shown)))
     cutter.subset(font)
     content = io.BytesIO()
     font.recalcTimestamp = False

@@ -7,7 +7,6 @@ from trainlab.report.document import (
     Bullets,
     Document,
     Drawing,
-    Entry,
     Figure,
     Listing,
     Notice,
@@ -15,7 +14,7 @@ from trainlab.report.document import (
     Section,
     Table,
 )
-from trainlab.report.render.numbering import Numbers
+from trainlab.report.render.numbering import Labels, table_note
 from trainlab.report.render.pictures import pictures, png_of
 from trainlab.words import Words
 
@@ -27,59 +26,65 @@ EDGE_UNDERSCORE = re.compile(r"(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 
 def markdown_of(document: Document) -> str:
     """The text; its figures are named `figures/<id>.<suffix>`."""
-    words, numbers = Words(document.lang), Numbers(document)
+    words = Words(document.lang)
+    labels = Labels(document, words)
     parts = [f"# {escaped(document.title)}", escaped(document.subtitle)]
     parts += [_notice(notice) for notice in document.notices]
     for section in document.sections:
-        parts += _section(section, 2, words, numbers)
+        parts += _section(section, 2, words, labels)
     parts += ["---", f"*{escaped(document.made_by)}*"]
     return "\n\n".join(parts) + "\n"
 
 
 def figure_files(document: Document) -> dict[str, bytes]:
     """Name to content of every picture the Markdown shows."""
-    suffix = suffix_of(document)
+    suffix = _suffix(document.lang)
     return {
         f"{FOLDER}/{name}.{suffix}": png_of(svg) if suffix == "png" else svg.encode()
         for name, svg in pictures(document).items()
     }
 
 
-def suffix_of(document: Document) -> str:
-    """SVG where Latin is all that is drawn; else pixels, for a viewer may lack the font."""
-    return "svg" if document.lang == "en" else "png"
+def _suffix(lang: str) -> str:
+    """SVG for English; pixels for Chinese, since a viewer may lack the font."""
+    return "svg" if lang == "en" else "png"
 
 
 def escaped(text: str) -> str:
     """Text that no Markdown or HTML in it can break out of."""
-    told = " ".join(text.split())
-    told = told.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    told = EDGE_UNDERSCORE.sub(r"\\_", SPECIAL.sub(r"\\\1", told))
+    text = " ".join(text.split())
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = EDGE_UNDERSCORE.sub(r"\\_", SPECIAL.sub(r"\\\1", text))
     # What would begin a list or a heading line.
-    return re.sub(r"^(\d*)([-+.)])(?=\s)", r"\1\\\2", told)
+    return re.sub(r"^(\d*)([-+.)])(?=\s)", r"\1\\\2", text)
 
 
 def code(text: str) -> str:
-    """Inline code, whatever it holds; for a table, so a bar is kept from ending the field."""
-    told = " ".join(text.split())
-    if not told:
+    """Inline code for a field of a table, whatever it holds: a bar in it does not end the field."""
+    text = " ".join(text.split())
+    if not text:
         return ""
-    longest = max((len(run) for run in re.findall(r"`+", told)), default=0)
-    fence = "`" * (longest + 1)
-    pad = " " if told.startswith("`") or told.endswith("`") else ""
-    return f"{fence}{pad}{told}{pad}{fence}".replace("|", "\\|")
+    fence = _fence(text, 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
 
 
-def _section(section: Section, level: int, words: Words, numbers: Numbers) -> list[str]:
+def _fence(text: str, shortest: int) -> str:
+    """More backticks than stand together anywhere in the text."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    return "`" * max(shortest, longest + 1)
+
+
+def _section(section: Section, level: int, words: Words, labels: Labels) -> list[str]:
     parts = [f"{'#' * level} {escaped(section.title)}"]
     for block in section.blocks:
-        parts += _block(block, words, numbers)
+        parts += _block(block, words, labels)
     for inner in section.sections:
-        parts += _section(inner, level + 1, words, numbers)
+        parts += _section(inner, level + 1, words, labels)
     return parts
 
 
-def _block(block: Block, words: Words, numbers: Numbers) -> list[str]:
+def _block(block: Block, words: Words, labels: Labels) -> list[str]:
     match block:
         case Paragraph(text):
             return [escaped(text)]
@@ -87,51 +92,35 @@ def _block(block: Block, words: Words, numbers: Numbers) -> list[str]:
             return [_notice(block)]
         case Bullets(items):
             colon = words("colon")
-            lines = (f"- **{escaped(p.label)}**{colon}{escaped(p.text)}" for p in items)
+            lines = (f"- **{escaped(i.label)}**{colon}{escaped(i.text)}" for i in items)
             return ["\n".join(lines)]
         case Table():
-            return _table(block, words, numbers)
+            return _table(block, words, labels)
         case Figure() | Drawing():
-            return _picture(block, words, numbers)
+            return _picture(block, words, labels)
         case Listing(caption, text, language):
-            return [f"**{escaped(caption)}**", _fenced(text, language)]
+            fence = _fence(text, 3)
+            return [f"**{escaped(caption)}**", f"{fence}{language}\n{text}\n{fence}"]
 
 
 def _notice(notice: Notice) -> str:
     return f"> [!{ALERTS[notice.tone]}]\n> {escaped(notice.text)}"
 
 
-def _picture(block: Figure | Drawing, words: Words, numbers: Numbers) -> list[str]:
-    alt = escaped(block.alt)
-    name = f"{FOLDER}/{block.id}.{'svg' if words.lang == 'en' else 'png'}"
-    label = words("figure_number", number=numbers.figure(block))
+def _picture(block: Figure | Drawing, words: Words, labels: Labels) -> list[str]:
+    path = f"{FOLDER}/{block.id}.{_suffix(words.lang)}"
     stop = words("full_stop") if block.note else ""
-    told = f"**{label}**{words('colon')}{escaped(block.caption)}{stop}{escaped(block.note)}"
-    return [f"![{alt}]({name})", told]
+    caption = f"{words('colon')}{escaped(block.caption)}{stop}{escaped(block.note)}"
+    return [f"![{escaped(block.alt)}]({path})", f"**{labels.of(block)}**{caption}"]
 
 
-def _table(block: Table, words: Words, numbers: Numbers) -> list[str]:
-    label = words("table_number", number=numbers.table(block))
+def _table(block: Table, words: Words, labels: Labels) -> list[str]:
     lines = ["| " + " | ".join(escaped(c.heading) or " " for c in block.columns) + " |"]
     lines.append("|" + "|".join("---:" if c.is_number else "---" for c in block.columns) + "|")
     for row in block.shown:
-        first, *rest = row.entries
-        told = [code(first.text) if block.is_code else escaped(first.text), *map(_entry, rest)]
-        lines.append("| " + " | ".join(told) + " |")
-    notes = [block.note] if block.note else []
-    if len(block.shown) < len(block.rows):
-        notes.append(words("more_rows", shown=len(block.shown), number=len(block.rows)))
-    parts = [f"**{label}**{words('colon')}{escaped(block.caption)}", "\n".join(lines)]
-    if notes:
-        parts.append(f"*{escaped(words.sentences(*notes))}*")
-    return parts
-
-
-def _entry(entry: Entry) -> str:
-    return escaped(entry.text)
-
-
-def _fenced(text: str, language: str) -> str:
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
+        first, *rest = (entry.text for entry in row.entries)
+        texts = [code(first) if block.is_code else escaped(first), *map(escaped, rest)]
+        lines.append("| " + " | ".join(texts) + " |")
+    caption = f"**{labels.of(block)}**{words('colon')}{escaped(block.caption)}"
+    note = table_note(block, words)
+    return [caption, "\n".join(lines), *([f"*{escaped(note)}*"] if note else [])]

@@ -1,23 +1,31 @@
-"""Numbers of figures and tables, in reading order and alike in every format."""
+"""What every format writes about figures and tables alike: their numbers, and the notes of tables."""
 
 from trainlab.report.document import Document, Drawing, Figure, Table
+from trainlab.words import Words
 
 
-class Numbers:
-    """Counts a document's figures and tables once."""
+class Labels:
+    """`Figure 1`, `Table 2`: figures and tables of a document, counted in reading order."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, words: Words) -> None:
         blocks = list(document.all_blocks())
-        drawn = [block for block in blocks if isinstance(block, Figure | Drawing)]
+        figures = [block for block in blocks if isinstance(block, Figure | Drawing)]
         tables = [block for block in blocks if isinstance(block, Table)]
-        self._figures = {block.id: number for number, block in enumerate(drawn, start=1)}
         # By identity: two tables may be equal in every field.
-        self._tables = {id(block): number for number, block in enumerate(tables, start=1)}
+        self._labels = {
+            id(block): words(key, number=number)
+            for key, counted in (("figure_number", figures), ("table_number", tables))
+            for number, block in enumerate(counted, start=1)
+        }
 
-    def figure(self, block: Figure | Drawing) -> int:
-        """Of a chart or drawing, from 1."""
-        return self._figures[block.id]
+    def of(self, block: Figure | Drawing | Table) -> str:
+        """The label of one of them."""
+        return self._labels[id(block)]
 
-    def table(self, block: Table) -> int:
-        """Of a table, from 1."""
-        return self._tables[id(block)]
+
+def table_note(table: Table, words: Words) -> str:
+    """The note under a table, and how many rows are not shown; empty where there is neither."""
+    notes = [table.note] if table.note else []
+    if len(table.shown) < len(table.rows):
+        notes.append(words("more_rows", shown=len(table.shown), number=len(table.rows)))
+    return words.sentences(*notes)

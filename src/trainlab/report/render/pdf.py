@@ -21,23 +21,24 @@ from trainlab.report.document import (
     Paragraph,
     Section,
     Table,
+    chart_groups,
 )
-from trainlab.report.render.extras import needed
+from trainlab.report.render.extras import import_extra
 from trainlab.report.render.fonts import FAMILY, font_folder
-from trainlab.report.render.numbering import Numbers
+from trainlab.report.render.numbering import Labels, table_note
 from trainlab.report.render.pictures import pictures
-from trainlab.words import WORDS, Words
+from trainlab.words import Words
 
 MONO = "DejaVu Sans Mono"
 """Comes with typst."""
 MANY_COLUMNS = 6
 FULL_WIDTH = 980
-"""Of a drawing, in its own units, that fills the page's width."""
+"""A drawing so wide, in its own units, fills the page's width."""
 
 
 def pdf_of(document: Document) -> bytes:
     """The same document gives the same bytes. MissingExtraError without typst or vl-convert."""
-    typst = needed("typst", "a PDF report")
+    typst = import_extra("typst", "a PDF report")
     words = Words(document.lang)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -46,21 +47,21 @@ def pdf_of(document: Document) -> bytes:
         (root / "data.json").write_text(json.dumps(_data(document, words)), encoding="utf-8")
         template = (files("trainlab.report.render") / "report.typ").read_text(encoding="utf-8")
         (root / "report.typ").write_text(template, encoding="utf-8")
-        made, warnings = typst.compile_with_warnings(
+        compiled, warnings = typst.compile_with_warnings(
             str(root / "report.typ"),
             root=folder,
             font_paths=[str(font_folder())],
             ignore_system_fonts=True,
             timestamp=0,
         )
-    # A missing font is only a warning to typst; to a reader it is boxes.
+    # To typst a missing font is only a warning; a reader would see boxes.
     assert not warnings, [warning.message for warning in warnings]
-    pdf: bytes = made
+    pdf: bytes = compiled
     return pdf
 
 
 def _data(document: Document, words: Words) -> dict[str, Any]:
-    numbers = Numbers(document)
+    labels = Labels(document, words)
     return {
         "title": document.title,
         "subtitle": document.subtitle,
@@ -69,36 +70,28 @@ def _data(document: Document, words: Words) -> dict[str, Any]:
         "mono": MONO,
         "mark_width": 24 if document.lang == "en" else 19,
         "footer": document.made_by,
-        "page": WORDS["page"][0 if document.lang == "en" else 1],
+        "page": words.template("page"),
         "notices": [_notice(notice, words) for notice in document.notices],
-        "sections": [_section(section, words, numbers) for section in document.sections],
+        "sections": [_section(section, words, labels) for section in document.sections],
     }
 
 
-def _section(section: Section, words: Words, numbers: Numbers) -> dict[str, Any]:
+def _section(section: Section, words: Words, labels: Labels) -> dict[str, Any]:
     return {
         "title": section.title,
-        "blocks": list(_blocks(section.blocks, words, numbers)),
-        "sections": [_section(inner, words, numbers) for inner in section.sections],
+        "blocks": list(_blocks(section.blocks, words, labels)),
+        "sections": [_section(inner, words, labels) for inner in section.sections],
     }
 
 
-def _blocks(blocks: tuple[Block, ...], words: Words, numbers: Numbers) -> Iterator[dict[str, Any]]:
-    """Charts that follow each other are laid out together."""
-    together: list[dict[str, Any]] = []
-    for block in blocks:
-        if isinstance(block, Figure):
-            together.append(_picture(block, words, numbers))
-            continue
-        if together:
-            yield {"kind": "figures", "figures": together}
-            together = []
-        yield _block(block, words, numbers)
-    if together:
-        yield {"kind": "figures", "figures": together}
+def _blocks(blocks: tuple[Block, ...], words: Words, labels: Labels) -> Iterator[dict[str, Any]]:
+    """Neighbouring charts are laid out together."""
+    for is_chart, group in chart_groups(blocks):
+        values = [_block(block, words, labels) for block in group]
+        yield from [{"kind": "figures", "figures": values}] if is_chart else values
 
 
-def _block(block: Block, words: Words, numbers: Numbers) -> dict[str, Any]:
+def _block(block: Block, words: Words, labels: Labels) -> dict[str, Any]:
     match block:
         case Paragraph(text):
             return {"kind": "paragraph", "text": text}
@@ -107,13 +100,11 @@ def _block(block: Block, words: Words, numbers: Numbers) -> dict[str, Any]:
         case Bullets(items):
             return {"kind": "bullets", "items": [dict(vars(item)) for item in items]}
         case Table():
-            return _table(block, words, numbers)
-        case Drawing():
-            return _picture(block, words, numbers)
+            return _table(block, words, labels)
+        case Figure() | Drawing():
+            return _picture(block, labels)
         case Listing(caption, text, _):
             return {"kind": "listing", "caption": caption, "text": text}
-        case Figure():
-            raise AssertionError("charts are laid out together")
 
 
 def _notice(notice: Notice, words: Words) -> dict[str, Any]:
@@ -121,10 +112,10 @@ def _notice(notice: Notice, words: Words) -> dict[str, Any]:
     return {"kind": "notice", "tone": notice.tone, "label": label, "text": notice.text}
 
 
-def _picture(block: Figure | Drawing, words: Words, numbers: Numbers) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _picture(block: Figure | Drawing, labels: Labels) -> dict[str, Any]:
+    picture: dict[str, Any] = {
         "kind": "drawing",
-        "label": words("figure_number", number=numbers.figure(block)),
+        "label": labels.of(block),
         "caption": block.caption,
         "alt": block.alt,
         "note": block.note,
@@ -132,17 +123,14 @@ def _picture(block: Figure | Drawing, words: Words, numbers: Numbers) -> dict[st
     }
     if isinstance(block, Drawing):
         width = float(re.search(r'width="([\d.]+)"', block.svg)[1])  # type: ignore[index]
-        told["percent"] = 100 * width / FULL_WIDTH
-    return told
+        picture["percent"] = 100 * width / FULL_WIDTH
+    return picture
 
 
-def _table(block: Table, words: Words, numbers: Numbers) -> dict[str, Any]:
-    notes = [block.note] if block.note else []
-    if len(block.shown) < len(block.rows):
-        notes.append(words("more_rows", shown=len(block.shown), number=len(block.rows)))
+def _table(block: Table, words: Words, labels: Labels) -> dict[str, Any]:
     return {
         "kind": "table",
-        "label": words("table_number", number=numbers.table(block)),
+        "label": labels.of(block),
         "caption": block.caption,
         "columns": [
             {"heading": _heading(column.heading), "is_number": column.is_number}
@@ -150,23 +138,23 @@ def _table(block: Table, words: Words, numbers: Numbers) -> dict[str, Any]:
         ],
         "flexible": _flexible(block),
         "rows": [
-            [{"text": _told(entry), "mark": entry.mark} for entry in row.entries]
+            [{"text": _wrappable(entry), "mark": entry.mark} for entry in row.entries]
             for row in block.shown
         ],
         "is_code": block.is_code,
-        "note": words.sentences(*notes),
+        "note": table_note(block, words),
     }
 
 
 def _heading(text: str) -> str:
-    """`self µs per step` in two lines: the room belongs to the names."""
+    """`self µs per step` in two lines, to leave room for the column of names."""
     return text.replace(" per ", "\nper ", 1)
 
 
 def _flexible(block: Table) -> list[int]:
-    """The column that takes the room left over: the longest one that holds no numbers.
+    """The column that takes the room left over: the widest one that holds no numbers.
 
-    With many columns none does: they share the room by what they hold.
+    None of many columns does: they share the room by what they hold.
     """
     if len(block.columns) >= MANY_COLUMNS:
         return []
@@ -178,11 +166,11 @@ def _flexible(block: Table) -> list[int]:
     return [max(widths, key=lambda number: widths[number])] if widths else []
 
 
-def _told(entry: Entry) -> str:
+def _wrappable(entry: Entry) -> str:
     """Long names may break where their parts end; a unit stays with its number."""
     return "\u200b".join(entry.parts).replace(" %", "\u00a0%")
 
 
 def _width(text: str) -> int:
-    """In Latin letters: a Chinese character is as wide as two."""
+    """Width in Latin letters: a Chinese character is as wide as two."""
     return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)

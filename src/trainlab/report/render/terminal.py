@@ -11,11 +11,11 @@ from trainlab.report.document import Block, Bullets, Entry, Mark, Paragraph, Tab
 from trainlab.words import Words
 
 NARROWEST = 80
-"""Never narrower than its numbers: a terminal may wrap lines, but must not cut figures."""
+"""Columns laid out even on a narrower terminal: it may wrap lines, but numbers must not be cut."""
 WIDE = 100
-"""Columns of a terminal from which on everything fits."""
+"""Columns of a terminal from which on every field of a table fits."""
 NAME_WIDTH = 24
-"""How much of a name stays on one line, where it is long."""
+"""Letters of a long name that stay on one line."""
 MARKS: dict[Mark, tuple[str, str]] = {
     "different": ("≠", "green"),
     "equivalent": ("=", "cyan"),
@@ -25,7 +25,7 @@ MARKS: dict[Mark, tuple[str, str]] = {
 
 
 def print_blocks(console: Console, blocks: Iterable[Block | None], words: Words) -> None:
-    """Those that a terminal can show, one below the other."""
+    """The blocks that a terminal can show, one below the other."""
     console.width = max(console.width, NARROWEST)
     for block in blocks:
         match block:
@@ -42,8 +42,8 @@ def print_blocks(console: Console, blocks: Iterable[Block | None], words: Words)
 
 
 def terminal_table(table: Table, width: int, words: Words) -> RichTable:
-    """Names to the left, figures to the right; what is long wraps, uncut."""
-    made = RichTable(
+    """Names aligned left, numbers right; long texts wrap and are not cut."""
+    rich_table = RichTable(
         title=Text(table.caption),
         title_justify="left",
         caption=_caption(table, words),
@@ -51,19 +51,19 @@ def terminal_table(table: Table, width: int, words: Words) -> RichTable:
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
-    kept = [number for number, one in enumerate(table.columns) if width >= WIDE or not one.is_extra]
-    for number in kept:
+    numbers = [n for n, c in enumerate(table.columns) if width >= WIDE or not c.is_extra]
+    for number in numbers:
         column = table.columns[number]
         longest = max((len(row.entries[number].text) for row in table.shown), default=0)
-        made.add_column(
+        rich_table.add_column(
             Text(column.heading),
             justify="right" if column.is_number else "left",
             overflow="fold",
             min_width=min(longest, NAME_WIDTH) if number == 0 else None,
         )
     for row in table.shown:
-        made.add_row(*(_entry(row.entries[number]) for number in kept))
-    return made
+        rich_table.add_row(*(_entry(row.entries[number]) for number in numbers))
+    return rich_table
 
 
 def _caption(table: Table, words: Words) -> Text | None:

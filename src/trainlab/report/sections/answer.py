@@ -13,32 +13,29 @@ from trainlab.words import Words
 def notices(data: RunData, words: Words) -> Iterator[Notice]:
     """What a reader must know before anything else."""
     states = [trial.state for trial in data.evidence.trials]
-    unended = states.count("pending") + states.count("running")
-    if unended:
-        yield Notice(words("notice_unfinished", some=unended, all=len(states)), "failure")
-    if failed := states.count("failed"):
-        yield Notice(words("notice_failed", some=failed, all=len(states)), "failure")
-    if stopped := states.count("interrupted"):
-        yield Notice(words("notice_interrupted", some=stopped, all=len(states)), "failure")
-    seen: dict[str, None] = {}
+    counts = {
+        "notice_unfinished": states.count("pending") + states.count("running"),
+        "notice_failed": states.count("failed"),
+        "notice_interrupted": states.count("interrupted"),
+    }
+    for key, number in counts.items():
+        if number:
+            yield Notice(words(key, some=number, all=len(states)), "failure")
+    texts: dict[str, None] = {}
     for trial in data.evidence.trials:
-        used = trial.data
-        if used is not None and used.is_subset:
-            text = words(
-                "notice_subset",
-                name=used.name,
-                train=f"{used.num_train:,}",
-                test=f"{used.num_test:,}",
-            )
-            seen[words.sentences(text, used.note) if used.note else text] = None
-    yield from map(Notice, seen)
+        if (dataset := trial.data) is not None and dataset.is_subset:
+            train, test = f"{dataset.num_train:,}", f"{dataset.num_test:,}"
+            text = words("notice_subset", name=dataset.name, train=train, test=test)
+            texts[words.sentences(text, dataset.note) if dataset.note else text] = None
+    yield from map(Notice, texts)
 
 
 def unstable_notices(data: RunData, words: Words) -> Iterator[Notice]:
-    """Told at the top where a measurement cannot be trusted."""
-    for one in data.findings:
-        if isinstance(one, Unstable):
-            yield Notice(words("unstable_notice", some=one.num_unstable, all=one.num_measured))
+    """A warning at the top of the report where measurements are unstable."""
+    for finding in data.findings:
+        if isinstance(finding, Unstable):
+            some, measured = finding.num_unstable, finding.num_measured
+            yield Notice(words("unstable_notice", some=some, all=measured))
 
 
 def answer_section(data: RunData, words: Words) -> Section:
@@ -47,6 +44,6 @@ def answer_section(data: RunData, words: Words) -> Section:
     blocks: list[Block] = []
     if not study.title:
         blocks.append(Paragraph(words("no_question", workload=study.workload)))
-    found = main_findings(data.findings)
-    blocks.append(bullets(found, words) if found else Paragraph(words("no_findings")))
+    findings = main_findings(data.findings)
+    blocks.append(bullets(findings, words) if findings else Paragraph(words("no_findings")))
     return Section("answer", words("answer"), tuple(blocks))

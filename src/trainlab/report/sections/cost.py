@@ -15,14 +15,12 @@ from trainlab.report.tables.cost import cold_table, limits_table, phase_table
 from trainlab.words import Words
 from trainlab.words.numbers import figure, percent
 
-Naming = Callable[[str], str]
-
 
 def phase_section(data: RunData, words: Words) -> Section | None:
     """Where the time and the memory of a step go; None where no cost was measured."""
     evidence = data.evidence
-    phases = [bars for mode in MODES if (bars := phase_bars(evidence, mode)) is not None]
-    memory = [bars for mode in MODES if (bars := memory_bars(evidence, mode)) is not None]
+    phases = [bars for mode in MODES if (bars := phase_bars(evidence, mode))]
+    memory = [bars for mode in MODES if (bars := memory_bars(evidence, mode))]
     if not phases:
         return None
     unit = words("milliseconds")
@@ -31,22 +29,24 @@ def phase_section(data: RunData, words: Words) -> Section | None:
         *(phase_table(evidence.measured_in(bars.mode), bars.mode, words) for bars in phases),
         *(bar_figure(bars, "memory", "MiB", words, words.memory) for bars in memory),
     ]
-    if found := data.of_section("phases"):
-        blocks.append(bullets(found, words))
+    if findings := data.findings_in("phases"):
+        blocks.append(bullets(findings, words))
     return Section("phases", words("phases"), (Paragraph(words("phases_intro")), *blocks))
 
 
-def bar_figure(bars: Bars, kind: str, unit: str, words: Words, name: Naming) -> Figure:
-    """Shares of a whole, a bar per cell."""
+def bar_figure(
+    bars: Bars, kind: str, unit: str, words: Words, part_name: Callable[[str], str]
+) -> Figure:
+    """A bar per cell, made of its parts; the three largest parts of the first cell in the alt text."""
     first = bars.parts[0].cell
-    mine = sorted((p for p in bars.parts if p.cell == first), key=lambda part: -part.value)[:3]
-    largest = words.listed(f"{name(p.name) or '…'} {percent(p.share)}" for p in mine)
+    parts = sorted((p for p in bars.parts if p.cell == first), key=lambda part: -part.value)[:3]
+    largest = words.listed(f"{part_name(p.name) or '…'} {percent(p.share)}" for p in parts)
     caption = words(f"{kind}_caption", step=words.step(bars.mode))
     return Figure(
         id=f"{kind}-{bars.mode}",
         caption=caption,
         alt=words("bars_alt", caption=caption) + words("bars_alt_first", cell=first, parts=largest),
-        spec=bar_chart(bars, unit, words, name),
+        spec=bar_chart(bars, unit, words, part_name),
         note=words(f"{kind}_note"),
     )
 
@@ -71,7 +71,7 @@ def scaling_section(data: RunData, words: Words) -> Section | None:
         )
     if not blocks:
         return None
-    blocks.append(bullets(data.of_section("scaling"), words))
+    blocks.append(bullets(data.findings_in("scaling"), words))
     return Section("scaling", words("scaling"), (Paragraph(words("scaling_intro")), *blocks))
 
 
@@ -103,8 +103,8 @@ def cold_section(data: RunData, words: Words) -> Section | None:
                     spec=first_steps_chart(steps, words),
                 )
             )
-        # One cell shows why as well as another.
-        tables += [table for one in measured if (table := cold_table(one, words))][:1]
+        # One cell shows as well as any other why the first step is slow.
+        tables += [table for m in measured if (table := cold_table(m, words))][:1]
     if not figures and not tables:
         return None
     return Section("cold", words("cold"), (Paragraph(words("cold_intro")), *figures, *tables))

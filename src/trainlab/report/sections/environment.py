@@ -9,5 +9,6 @@ from trainlab.words import Words
 def environment_section(data: RunData, words: Words) -> Section:
     """The machines and software everything ran on."""
     evidence = data.evidence
-    tables = [environment_table(one, words, evidence) for one in evidence.environments.values()]
-    return Section("environment", words("environment"), tuple(tables))
+    machines = evidence.environments.values()
+    tables = tuple(environment_table(machine, words, evidence) for machine in machines)
+    return Section("environment", words("environment"), tables)

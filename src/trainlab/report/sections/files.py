@@ -33,7 +33,7 @@ FILES = {
     "trials/*/checkpoint": "checkpoint",
     "trials/*/attempts": "attempts",
 }
-"""Names to the keys of what they hold; each is listed where it is there."""
+"""Files of a run, and the keys of the words for what they hold; a report lists those that exist."""
 
 
 def repeat_section(data: RunData, words: Words) -> Section:
@@ -57,7 +57,7 @@ def repeat_section(data: RunData, words: Words) -> Section:
 
 
 def typed_command(command: str) -> str:
-    """Without the place where trainlab is installed, which is another on every machine."""
+    """The command without the path of trainlab, which is another on every machine."""
     program, space, rest = command.partition(" ")
     if PurePath(program).name not in ("trainlab", "__main__.py"):
         return command
@@ -66,15 +66,11 @@ def typed_command(command: str) -> str:
 
 def files_section(data: RunData, words: Words) -> Section:
     """Where the raw figures are."""
-    there = data.evidence.list_files()
-    names = {
-        file: key
-        for file, key in FILES.items()
-        if file.removeprefix("trials/*/").partition("/")[0] in there
-    }
+    existing = data.evidence.list_files()
+    files = [f for f in FILES if f.removeprefix("trials/*/").partition("/")[0] in existing]
     fields = [
         name(words("file"), str),
-        name(words("holds"), lambda file: words(f"file_{names[file]}")),
+        name(words("holds"), lambda file: words(f"file_{FILES[file]}")),
     ]
-    table = replace(table_of(words("files_table"), fields, names), is_code=True)
+    table = replace(table_of(words("files_table"), fields, files), is_code=True)
     return Section("files", words("files"), (Paragraph(words("files_intro")), table))

@@ -5,11 +5,12 @@ from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.cell_values import metric_values
 from trainlab.report.figures.charts import dot_chart
-from trainlab.report.figures.curves import trend
+from trainlab.report.figures.curves import metric_curves
 from trainlab.report.figures.line_charts import curve_chart
 from trainlab.report.run_data import RunData
 from trainlab.report.tables.learning import learn_table
 from trainlab.words import Words
+from trainlab.words.numbers import metric_title
 
 USUAL = ("train/loss", "test/loss", "train/accuracy", "test/accuracy")
 
@@ -20,25 +21,26 @@ def learn_section(data: RunData, words: Words) -> Section | None:
     if not learned:
         return None
     blocks: list[Block] = [Paragraph(words("learn_intro", seeds=len(seeds)))]
-    if len(learned) > len(data.drawn):
-        chosen = words("curves_chosen", drawn=len(data.drawn), all=len(learned))
-        blocks.append(Paragraph(chosen))
-    blocks += [made for metric in _curves(data) if (made := trend_figure(data, metric, words))]
+    num_drawn = len(data.drawn_cells)
+    if len(learned) > num_drawn:
+        blocks.append(Paragraph(words("curves_chosen", drawn=num_drawn, all=len(learned))))
+    figures = (curve_figure(data, metric, words) for metric in _drawn_metrics(data))
+    blocks += filter(None, figures)
     blocks.append(learn_table(data.evidence, words))
-    blocks += first_bullets(data.of_section("learning"), words)
+    blocks += first_bullets(data.findings_in("learning"), words)
     return Section("learning", words("learn"), tuple(blocks))
 
 
-def _curves(data: RunData) -> list[str]:
-    """Losses and accuracies, of training and of the test, then what else is compared."""
-    known = data.evidence.metrics
-    usual = [metric for metric in USUAL if metric in known]
+def _drawn_metrics(data: RunData) -> list[str]:
+    """Losses and accuracies of training and test, then the other metrics that are compared."""
+    recorded = data.evidence.metrics
+    usual = [metric for metric in USUAL if metric in recorded]
     return usual + [metric for metric in compared_metrics(data.evidence) if metric not in usual]
 
 
-def trend_figure(data: RunData, metric: str, words: Words) -> Figure | None:
-    """A metric over training; None where there is but one moment: the comparison shows that better."""
-    curves = trend(data, metric)
+def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
+    """A metric over training; None below two moments: the comparison of cells shows one better."""
+    curves = metric_curves(data, metric)
     if curves is None or len({point.epoch for point in curves.points}) < 2:
         return None
     last = {point.cell: point for point in curves.points}
@@ -49,24 +51,23 @@ def trend_figure(data: RunData, metric: str, words: Words) -> Figure | None:
         caption=words("trend_caption", metric=metric),
         alt=words("trend_alt", metric=metric, ends=ends),
         note=words("trend_note" if has_band else "trend_note_one"),
-        spec=curve_chart(curves, data.drawn, words),
+        spec=curve_chart(curves, data.drawn_cells, words),
     )
 
 
 def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     """Where each cell ended."""
-    dots = metric_values(data.evidence, metric)
-    if dots is None:
+    cell_values = metric_values(data.evidence, metric)
+    if cell_values is None:
         return None
-    values = words.listed(f"{dot.cell}: {dot.value:.4g}" for dot in dots.dots)
+    values_text = words.listed(f"{v.cell}: {v.value:.4g}" for v in cell_values.values)
     notes = [words("dots_note")]
-    if dots.num_left_out:
-        notes.append(words("left_out", number=dots.num_left_out))
-    title = f"{metric} (%)" if metric.endswith("accuracy") else metric
+    if cell_values.num_left_out:
+        notes.append(words("left_out", number=cell_values.num_left_out))
     return Figure(
         id=f"final-{metric.replace('/', '-')}",
         caption=words("final_caption", metric=metric),
-        alt=words("final_alt", metric=metric, values=values),
+        alt=words("final_alt", metric=metric, values=values_text),
         note=words.sentences(*notes),
-        spec=dot_chart(dots, title, words),
+        spec=dot_chart(cell_values, metric_title(metric), words),
     )

@@ -10,44 +10,44 @@ from trainlab.analyse.findings.run import Undecided, Unfinished
 MOST = 5
 
 
-def main_findings(found: Sequence[Finding], most: int = MOST) -> tuple[Finding, ...]:
-    """At most so many lines: what was decided, one per factor or kind; what is open comes last.
+def main_findings(findings: Sequence[Finding], most: int = MOST) -> tuple[Finding, ...]:
+    """At most so many: what was decided, one per factor or kind; what is undecided comes last.
 
-    A run that is not whole says so in the first line, and one with open or unstable comparisons in
-    the last ones: an answer without them would claim more than the study can.
+    A run that is not finished says so first, and one with undecided or unstable comparisons last: an
+    answer without them would claim more than the study can.
     """
-    first = [one for one in found if isinstance(one, Unfinished)]
-    last = [one for one in found if isinstance(one, Unstable | Undecided)]
+    first = [finding for finding in findings if isinstance(finding, Unfinished)]
+    last = [finding for finding in findings if isinstance(finding, Unstable | Undecided)]
     room = most - len(first) - len(last)
-    return (*first, *_chosen(found, room), *last)[:most]
+    return (*first, *_chosen(findings, room), *last)[:most]
 
 
-def _chosen(found: Sequence[Finding], room: int) -> list[Finding]:
+def _chosen(findings: Sequence[Finding], room: int) -> list[Finding]:
     """The weightiest of each group, then the groups by weight."""
     best: dict[tuple[str, ...], Finding] = {}
-    for one in found:
-        if one.rank == UNRANKED or not one.says_something:
+    for finding in findings:
+        if finding.rank == UNRANKED or not finding.says_something:
             continue
-        if one.group not in best or one.weight > best[one.group].weight:
-            best[one.group] = one
-    ranked = sorted(best.values(), key=lambda one: (one.rank, -one.weight))
-    decided = [one for one in ranked if one.verdict in ("different", "equivalent")]
-    facts = [one for one in ranked if one.verdict is None]
+        if finding.weight > best.setdefault(finding.group, finding).weight:
+            best[finding.group] = finding
+    ranked = sorted(best.values(), key=lambda finding: (finding.rank, -finding.weight))
+    decided = [finding for finding in ranked if finding.verdict in ("different", "equivalent")]
+    facts = [finding for finding in ranked if finding.verdict is None]
     # Room is kept for one fact where there is any: a study of cost has more to say than its tests.
-    kept = decided[: room - 1] if facts and len(decided) >= room else decided
-    chosen = [*kept, *facts][: max(0, room)]
-    # Where little was decided, the largest of what is open is shown as what it is.
-    chosen += _open(found)[: max(0, room - len(chosen))]
-    return sorted(chosen, key=found.index)
+    if facts and len(decided) >= room:
+        decided = decided[: room - 1]
+    chosen = [*decided, *facts][: max(0, room)]
+    # Where little was decided, the largest undecided effects are shown, marked as undecided.
+    chosen += _undecided(findings)[: max(0, room - len(chosen))]
+    return sorted(chosen, key=findings.index)
 
 
-def _open(found: Sequence[Finding]) -> list[Effect]:
-    """Of each factor the largest undecided effect on its first figure."""
-    best: dict[str | None, Effect] = {}
-    for one in found:
-        if not isinstance(one, Effect) or one.verdict != "cannot tell":
-            continue
-        first = best.setdefault(one.factor, one)
-        if one.subject == first.subject and one.weight > first.weight:
-            best[one.factor] = one
-    return sorted(best.values(), key=lambda one: -one.weight)
+def _undecided(findings: Sequence[Finding]) -> list[Effect]:
+    """Of each factor, the largest undecided effect on the metric that its first one is about."""
+    largest: dict[str | None, Effect] = {}
+    for effect in findings:
+        if isinstance(effect, Effect) and effect.verdict == "cannot tell":
+            best = largest.setdefault(effect.factor, effect)
+            if effect.subject == best.subject and effect.weight > best.weight:
+                largest[effect.factor] = effect
+    return sorted(largest.values(), key=lambda effect: -effect.weight)

@@ -1,4 +1,4 @@
-"""The method: what was repeated and tested, what watching costs, what cannot be told."""
+"""The method: what was repeated and tested, what the instruments cost, what could not be decided."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,31 +14,30 @@ from trainlab.words.numbers import percent
 
 
 def method_section(data: RunData, words: Words) -> Section:
-    """What was warmed up, repeated and tested; what it cost to watch; what cannot be told."""
+    """What was warmed up, repeated and tested; what the instruments cost; what could not be decided."""
     evidence, study = data.evidence, data.evidence.study
     blocks: list[Block] = []
     if study.learn and evidence.learned:
         blocks.append(Paragraph(words("method_learn", seeds=len(study.seeds))))
     if evidence.measured:
         blocks += _cost_method(data, words)
-    tests = dict.fromkeys(one.test for one in data.findings if one.test)
+    tests = dict.fromkeys(finding.test for finding in data.findings if finding.test)
     blocks += [Paragraph(words(f"test_{test}")) for test in tests]
     confounds = confounds_text(data.findings, words)
     blocks.append(
         Paragraph(words("confounds", confounds=confounds) if confounds else words("no_confounds"))
     )
     if evidence.measured:
-        first = [one for mode in MODES for one in evidence.measured_in(mode)[:1]]
-        blocks.append(overhead_table(first, words))
-        unstable = warning_table(evidence, words)
-        blocks += [unstable] if unstable is not None else []
-    still_open = data.of_section("method")
-    blocks.append(bullets(still_open, words) if still_open else Paragraph(words("nothing_open")))
+        first = [m for mode in MODES for m in evidence.measured_in(mode)[:1]]
+        tables = overhead_table(first, words), warning_table(evidence, words)
+        blocks += filter(None, tables)
+    undecided = data.findings_in("method")
+    blocks.append(bullets(undecided, words) if undecided else Paragraph(words("nothing_open")))
     return Section("method", words("method"), tuple(blocks))
 
 
 def _cost_method(data: RunData, words: Words) -> Iterator[Block]:
-    summaries = [one.summary for one in data.evidence.measured]
+    summaries = [measurement.summary for measurement in data.evidence.measured]
     yield Paragraph(
         words(
             "method_cost",
@@ -48,14 +47,12 @@ def _cost_method(data: RunData, words: Words) -> Iterator[Block]:
         )
     )
     for mode in MODES:
-        floor = noise_floor_of(data.evidence, mode)
-        if floor is not None:
-            cell = data.evidence.cells[0].id
-            step = words.step(mode)
+        if (floor := noise_floor_of(data.evidence, mode)) is not None:
+            step, cell = words.step(mode), data.evidence.cells[0].id
             yield Paragraph(words("method_floor", step=step, cell=cell, floor=percent(floor)))
 
 
 def _range(values: Iterable[int], words: Words) -> str:
-    known = sorted(set(values))
-    low, high = known[0], known[-1]
+    numbers = list(values)
+    low, high = min(numbers), max(numbers)
     return f"{low:,}" if low == high else words("range", low=f"{low:,}", high=f"{high:,}")

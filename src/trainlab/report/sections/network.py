@@ -11,14 +11,14 @@ from trainlab.words import Words
 
 
 def network_section(data: RunData, words: Words) -> Section | None:
-    """The network as it was called, with each layer's share of a step; None where no step was watched."""
-    measured = [one for mode in MODES for one in data.evidence.measured_in(mode)]
-    shown = next((one for one in measured if one.layers is not None and one.layers.rows), None)
+    """The network as it was called, with each layer's share of a step; None where no layers were timed."""
+    measured = [m for mode in MODES for m in data.evidence.measured_in(mode)]
+    shown = next((m for m in measured if m.layers is not None and m.layers.rows), None)
     if shown is None or shown.layers is None:
         return None
     layers = layer_times(shown.layers, shown.summary.phases_ms)
     graph = network(layers, sum(shown.summary.phases_ms.values()))
-    count = {
+    counts = {
         "number": len(layers),
         "parameters": f"{sum(layer.row.num_parameters for layer in layers):,}",
     }
@@ -34,9 +34,9 @@ def network_section(data: RunData, words: Words) -> Section | None:
     drawing = Drawing(
         id="flow",
         caption=words("network_caption"),
-        alt=words("network_alt", **count, chain=" → ".join(node.name for node in graph.nodes)),
+        alt=words("network_alt", **counts, chain=" → ".join(node.name for node in graph.nodes)),
         svg=draw(graph, words),
         note=words.sentences(*notes),
     )
-    intro = Paragraph(words("network_intro", **count) + where)
+    intro = Paragraph(words("network_intro", **counts) + where)
     return Section("network", words("network"), (intro, drawing, layer_table(shown, words)))

@@ -18,21 +18,23 @@ def operator_section(data: RunData, words: Words) -> Section | None:
     """The top ten of every cell, by mode and device; None where nothing was profiled."""
     sections = []
     for mode in MODES:
-        profiled = [one for one in data.evidence.measured_in(mode) if one.operators is not None]
+        profiled = data.profiled(mode)
         if not profiled:
             continue
         blocks: list[Block] = []
         bars = operator_bars(data.evidence, mode)
         if bars is not None:
             blocks.append(bar_figure(bars, "operators", words("share_of_step"), words, str))
-        found = data.of_section("operators")
-        mine = [one for one in found if isinstance(one, OperatorFinding) and one.of_mode == mode]
-        if mine:
-            blocks.append(bullets(mine, words))
-        blocks += [operator_table(one, words) for one in profiled[:MOST_TABLES]]
-        if len(profiled) > MOST_TABLES:
-            left = len(profiled) - MOST_TABLES
-            blocks.append(Paragraph(words("operators_left_out", number=left)))
+        findings = [
+            finding
+            for finding in data.findings_in("operators")
+            if isinstance(finding, OperatorFinding) and finding.of_mode == mode
+        ]
+        if findings:
+            blocks.append(bullets(findings, words))
+        blocks += [operator_table(measurement, words) for measurement in profiled[:MOST_TABLES]]
+        if (num_left_out := len(profiled) - MOST_TABLES) > 0:
+            blocks.append(Paragraph(words("operators_left_out", number=num_left_out)))
         title = words.capital(words.mode(mode))
         sections.append(Section(f"operators-{mode}", title, tuple(blocks)))
     if not sections:

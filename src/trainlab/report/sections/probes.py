@@ -18,25 +18,23 @@ MOST_FIGURES = 12
 
 def probe_section(data: RunData, words: Words) -> Section | None:
     """None where no trial was probed."""
-    order = {cell: number for number, cell in enumerate(data.drawn)}
-    known = (one for one in probe_curves(data.evidence.probed) if one.points)
-    curves = sorted((one for one in known if one.cell in order), key=lambda one: order[one.cell])
-    found = data.of_section("probes")
-    if not curves and not found:
+    cells, findings = data.drawn_cells, data.findings_in("probes")
+    drawn = [c for c in probe_curves(data.evidence.probed) if c.points and c.cell in cells]
+    if not drawn and not findings:
         return None
     groups: dict[tuple[str, str], list[ProbeCurve]] = {}
-    for curve in curves:
+    for curve in sorted(drawn, key=lambda curve: cells.index(curve.cell)):
         groups.setdefault((curve.probe, curve.target), []).append(curve)
-    lines = {line.probe: line for one in data.evidence.probed for line in one.lines}
-    drawn = [
-        made
-        for number, group in enumerate(groups.values())
-        if (made := _figure(number, group, lines[group[0].probe], data.drawn, words))
+    lines = {line.probe: line for probed in data.evidence.probed for line in probed.lines}
+    figures = [
+        chart
+        for number, curves in enumerate(groups.values(), start=1)
+        if (chart := _figure(number, curves, lines[curves[0].probe], cells, words))
     ]
-    blocks: list[Block] = [Paragraph(words("probes_intro")), *first_bullets(found, words)]
-    blocks += drawn[:MOST_FIGURES]
-    if len(drawn) > MOST_FIGURES:
-        blocks.append(Paragraph(words("probes_left_out", number=len(drawn) - MOST_FIGURES)))
+    blocks: list[Block] = [Paragraph(words("probes_intro")), *first_bullets(findings, words)]
+    blocks += figures[:MOST_FIGURES]
+    if (num_left_out := len(figures) - MOST_FIGURES) > 0:
+        blocks.append(Paragraph(words("probes_left_out", number=num_left_out)))
     return Section("probes", words("probes"), tuple(blocks))
 
 
@@ -44,9 +42,9 @@ def mean_curves(curves: Sequence[ProbeCurve], name: str) -> Curves | None:
     """One probe at one layer, a curve per cell; None where no period has a finite value."""
     points: list[CurvePoint] = []
     for curve in curves:
-        at = {float(point.step): point.mean for point in curve.points if point.mean is not None}
-        for step in thinned(sorted(at)):
-            mean = at[step]
+        means = {float(point.step): point.mean for point in curve.points if point.mean is not None}
+        for step in thinned(sorted(means)):
+            mean = means[step]
             points.append(CurvePoint(curve.cell, step, mean.value, *mean.ends, mean.n))
     return Curves(name, tuple(points), by_step=False) if points else None
 
@@ -58,15 +56,15 @@ def _figure(
     cells: Sequence[str],
     words: Words,
 ) -> Figure | None:
-    trend = mean_curves(curves, f"{line.quantity}, {line.reducer.rpartition(':')[2]}")
-    if trend is None:
+    averaged = mean_curves(curves, f"{line.quantity}, {line.reducer.rpartition(':')[2]}")
+    if averaged is None:
         return None
-    last = {point.cell: point for point in trend.points}
+    last = {point.cell: point for point in averaged.points}
     ends = words.listed(f"{cell}: {figure(point.mean)}" for cell, point in last.items())
     return Figure(
-        id=f"probe-{number + 1}",
+        id=f"probe-{number}",
         caption=words("probe_caption", target=curves[0].target, probe=line.probe),
         alt=words("trend_alt", metric=f"{curves[0].target} {line.probe}", ends=ends),
         note=words.probe_meaning(line.quantity, line.reducer, line.every),
-        spec=curve_chart(trend, cells, words, x_title=words("updates")),
+        spec=curve_chart(averaged, cells, words, x_title=words("updates")),
     )

@@ -1,23 +1,23 @@
-"""What went wrong: trials that did not end well, as what they are."""
+"""What went wrong: trials that did not end well, and notes of those that did."""
 
 from trainlab.record.trial import TrialRecord
-from trainlab.report.document import Block, Listing, Section
+from trainlab.report.document import Listing, Section
 from trainlab.report.run_data import RunData
 from trainlab.report.tables.columns import Field, count, name, table_of, value
 from trainlab.words import Words
 
 MOST_TRIALS = 50
-"""Of those that did not end well; the files have them all."""
+"""Trials shown at first; the files have them all."""
 MOST_ERRORS = 3
 LONGEST_ERROR = 2000
 
 
 def trouble_section(data: RunData, words: Words) -> Section | None:
-    """Trials that did not end well, as what they are; None where all did."""
+    """Trials that did not end well, then those with notes; None where there are neither."""
     trials = data.evidence.trials
-    unwell = [trial for trial in trials if trial.state != "done"]
+    not_done = [trial for trial in trials if trial.state != "done"]
     noted = [trial for trial in trials if trial.state == "done" and trial.notes]
-    if not unwell and not noted:
+    if not not_done and not noted:
         return None
     semicolon = words("list_semicolon")
     fields: list[Field[TrialRecord]] = [
@@ -29,21 +29,21 @@ def trouble_section(data: RunData, words: Words) -> Section | None:
     table = table_of(
         words("trouble_table"),
         fields,
-        (*unwell, *noted),
+        (*not_done, *noted),
         cell=lambda trial: trial.cell,
         num_shown=MOST_TRIALS,
         is_sortable=True,
     )
-    blocks: list[Block] = [table]
-    errors = {t.error.traceback: t for t in unwell if t.error is not None and t.error.traceback}
-    blocks += [
-        Listing(words("traceback", trial=trial.id), _end(trace)) for trace, trial in errors.items()
-    ][:MOST_ERRORS]
-    return Section("trouble", words("trouble"), tuple(blocks))
+    errors = {t.error.traceback: t for t in not_done if t.error is not None and t.error.traceback}
+    listings = (
+        Listing(words("traceback", trial=trial.id), _end(trace))
+        for trace, trial in list(errors.items())[:MOST_ERRORS]
+    )
+    return Section("trouble", words("trouble"), (table, *listings))
 
 
 def remarks(trial: TrialRecord, words: Words) -> list[str]:
-    """What a trial has to tell about itself."""
+    """A trial's notes, its error, and where it diverged."""
     texts = [words.note(note.code, note.values) for note in trial.notes]
     if trial.error is not None:
         texts.append(f"{trial.error.kind}: {trial.error.message}"[:LONGEST_ERROR])
@@ -53,5 +53,5 @@ def remarks(trial: TrialRecord, words: Words) -> list[str]:
 
 
 def _end(trace: str) -> str:
-    """The end of a long error: what failed is told there."""
+    """The end of a long traceback: what failed is named there."""
     return trace if len(trace) <= LONGEST_ERROR else "…" + trace[-LONGEST_ERROR:]

@@ -1,4 +1,4 @@
-"""How tables are made: a field says its heading and how a thing reads in it."""
+"""How tables are made: each field of a table has a heading and says what to show of an item."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from trainlab.words.numbers import figure, metric_value, percent
 T = TypeVar("T")
 EMPTY = Entry("")
 MANY_ROWS = 20
-"""Of a table of cells; more are folded away at first."""
+"""Rows of a sortable table that are shown at first, unless it says otherwise; more are folded away."""
 
 
 @dataclass(frozen=True)
 class Field(Generic[T]):
-    """One column of a table of things: its heading, and what of a thing stands in it."""
+    """One column of a table of items: its heading, and what it shows of an item."""
 
     heading: str
     read: Callable[[T], Entry | str | float | None]
-    """A number reads with three digits; an entry as it says."""
+    """A number is shown with three digits; an Entry brings its own text."""
     is_number: bool = False
     is_extra: bool = False
     """Whether a narrow terminal may leave it out."""
 
-    def entry(self, thing: T) -> Entry:
-        """The field of one thing."""
-        value = self.read(thing)
+    def entry(self, item: T) -> Entry:
+        """What stands in the row of one item."""
+        value = self.read(item)
         if isinstance(value, Entry):
             return value
         return Entry(value) if isinstance(value, str) else number(value)
@@ -50,63 +50,63 @@ def value(
 def table_of(
     caption: str,
     fields: Iterable[Field[T]],
-    things: Iterable[T],
+    items: Iterable[T],
     note: str = "",
     *,
     cell: Callable[[T], str] | None = None,
-    num_shown: int | None = None,
+    num_shown: int = MANY_ROWS,
     is_sortable: bool = False,
 ) -> Table:
-    """A row per thing. `cell` says which cell of the study a thing is about; a table that can be sorted is
-    of things named in code. Beyond `num_shown`, rows are folded away."""
-    columns = list(fields)
+    """A row per item; `cell` gives the cell of the study that an item is about. A sortable table has
+    names from code in its first column, and its rows beyond `num_shown` are folded away."""
+    fields = list(fields)
     rows = tuple(
-        Row(tuple(one.entry(thing) for one in columns), None if cell is None else cell(thing))
-        for thing in things
+        Row(tuple(field.entry(item) for field in fields), None if cell is None else cell(item))
+        for item in items
     )
     return Table(
         caption,
-        tuple(Column(one.heading, one.is_number, one.is_extra) for one in columns),
+        tuple(Column(field.heading, field.is_number, field.is_extra) for field in fields),
         rows,
         note,
         is_sortable=is_sortable,
-        num_shown=num_shown if num_shown is not None and len(rows) > num_shown else None,
+        num_shown=num_shown if is_sortable and len(rows) > num_shown else None,
         is_code=is_sortable,
     )
 
 
-def number(given: float | None, reads: str | None = None) -> Entry:
-    """A number as people read it; empty where there is none."""
-    if given is None:
+def number(value: float | None, text: str | None = None) -> Entry:
+    """A number as `text`, or with three digits; empty where there is none."""
+    if value is None:
         return EMPTY
-    return Entry(figure(given) if reads is None else reads, float(given))
+    return Entry(figure(value) if text is None else text, float(value))
 
 
-def count(given: int) -> Entry:
-    """A whole number, thousands apart."""
-    return Entry(f"{given:,}", float(given))
+def count(value: int) -> Entry:
+    """A whole number, thousands separated by commas."""
+    return Entry(f"{value:,}", float(value))
 
 
-def share(given: float) -> Entry:
+def share(value: float) -> Entry:
     """In per cent."""
-    return Entry(percent(given), given)
+    return Entry(percent(value), value)
 
 
-def estimate(given: Estimate) -> Entry:
+def estimate(cost: Estimate) -> Entry:
     """`12.3 [11.9, 12.8]`: the interval in which the same measurement, repeated, falls."""
-    return Entry(f"{figure(given.value)} [{figure(given.low)}, {figure(given.high)}]", given.value)
+    return Entry(f"{figure(cost.value)} [{figure(cost.low)}, {figure(cost.high)}]", cost.value)
 
 
-def mean(metric: str, given: Mean | None, words: Words) -> Entry:
+def mean(metric: str, over_seeds: Mean | None, words: Words) -> Entry:
     """`97.41 % [96.90, 97.92]`; without an interval for a single seed."""
-    if given is None:
+    if over_seeds is None:
         return Entry(words("none_finite"))
-    reads = metric_value(metric, given.value)
-    if given.interval is not None:
-        ends = (given.interval.low, given.interval.high)
+    text = metric_value(metric, over_seeds.value)
+    if over_seeds.interval is not None:
+        ends = (over_seeds.interval.low, over_seeds.interval.high)
         low, high = (metric_value(metric, end).removesuffix(" %") for end in ends)
-        reads = f"{reads} [{low}, {high}]"
-    return Entry(reads, given.value)
+        text = f"{text} [{low}, {high}]"
+    return Entry(text, over_seeds.value)
 
 
 def within(interval: Interval | None) -> Entry:

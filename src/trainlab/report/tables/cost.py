@@ -1,6 +1,7 @@
 """What a step costs, as tables: of all cells side by side, and of one."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from trainlab.analyse.cost.cold_start import ColdStart, Pair, cold_start
 from trainlab.analyse.cost.measurement import MODES, Measurement
@@ -10,7 +11,6 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import (
     EMPTY,
-    MANY_ROWS,
     count,
     estimate,
     name,
@@ -23,60 +23,57 @@ from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, percent
 
 MOST_WARNINGS = 50
-"""Shown at first; the files have them all."""
+"""Rows shown at first; the files have them all."""
 SMALL_PHASE = 0.05
-"""A phase of a cold step below this share of it explains nothing."""
+"""A phase that takes a smaller share of the first step explains nothing and is left out."""
 COLD_LAYERS = 3
-PRECISE = 4
-"""Digits of the one measurement that was asked for: on a quiet machine intervals are that narrow."""
+STEP_DIGITS = 4
+"""Digits in the table of a single measurement: on a quiet machine its intervals are that narrow."""
 
 
 def cost_table(evidence: Evidence, words: Words) -> Table:
     """Each cell's cost by mode, from bare processes, with the interval of repeats."""
 
-    def cell(one: Measurement) -> str:
-        notes = [words("again")] if one.trial.again else []
-        notes += [words("trained")] if one.is_trained else []
-        return one.trial.cell + (f" ({words.listed(notes)})" if notes else "")
+    def cell(measurement: Measurement) -> str:
+        notes = [words("again")] if measurement.trial.again else []
+        notes += [words("trained")] if measurement.is_trained else []
+        return _cell(measurement) + (f" ({words.listed(notes)})" if notes else "")
 
-    def peak_mib(one: Measurement) -> float | None:
-        return None if one.memory is None else one.memory.peak_bytes / MIB
+    def peak_mib(measurement: Measurement) -> float | None:
+        return None if measurement.memory is None else measurement.memory.peak_bytes / MIB
 
     return table_of(
         words("cost_table"),
         [
             name(words("cell"), cell),
-            name(words("mode"), lambda one: words.mode(one.summary.mode)),
+            name(words("mode"), lambda m: words.mode(m.summary.mode)),
             name(words("device"), _device, is_extra=True),
-            value(words("step_ms"), lambda one: one.summary.step_ms.value),
-            value(words("sample_us"), lambda one: estimate(one.summary.sample_us)),
-            value(words("epoch_s"), lambda one: one.summary.epoch_s.value),
-            value(
-                words("samples_per_s"), lambda one: one.summary.samples_per_s.value, is_extra=True
-            ),
+            value(words("step_ms"), lambda m: m.summary.step_ms.value),
+            value(words("sample_us"), lambda m: estimate(m.summary.sample_us)),
+            value(words("epoch_s"), lambda m: m.summary.epoch_s.value),
+            value(words("samples_per_s"), lambda m: m.summary.samples_per_s.value, is_extra=True),
             value(words("peak_mib"), peak_mib),
         ],
         evidence.measured,
         words("cost_table_note"),
         cell=_cell,
-        num_shown=MANY_ROWS,
         is_sortable=True,
     )
 
 
 def step_table(title: str, measurement: Measurement, words: Words) -> Table:
     """One measurement per batch, per sample and per epoch, each with the interval of repeats."""
-    summary, used = measurement.summary, measurement.trial.resolved
-    whole = "epoch_s" if summary.mode == "train" else "pass_s"
-    rows = []
-    for key, found in {
+    summary = measurement.summary
+    costs = {
         "step_ms": summary.step_ms,
         "sample_us": summary.sample_us,
-        whole: summary.epoch_s,
+        "epoch_s" if summary.mode == "train" else "pass_s": summary.epoch_s,
         "samples_per_s": summary.samples_per_s,
-    }.items():
-        low, high = (figure(end, PRECISE) for end in (found.low, found.high))
-        rows.append((words(key), found.value, words("range", low=low, high=high)))
+    }
+    rows = []
+    for key, cost in costs.items():
+        low, high = figure(cost.low, STEP_DIGITS), figure(cost.high, STEP_DIGITS)
+        rows.append((words(key), cost.value, words("range", low=low, high=high)))
     if (roofline := step_roofline(measurement)) is not None:
         best = words("of_best", share=percent(roofline.compute_share))
         rows.append((words("gflop_per_s"), roofline.flops_per_s / 1e9, best))
@@ -86,14 +83,14 @@ def step_table(title: str, measurement: Measurement, words: Words) -> Table:
         step=words.step(summary.mode),
         batch=summary.batch_size,
         device=_device(measurement),
-        threads=used.get("threads", "?"),
+        threads=measurement.trial.resolved.get("threads", "?"),
         weights=words("trained" if measurement.is_trained else "untrained"),
     )
     return table_of(
         caption,
         [
             name(words("cost_of"), lambda row: row[0]),
-            value("", lambda row: number(row[1], figure(row[1], PRECISE))),
+            value("", lambda row: number(row[1], figure(row[1], STEP_DIGITS))),
             value(words("repeats"), lambda row: Entry(row[2])),
         ],
         rows,
@@ -107,22 +104,22 @@ def method_text(measurement: Measurement, words: Words) -> str:
         "step_method",
         processes=summary.num_processes,
         warmups=summary.num_warmup_steps,
-        first=figure(summary.first_step_ms, PRECISE),
+        first=figure(summary.first_step_ms, STEP_DIGITS),
         steps=f"{summary.num_steps:,}",
-        p95=figure(summary.p95_step_ms, PRECISE),
+        p95=figure(summary.p95_step_ms, STEP_DIGITS),
     )
 
 
 def phases_of_step(measurement: Measurement, words: Words) -> Table:
     """The phases of one measurement, the longest first."""
     phases = measurement.summary.phases_ms
-    whole = sum(phases.values())
+    total_ms = sum(phases.values())
     return table_of(
         words("phases_caption", step=words.step(measurement.summary.mode)),
         [
             name(words("phase"), words.phase),
             value(words("step_ms"), lambda phase: number(phases[phase], f"{phases[phase]:.4f}")),
-            value(words("share"), lambda phase: share(phases[phase] / whole)),
+            value(words("share"), lambda phase: share(phases[phase] / total_ms)),
         ],
         sorted(phases, key=lambda phase: -phases[phase]),
     )
@@ -131,34 +128,33 @@ def phases_of_step(measurement: Measurement, words: Words) -> Table:
 def phase_table(measured: Sequence[Measurement], mode: str, words: Words) -> Table:
     """Milliseconds of each phase and its share, a row per cell."""
 
-    def phase(key: str) -> Callable[[Measurement], Entry]:
-        def read(one: Measurement) -> Entry:
-            phases = one.summary.phases_ms
-            if key not in phases:
-                return EMPTY
-            whole = sum(phases.values()) or 1.0
-            return Entry(f"{figure(phases[key])} ({percent(phases[key] / whole)})", phases[key])
+    def entry(phase: str, measurement: Measurement) -> Entry:
+        phases = measurement.summary.phases_ms
+        if phase not in phases:
+            return EMPTY
+        phase_ms, total_ms = phases[phase], sum(phases.values()) or 1.0
+        return Entry(f"{figure(phase_ms)} ({percent(phase_ms / total_ms)})", phase_ms)
 
-        return read
-
-    names = dict.fromkeys(key for one in measured for key in one.summary.phases_ms)
+    phases = dict.fromkeys(phase for m in measured for phase in m.summary.phases_ms)
     return table_of(
         words("phase_table", step=words.step(mode)),
-        [name(words("cell"), _cell), *(value(words.phase(key), phase(key)) for key in names)],
+        [
+            name(words("cell"), _cell),
+            *(value(words.phase(phase), partial(entry, phase)) for phase in phases),
+        ],
         measured,
         cell=_cell,
-        num_shown=MANY_ROWS,
         is_sortable=True,
     )
 
 
 def memory_table(measurement: Measurement, words: Words) -> Table | None:
-    """Where the memory of a step goes: at its peak, and each kind at its fullest."""
+    """Where the memory of a step goes: at its peak, and the most that each kind takes at any time."""
     memory = measurement.memory
     if memory is None:
         return None
     peak_bytes, at_peak = memory.peak_bytes, memory.at_peak | {"other": memory.other_bytes}
-    fullest = {
+    most = {
         "parameters": memory.parameter_bytes,
         "buffers": memory.buffer_bytes,
         "gradients": memory.gradient_bytes,
@@ -176,21 +172,23 @@ def memory_table(measurement: Measurement, words: Words) -> Table | None:
             name(words("what"), words.memory),
             value(words("mib_at_peak"), lambda kind: mib(at_peak.get(kind, 0))),
             value(words("share"), lambda kind: share(at_peak.get(kind, 0) / peak_bytes)),
-            value(words("mib_at_most"), lambda kind: mib(fullest.get(kind))),
+            value(words("mib_at_most"), lambda kind: mib(most.get(kind))),
         ],
-        [*(kind for kind, most in fullest.items() if most), "other"],
+        [*(kind for kind, num_bytes in most.items() if num_bytes), "other"],
     )
 
 
 def limits_table(evidence: Evidence, words: Words) -> Table | None:
     """How near each step came to what its machine can do; None where no limits were measured."""
-    reached: list[tuple[Measurement, Roofline]] = [
-        (one, roofline)
+    rows: list[tuple[Measurement, Roofline]] = [
+        (measurement, roofline)
         for mode in MODES
-        for one in evidence.measured_in(mode)
-        if one.layers is not None and one.layers.rows and (roofline := step_roofline(one))
+        for measurement in evidence.measured_in(mode)
+        if measurement.layers is not None
+        and measurement.layers.rows
+        and (roofline := step_roofline(measurement))
     ]
-    if not reached:
+    if not rows:
         return None
     return table_of(
         words("limits_table"),
@@ -205,10 +203,9 @@ def limits_table(evidence: Evidence, words: Words) -> Table | None:
             value(words("of_best_memory"), lambda row: share(row[1].memory_share)),
             name(words("near"), lambda row: words(f"near_{row[1].near}")),
         ],
-        reached,
+        rows,
         words("limits_note"),
         cell=lambda row: _cell(row[0]),
-        num_shown=MANY_ROWS,
         is_sortable=True,
     )
 
@@ -251,36 +248,36 @@ def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
         [
             name(words("instrument"), lambda row: words.named("instrument", row[1].instrument)),
             name(words("mode"), lambda row: words.mode(row[0].summary.mode)),
-            value(words("added"), lambda row: Entry(_added(row[1].added), row[1].added)),
-            value(words("interval"), lambda row: Entry(_added_within(row[1]))),
+            value(words("added"), lambda row: Entry(_signed(row[1].added), row[1].added)),
+            value(words("interval"), lambda row: Entry(_added_interval(row[1]))),
             value(words("pairs"), lambda row: count(row[1].num_pairs)),
         ],
-        [(one, overhead) for one in measured for overhead in overheads(one)],
+        [(m, overhead) for m in measured for overhead in overheads(m)],
         words("ledger_note"),
     )
 
 
-def overhead_text(found: Sequence[Overhead], words: Words) -> str:
-    """The same in a sentence."""
-    parts = []
-    for one in found:
-        instrument = words.named("instrument", one.instrument)
-        parts.append(f"{instrument} {_added(one.added)} [{_added_within(one)}]")
+def overhead_text(added: Sequence[Overhead], words: Words) -> str:
+    """What each instrument added to a step, in a sentence."""
+    parts = (
+        f"{words.named('instrument', o.instrument)} {_signed(o.added)} [{_added_interval(o)}]"
+        for o in added
+    )
     return words("overhead_text", parts=words("list_semicolon").join(parts))
 
 
 def warning_table(evidence: Evidence, words: Words) -> Table | None:
     """Every measurement that was unstable, and why."""
-    unstable = [one for one in evidence.measured if one.summary.warnings]
+    unstable = [m for m in evidence.measured if m.summary.warnings]
     if not unstable:
         return None
     again = f" ({words('again')})"
     return table_of(
         words("warning_table"),
         [
-            name(words("cell"), lambda one: _cell(one) + (again if one.trial.again else "")),
-            name(words("mode"), lambda one: words.mode(one.summary.mode)),
-            name(words("why"), lambda one: words("list_semicolon").join(warning_texts(one, words))),
+            name(words("cell"), lambda m: _cell(m) + (again if m.trial.again else "")),
+            name(words("mode"), lambda m: words.mode(m.summary.mode)),
+            name(words("why"), lambda m: words("list_semicolon").join(warning_texts(m, words))),
         ],
         unstable,
         cell=_cell,
@@ -290,8 +287,8 @@ def warning_table(evidence: Evidence, words: Words) -> Table | None:
 
 
 def warning_texts(measurement: Measurement, words: Words) -> list[str]:
-    """What a measurement says about its own stability."""
-    return [words.warning(one.code, one.value) for one in measurement.summary.warnings]
+    """Why a measurement may be unstable."""
+    return [words.warning(w.code, w.value) for w in measurement.summary.warnings]
 
 
 def _cell(measurement: Measurement) -> str:
@@ -302,9 +299,9 @@ def _device(measurement: Measurement) -> str:
     return str(measurement.trial.resolved.get("device_name", ""))
 
 
-def _added(given: float) -> str:
-    return f"{100 * given:+.1f} %"
+def _signed(share: float) -> str:
+    return f"{100 * share:+.1f} %"
 
 
-def _added_within(one: Overhead) -> str:
-    return f"{_added(one.low)}, {_added(one.high)}"
+def _added_interval(overhead: Overhead) -> str:
+    return f"{_signed(overhead.low)}, {_signed(overhead.high)}"

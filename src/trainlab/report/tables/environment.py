@@ -10,11 +10,11 @@ from trainlab.words import Words
 def environment_table(
     environment: Environment, words: Words, evidence: Evidence | None = None
 ) -> Table:
-    """One row per fact; with the data that a run used."""
+    """One row per fact; also the data that a run used, where its evidence is given."""
     rows = environment_rows(environment, words)
     data = [t.data for t in (evidence.trials if evidence else ()) if t.data is not None]
-    used = dict.fromkeys(f"{d.name}: {d.num_train:,} + {d.num_test:,} ({d.source})" for d in data)
-    rows += [(words("env_data"), one) for one in used]
+    texts = dict.fromkeys(f"{d.name}: {d.num_train:,} + {d.num_test:,} ({d.source})" for d in data)
+    rows += [(words("env_data"), text) for text in texts]
     fields: list[Field[tuple[str, str]]] = [
         name(words("what"), lambda row: row[0]),
         name(words("value"), lambda row: row[1]),
@@ -24,31 +24,32 @@ def environment_table(
     return table_of(caption, fields, rows, note)
 
 
-def environment_rows(environment: Environment, words: Words) -> list[tuple[str, str]]:
-    """What explains a number, as name and value."""
-    e = environment
-    usable = words("vcpus", usable=e.num_vcpus_usable, number=e.num_vcpus)
+def environment_rows(env: Environment, words: Words) -> list[tuple[str, str]]:
+    """Machine and software, as name and value; several GPUs have a row each."""
+    usable = words("vcpus", usable=env.num_vcpus_usable, number=env.num_vcpus)
     rows = [
-        (words("env_cpu"), f"{e.cpu}, {usable}"),
-        (words("env_memory"), f"{e.memory_gib} GiB"),
+        (words("env_cpu"), f"{env.cpu}, {usable}"),
+        (words("env_memory"), f"{env.memory_gib} GiB"),
     ]
-    for gpu in e.gpus:
+    for gpu in env.gpus:
         memory = "" if gpu.memory_gib is None else f", {gpu.memory_gib:.0f} GiB"
         rows.append((words("env_gpu"), gpu.name + memory))
-    rows.append((words("env_os"), f"{e.os}, {e.kernel}"))
-    rows.append(("Python", e.python))
-    packages = ", ".join(f"{package} {version}" for package, version in e.packages.items())
-    rows.append((words("env_packages"), packages))
-    if e.cuda:
-        cudnn = f", cuDNN {e.cudnn}" if e.cudnn else ""
-        driver = f", {words('env_driver')} {e.driver}" if e.driver else ""
-        rows.append(("CUDA", f"{e.cuda}{cudnn}{driver}"))
-    if e.torch_threads is not None:
-        rows.append((words("env_threads"), str(e.torch_threads)))
-    if e.variables:
-        variables = ", ".join(f"{variable}={given}" for variable, given in e.variables.items())
+    packages = ", ".join(f"{package} {version}" for package, version in env.packages.items())
+    rows += [
+        (words("env_os"), f"{env.os}, {env.kernel}"),
+        ("Python", env.python),
+        (words("env_packages"), packages),
+    ]
+    if env.cuda:
+        cudnn = f", cuDNN {env.cudnn}" if env.cudnn else ""
+        driver = f", {words('env_driver')} {env.driver}" if env.driver else ""
+        rows.append(("CUDA", f"{env.cuda}{cudnn}{driver}"))
+    if env.torch_threads is not None:
+        rows.append((words("env_threads"), str(env.torch_threads)))
+    if env.variables:
+        variables = ", ".join(f"{variable}={text}" for variable, text in env.variables.items())
         rows.append((words("env_variables"), variables))
-    if e.git_commit:
-        dirty = f" ({words('env_dirty')})" if e.git_dirty else ""
-        rows.append((words("env_commit"), e.git_commit[:12] + dirty))
+    if env.git_commit:
+        dirty = f" ({words('env_dirty')})" if env.git_dirty else ""
+        rows.append((words("env_commit"), env.git_commit[:12] + dirty))
     return rows

@@ -7,57 +7,47 @@ from trainlab.analyse.findings.finding import Finding, arrow
 from trainlab.analyse.findings.learning import Effect
 from trainlab.report.bullets import mark_label, mark_of
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import (
-    EMPTY,
-    MANY_ROWS,
-    count,
-    name,
-    number,
-    table_of,
-    value,
-    within,
-)
+from trainlab.report.tables.columns import EMPTY, count, name, number, table_of, value, within
 from trainlab.stats.means import Interval
-from trainlab.words import Words
+from trainlab.stats.verdict import Verdict
+from trainlab.words import WORDS, Words
 from trainlab.words.numbers import figure, level, metric_difference, metric_value
 
 
-def factor_table(factor: str, found: Sequence[Finding], words: Words) -> Table:
+def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Table:
     """One row per comparison of two cells: an effect, a cost or memory."""
-    # Where nothing else varies, or where levels are told by cells, a cell's name only repeats them.
-    is_alone = all("," not in one.cells[1] or one.levels == (None, None) for one in found)
-    figures = {id(one): _figures(one, words) for one in found}
+    # Where nothing else varies, or the first column names cells, a cell's name would only repeat it.
+    is_alone = all("," not in f.cells[1] or f.levels == (None, None) for f in findings)
+    entries = {id(finding): _entries(finding, words) for finding in findings}
     return table_of(
         words("factor_table", factor=factor),
         [
             name(words("level"), _change),
-            *([] if is_alone else [name(words("cell"), lambda one: one.cells[1])]),
-            name(words("figure"), lambda one: subject_text(one.subject, words)),
-            value(words("reference"), lambda one: figures[id(one)][0]),
-            value(words("here"), lambda one: figures[id(one)][1]),
-            value(words("difference"), lambda one: figures[id(one)][2]),
-            value(words("interval"), lambda one: figures[id(one)][3]),
-            value(words("n"), lambda one: count(one.n)),
-            name(words("verdict"), lambda one: verdict(one, words)),
+            *([] if is_alone else [name(words("cell"), lambda finding: finding.cells[1])]),
+            name(words("figure"), lambda finding: subject_text(finding.subject, words)),
+            value(words("reference"), lambda finding: entries[id(finding)][0]),
+            value(words("here"), lambda finding: entries[id(finding)][1]),
+            value(words("difference"), lambda finding: entries[id(finding)][2]),
+            value(words("interval"), lambda finding: entries[id(finding)][3]),
+            value(words("n"), lambda finding: count(finding.n)),
+            name(words("verdict"), lambda finding: verdict_entry(finding.verdict, words)),
         ],
-        found,
+        findings,
         words("factor_note"),
-        cell=lambda one: one.cells[1],
-        num_shown=MANY_ROWS,
+        cell=lambda finding: finding.cells[1],
         is_sortable=True,
     )
 
 
-def verdict(finding: Finding, words: Words) -> Entry:
-    """In words; a figure that was not tested has none."""
-    mark = mark_of(finding.verdict)
-    return Entry("" if finding.verdict is None else mark_label(mark, words), mark=mark)
+def verdict_entry(verdict: Verdict | None, words: Words) -> Entry:
+    """The verdict in words; empty where nothing was tested."""
+    return Entry("" if verdict is None else mark_label(verdict, words), mark=mark_of(verdict))
 
 
 def subject_text(subject: str, words: Words) -> str:
     """A metric by its own name, a cost in words."""
     key = f"subject_{subject.replace('/', '_')}"
-    return words(key) if words.knows(key) else subject
+    return words(key) if key in WORDS else subject
 
 
 def difference_within(metric: str, interval: Interval | None) -> Entry:
@@ -72,11 +62,11 @@ def _change(finding: Finding) -> str:
     """`1 → 64`, or the cells where several settings change at once."""
     if finding.levels == (None, None):
         return arrow(finding.cells)
-    return arrow(level(one) for one in finding.levels)
+    return arrow(map(level, finding.levels))
 
 
-def _figures(finding: Finding, words: Words) -> tuple[Entry, ...]:
-    """Of the reference, of the other cell, how they differ, and the interval of that."""
+def _entries(finding: Finding, words: Words) -> tuple[Entry, ...]:
+    """The value of the reference and of the other cell, how they differ, and the interval of that."""
     match finding:
         case Effect():
             return _effect(finding, words)
@@ -94,8 +84,8 @@ def _effect(effect: Effect, words: Words) -> tuple[Entry, ...]:
     metric, means = effect.subject, (effect.mean_a, effect.mean_b)
     difference = EMPTY
     if effect.difference is not None:
-        reads = metric_difference(metric, effect.difference, words("points"))
-        difference = Entry(reads, effect.difference)
+        text = metric_difference(metric, effect.difference, words("points"))
+        difference = Entry(text, effect.difference)
     return (
         *(EMPTY if mean is None else Entry(metric_value(metric, mean), mean) for mean in means),
         difference,

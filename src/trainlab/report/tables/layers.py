@@ -6,27 +6,18 @@ from trainlab.analyse.cost.layers import Layer, between_ms, layer_times
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.cost.roofline import Roofline, layer_roofline
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import (
-    EMPTY,
-    Field,
-    count,
-    name,
-    number,
-    share,
-    table_of,
-    value,
-)
+from trainlab.report.tables.columns import EMPTY, Field, count, name, number, share, table_of, value
 from trainlab.words import Words
 
 MANY_LAYERS = 30
 
 
 def layer_table(measurement: Measurement, words: Words) -> Table:
-    """In the order of the calls; at the end what lies between them."""
+    """A row per call in their order; the last row is the time between them."""
     assert measurement.layers is not None
     phases_ms = measurement.summary.phases_ms
     layers = layer_times(measurement.layers, phases_ms)
-    whole, rest = sum(phases_ms.values()), between_ms(layers, phases_ms)
+    step_ms, rest_ms = sum(phases_ms.values()), between_ms(layers, phases_ms)
 
     def layer_name(layer: Layer | None) -> str:
         if layer is None:
@@ -34,8 +25,8 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
         return layer.row.name + (f" ({layer.row.call})" if layer.row.call > 1 else "")
 
     def shapes(layer: Layer | None) -> str:
-        found = [] if layer is None else layer.row.output_shapes
-        return " ".join("x".join(map(str, shape)) for shape in found)
+        output_shapes = [] if layer is None else layer.row.output_shapes
+        return " ".join("x".join(map(str, shape)) for shape in output_shapes)
 
     def parameters(layer: Layer | None) -> Entry:
         if layer is None:
@@ -54,14 +45,16 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
         name(words("output"), shapes),
         value(words("parameters"), parameters, is_extra=True),
         value(words("forward_mflop"), mflop, is_extra=True),
-        value(words("forward_ms"), lambda layer: number(layer.forward_ms if layer else rest)),
+        value(words("forward_ms"), lambda layer: number(layer.forward_ms if layer else rest_ms)),
     ]
     if measurement.summary.mode == "train":
         fields.append(
             value(words("backward_ms"), lambda layer: layer.backward_ms if layer else None)
         )
     fields += [
-        value(words("share"), lambda layer: share((layer.total_ms if layer else rest) / whole)),
+        value(
+            words("share"), lambda layer: share((layer.total_ms if layer else rest_ms) / step_ms)
+        ),
         name(words("near"), near),
     ]
     return table_of(
@@ -80,8 +73,7 @@ def near_text(roofline: Roofline | None, words: Words) -> str:
         return ""
     if roofline.near == "neither":
         return words("near_neither")
-    is_compute = roofline.near == "compute"
-    reached = roofline.compute_share if is_compute else roofline.memory_share
+    reached = roofline.compute_share if roofline.near == "compute" else roofline.memory_share
     return f"{words(f'near_{roofline.near}')} {100 * reached:.0f} %"
 
 
@@ -89,7 +81,7 @@ def _note(measurement: Measurement, layers: Sequence[Layer], words: Words) -> st
     assert measurement.layers is not None
     notes = [words("layers_note")]
     rooflines = (layer_roofline(measurement, layer) for layer in layers)
-    if any(one is not None and one.memory_share > 1 for one in rooflines):
+    if any(roofline is not None and roofline.memory_share > 1 for roofline in rooflines):
         notes.append(words("above_memory"))
     if measurement.layers.uncounted:
         notes.append(words("uncounted", names=words.listed(measurement.layers.uncounted)))

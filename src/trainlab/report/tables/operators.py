@@ -1,7 +1,5 @@
 """Operators as a table, the costliest first."""
 
-from dataclasses import replace
-
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.cost.operators import Sort, outside_us, ranked
 from trainlab.report.document import Table
@@ -15,13 +13,13 @@ TOP = 10
 def operator_table(
     measurement: Measurement, words: Words, *, sort: Sort = "self", top: int = TOP
 ) -> Table:
-    """All operators; so many are shown at first."""
+    """All operators, of which `top` are shown at first."""
     record, cell = measurement.operators, measurement.trial.cell
     assert record is not None
     by_shape = any(row.shapes for row in record.rows)
     outside = outside_us(record)
-    outside_share = percent(outside / record.profiled_step_us)
-    notes = [words("outside_note", time=f"{outside:,.1f}", share=outside_share)]
+    share_text = percent(outside / record.profiled_step_us)
+    notes = [words("outside_note", time=f"{outside:,.1f}", share=share_text)]
     if not record.calls_are_equal:
         notes.append(words("calls_differ"))
     caption = words(
@@ -30,7 +28,7 @@ def operator_table(
         step=words.step(measurement.summary.mode),
         device=measurement.trial.resolved.get("device_name", ""),
     )
-    table = table_of(
+    return table_of(
         caption,
         [
             name(words("operator"), lambda op: bare_operator(op.name)),
@@ -45,6 +43,6 @@ def operator_table(
         ranked(record, sort),
         words.sentences(*notes),
         cell=lambda op: cell,
+        num_shown=top,
         is_sortable=True,
     )
-    return replace(table, num_shown=top)
