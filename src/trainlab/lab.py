@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 class Run(RunFolder):
-    """A run folder that can be asked what it shows."""
+    """A run folder that also offers its results as tables and findings."""
 
-    _read: Evidence | None = None
+    _evidence: Evidence | None = None
 
     def evidence(self) -> Evidence:
         """All its records, arranged by cell; read again only while trials are still to come."""
-        if self._read is None or not self._read.is_complete:
-            self._read = gather(self)
-        return self._read
+        if self._evidence is None or not self._evidence.is_complete:
+            self._evidence = gather(self)
+        return self._evidence
 
     def results(self) -> "pd.DataFrame":
         """One row per trial: levels, seed, state, final metrics, time, cost."""
@@ -77,24 +77,24 @@ class Run(RunFolder):
 
 
 class Watcher:
-    """Who is told what happens while a question is answered; this one lets it pass in silence."""
+    """Is told what happens while a question is answered; this one ignores it all."""
 
-    def status(self, what: str) -> AbstractContextManager[object]:
-        """Entered while something takes its time: `starting torch`, `reading the records`."""
+    def status(self, activity: str) -> AbstractContextManager[object]:
+        """Entered during an activity that takes long: `starting torch`, `reading the records`."""
         return nullcontext()
 
     def preparing(self) -> AbstractContextManager[object]:
-        """Entered while the machine is checked and data is fetched, of which `downloads` is told."""
+        """Entered while the machine is checked and data is fetched; `downloads` is called meanwhile."""
         return nullcontext()
 
-    def downloads(self, what: str, done: int, total: int | None) -> None:
-        """So many bytes of something have come, of so many in all, if that is known."""
+    def downloads(self, name: str, done: int, total: int | None) -> None:
+        """`done` bytes of a file have been downloaded, of `total` where that is known."""
 
     def planned(self, study: Study) -> None:
         """All checks have passed; this is what will be run."""
 
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
-        """Entered while trials run; the run folder tells how far they are."""
+        """Entered while trials run; the events in the run folder say how far they are."""
         return nullcontext()
 
 
@@ -105,6 +105,12 @@ class Outcome:
     run: Run
     was_interrupted: bool
 
+    def complete_run(self) -> Run:
+        """The run; KeyboardInterrupt where it was cut short."""
+        if self.was_interrupted:
+            raise KeyboardInterrupt
+        return self.run
+
 
 def run_question(
     question: Question,
@@ -114,18 +120,19 @@ def run_question(
     many: bool = False,
     budget_s: float | None = None,
     on: str = "local",
-    given: "Mapping[str, Workload] | None" = None,
+    workloads: "Mapping[str, Workload] | None" = None,
     instruments: "Sequence[Instrument]" = (),
     watcher: Watcher | None = None,
 ) -> Outcome:
     """From a question to a run with its tables: resolve, check the machine, run the trials, read them.
 
-    SpecError and the like before anything has run; whatever happens later is in the run's records. Once
-    `budget_s` is spent no further group of trials is started. `given` are workloads that are objects.
+    A mistake is raised as SpecError or the like before anything has run; whatever happens later is in the
+    run's records. Once `budget_s` is spent no further group of trials is started. `workloads` are those
+    given as objects, by name.
     """
     watcher = watcher or Watcher()
     if question.workload in BUILTIN:
-        # What can be told without torch is told before torch starts.
+        # Mistakes that can be seen without torch are raised before torch is imported.
         resolve(question, _facts(question), where, many=many)
     with watcher.status("starting torch"):
         from trainlab.data.fetch import reporting_to
@@ -136,14 +143,13 @@ def run_question(
         from trainlab.plan import plan
         from trainlab.train.loader import Loader
 
-        load = Loader(given)
+        load = Loader(workloads)
         executor = executor_for(on, load, instruments)
     with process_restored(), signals_interrupt():
         facts = _facts(question, load)
         study = resolve(question, facts, where, many=many)
-        each = asks_each_device(question)
         with watcher.preparing(), reporting_to(watcher.downloads):
-            devices = executor.preflight(study, each_device=each)
+            devices = executor.preflight(study, each_device=asks_each_device(question))
         study = resolve(question, facts, where, devices=devices, many=many)
         watcher.planned(study)
         run, was_interrupted = Run(start_run(study, out).path), False
@@ -161,7 +167,7 @@ def run_question(
 
 
 def planned(question: Question, where: str = "", *, many: bool = False) -> Study:
-    """The study that a question asks for. Needs no machine, and torch only for a workload of one's own."""
+    """The study that a question asks for; imports torch only for a user's own workload."""
     return resolve(question, _facts(question), where, many=many)
 
 
@@ -184,7 +190,7 @@ def run(
     many: bool = False,
     budget_s: float | None = None,
     on: str = "local",
-    **given: Any,
+    **options: Any,
 ) -> Run:
     """Trains a workload in every cell with every seed and returns its run.
 
@@ -196,46 +202,41 @@ def run(
     """
     from trainlab.workloads.workload import Workload
 
-    objects: dict[str, Workload] = {}
-    fields = {n: v for n, v in given.items() if n in Question.model_fields and n != "settings"}
-    settings = {n: v for n, v in given.items() if n not in fields}
+    workloads: dict[str, Workload] = {}
+    fields = {n: v for n, v in options.items() if n in Question.model_fields and n != "settings"}
+    settings = {n: v for n, v in options.items() if n not in fields}
     if profile is not False:
-        asked = {} if profile is True else profile
-        fields["cost"] = checked(CostSpec, {"weights": "both", **asked}, "profile")
+        cost = {} if profile is True else profile
+        fields["cost"] = checked(CostSpec, {"weights": "both", **cost}, "profile")
     if isinstance(workload, Workload):
         if fields.get("cost") is not None:
             raise WorkloadError(
                 f"{workload.name}: cost is measured in fresh processes, which cannot get an object; "
                 "name it as FILE.py:NAME"
             )
-        reference = f"{workload.name} (given as an object)"
-        objects[reference] = workload
-    else:
-        reference = workload
+        name = f"{workload.name} (given as an object)"
+        workloads[name], workload = workload, name
     values = {
         **fields,
-        "workload": reference,
+        "workload": workload,
         "settings": settings,
         "vary": {name: _levels(levels) for name, levels in (vary or {}).items()},
         "seeds": seeds if isinstance(seeds, int) else tuple(seeds),
         "design": design,
     }
-    done = run_question(
+    return run_question(
         checked_question(values),
         out=None if out is None else Path(out),
         many=many,
         budget_s=budget_s,
         on=on,
-        given=objects,
+        workloads=workloads,
         instruments=instruments,
-    )
-    if done.was_interrupted:
-        raise KeyboardInterrupt
-    return done.run
+    ).complete_run()
 
 
 def _facts(question: Question, load: "Loader | None" = None) -> WorkloadFacts:
-    """Of a built-in workload from the catalogue; of one's own by reading its file."""
+    """A built-in workload's facts are in the catalogue; a user's own workload is loaded for them."""
     if question.workload in BUILTIN:
         return BUILTIN[question.workload].facts
     if load is None:
@@ -245,7 +246,7 @@ def _facts(question: Question, load: "Loader | None" = None) -> WorkloadFacts:
     return load.workload(question.workload).facts
 
 
-def _levels(given: Any) -> Any:
-    """Any series as levels; a single value is left for the check, which says what is wanted."""
-    is_series = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
-    return tuple(given) if is_series else given
+def _levels(values: Any) -> Any:
+    """Any series as a tuple; a single value stays as it is, for the check to say what is wrong with it."""
+    is_series = isinstance(values, Iterable) and not isinstance(values, str | Mapping)
+    return tuple(values) if is_series else values

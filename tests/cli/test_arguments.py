@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from asking import study_for
-from trainlab.cli.question import question_of, seconds_of, seeds_asked
+from trainlab.cli.question import question_of, requested_seeds, seconds_of
 from trainlab.errors import SpecError
 from trainlab.spec import Question
 from trainlab.studies import builtin_study
@@ -130,10 +130,10 @@ def test_what_is_no_time_is_told(text: str) -> None:
 
 
 def test_seeds_are_given_by_number_or_by_name_but_not_both() -> None:
-    assert seeds_asked(None, None) is None
-    assert seeds_asked(None, 3) == 3
-    assert seeds_asked("4,2", None) == (4, 2)
+    assert requested_seeds(None, None) is None
+    assert requested_seeds(None, 3) == 3
+    assert requested_seeds("4,2", None) == (4, 2)
     with pytest.raises(SpecError, match="--seed and --seeds: give one of them"):
-        seeds_asked("1", 2)
+        requested_seeds("1", 2)
     with pytest.raises(SpecError, match="--seed: got '1,x'"):
-        seeds_asked("1,x", None)
+        requested_seeds("1,x", None)

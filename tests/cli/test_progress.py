@@ -16,20 +16,21 @@ from trainlab.cli.progress.heartbeat import showing_status
 def test_silence_lasts_until_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now)
-    silence = heartbeat.Silence(limit_s=1.0)
-    silence.is_broken()
+    monkeypatch.setattr(heartbeat, "SILENCE_S", 1.0)
+    silence = heartbeat.Silence()
+    silence.restart()
     now = 100.9
-    assert not silence.lasts_too_long()
+    assert not silence.is_too_long()
     now = 101.1
-    assert silence.lasts_too_long()
-    silence.is_broken()
-    assert not silence.lasts_too_long()
+    assert silence.is_too_long()
+    silence.restart()
+    assert not silence.is_too_long()
     now = 2101.0  # in a long run one hundredth of the time may pass
-    heartbeat.Silence().is_broken()
+    heartbeat.Silence().restart()
     now = 2111.0
-    assert not silence.lasts_too_long()
+    assert not silence.is_too_long()
     now = 2122.0
-    assert silence.lasts_too_long()
+    assert silence.is_too_long()
 
 
 def test_off_a_terminal_a_long_wait_is_a_line_now_and_then(

@@ -31,7 +31,7 @@ def four() -> tuple[TimeLeft, Clock, list[str]]:
 
 def test_nothing_is_said_before_anything_is_known(four: tuple[TimeLeft, Clock, list[str]]) -> None:
     left, _, ids = four
-    left.begins(ids[0])
+    left.group_begins(ids[0])
     assert left.left_s() is None
     assert (left.number, left.num_trials) == (1, 4)
     assert left.share_done() == 0
@@ -41,9 +41,9 @@ def test_the_trial_that_runs_says_how_long_all_may_take(
     four: tuple[TimeLeft, Clock, list[str]],
 ) -> None:
     left, clock, ids = four
-    left.begins(ids[0])
+    left.group_begins(ids[0])
     clock.now += 5
-    left.is_at(0.5)
+    left.progress(0.5)
     assert left.left_s() == 35
     assert left.share_done() == pytest.approx(5 / 40)
 
@@ -52,14 +52,14 @@ def test_a_trial_should_take_as_long_as_the_most_similar_did(
     four: tuple[TimeLeft, Clock, list[str]],
 ) -> None:
     left, clock, ids = four
-    left.begins(ids[0])
+    left.group_begins(ids[0])
     clock.now += 10
-    left.ends()
+    left.group_ends()
     # Nothing else is known: all should take as long.
     assert left.left_s() == 30
-    left.begins(ids[1])
+    left.group_begins(ids[1])
     clock.now += 2
-    left.ends()
+    left.group_ends()
     # Each cell once more, each as long as its like.
     assert left.left_s() == 12
     assert left.share_done() == pytest.approx(0.5)
@@ -69,10 +69,10 @@ def test_time_left_counts_down_while_nothing_is_reported(
     four: tuple[TimeLeft, Clock, list[str]],
 ) -> None:
     left, clock, ids = four
-    left.begins(ids[0])
+    left.group_begins(ids[0])
     clock.now += 10
-    left.ends()
-    left.begins(ids[1])
+    left.group_ends()
+    left.group_begins(ids[1])
     assert left.left_s() == 30
     clock.now += 4
     assert left.left_s() == 26
@@ -84,20 +84,20 @@ def test_a_trial_under_way_is_judged_by_its_own_speed(
     four: tuple[TimeLeft, Clock, list[str]],
 ) -> None:
     left, clock, ids = four
-    left.begins(ids[0])
+    left.group_begins(ids[0])
     clock.now += 10
-    left.ends()
-    left.begins(ids[1])
+    left.group_ends()
+    left.group_begins(ids[1])
     clock.now += 3
-    left.is_at(0.25)
+    left.progress(0.25)
     assert left.left_s() == pytest.approx(9 + 20)
 
 
 def test_trials_that_never_ran_are_passed_over(four: tuple[TimeLeft, Clock, list[str]]) -> None:
     left, clock, ids = four
-    left.begins(ids[2])
+    left.group_begins(ids[2])
     clock.now += 10
-    left.ends()
+    left.group_ends()
     assert (left.number, left.left_s()) == (3, 10)
 
 
@@ -105,10 +105,10 @@ def test_at_the_end_nothing_is_left(four: tuple[TimeLeft, Clock, list[str]]) -> 
     left, clock, ids = four
     shares = []
     for one in ids:
-        left.begins(one)
+        left.group_begins(one)
         shares.append(left.share_done())
         clock.now += 1
-        left.ends()
+        left.group_ends()
     assert (left.left_s(), left.share_done()) == (0, 1)
     assert shares == sorted(shares)
 
@@ -120,18 +120,18 @@ def test_cost_trials_are_expected_by_what_they_look_at() -> None:
     left, clock, ids = started(study)
     took = {"process1": 3.0, "operators": 7.0, "layers": 5.0}
     for one in ids:
-        left.begins(one)
+        left.group_begins(one)
         clock.now += took[one.rpartition("-")[2]]
-        left.ends()
+        left.group_ends()
     assert [left.expected_s(one) for one in ids] == [took[one.rpartition("-")[2]] for one in ids]
 
 
 def test_a_single_trial_knows_its_time_from_its_own_speed() -> None:
     left, clock, (only,) = started(made_study(seeds=1))
-    left.begins(only)
+    left.group_begins(only)
     assert left.left_s() is None
     clock.now += 2
-    left.is_at(0.2)
+    left.progress(0.2)
     assert left.left_s() == pytest.approx(8)
 
 
@@ -144,18 +144,18 @@ def test_starting_processes_is_time_of_its_own() -> None:
     left.starting([(one,) for one in ids[:2]])
     assert left.left_s() is None
     clock.now += 4
-    left.started()
+    left.ready()
     for one in ids[:2]:
-        left.begins(one)
+        left.group_begins(one)
         clock.now += 1
-        left.ends()
+        left.group_ends()
     # Five more, each with its start.
     assert left.left_s() == 5 * (1 + 2)
     left.starting([(ids[2],), (ids[3],)])
     clock.now += 1.5
     assert left.left_s() == 15 - 1.5
     clock.now += 2.5
-    left.started()
+    left.ready()
     assert left.left_s() == 11
     assert left.share_done() == pytest.approx(10 / 21)
 
@@ -163,25 +163,25 @@ def test_starting_processes_is_time_of_its_own() -> None:
 def test_training_says_nothing_about_what_cost_trials_take() -> None:
     left, clock, ids = started(made_study(seeds=1, cost=CostSpec(processes=1)))
     assert len(ids) == 4
-    left.begins(ids[0])
+    left.group_begins(ids[0])
     clock.now += 100
-    left.ends()
+    left.group_ends()
     assert left.left_s() == 3 * FIRST_GUESS_S
-    left.begins(ids[1])
+    left.group_begins(ids[1])
     clock.now += 6
-    left.ends()
+    left.group_ends()
     assert left.left_s() == 2 * 6
 
 
 def test_trials_of_one_process_share_its_time() -> None:
     left, clock, ids = started(made_study(seeds=1, learn=False, cost=CostSpec(processes=1)))
     assert len(ids) == 3
-    left.begins(ids[0])
+    left.group_begins(ids[0])
     clock.now += 2
-    left.ends()
-    left.begins(*ids[1:])
+    left.group_ends()
+    left.group_begins(*ids[1:])
     assert (left.number, left.left_s()) == (3, 4)
     clock.now += 10
-    left.ends()
+    left.group_ends()
     assert [left.expected_s(one) for one in ids] == [2, 5, 5]
     assert (left.left_s(), left.share_done()) == (0, 1)

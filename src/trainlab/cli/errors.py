@@ -17,7 +17,7 @@ P = ParamSpec("P")
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """The command with its errors told: the user's mistakes in a line each, ours with a traceback."""
+    """The command with its errors reported: the user's mistakes in a line each, ours with a traceback."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -32,7 +32,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             raise typer.Exit(130) from None
         except typer.Exit:
             raise
-        except Exception:  # noqa: BLE001  the last resort: nothing is lost, and the code is 1
+        except Exception:  # noqa: BLE001  a defect of ours: shown whole, with exit code 1
             traceback.print_exc()
             sys.stderr.write("trainlab: this is a defect of trainlab; please report the above\n")
             raise typer.Exit(1) from None

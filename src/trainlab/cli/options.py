@@ -1,9 +1,11 @@
-"""Specs as command-line options, made from their fields so that they cannot drift."""
+"""Command-line options: those that several verbs share, and those made from the fields of a spec so that
+they cannot drift."""
 
 import inspect
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,23 +16,35 @@ from trainlab.workloads.catalogue import BUILTIN
 
 PANEL = "Settings (defaults are the workload's)"
 
+WorkloadArgument = Annotated[
+    str, typer.Argument(help="A built-in workload (see `trainlab workloads`) or FILE.py:NAME.")
+]
+OutOption = Annotated[
+    Path | None, typer.Option(help="The run folder. [dim]\\[runs/<name>-<time>][/dim]")
+]
+LangOption = Annotated[str, typer.Option(metavar="en|zh", help="The language of the findings.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON summary on stdout and nothing else.")
+]
+
 
 def setting_parameters() -> list[inspect.Parameter]:
     """A keyword parameter per training setting; None means "not asked"."""
     return [
-        _parameter(TrainSpec, name, PANEL, _default_text(name)) for name in TrainSpec.model_fields
+        _parameter(TrainSpec, name, PANEL, _workload_defaults(name))
+        for name in TrainSpec.model_fields
     ]
 
 
 def spec_parameters(kind: type[Spec], panel: str) -> list[inspect.Parameter]:
     """A keyword parameter per field of a spec, with its own defaults."""
     return [
-        _parameter(kind, name, panel, f"[dim]\\[{_value(field.default)}][/dim]")
+        _parameter(kind, name, panel, _value_text(field.default))
         for name, field in kind.model_fields.items()
     ]
 
 
-def asked_of(kind: type[Spec], options: Mapping[str, Any]) -> dict[str, Any]:
+def given_fields(kind: type[Spec], options: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a spec that were given on the command line."""
     return {
         name: value
@@ -48,50 +62,42 @@ def with_options(function: Any, parameters: list[inspect.Parameter], epilog: str
     return function
 
 
+def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
+    """One JSON value on stdout, and nothing else."""
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
 def _parameter(kind: type[Spec], name: str, panel: str, default: str) -> inspect.Parameter:
-    if kind.model_fields[name].default is False:
-        flag = typer.Option(
-            f"--{name.replace('_', '-')}",
-            help=kind.model_fields[name].description,
-            rich_help_panel=panel,
-            show_default=False,
-        )
-        given: Any = Annotated[bool | None, flag]
-        return inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=given
-        )
-    choices = choices_of(kind, name)
-    listed = f" {', '.join(choices)}." if choices else ""
+    """A flag for a field that is off by default; any other value arrives as text, which the spec converts
+    or rejects."""
+    field, choices = kind.model_fields[name], choices_of(kind, name)
+    is_flag = field.default is False
+    unit = setting_of(kind, name).unit or "name"
+    choices_text = f" {', '.join(choices)}." if choices else ""
+    default_text = f"[dim]\\[{default}][/dim]" if default else ""
     option = typer.Option(
         f"--{name.replace('_', '-')}",
-        help=f"{kind.model_fields[name].description}{listed} {default}",
-        metavar=(setting_of(kind, name).unit or "name").upper().replace(" ", "-"),
+        help=field.description if is_flag else f"{field.description}{choices_text} {default_text}",
+        metavar=None if is_flag else unit.upper().replace(" ", "-"),
         rich_help_panel=panel,
         show_default=False,
     )
-    # Everything arrives as text: the spec converts it and tells what is wrong.
-    annotation: Any = Annotated[str | None, option]
+    value: Any = bool | None if is_flag else str | None
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[value, option]
     )
 
 
-def _default_text(name: str) -> str:
-    field = TrainSpec.model_fields[name]
-    values = {w: entry.defaults.get(name, field.default) for w, entry in BUILTIN.items()}
-    if len(set(map(repr, values.values()))) == 1:
-        told = _value(next(iter(values.values())))
-        return f"[dim]\\[{told}][/dim]" if told else ""
-    each = ", ".join(f"{workload} {_value(value)}" for workload, value in values.items())
-    return f"[dim]\\[{each}][/dim]"
+def _workload_defaults(name: str) -> str:
+    """A setting's default, or that of each workload where they differ."""
+    own = TrainSpec.model_fields[name].default
+    texts = {w: _value_text(entry.defaults.get(name, own)) for w, entry in BUILTIN.items()}
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return ", ".join(f"{workload} {text}" for workload, text in texts.items())
 
 
-def _value(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None or value == {}:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def print_json(values: Mapping[str, Any]) -> None:
-    """One JSON object on stdout, and nothing else."""
-    sys.stdout.write(json.dumps(values, allow_nan=False) + "\n")

@@ -10,24 +10,21 @@ from trainlab.errors import SpecError
 from trainlab.spec import Question, TrainSpec
 from trainlab.spec.base import setting_of
 from trainlab.spec.question import checked_question, read_question
-from trainlab.spec.settings import Scalar, scalar_of
+from trainlab.spec.settings import scalar_of
 from trainlab.studies import builtin_study, study_names
 from trainlab.workloads.catalogue import BUILTIN
 
-TIMES = {"s": 1.0, "m": 60.0, "h": 3600.0}
+SECONDS_PER_UNIT = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def question_of(
-    what: str,
-    settings: Mapping[str, Any],
-    vary: Sequence[str] = (),
-    **given: Any,
+    what: str, settings: Mapping[str, Any], vary: Sequence[str] = (), **fields: Any
 ) -> tuple[Question, str]:
     """The question, and where its settings come from for messages; flags override a study's file.
 
-    `given` are fields of Question; those that are None were not asked.
+    `fields` are those of Question; None means that a field was not given.
     """
-    question, where = _start(what)
+    question, where = _base_question(what)
     levels, single, problems = dict(question.vary), dict(question.settings), list[str]()
     for name, text in settings.items():
         is_list = isinstance(text, str) and "," in text
@@ -37,16 +34,16 @@ def question_of(
             single[name] = text
             levels.pop(name, None)
     for text in vary:
-        try:
-            name, values = _factor(text)
-        except ValueError as error:
-            problems.append(str(error))
-        else:
-            levels[name] = values
+        name, equals, values = text.partition("=")
+        if not equals or not name.strip():
+            rule = "must be name=level,level, as in lr=0.01,0.001"
+            problems.append(f"--vary: got {text!r}, {rule}")
+        parts = (part.strip() for part in values.split(","))
+        levels[name.strip().replace("-", "_")] = tuple(scalar_of(part) for part in parts if part)
     if problems:
         raise SpecError(problems)
-    asked = {name: value for name, value in given.items() if value is not None}
-    merged = {**question.model_dump(), "settings": single, "vary": levels, **asked}
+    given = {name: value for name, value in fields.items() if value is not None}
+    merged = {**question.model_dump(), "settings": single, "vary": levels, **given}
     return checked_question(merged, where), where
 
 
@@ -55,11 +52,11 @@ def seconds_of(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
     if not match or not float(match[1]):
         raise SpecError([f"--budget: got {text!r}, must be a time, as in 90s, 10m or 2h"])
-    return float(match[1]) * TIMES[match[2] or "s"]
+    return float(match[1]) * SECONDS_PER_UNIT[match[2]]
 
 
-def seeds_asked(seed: str | None, seeds: int | None) -> int | tuple[int, ...] | None:
-    """Seeds by number or by name; None where neither was asked."""
+def requested_seeds(seed: str | None, seeds: int | None) -> int | tuple[int, ...] | None:
+    """The seeds of --seed or the number of --seeds; None where neither was given."""
     if seed is not None and seeds is not None:
         raise SpecError(["--seed and --seeds: give one of them"])
     if seed is None:
@@ -67,12 +64,12 @@ def seeds_asked(seed: str | None, seeds: int | None) -> int | tuple[int, ...] | 
     try:
         return tuple(int(part) for part in seed.split(","))
     except ValueError:
-        raise SpecError(
-            [f"--seed: got {seed!r}, must be whole numbers, as in 1 or 1,2,3"]
-        ) from None
+        problem = f"--seed: got {seed!r}, must be whole numbers, as in 1 or 1,2,3"
+        raise SpecError([problem]) from None
 
 
-def _start(what: str) -> tuple[Question, str]:
+def _base_question(what: str) -> tuple[Question, str]:
+    """Before any flags; the built-in study, the study file, or the workload alone."""
     if what in study_names():
         return builtin_study(what), what
     if what.endswith(".toml"):
@@ -82,11 +79,3 @@ def _start(what: str) -> tuple[Question, str]:
         if near and near[0] not in BUILTIN:
             raise SpecError([f"{what}: no such workload or study; did you mean {near[0]}?"])
     return Question(workload=what), "settings"
-
-
-def _factor(text: str) -> tuple[str, tuple[Scalar, ...]]:
-    name, equals, values = text.partition("=")
-    if not equals or not name.strip():
-        raise ValueError(f"--vary: got {text!r}, must be name=level,level, as in lr=0.01,0.001")
-    parts = [part.strip() for part in values.split(",") if part.strip()]
-    return name.strip().replace("-", "_"), tuple(scalar_of(part) for part in parts)

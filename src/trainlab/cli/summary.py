@@ -39,7 +39,7 @@ from trainlab.report.tables.operators import TOP, operator_table
 from trainlab.words import Words
 
 MOST_PENDING = 5
-"""Trials that never ran and are named one by one; more are told by their number, in the findings."""
+"""Trials that never ran and are named one by one; of more, the findings give the number."""
 
 
 def print_summary(console: Console, run: RunFolder, evidence: Evidence, words: Words) -> None:
@@ -67,10 +67,9 @@ def print_study(console: Console, evidence: Evidence, words: Words) -> None:
         tables += [cost_table(evidence, words)] if evidence.measured else []
         print_blocks(console, tables, words)
     print_remarks(console, evidence, words)
-    found = _shown(findings(evidence))
-    if found:
+    if shown := _shown_findings(findings(evidence)):
         console.print(Text(words("findings"), "bold"))
-        print_blocks(console, [bullets(found, words)], words)
+        print_blocks(console, [bullets(shown, words)], words)
 
 
 def print_measurement(
@@ -83,8 +82,8 @@ def print_measurement(
     top: int = TOP,
 ) -> None:
     """The step, its phases, operators, layers, memory, the cold start, and what measuring cost."""
-    print_blocks(console, [step_table(name, measurement, words)], words)
-    print_blocks(console, [phases_of_step(measurement, words)], words)
+    step = step_table(name, measurement, words)
+    print_blocks(console, [step, phases_of_step(measurement, words)], words)
     say(console, method_text(measurement, words))
     for warning in warning_texts(measurement, words):
         say(console, words("unstable_line", warning=warning), "yellow")
@@ -99,10 +98,10 @@ def print_measurement(
 
 
 def print_remarks(console: Console, evidence: Evidence, words: Words) -> None:
-    """Trials that did not end well, or that have something to tell."""
-    pending = sum(trial.state == "pending" for trial in evidence.trials)
+    """Trials that did not end well, or that have notes."""
+    num_pending = sum(trial.state == "pending" for trial in evidence.trials)
     for trial in evidence.trials:
-        if trial.state != "pending" or pending <= MOST_PENDING:
+        if trial.state != "pending" or num_pending <= MOST_PENDING:
             for text, style in _remarks(trial, words):
                 say(console, text, style)
 
@@ -135,7 +134,7 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
     return {
         "study": evidence.name,
         "trials": [_trial_json(trial) for trial in evidence.trials],
-        "findings": [_finding_json(one, words) for one in findings(evidence)],
+        "findings": [_finding_json(finding, words) for finding in findings(evidence)],
     }
 
 
@@ -148,7 +147,7 @@ def measurement_json(measurement: Measurement, sort: Sort, top: int) -> dict[str
         "settings": measurement.trial.settings,
         "resolved": measurement.trial.resolved,
         **asdict(measurement.summary),
-        "overheads": [asdict(one) for one in overheads(measurement)],
+        "overheads": [asdict(overhead) for overhead in overheads(measurement)],
         "limits": None if measurement.limits is None else measurement.limits.model_dump(),
         "roofline": None if roofline is None else asdict(roofline),
         "memory": None if measurement.memory is None else measurement.memory.model_dump(),
@@ -169,13 +168,15 @@ def measurement_json(measurement: Measurement, sort: Sort, top: int) -> dict[str
     return values
 
 
-def _shown(found: Sequence[Finding]) -> list[Finding]:
-    """Open comparisons of the first metric are told; of the others, the last line tells how many."""
-    first = next((one.subject for one in found if isinstance(one, Effect)), None)
+def _shown_findings(all_findings: Sequence[Finding]) -> list[Finding]:
+    """Undecided comparisons are shown for the first metric only; the last line counts the others."""
+    first = next((f.subject for f in all_findings if isinstance(f, Effect)), None)
     return [
-        one
-        for one in found
-        if not isinstance(one, Effect) or one.verdict != "cannot tell" or one.subject == first
+        finding
+        for finding in all_findings
+        if not isinstance(finding, Effect)
+        or finding.verdict != "cannot tell"
+        or finding.subject == first
     ]
 
 
@@ -191,7 +192,7 @@ def _finding_json(finding: Finding, words: Words) -> dict[str, Any]:
         "interval": None if interval is None else asdict(interval),
         "test": finding.test,
         "verdict": finding.verdict,
-        "confounds": [asdict(one) for one in finding.confounds],
+        "confounds": [asdict(confound) for confound in finding.confounds],
         "numbers": finding.numbers,
         "sentence": finding.sentence(words),
     }
@@ -217,7 +218,7 @@ def _trial_json(trial: TrialRecord) -> dict[str, Any]:
 
 
 def _remarks(trial: TrialRecord, words: Words) -> Iterator[tuple[str, str]]:
-    """Lines with their styles."""
+    """What there is to say of a trial: lines with their styles."""
     is_lone = trial.kind == "learn" and trial.cell == "base"
     name = f"{words('seed')} {trial.seed}" if is_lone else trial.id
 

@@ -20,17 +20,17 @@ class ConsoleWatcher(Watcher):
         self._console = console
         self._download: DownloadProgress | None = None
 
-    def status(self, what: str) -> AbstractContextManager[object]:
-        return showing_status(self._console, what)
+    def status(self, activity: str) -> AbstractContextManager[object]:
+        return showing_status(self._console, activity)
 
     @contextmanager
     def preparing(self) -> Iterator[None]:
         with DownloadProgress(self._console) as self._download:
             yield
 
-    def downloads(self, what: str, done: int, total: int | None) -> None:
+    def downloads(self, name: str, done: int, total: int | None) -> None:
         if self._download is not None:
-            self._download(what, done, total)
+            self._download(name, done, total)
 
     def planned(self, study: Study) -> None:
         if study.cells:

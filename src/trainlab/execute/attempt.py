@@ -5,7 +5,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any
 
 from trainlab.data.dataset import Dataset
@@ -18,9 +17,9 @@ from trainlab.train.moments import Progress
 
 
 class Attempt:
-    """Entered around whatever may raise: it keeps the first thing that did, so that the trial's record is
-    always written. A trial runs the user's code, which may raise anything, and an interrupt may come at
-    any moment."""
+    """Entered around whatever may raise: it swallows the error and keeps the first one, so that the trial's
+    record is always written. A trial runs the user's code, which may raise anything, and an interrupt may
+    come at any moment."""
 
     def __init__(self, folder: TrialFolder, environment: str) -> None:
         self.folder = folder
@@ -33,14 +32,13 @@ class Attempt:
         self._failure: Failure | None = None
 
     def begin(self) -> None:
-        """Puts it on record that the trial runs; what an earlier attempt left is set aside."""
-        record = self.folder.begin_attempt()
-        known = {"state": "running", "started": _now(), "environment": self._environment}
-        self._record = record.model_copy(update=known)
+        """Records that the trial runs; what an earlier attempt left is set aside."""
+        changes = {"state": "running", "started": _now(), "environment": self._environment}
+        self._record = self.folder.begin_attempt().model_copy(update=changes)
         self.folder.write(self._record)
 
     def record_setup(self, resolved: dict[str, Any], dataset: Dataset) -> None:
-        """What the settings became here, and the data that is really used."""
+        """Records what the settings became on this machine, and the data that is really used."""
         data = DataRecord(
             name=dataset.name,
             source=dataset.source,
@@ -55,25 +53,20 @@ class Attempt:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if fault is not None and self._raised is None:
-            if not isinstance(fault, KeyboardInterrupt):
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is not None and self._raised is None:
+            if not isinstance(error, KeyboardInterrupt):
                 self._failure = Failure(
-                    kind=type(fault).__name__,
-                    message=_writable(str(fault)),
-                    traceback=_writable("".join(traceback.format_exception(fault))),
+                    kind=type(error).__name__,
+                    message=_writable(str(error)),
+                    traceback=_writable("".join(traceback.format_exception(error))),
                 )
             # Without its traceback: the frames would keep the model alive beside the next one.
-            self._raised = fault.with_traceback(None)
-        return fault is not None
+            self._raised = error.with_traceback(None)
+        return error is not None
 
     def end(self) -> None:
-        """Puts it on record how the trial ended."""
+        """Records how the trial ended."""
         progress = self.progress
         outcome = {
             "state": self._state(),
@@ -100,17 +93,17 @@ class Attempt:
 
 
 @contextmanager
-def guarding(attempts: Sequence[Attempt]) -> Iterator[None]:
+def ending_together(attempts: Sequence[Attempt]) -> Iterator[None]:
     """What is raised in this block ends every one of the attempts."""
     try:
         yield
-    except BaseException as fault:  # noqa: BLE001  recorded by each of them
+    except BaseException as error:  # noqa: BLE001  recorded by each of them
         for attempt in attempts:
-            attempt.__exit__(type(fault), fault, fault.__traceback__)
+            attempt.__exit__(type(error), error, error.__traceback__)
 
 
 def _writable(text: str) -> str:
-    """Any text, also one that is no proper Unicode, as it can be written to a file."""
+    """The text as it can be written to a file: what is not valid Unicode is escaped."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

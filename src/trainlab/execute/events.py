@@ -1,4 +1,4 @@
-"""Tells what happens in a run: this process's own file of events in the run folder."""
+"""Writes what happens in a run to this process's own file of events in the run folder."""
 
 import os
 import socket
@@ -10,14 +10,14 @@ from trainlab.record.folder import RunFolder
 
 
 class EventWriter:
-    """This process's file of events; made when there is something to tell."""
+    """This process's file of events, created with the first event."""
 
     def __init__(self, run: RunFolder) -> None:
         self._path = run.events_folder / f"{socket.gethostname()}-{os.getpid()}.jsonl"
         self._lines: LineWriter | None = None
 
     def write(self, event: Event) -> None:
-        """Appends it, with the time."""
+        """Appends an event, with the time."""
         if self._lines is None:
             with writing(self._path):
                 self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from trainlab.execute.attempt import Attempt, guarding
+from trainlab.execute.attempt import Attempt, ending_together
 from trainlab.execute.events import EventWriter
 from trainlab.instruments.curves import Curves
 from trainlab.instruments.probes.instrument import Probes
@@ -88,7 +88,7 @@ def _learn_together(
             setup = _set_up(attempt, load, engine)
             members.append(Member(setup, moments, attempt.progress))
             ready.append(attempt)
-    with guarding(ready):
+    with ending_together(ready):
         if members:
             session = engine.open(members)
             for attempt, member in zip(ready, members, strict=True):

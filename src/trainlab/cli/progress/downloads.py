@@ -1,7 +1,5 @@
 """What a person sees before the first trial: that the machine is checked, and what is being downloaded."""
 
-from types import TracebackType
-
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -36,18 +34,13 @@ class DownloadProgress:
     def __enter__(self) -> "DownloadProgress":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._bar.stop()
 
-    def __call__(self, what: str, done: int, total: int | None) -> None:
-        if what not in self._tasks:
+    def __call__(self, name: str, done: int, total: int | None) -> None:
+        if name not in self._tasks:
             self._bar.start()
-            self._tasks[what] = self._bar.add_task(what, total=total)
+            self._tasks[name] = self._bar.add_task(name, total=total)
             if not self._console.is_terminal:
-                self._console.print(f"fetching {what}", soft_wrap=True)
-        self._bar.update(self._tasks[what], completed=done, total=total)
+                self._console.print(f"fetching {name}", soft_wrap=True)
+        self._bar.update(self._tasks[name], completed=done, total=total)

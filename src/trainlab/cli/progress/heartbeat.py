@@ -8,50 +8,48 @@ from contextlib import contextmanager
 from rich.console import Console
 
 SILENCE_S = 3.0
-"""After so long without a word something is said."""
+"""After so long without a line one is printed."""
 LONG_RUN_SHARE = 0.01
-"""In a long run, silence may last this share of the time gone: a log stays readable."""
-LOOK_S = 0.5
+"""In a long run, silence may last this share of the time elapsed, so that a log stays readable."""
+POLL_S = 0.5
 
 
 class Silence:
-    """How long nothing has been said, by anybody in this process."""
+    """How long nothing has been printed, by anybody in this process."""
 
-    _broken_at = time.monotonic()
+    _last_line_s = time.monotonic()
 
-    def __init__(self, limit_s: float | None = None) -> None:
-        self._limit_s = SILENCE_S if limit_s is None else limit_s
-        self._start = time.monotonic()
+    def __init__(self) -> None:
+        self._start_s = time.monotonic()
 
-    def is_broken(self) -> None:
-        """Something was said."""
-        Silence._broken_at = time.monotonic()
+    def restart(self) -> None:
+        """A line was printed: silence is counted from now."""
+        Silence._last_line_s = time.monotonic()
 
-    def lasts_too_long(self) -> bool:
-        """Whether something ought to be said."""
-        now = time.monotonic()
-        patience_s = max(self._limit_s, LONG_RUN_SHARE * (now - self._start))
-        return now - Silence._broken_at >= patience_s
+    def is_too_long(self) -> bool:
+        """Whether a line ought to be printed."""
+        now_s = time.monotonic()
+        limit_s = max(SILENCE_S, LONG_RUN_SHARE * (now_s - self._start_s))
+        return now_s - Silence._last_line_s >= limit_s
 
 
 @contextmanager
-def showing_status(console: Console, what: str) -> Iterator[None]:
-    """Shows that `what` is under way."""
+def showing_status(console: Console, activity: str) -> Iterator[None]:
+    """Shows that an activity is under way, as long as the block runs."""
     if console.is_terminal:
-        with console.status(what):
+        with console.status(activity):
             yield
         return
-    start, silence, is_over = time.monotonic(), Silence(), threading.Event()
+    start_s, silence, is_over = time.monotonic(), Silence(), threading.Event()
 
-    def beat() -> None:
-        while not is_over.wait(LOOK_S):
-            if silence.lasts_too_long():
-                silence.is_broken()
-                console.print(
-                    f"{what}, {time.monotonic() - start:.0f} s", highlight=False, soft_wrap=True
-                )
+    def print_heartbeats() -> None:
+        while not is_over.wait(POLL_S):
+            if silence.is_too_long():
+                silence.restart()
+                line = f"{activity}, {time.monotonic() - start_s:.0f} s"
+                console.print(line, highlight=False, soft_wrap=True)
 
-    thread = threading.Thread(target=beat, daemon=True)
+    thread = threading.Thread(target=print_heartbeats, daemon=True)
     thread.start()
     try:
         yield

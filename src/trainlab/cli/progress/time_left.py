@@ -1,39 +1,37 @@
 """How far a study has come and how long it will still take, from the trials that have ended."""
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
 
 from trainlab.record.trial import TrialRecord
 
 FIRST_GUESS_S = 4.0
 """A cost trial, start included, before any has ended: how long training takes says nothing about it."""
-LEAST_SHARE = 0.02
-"""Of a trial, before its own speed says how long it takes."""
+MIN_SHARE = 0.02
+"""Of a trial, from which on its own speed says how long it takes."""
 
 Key = tuple[object, ...]
-Ids = tuple[str, ...]
-"""Trials of one group."""
+TrialIds = tuple[str, ...]
+"""Of one group."""
 
 
 class TimeLeft:
     """Times each trial; expects one to take as long as the most similar ones did."""
 
-    def __init__(
-        self, trials: Sequence[TrialRecord], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._keys = {trial.id: _likeness(trial) for trial in trials}
+    def __init__(self, trials: Sequence[TrialRecord], clock: Callable[[], float]) -> None:
+        self._keys = {trial.id: _similarity_keys(trial) for trial in trials}
         self._waiting = [trial.id for trial in trials]
-        self._took: dict[Key, list[float]] = {}
+        self._durations_s: dict[Key, list[float]] = {}
         self._clock = clock
-        self._now: Ids = ()
-        self._since = 0.0
+        self._running: TrialIds = ()
+        self._since_s = 0.0
+        """When the running group, or the starting of processes, began."""
         self._share = 0.0
         self._done_s = 0.0
         self._unstarted = {trial.id for trial in trials if trial.kind == "cost"}
-        self._start_took: list[float] = []
+        self._start_durations_s: list[float] = []
         """Per trial, of the processes started together."""
-        self._starting: int = 0
+        self._num_starting = 0
         self.num_trials = len(trials)
 
     @property
@@ -41,92 +39,93 @@ class TimeLeft:
         """Which trial runs, from 1."""
         return self.num_trials - len(self._waiting)
 
-    def starting(self, processes: Sequence[Ids]) -> None:
-        """Processes for these trials are being started, and run none of them yet."""
-        starting = [trial_id for trial_ids in processes for trial_id in trial_ids]
-        self._unstarted.difference_update(starting)
-        self._starting, self._since = len(starting), self._clock()
+    def starting(self, groups: Sequence[TrialIds]) -> None:
+        """Processes for these groups are being started, and run no trial yet."""
+        trial_ids = [trial_id for group in groups for trial_id in group]
+        self._unstarted.difference_update(trial_ids)
+        self._num_starting, self._since_s = len(trial_ids), self._clock()
 
-    def started(self) -> None:
-        """They wait for their turn."""
-        took = self._gone_s()
-        self._done_s += took
-        self._start_took.append(took / self._starting)
-        self._starting = 0
+    def ready(self) -> None:
+        """The processes have started and wait for their turn."""
+        duration_s = self._elapsed_s()
+        self._done_s += duration_s
+        self._start_durations_s.append(duration_s / self._num_starting)
+        self._num_starting = 0
 
-    def begins(self, *trial_ids: str) -> None:
-        """A trial starts, or several in a row; those planned before that never ran are passed over."""
+    def group_begins(self, *trial_ids: str) -> None:
+        """These trials start, one after the other; those planned before that never ran are passed over."""
         passed = self._waiting.index(trial_ids[-1]) + 1
         self._unstarted -= set(self._waiting[:passed])
         self._waiting = self._waiting[passed:]
-        self._now, self._since, self._share = trial_ids, self._clock(), 0.0
+        self._running, self._since_s, self._share = trial_ids, self._clock(), 0.0
 
-    def is_at(self, share: float) -> None:
+    def progress(self, share: float) -> None:
         """How much of the running trial is done."""
         self._share = share
 
-    def ends(self) -> None:
-        """What runs has ended."""
-        took = self._gone_s()
-        self._done_s += took
-        for trial_id in self._now:
+    def group_ends(self) -> None:
+        """The running trials have ended; each is taken to have run equally long."""
+        duration_s = self._elapsed_s()
+        self._done_s += duration_s
+        for trial_id in self._running:
             for key in self._keys[trial_id]:
-                self._took.setdefault(key, []).append(took / len(self._now))
-        self._now, self._share = (), 0.0
+                self._durations_s.setdefault(key, []).append(duration_s / len(self._running))
+        self._running, self._share = (), 0.0
 
     def expected_s(self, trial_id: str) -> float | None:
         """How long a trial should take, from the most similar that ended or else from the one that
         runs; None before either is known."""
         keys = self._keys[trial_id]
         for key in keys:
-            if key in self._took:
-                return statistics.median(self._took[key])
-        if self._took and keys[0][0] == "cost":
+            if key in self._durations_s:
+                return statistics.median(self._durations_s[key])
+        if self._durations_s and keys[0][0] == "cost":
             return FIRST_GUESS_S
-        return None if self._share < LEAST_SHARE else self._gone_s() / self._share
+        return None if self._share < MIN_SHARE else self._elapsed_s() / self._share
 
     def left_s(self) -> float | None:
         """All that is still to come; None while nothing is known about some of it."""
-        waiting = [self.expected_s(trial_id) for trial_id in self._waiting]
-        current = self._current_left_s()
-        if current is None or None in waiting:
+        running_s, waiting_s = self._running_left_s(), self._expected_sum_s(self._waiting)
+        if running_s is None or waiting_s is None:
             return None
-        return current + sum(one for one in waiting if one is not None) + self._starts_left_s()
+        return running_s + waiting_s + self._starts_left_s()
 
     def share_done(self) -> float:
         """Of the whole study, by time; by number of trials while times are unknown."""
-        left = self.left_s()
-        if left is None:
+        left_s = self.left_s()
+        if left_s is None:
             return max(0, self.number - 1 + self._share) / self.num_trials
-        done = self._done_s + (self._gone_s() if self._now or self._starting else 0.0)
-        return done / (done + left) if done + left else 1.0
+        is_busy = self._running or self._num_starting
+        done_s = self._done_s + (self._elapsed_s() if is_busy else 0.0)
+        return done_s / (done_s + left_s) if done_s + left_s else 1.0
 
-    def _current_left_s(self) -> float | None:
-        if not self._now:
+    def _running_left_s(self) -> float | None:
+        if not self._running:
             return 0.0
-        gone = self._gone_s()
-        if self._share >= LEAST_SHARE:
-            return gone * (1 - self._share) / self._share
-        expected = [self.expected_s(trial_id) for trial_id in self._now]
-        if None in expected:
-            return None
-        return max(0.0, sum(one for one in expected if one is not None) - gone)
+        elapsed_s = self._elapsed_s()
+        if self._share >= MIN_SHARE:
+            return elapsed_s * (1 - self._share) / self._share
+        expected_s = self._expected_sum_s(self._running)
+        return None if expected_s is None else max(0.0, expected_s - elapsed_s)
+
+    def _expected_sum_s(self, trial_ids: Sequence[str]) -> float | None:
+        expected = [self.expected_s(trial_id) for trial_id in trial_ids]
+        known = [duration_s for duration_s in expected if duration_s is not None]
+        return sum(known) if len(known) == len(expected) else None
 
     def _starts_left_s(self) -> float:
         """For processes still to start; nothing before the first have shown how long that takes."""
-        if not self._start_took:
+        if not self._start_durations_s:
             return 0.0
-        each = statistics.median(self._start_took)
-        gone = self._gone_s() if self._starting else 0.0
-        return max(0.0, self._starting * each - gone) + len(self._unstarted) * each
+        each_s = statistics.median(self._start_durations_s)
+        elapsed_s = self._elapsed_s() if self._num_starting else 0.0
+        return max(0.0, self._num_starting * each_s - elapsed_s) + len(self._unstarted) * each_s
 
-    def _gone_s(self) -> float:
-        """Since the running trial, or the starting of processes, began."""
-        return self._clock() - self._since
+    def _elapsed_s(self) -> float:
+        return self._clock() - self._since_s
 
 
-def _likeness(trial: TrialRecord) -> tuple[Key, ...]:
-    """From the most similar trials to the least: same cell, same look, same kind."""
-    mode = (trial.cost or {}).get("mode")
-    cell = (trial.kind, trial.watch, mode, trial.cell)
+def _similarity_keys(trial: TrialRecord) -> tuple[Key, ...]:
+    """From the most similar trials to the least: same cell, same mode, same watch, same kind."""
+    cell = (trial.kind, trial.watch, trial.mode, trial.cell)
     return (cell, cell[:3], cell[:2], cell[:1])

@@ -16,7 +16,7 @@ def command(
     ),
     host: Annotated[
         str, typer.Option(help="Address to listen on; loopback: this machine only.")
-    ] = ("127.0.0.1"),
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 6006,
 ) -> None:
     """Becomes TensorBoard: same process, so that Ctrl-C and exit codes are its own."""

@@ -25,9 +25,8 @@ def command(
     """Lay two runs side by side; what else differs between them is listed."""
     words = Words(lang)
     a, b = (open_run(path).evidence() for path in (first, second))
-    console, found = Console(), side_by_side(a, b)
-    print_blocks(console, [Paragraph(f"A: {first}"), Paragraph(f"B: {second}")], words)
-    print_blocks(console, _blocks(found, words), words)
+    console, labels = Console(), [Paragraph(f"A: {first}"), Paragraph(f"B: {second}")]
+    print_blocks(console, [*labels, *_blocks(side_by_side(a, b), words)], words)
     if report is not None:
         from trainlab.report.writing import write_comparison
 
@@ -35,17 +34,15 @@ def command(
         print_blocks(console, [Paragraph(words("report_at", path=report))], words)
 
 
-def _blocks(found: SideBySide, words: Words) -> list[Block]:
+def _blocks(comparison: SideBySide, words: Words) -> list[Block]:
     blocks: list[Block] = []
-    if found.costs:
-        blocks.append(beside_table(words("compare_costs_table"), found.costs, words))
-    if found.learned:
-        blocks.append(beside_table(words("compare_learned_table"), found.learned, words))
-    for run, cells in (("A", found.only_a), ("B", found.only_b)):
+    if comparison.costs:
+        blocks.append(beside_table(words("compare_costs_table"), comparison.costs, words))
+    if comparison.learned:
+        blocks.append(beside_table(words("compare_learned_table"), comparison.learned, words))
+    for run, cells in (("A", comparison.only_a), ("B", comparison.only_b)):
         if cells:
             blocks.append(Paragraph(words("compare_only", run=run, cells=words.listed(cells))))
-    if found.confounds:
-        blocks.append(difference_table(found.confounds, words))
-    else:
-        blocks.append(Paragraph(words("compare_nothing")))
-    return blocks
+    if comparison.confounds:
+        return [*blocks, difference_table(comparison.confounds, words)]
+    return [*blocks, Paragraph(words("compare_nothing"))]

@@ -1,5 +1,6 @@
 """trainlab data: list, fetch and verify data sets."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -42,13 +43,12 @@ def fetch_sets(
     ] = "auto",
 ) -> None:
     """Fetch full sets into the cache; files already there and whole are kept."""
-    chosen = _chosen(names)
+    image_sets = _image_sets(names)
     from trainlab.cli.progress.downloads import DownloadProgress
     from trainlab.data.fetch import fetch, missing, reporting_to
 
-    console = Console(stderr=True)
-    with DownloadProgress(console) as progress, reporting_to(progress):
-        for images in chosen:
+    with DownloadProgress(Console(stderr=True)) as progress, reporting_to(progress):
+        for images in image_sets:
             if missing(images, cached(images)):
                 fetch(images, source)
             Console().print(f"{images.name}: {cached(images)}", soft_wrap=True)
@@ -63,9 +63,8 @@ def verify_sets(
     ] = None,
 ) -> None:
     """Check every file against its published SHA-256; exit code 2 if one differs."""
-    chosen = _chosen(names)
-    faults = []
-    for images in chosen:
+    faults: list[str] = []
+    for images in _image_sets(names):
         places = {"bundled": (BUNDLED_FOLDER / images.name, images.bundled)}
         if folder is not None:
             places = {"folder": (folder, images.full)}
@@ -77,21 +76,20 @@ def verify_sets(
         raise ChecksumError("\n".join(faults))
 
 
-def _verify(images: ImageSet, place: str, path: Path, files: Files) -> list[str]:
+def _verify(images: ImageSet, place: str, path: Path, files: Files) -> Iterator[str]:
+    """Prints the files that are as published, and yields what is wrong with each of the others."""
     from trainlab.data.idx import read_idx
 
-    faults = []
     for file in files:
         try:
             read_idx(file_in(path, file), file.shape, file.sha256)
         except DataError as error:
-            faults.append(str(error))
+            yield str(error)
         else:
             Console().print(f"{images.name} {place}: {file.name} ok", soft_wrap=True)
-    return faults
 
 
-def _chosen(names: list[str] | None) -> list[ImageSet]:
+def _image_sets(names: list[str] | None) -> list[ImageSet]:
     return [image_set(name) for name in names] if names else list(IMAGE_SETS.values())
 
 

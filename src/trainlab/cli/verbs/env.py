@@ -18,9 +18,8 @@ def command(
     lang: Annotated[str, typer.Option(metavar="en|zh", help="The language.")] = "en",
 ) -> None:
     """Print what would be recorded."""
-    words = Words(lang)
-    environment = capture(Path.cwd())
+    words, environment = Words(lang), capture(Path.cwd())
     if as_json:
         sys.stdout.write(environment.model_dump_json(indent=2) + "\n")
-        return
-    print_blocks(Console(), [environment_table(environment, words)], words)
+    else:
+        print_blocks(Console(), [environment_table(environment, words)], words)

@@ -17,8 +17,7 @@ def command(
     ] = "html",
     lang: Annotated[str, typer.Option(metavar="en|zh", help="The language of the report.")] = "en",
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where to write it; not given: RUN/report."),
+        Path | None, typer.Option(metavar="DIR", help="Where to write it; not given: RUN/report.")
     ] = None,
 ) -> None:
     """Write the report of a run."""
@@ -27,6 +26,6 @@ def command(
     from trainlab.words import check_language
 
     check_language(lang)
-    asked, folder = check_formats(formats), open_run(run)
-    for path in write_report(folder.evidence(), out or folder.report_folder, asked, lang):
+    names, folder = check_formats(formats), open_run(run)
+    for path in write_report(folder.evidence(), out or folder.report_folder, names, lang):
         sys.stdout.write(f"{path}\n")

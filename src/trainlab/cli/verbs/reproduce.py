@@ -8,17 +8,23 @@ import typer
 from rich.console import Console
 
 from trainlab.errors import SpecError
+from trainlab.report.document import Entry, Table
+from trainlab.report.render.terminal import print_blocks
+from trainlab.spec import Question, TrainSpec
+from trainlab.spec.question import cells_of
 from trainlab.studies import builtin_study
 from trainlab.studies.published import PUBLISHED
+from trainlab.words import Words
+from trainlab.words.numbers import metric_value
+from trainlab.workloads.catalogue import BUILTIN
 
 if TYPE_CHECKING:
-    from trainlab.analyse.evidence import Evidence
     from trainlab.analyse.reproduce import PublishedFigure
     from trainlab.lab import Run
-    from trainlab.report.document import Table
-    from trainlab.spec import Question, TrainSpec
 
-ENOUGH = 0.95
+MIN_SHARE_INSIDE = 0.95
+"""Of the published figures, for exit code 0."""
+VERDICTS = {True: "inside", False: "outside", None: "too few seeds"}
 
 
 def command(
@@ -39,91 +45,77 @@ def command(
     from trainlab.analyse.side_by_side import pooled
     from trainlab.cli.summary import say
     from trainlab.lab import open_run
-    from trainlab.report.render.terminal import print_blocks
-    from trainlab.words import Words
 
     words = Words("en")
-    folders = [open_run(path) for path in run] if run else [_ran(study, seeds, out)]
+    folders = [open_run(path) for path in run] if run else [_new_run(study, seeds, out)]
     evidence = pooled([folder.evidence() for folder in folders])
-    question = _published(study)
+    question = _published_question(study)
     if evidence.study.workload != question.workload:
         about = f"{evidence.study.workload}, {study} about {question.workload}"
         raise SpecError([f"{folders[0].path}: is about {about}"])
-    settings = _settings(question)
-    compared = reproduce(evidence, PUBLISHED[study], settings)
+    settings = _published_settings(question)
+    figures = reproduce(evidence, PUBLISHED[study], settings)
     console = Console(width=max(Console().width, 110) if os.isatty(1) else 110)
-    if compared:
-        print_blocks(console, [_table(study, compared)], words)
-    inside, number = sum(one.inside is True for one in compared), len(compared)
-    say(console, f"{inside} of {number} published figures are inside.")
+    if figures:
+        print_blocks(console, [_table(study, figures)], words)
+    num_inside = sum(figure.inside is True for figure in figures)
+    say(console, f"{num_inside} of {len(figures)} published figures are inside.")
     for cell, differences in differing_settings(evidence, settings).items():
         say(console, f"{cell}: not compared: {'; '.join(differences)}", "yellow")
-    if _used_a_subset(evidence):
+    if any(trial.data is not None and trial.data.is_subset for trial in evidence.trials):
         subset = "This run used a subset: the figures were published for all data."
         say(console, subset, "yellow")
     for folder in folders:
         say(console, words("run_folder", path=folder.path))
-    if not compared or inside < ENOUGH * number:
+    if not figures or num_inside < MIN_SHARE_INSIDE * len(figures):
         raise typer.Exit(1)
 
 
-def _table(study: str, compared: "list[PublishedFigure]") -> "Table":
-    from trainlab.report.document import Entry
+def _table(study: str, figures: "list[PublishedFigure]") -> Table:
     from trainlab.report.tables.columns import name, table_of, value
-    from trainlab.words.numbers import metric_value
 
-    def interval(one: "PublishedFigure") -> Entry:
-        ends = () if one.interval is None else (one.interval.low, one.interval.high)
-        return Entry(" to ".join(metric_value(one.metric, end) for end in ends))
+    def ours(row: "PublishedFigure") -> Entry:
+        return Entry(metric_value(row.metric, None if row.ours is None else row.ours.value))
 
-    def ours(one: "PublishedFigure") -> Entry:
-        return Entry(metric_value(one.metric, None if one.ours is None else one.ours.value))
+    def interval(row: "PublishedFigure") -> Entry:
+        ends = () if row.interval is None else (row.interval.low, row.interval.high)
+        return Entry(" to ".join(metric_value(row.metric, end) for end in ends))
 
-    verdicts = {True: "inside", False: "outside", None: "too few seeds"}
     return table_of(
         f"{study}: published single runs, and where one more run of ours falls (95 %)",
         [
-            name("cell", lambda one: one.cell),
-            name("metric", lambda one: one.metric),
-            value("epoch", lambda one: Entry(str(one.epoch))),
-            value("published", lambda one: Entry(metric_value(one.metric, one.published))),
+            name("cell", lambda row: row.cell),
+            name("metric", lambda row: row.metric),
+            value("epoch", lambda row: Entry(str(row.epoch))),
+            value("published", lambda row: Entry(metric_value(row.metric, row.published))),
             value("ours", ours),
             value("interval", interval),
-            name("", lambda one: verdicts[one.inside]),
+            name("", lambda row: VERDICTS[row.inside]),
         ],
-        compared,
+        figures,
     )
 
 
-def _used_a_subset(evidence: "Evidence") -> bool:
-    return any(trial.data is not None and trial.data.is_subset for trial in evidence.trials)
-
-
-def _published(study: str) -> "Question":
-    """The published cells differ by what was trained, not by where."""
+def _published_question(study: str) -> Question:
+    """Without devices: the published cells differ by what was trained, not by where."""
     question = builtin_study(study)
     vary = {name: levels for name, levels in question.vary.items() if name != "device"}
     return question.model_copy(update={"vary": vary})
 
 
-def _settings(question: "Question") -> "dict[str, TrainSpec]":
+def _published_settings(question: Question) -> dict[str, TrainSpec]:
     """What each published cell was trained with."""
-    from trainlab.spec.question import cells_of
-    from trainlab.workloads.catalogue import BUILTIN
-
     cells = cells_of(question, BUILTIN[question.workload].defaults, None)
     return {cell.id: cell.settings for cell in cells}
 
 
-def _ran(study: str, seeds: int, out: Path | None) -> "Run":
+def _new_run(study: str, seeds: int, out: Path | None) -> "Run":
     from trainlab.cli.watcher import ConsoleWatcher
     from trainlab.lab import run_question
 
-    question = _published(study)
+    question = _published_question(study)
     settings = {"data": "full", **question.settings}
     changes = {"settings": settings, "cost": None, "tensorboard": False, "seeds": seeds}
+    question = question.model_copy(update=changes)
     watcher = ConsoleWatcher(Console(stderr=True))
-    done = run_question(question.model_copy(update=changes), study, out=out, watcher=watcher)
-    if done.was_interrupted:
-        raise KeyboardInterrupt
-    return done.run
+    return run_question(question, study, out=out, watcher=watcher).complete_run()

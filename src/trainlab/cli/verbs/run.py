@@ -2,7 +2,6 @@
 
 import sys
 from contextlib import nullcontext, redirect_stdout
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +9,10 @@ from rich.console import Console
 
 from trainlab.cli.errors import exit_for_failures
 from trainlab.cli.options import (
-    asked_of,
+    JsonOption,
+    LangOption,
+    OutOption,
+    given_fields,
     print_json,
     setting_parameters,
     spec_parameters,
@@ -18,9 +20,9 @@ from trainlab.cli.options import (
 )
 from trainlab.cli.plan import print_plan
 from trainlab.cli.progress.heartbeat import showing_status
-from trainlab.cli.question import question_of, seconds_of, seeds_asked
+from trainlab.cli.question import question_of, requested_seeds, seconds_of
 from trainlab.cli.watcher import ConsoleWatcher
-from trainlab.errors import SpecError
+from trainlab.errors import MissingExtraError, SpecError
 from trainlab.execute.executors import EXECUTORS
 from trainlab.lab import Run, planned, run_question
 from trainlab.resolve import asks_each_device
@@ -57,9 +59,7 @@ def _run(
     seed: Annotated[
         str | None, typer.Option(metavar="SEEDS", help="The seeds themselves, as 1 or 1,2,3.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run folder. [dim]\\[runs/<name>-<time>][/dim]")
-    ] = None,
+    out: OutOption = None,
     tensorboard: Annotated[bool | None, typer.Option(help="Write TensorBoard event files.")] = None,
     save_model: Annotated[
         bool | None,
@@ -93,28 +93,24 @@ def _run(
     report: Annotated[
         bool, typer.Option(help="At the end of a study, write report/report.html.")
     ] = True,
-    lang: Annotated[
-        str, typer.Option(metavar="en|zh", help="The language of the findings.")
-    ] = "en",
+    lang: LangOption = "en",
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress; print only the run folder.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON summary on stdout and nothing else.")
-    ] = False,
+    as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
     question, where = question_of(
         what,
-        asked_of(TrainSpec, settings),
+        given_fields(TrainSpec, settings),
         vary or (),
         design=design,
-        seeds=seeds_asked(seed, seeds),
+        seeds=requested_seeds(seed, seeds),
         tensorboard=tensorboard,
         save_model=save_model,
         probes=tuple(probe_of(text) for text in probe) if probe else None,
     )
-    question = _with_cost(question, profile, asked_of(CostSpec, settings))
+    question = _with_cost(question, profile, given_fields(CostSpec, settings))
     check_language(lang)
     budget_s = None if budget is None else seconds_of(budget)
     if dry_run:
@@ -122,9 +118,9 @@ def _run(
         print_plan(Console(), study, each_device=asks_each_device(question))
         return
     console = Console(stderr=True, quiet=quiet)
-    # What the user's own code prints must not get in between.
+    # What the user's own code prints must not mix with what is printed for programs.
     with redirect_stdout(sys.stderr) if as_json or quiet else nullcontext():
-        done = run_question(
+        outcome = run_question(
             question,
             where,
             out=out,
@@ -133,14 +129,12 @@ def _run(
             on=on,
             watcher=ConsoleWatcher(console),
         )
-    _show(done.run, lang=lang, as_json=as_json, quiet=quiet, report=report)
-    if done.was_interrupted:
-        raise KeyboardInterrupt
-    exit_for_failures(done.run.evidence())
+    _show(outcome.run, lang=lang, as_json=as_json, quiet=quiet, report=report)
+    exit_for_failures(outcome.complete_run().evidence())
 
 
 def _show(run: Run, *, lang: str, as_json: bool, quiet: bool, report: bool) -> None:
-    """What the run came to; a study also gets its report, whatever is printed."""
+    """Prints what the run came to; a study also gets its report, whatever is printed."""
     from trainlab.cli.summary import print_summary, run_json
 
     evidence, words = run.evidence(), Words(lang)
@@ -156,7 +150,6 @@ def _show(run: Run, *, lang: str, as_json: bool, quiet: bool, report: bool) -> N
 
 def _write_report(run: Run, words: Words, console: Console) -> None:
     from trainlab.cli.summary import say
-    from trainlab.errors import MissingExtraError
     from trainlab.report.writing import write_report
 
     try:
@@ -168,15 +161,15 @@ def _write_report(run: Run, words: Words, console: Console) -> None:
         say(console, words("report_at", path=path), "bold")
 
 
-def _with_cost(question: Question, profile: bool, asked: dict[str, Any]) -> Question:
+def _with_cost(question: Question, profile: bool, given: dict[str, Any]) -> Question:
     """The study's measurement of cost, overridden by flags; --profile adds one to a study without."""
     if question.cost is None and not profile:
-        if asked:
-            first = next(iter(asked)).replace("_", "-")
+        if given:
+            first = next(iter(given)).replace("_", "-")
             raise SpecError([f"--{first}: is about measuring cost; add --profile"])
         return question
-    known = {"weights": "both"} if question.cost is None else question.cost.model_dump()
-    cost = checked(CostSpec, {**known, **asked}, "settings")
+    base = {"weights": "both"} if question.cost is None else question.cost.model_dump()
+    cost = checked(CostSpec, {**base, **given}, "settings")
     return question.model_copy(update={"cost": cost})
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from trainlab.cli.options import print_json
+from trainlab.cli.options import JsonOption, LangOption, print_json
 
 
 def command(
@@ -14,12 +14,8 @@ def command(
         list[Path],
         typer.Argument(help="A run folder, finished or not; several of one study are pooled."),
     ],
-    lang: Annotated[
-        str, typer.Option(metavar="en|zh", help="The language of the findings.")
-    ] = "en",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON summary on stdout and nothing else.")
-    ] = False,
+    lang: LangOption = "en",
+    as_json: JsonOption = False,
 ) -> None:
     """Show the tables and findings of a run."""
     from trainlab.analyse.side_by_side import pooled
@@ -28,15 +24,14 @@ def command(
     from trainlab.words import Words
 
     words = Words(lang)
-    folders = [open_run(run) for run in runs]
-    evidence = pooled([folder.evidence() for folder in folders])
-    if len(folders) > 1:
-        if as_json:
-            paths = [str(folder.path) for folder in folders]
-            print_json({"runs": paths, **evidence_json(evidence)})
-        else:
-            print_study(Console(), evidence, words)
+    folders = [open_run(path) for path in runs]
+    evidence, is_pooled = pooled([folder.evidence() for folder in folders]), len(folders) > 1
+    if as_json and is_pooled:
+        paths = [str(folder.path) for folder in folders]
+        print_json({"runs": paths, **evidence_json(evidence)})
     elif as_json:
         print_json(run_json(folders[0], evidence))
+    elif is_pooled:
+        print_study(Console(), evidence, words)
     else:
         print_summary(Console(), folders[0], evidence, words)

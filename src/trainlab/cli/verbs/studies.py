@@ -34,13 +34,12 @@ def command(
     table = Table()
     for column in ("study", "workload", "question", "varies"):
         table.add_column(column, overflow="fold")
-    for known in study_names():
-        study = builtin_study(known)
-        factors = [f"{n} {', '.join(map(level_told, levels))}" for n, levels in study.vary.items()]
-        factors += [
-            " ".join(f"{n}={level_told(v)}" for n, v in cell.items()) for cell in study.cells
-        ]
-        table.add_row(known, study.workload, study.title, "; ".join(factors))
+    for study_name in study_names():
+        study = builtin_study(study_name)
+        varied = [f"{n} {', '.join(map(level_told, levels))}" for n, levels in study.vary.items()]
+        for cell in study.cells:
+            varied.append(" ".join(f"{n}={level_told(level)}" for n, level in cell.items()))
+        table.add_row(study_name, study.workload, study.title, "; ".join(varied))
     Console().print(table)
     Console().print(
         "Your own: trainlab studies NAME > my-study.toml, edit, trainlab run my-study.toml"

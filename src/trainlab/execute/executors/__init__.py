@@ -1,4 +1,4 @@
-"""Executors: where and in what order the groups of a run are run. A file each, imported when asked for."""
+"""Executors: where and in what order the groups of a run are run. One file each, imported when used."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ EXECUTORS: Mapping[str, str] = {
     "inline": "this process alone, for debugging",
     "processes": "this machine, a fresh process for every group of trials",
 }
-"""By name, as in `--on`; the module of that name has `make`."""
+"""By name, as in `--on`; the module of that name has `make`, which takes a loader and instruments."""
 
 
 def executor_for(on: str, load: "Loader", instruments: "Sequence[Instrument]" = ()) -> "Executor":
-    """The executor of that name; SpecError where there is none, or it cannot carry what it is given."""
+    """The executor of that name; SpecError where there is none, or it cannot take the instruments."""
     if on not in EXECUTORS:
         raise SpecError([f"--on: got {on!r}, must be one of {', '.join(EXECUTORS)}"])
     module = importlib.import_module(f"trainlab.execute.executors.{on}")

@@ -1,7 +1,7 @@
 """What an executor is: it runs the groups of a run, somewhere and in some order.
 
-Everything goes through the run folder: an executor is told which groups to run, each worker records its
-trials there, and whoever watches reads the events there.
+Everything goes through the run folder: an executor gets the groups to run, each worker records its trials
+there, and whoever watches the run reads the events there.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,7 @@
-"""inline: every group in this process, one after the other. What else ran here may colour a cost."""
+"""inline: every group in this process, one after the other. What ran here before may influence a cost."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from trainlab.execute.events import EventWriter
@@ -26,18 +27,14 @@ class InlineExecutor:
         return preflight(study, self._load, each_device=each_device)
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
-        environment, events = run.write_environment(capture(Path.cwd())), EventWriter(run)
-        try:
+        environment = run.write_environment(capture(Path.cwd()))
+        with closing(EventWriter(run)) as events:
             for group in groups:
                 if is_over():
                     return
                 events.write(Event(kind="group_begins", trials=group.ids))
                 run_group(run, group.ids, environment, self._load, self._instruments)
                 events.write(Event(kind="group_ends", trials=group.ids))
-        finally:
-            events.close()
 
 
-def make(load: Loader, instruments: Sequence[Instrument]) -> InlineExecutor:
-    """For `executor_for`."""
-    return InlineExecutor(load, instruments)
+make = InlineExecutor

@@ -24,11 +24,9 @@ class LocalExecutor:
         return self._inline.preflight(study, each_device=each_device)
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
-        for is_alone, some in groupby(groups, lambda group: group.is_alone):
+        for is_alone, consecutive in groupby(groups, lambda group: group.is_alone):
             executor = self._processes if is_alone else self._inline
-            executor.run(run, list(some), is_over)
+            executor.run(run, list(consecutive), is_over)
 
 
-def make(load: Loader, instruments: Sequence[Instrument]) -> LocalExecutor:
-    """For `executor_for`."""
-    return LocalExecutor(load, instruments)
+make = LocalExecutor

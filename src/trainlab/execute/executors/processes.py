@@ -1,13 +1,14 @@
 """processes: every group in a fresh process on this machine, one at a time.
 
-Nothing that ran before can colour what runs there. Starting a process is mostly imports, on one core: so
-several are started together, and each then sleeps until it is told to go. It runs alone.
+Nothing that ran before can influence what runs there. Starting a process is mostly imports, on one core:
+so several are started together, and each then sleeps until it gets its turn, and runs alone.
 """
 
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from trainlab.errors import SpecError
@@ -26,9 +27,9 @@ from trainlab.train.moments import Instrument
 
 PATIENCE_S = 10.0
 """How long an interrupted process may take to close its records."""
-MOST_TOGETHER = 8
+MAX_TOGETHER = 8
 PER_VCPU = 2
-"""Processes started together: more than one each, since some take longer than others."""
+"""Processes started together: more than one per vCPU, since some take longer than others."""
 
 
 class ProcessesExecutor:
@@ -41,46 +42,46 @@ class ProcessesExecutor:
         return preflight(study, self._load, each_device=each_device)
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
-        environment, events = run.write_environment(capture(Path.cwd())), EventWriter(run)
-        together = min(MOST_TOGETHER, PER_VCPU * usable_vcpus())
-        try:
-            for first in range(0, len(groups), together):
+        environment = run.write_environment(capture(Path.cwd()))
+        num_together = min(MAX_TOGETHER, PER_VCPU * usable_vcpus())
+        with closing(EventWriter(run)) as events:
+            for first in range(0, len(groups), num_together):
                 if is_over():
                     return
-                some = groups[first : first + together]
-                _run_some(run, some, environment, events, is_over)
-        finally:
-            events.close()
+                batch = groups[first : first + num_together]
+                _run_batch(run, batch, environment, events, is_over)
 
 
-def _run_some(
+def _run_batch(
     run: RunFolder,
     groups: Sequence[Group],
     environment: str,
     events: EventWriter,
     is_over: IsOver,
 ) -> None:
-    """Starts their processes together, then lets one after the other go."""
-    told = tuple(group.ids for group in groups)
-    events.write(Event(kind="starting", groups=told))
-    sleeping = [WorkerProcess(run, group, environment) for group in groups]
+    """Starts the processes of these groups together, then lets one after the other run."""
+    trial_ids = tuple(group.ids for group in groups)
+    events.write(Event(kind="starting", groups=trial_ids))
+    processes: list[WorkerProcess] = []
     try:
-        for process in sleeping:
+        for group in groups:
+            processes.append(WorkerProcess(run, group, environment))
+        for process in processes:
             process.wait_until_ready()
-        events.write(Event(kind="ready", groups=told))
+        events.write(Event(kind="ready", groups=trial_ids))
         for group in groups:
             if is_over():
                 return
             events.write(Event(kind="group_begins", trials=group.ids))
-            sleeping.pop(0).go()
+            processes.pop(0).run()
             events.write(Event(kind="group_ends", trials=group.ids))
     finally:
-        for process in sleeping:
-            process.dismiss()
+        for process in processes:
+            process.kill()
 
 
 class WorkerProcess:
-    """The worker in a process of its own, which begins when told to."""
+    """The worker in a process of its own, which waits for `run`."""
 
     def __init__(self, run: RunFolder, group: Group, environment: str) -> None:
         self._folders = [run.trial(trial_id) for trial_id in group.ids]
@@ -101,7 +102,7 @@ class WorkerProcess:
         assert self._process.stdout is not None
         self._process.stdout.readline()
 
-    def go(self) -> None:
+    def run(self) -> None:
         """Lets it run its trials and waits until it has ended."""
         try:
             _, stderr = self._process.communicate("go\n")
@@ -111,8 +112,8 @@ class WorkerProcess:
         code = self._process.returncode
         self._record_unfinished("failed", f"its process ended with code {code}", stderr)
 
-    def dismiss(self) -> None:
-        """Ends a process that was never told to go: it holds nothing."""
+    def kill(self) -> None:
+        """Ends a process that has not run yet: it has recorded nothing."""
         self._process.kill()
         self._process.communicate()
 

@@ -151,8 +151,8 @@ def scaling_chart(lines: Sequence[ScalingLine], words: Words) -> Spec:
 def _scaling_rows(line: ScalingLine, label: str, floor: float, ceiling: float) -> Iterator[Spec]:
     for cell, size, time in line.measured:
         yield {"cell": cell, "series": label, "kind": "measured", "x": size, "y": time}
-    for fit in line.fitted:
-        row = {"cell": "", "series": label, "kind": "fitted", "x": fit.batch_size, "y": fit.value}
+    for size, fit in line.fitted:
+        row = {"cell": "", "series": label, "kind": "fitted", "x": size, "y": fit.value}
         if fit.interval is not None:
             row |= _band(fit.interval.low, fit.interval.high, floor, ceiling)
         yield row

@@ -15,7 +15,8 @@ class ScalingLine:
 
     measured: tuple[tuple[str, int, float], ...]
     """Cell, batch size, milliseconds."""
-    fitted: tuple[Fitted, ...]
+    fitted: tuple[tuple[int, Fitted], ...]
+    """Batch size, milliseconds."""
     label: str
     """The settings the cells share; empty where there is one series."""
 
@@ -33,6 +34,6 @@ def _line(series: BatchSeries, is_labelled: bool) -> ScalingLine:
     shared = [part for part in series.cells[0].split(",") if not part.startswith("batch_size=")]
     return ScalingLine(
         measured=tuple((m.trial.cell, size, times[size]) for size, m in series.by_size.items()),
-        fitted=tuple(map(fit.predict, sizes)),
+        fitted=tuple((size, fit.predict(size)) for size in sizes),
         label=",".join(shared) if is_labelled else "",
     )
