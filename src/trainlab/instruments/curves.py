@@ -10,35 +10,31 @@ from trainlab.train.moments import Instrument, Point, Progress, TrialView
 class Curves(Instrument):
     """Writes every point of the curve; times come last in a line, so that the rest can be compared."""
 
-    def __init__(self) -> None:
-        self._lines: LineWriter | None = None
-
     def trial_begins(self, view: TrialView) -> None:
         self._lines = LineWriter(view.folder.curve_file)
 
     def point_logged(self, point: Point) -> None:
-        self._write(point)
+        self._lines.write(curve_line(point))
 
     def epoch_ends(self, point: Point) -> None:
-        self._write(point)
+        self._lines.write(curve_line(point))
 
     def trial_ends(self, progress: Progress) -> None:
-        if self._lines is not None:
-            self._lines.close()
-
-    def _write(self, point: Point) -> None:
-        assert self._lines is not None
-        self._lines.write(curve_line(point))
+        self._lines.close()
 
 
 def curve_line(point: Point) -> dict[str, Any]:
-    """The point as a flat JSON object; values that are not finite become null."""
-    line: dict[str, Any] = {
+    """The point as a flat JSON object; metrics that are not finite become null."""
+    return {
         "kind": point.kind,
         "epoch": point.epoch,
         "step": point.step,
         "samples": point.samples,
+        **finite_metrics(point),
+        **{name: round(seconds, 6) for name, seconds in point.times_s.items()},
     }
-    line |= {name: value if math.isfinite(value) else None for name, value in point.metrics.items()}
-    line |= {name: round(seconds, 6) for name, seconds in point.times_s.items()}
-    return line
+
+
+def finite_metrics(point: Point) -> dict[str, float | None]:
+    """The point's metrics; None for those that are not finite."""
+    return {name: value if math.isfinite(value) else None for name, value in point.metrics.items()}

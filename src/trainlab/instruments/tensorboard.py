@@ -21,11 +21,12 @@ from trainlab.train.moments import Instrument, Point, Progress, TrialView
 
 GRID_SIDE = 8
 """The grid of sample inputs has this many rows and columns."""
+TRACER_LOGGERS = ("torch.utils.tensorboard", "torch.jit")
 DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 class TensorBoard(Instrument):
-    """Writes what TensorBoard shows. What it cannot show, it notes in the trial's record."""
+    """Writes what TensorBoard shows; what it cannot show is noted in the trial's record."""
 
     def trial_begins(self, view: TrialView) -> None:
         self._view = view
@@ -36,7 +37,7 @@ class TensorBoard(Instrument):
             self._write_graph()
 
     def point_logged(self, point: Point) -> None:
-        # Beside the epochs' own curve, whose last point of an epoch falls on the same step.
+        # Under a tag of their own: the epoch's point falls on the same step as its last logged point.
         self._write_scalars({f"step/{name}": value for name, value in point.metrics.items()}, point)
 
     def epoch_ends(self, point: Point) -> None:
@@ -44,7 +45,7 @@ class TensorBoard(Instrument):
         self._write_scalars({**point.metrics, **times_s}, point)
 
     def probe_logged(self, record: ProbeRecord) -> None:
-        """A probe's value or histogram, beside the curves."""
+        """Writes a probe's value or histogram."""
         with writing(self._path):
             write_probe(self._writer, record)
 
@@ -60,10 +61,10 @@ class TensorBoard(Instrument):
 
     def _write_samples(self) -> None:
         inputs = self._view.stored_inputs(GRID_SIDE**2)
-        if inputs.dim() != 4 or inputs.shape[1] not in (1, 3):
+        if inputs.dim() == 4 and inputs.shape[1] in (1, 3):
+            self._writer.add_image("samples/test", image_grid(inputs), 0)
+        else:
             self._view.note("samples_no_images")
-            return
-        self._writer.add_image("samples/test", image_grid(inputs), 0)
 
     def _write_graph(self) -> None:
         view = self._view
@@ -71,7 +72,7 @@ class TensorBoard(Instrument):
             # A copy in eval mode, under its own random state: watching must not change the training.
             model = copy.deepcopy(view.model).eval()
             with (
-                torch.random.fork_rng(devices=_cuda_devices(view.device)),
+                torch.random.fork_rng(devices=[view.device] if view.device.type == "cuda" else []),
                 warnings.catch_warnings(),
                 contextlib.redirect_stdout(io.StringIO()),
                 _quiet_tracer(),
@@ -85,17 +86,16 @@ class TensorBoard(Instrument):
             view.note("graph_failed", kind=type(error).__name__, reason=reason)
 
     def _write_hyper_parameters(self, progress: Progress) -> None:
-        trial = self._view.trial
-        asked: dict[str, Any] = trial.settings.model_dump(exclude={"model", "optimizer_options"})
-        asked |= trial.settings.optimizer_options | trial.settings.model
-        asked |= {"lr": trial.settings.start_lr, "seed": trial.seed, "workload": trial.workload}
-        asked["device"] = str(self._view.device)
-        told = {name: value for name, value in asked.items() if value is not None}
         metrics = {f"hparam/{name}": value for name, value in progress.final.items()}
         if not metrics:
             return
+        trial, settings = self._view.trial, self._view.trial.settings
+        values: dict[str, Any] = settings.model_dump(exclude={"model", "optimizer_options"})
+        values |= settings.optimizer_options | settings.model
+        values |= {"lr": settings.start_lr, "seed": trial.seed, "workload": trial.workload}
+        values["device"] = str(self._view.device)
         # Into this writer: SummaryWriter.add_hparams would open a second run beside it.
-        for summary in hparams(told, metrics):
+        for summary in hparams({n: v for n, v in values.items() if v is not None}, metrics):
             self._writer._get_file_writer().add_summary(summary)
         for name, value in metrics.items():
             self._writer.add_scalar(name, value, progress.steps_done)
@@ -104,27 +104,22 @@ class TensorBoard(Instrument):
 def image_grid(images: Tensor) -> Tensor:
     """Images (n, channels, height, width) as one picture, row by row; missing ones stay black."""
     _, channels, height, width = images.shape
-    side = min(GRID_SIDE, len(images))
-    rows = -(-len(images) // side)
-    cells = images.new_zeros(rows * side, channels, height, width)
-    cells[: len(images)] = images
-    grid = cells.view(rows, side, channels, height, width).permute(2, 0, 3, 1, 4)
-    return grid.reshape(channels, rows * height, side * width)
-
-
-def _cuda_devices(device: torch.device) -> list[torch.device]:
-    return [device] if device.type == "cuda" else []
+    columns = min(GRID_SIDE, len(images))
+    rows = -(-len(images) // columns)
+    tiles = images.new_zeros(rows * columns, channels, height, width)
+    tiles[: len(images)] = images
+    grid = tiles.view(rows, columns, channels, height, width).permute(2, 0, 3, 1, 4)
+    return grid.reshape(channels, rows * height, columns * width)
 
 
 @contextlib.contextmanager
 def _quiet_tracer() -> Iterator[None]:
-    """The tracer logs what it also raises; the record has it."""
-    loggers = [logging.getLogger(name) for name in ("torch.utils.tensorboard", "torch.jit")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
+    """Silences the tracer's logging: it also raises what it logs, and that goes into the record."""
+    levels = {logger: logger.level for logger in map(logging.getLogger, TRACER_LOGGERS)}
+    for logger in levels:
         logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger, level in levels.items():
             logger.setLevel(level)

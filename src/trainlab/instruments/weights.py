@@ -19,10 +19,10 @@ class Weights(Instrument):
 
     def trial_ends(self, progress: Progress) -> None:
         path = self._view.folder.model_file
-        state = {name: value.cpu() for name, value in self._view.model.state_dict().items()}
+        weights = {name: value.cpu() for name, value in self._view.model.state_dict().items()}
         # Through memory: torch.save turns a full disk into an error of its own.
         content = io.BytesIO()
-        torch.save(state, content)
+        torch.save(weights, content)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as part:
@@ -30,10 +30,10 @@ class Weights(Instrument):
 
 
 def load_weights(setup: Setup, source: TrialFolder) -> None:
-    """Puts the weights another trial of the run ended with into the setup's model."""
+    """Loads the weights that another trial of the run ended with into the setup's model."""
     path = source.model_file
     if not path.exists():
         state = source.read().state
         raise RecordError(f"{path}: is missing: trial {source.path.name} is {state}, not trained")
-    state_dict = torch.load(path, map_location=setup.device, weights_only=True)
-    setup.model.load_state_dict(state_dict)
+    weights = torch.load(path, map_location=setup.device, weights_only=True)
+    setup.model.load_state_dict(weights)

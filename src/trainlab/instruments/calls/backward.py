@@ -1,35 +1,33 @@
-"""Whose backward work is whose: each node of the autograd graph belongs to the call that made it."""
+"""Which call's backward work a node of the autograd graph is: that of the call that made the node."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from torch import Tensor
 
-Owner = TypeVar("Owner")
 
+class BackwardHooks:
+    """Hooks on the nodes of one step's graph; a node belongs to the first call whose outputs lead to it."""
 
-class NodeOwners(Generic[Owner]):
-    """Gives each node of one step's graph to the first call whose outputs lead to it."""
-
-    def __init__(self, begins: Callable[[Owner], None], ends: Callable[[Owner], None]) -> None:
-        """Both are told of the owner of a node, before it runs and after."""
-        self._begins, self._ends = begins, ends
+    def __init__(self) -> None:
         # Kept until the step ends: torch wraps a node anew once the wrapper is gone, and we would
         # not know it again.
-        self._owned: set[Any] = set()
+        self._claimed: set[Any] = set()
 
-    def claim(self, owner: Owner, outputs: Iterable[Tensor]) -> None:
-        """Gives it what lies between these outputs and nodes that have an owner."""
+    def claim(
+        self, outputs: Iterable[Tensor], begins: Callable[[], None], ends: Callable[[], None]
+    ) -> None:
+        """Has `begins` and `ends` called around each node from these outputs back to claimed nodes."""
         waiting = [output.grad_fn for output in outputs]
         while waiting:
             node: Any = waiting.pop()
-            if node is None or node in self._owned or type(node).__name__ == "AccumulateGrad":
+            if node is None or node in self._claimed or type(node).__name__ == "AccumulateGrad":
                 continue
-            self._owned.add(node)
-            node.register_prehook(lambda grads: self._begins(owner))
-            node.register_hook(lambda inputs, outputs: self._ends(owner))
-            waiting += [following for following, _ in node.next_functions]
+            self._claimed.add(node)
+            node.register_prehook(lambda grads: begins())
+            node.register_hook(lambda inputs, outputs: ends())
+            waiting += [next_node for next_node, _ in node.next_functions]
 
     def release(self) -> None:
         """Lets go of the graph."""
-        self._owned.clear()
+        self._claimed.clear()

@@ -20,37 +20,35 @@ class DataFlow:
 
     def set_sources(self, tensors: Iterable[Tensor], sources: Iterable[int]) -> None:
         """These tensors come from these calls."""
-        found = frozenset(sources)
+        calls = frozenset(sources)
         for tensor in tensors:
-            self._sources[id(tensor)] = (weakref.ref(tensor), found)
+            self._sources[id(tensor)] = (weakref.ref(tensor), calls)
 
     def set_writer(self, tensors: Iterable[Tensor], call: int) -> None:
         """The call changed these in place, and so every view of their memory."""
         for tensor in tensors:
             self.set_sources([tensor], [call])
-            if (memory := memory_of(tensor)) is not None:
-                self._writers[memory] = call
+            if (storage := storage_id(tensor)) is not None:
+                self._writers[storage] = call
 
-    def knows(self, tensor: Tensor) -> bool:
-        """Whether the tensor has sources; its id alone may be that of a tensor freed since."""
+    def has_sources(self, tensor: Tensor) -> bool:
+        """Whether the tensor's sources are set; its id alone may be that of a tensor freed since."""
         entry = self._sources.get(id(tensor))
         return entry is not None and entry[0]() is tensor
 
     def sources(self, tensors: Iterable[Tensor]) -> set[int]:
         """The calls these came from, or were last changed by; none for constants."""
-        found: set[int] = set()
-        for tensor in tensors:
-            if not self.knows(tensor):
-                continue
+        calls: set[int] = set()
+        for tensor in filter(self.has_sources, tensors):
             came_from = self._sources[id(tensor)][1]
-            writer = self._writers.get(memory_of(tensor) or 0) if self._writers else None
-            # A writer before the source counts no more: the source read what it wrote, or the memory
+            writer = self._writers.get(storage_id(tensor) or 0) if self._writers else None
+            # A writer before the source no longer counts: the source read what it wrote, or the memory
             # was freed in between.
             if writer is not None and writer > max(came_from, default=BATCH):
-                found.add(writer)
+                calls.add(writer)
             else:
-                found |= came_from
-        return found
+                calls |= came_from
+        return calls
 
 
 def tensors_in(values: Any) -> Iterator[Tensor]:
@@ -70,15 +68,15 @@ def constants_of(model: nn.Module) -> frozenset[int]:
     return frozenset(id(tensor) for tensor in [*model.parameters(), *model.buffers()])
 
 
-def memory_of(tensor: Tensor) -> int | None:
-    """Equal for two living tensors if they share memory; None for one without, a sparse one say."""
+def storage_id(tensor: Tensor) -> int | None:
+    """Equal for two living tensors if they share memory; None for one without, such as a sparse one."""
     if not torch._C._has_storage(tensor):
         return None
     return int(tensor.untyped_storage()._cdata)
 
 
-def memory_bytes(tensor: Tensor) -> int:
-    """The memory the tensor keeps alive, whole: a view keeps all of it."""
+def storage_bytes(tensor: Tensor) -> int:
+    """All the memory that the tensor keeps alive: a view keeps that of its whole base."""
     return tensor.untyped_storage().nbytes() if torch._C._has_storage(tensor) else 0
 
 

@@ -1,4 +1,4 @@
-"""What a watch tells its listener about the calls of a step."""
+"""What a CallWatch reports to its listener about the calls of a step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,17 +50,17 @@ class CallListener:
     """Overrides what it needs.
 
     Functions are seen while a container begins and ends. A listener that computes with tensors there
-    does so under `torch._C.DisableTorchFunction()`, or it would be told of calls of its own.
+    does so under `torch._C.DisableTorchFunction()`, or its own computations would be reported as calls.
     """
 
     def wants(self, name: str, types: tuple[str, ...]) -> bool:
-        """Asked before anything else is done for a call; of one not wanted nothing more is told."""
+        """Comes before anything else is done for a call; one not wanted is not reported further."""
         return True
 
     def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener | None:
         """The call is about to run; a module's keyword arguments are only known at its end.
 
-        Returns what is to be called then; a call without it does not count in the numbering.
+        Returns what to call at its end; a call without it does not count in the numbering.
         """
         return None
 
@@ -68,4 +68,4 @@ class CallListener:
         """A torch.nn module that began as one call is about to call another module."""
 
     def property_read(self, arguments: Any, value: Any) -> None:
-        """A property of a tensor was read, `.data` say: no call, but its value may be a tensor."""
+        """A property of a tensor was read, such as `.data`: no call, but its value may be a tensor."""

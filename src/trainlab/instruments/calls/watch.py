@@ -12,10 +12,7 @@ from typing import Any
 
 from torch import nn
 from torch.autograd.function import _SingleLevelFunction
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.hooks import RemovableHandle
 
@@ -40,7 +37,7 @@ class _Frame:
 
 
 class CallWatch:
-    """Tells a listener about the calls of each step, between `start_watching` and `stop_watching`."""
+    """Reports the calls of each step to a listener, between `start_watching` and `stop_watching`."""
 
     def __init__(self, model: nn.Module, listener: CallListener) -> None:
         self._listener = listener
@@ -60,7 +57,7 @@ class CallWatch:
             self._is_installed = True
 
     def uninstall(self) -> None:
-        """After the steps, however they ended: nothing of us stays behind in torch."""
+        """After the steps, however they ended: nothing of ours stays behind in torch."""
         self.stop_watching()
         if self._is_installed:
             delattr(_SingleLevelFunction, "apply")
@@ -93,52 +90,44 @@ class CallWatch:
     def _function_called(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """In the place of a torch function."""
+        """Stands in for every torch function."""
         if self._is_inside_call:
             return function(*args, **kwargs)
-        short_name = _name_of(function)
-        if not short_name:
-            value = function(*args, **kwargs)
-            self._listener.property_read(args, value)
-            return value
-        name = self._below_path(short_name)
-        if not self._listener.wants(name, (short_name,)):
-            return function(*args, **kwargs)
-        return self._run(name, short_name, function, args, kwargs)
+        if name := _name_of(function):
+            return self._run(name, function, args, kwargs)
+        value = function(*args, **kwargs)
+        self._listener.property_read(args, value)
+        return value
 
     def _apply_called(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
-        """In the place of a custom autograd function's `apply`."""
+        """Stands in for the `apply` of every custom autograd function."""
         apply = super(_SingleLevelFunction, cls).apply  # type: ignore[misc]
         if self._is_inside_call or not self._hooks:
             return apply(*args, **kwargs)
-        name = self._below_path(cls.__name__)
         # Whether it is wanted or not, the functions it uses are no calls of the user's.
         self._is_inside_call = True
         self._switch_mode(on=False)
         try:
-            if self._listener.wants(name, (cls.__name__,)):
-                return self._run(name, cls.__name__, apply, args, kwargs)
-            return apply(*args, **kwargs)
+            return self._run(cls.__name__, apply, args, kwargs)
         finally:
             self._is_inside_call = False
             self._switch_mode(on=True)
 
     def _run(
-        self,
-        name: str,
-        short_name: str,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, type_name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
-        call = self._new_call(name, (short_name,), None, "call")
+        """Runs a function as a call, if the listener wants it."""
+        name = self._below_path(type_name)
+        if not self._listener.wants(name, (type_name,)):
+            return function(*args, **kwargs)
+        call = self._new_call(name, (type_name,), None, "call")
         self._is_inside_call = True
         try:
             ends = self._listener.call_begins(call, (args, kwargs))
             result = function(*args, **kwargs)
             if ends is not None:
                 # Writing into a part of a tensor returns nothing, but it is work.
-                self._numbers[name] += ends(args[0] if short_name == "setitem" else result, ())
+                self._numbers[name] += ends(args[0] if type_name == "setitem" else result, ())
             return result
         finally:
             self._is_inside_call = False
@@ -150,7 +139,7 @@ class CallWatch:
         path = self._paths.get(id(module))
         if path is None:
             path = self._below_path(class_.__name__)
-        is_call = self._sees_functions and not self._is_inside_call and _is_torchs_own(class_)
+        is_call = self._sees_functions and not self._is_inside_call and _is_torch_module(class_)
         role: Role = "call" if is_call else "inner" if self._is_inside_call else "container"
         name, types, call = path or class_.__name__, _types_of_class(class_), None
         if self._listener.wants(name, types):
@@ -176,7 +165,7 @@ class CallWatch:
                 self._switch_mode(on=True)
 
     def _make_container(self, frame: _Frame) -> None:
-        """A module of torch.nn that was taken for one call calls another module."""
+        """The module of torch.nn that was taken for one call calls another module."""
         frame.is_call = self._is_inside_call = False
         if frame.call is not None:
             frame.call.role = "container"
@@ -190,7 +179,7 @@ class CallWatch:
         return WatchedCall(name, self._numbers[name] + 1, types, module, role, container)
 
     def _switch_mode(self, on: bool) -> None:
-        # Only where it lies on top: the user's own modes are not ours to move.
+        # Left only where it is on top of the stack: a mode of the user's must stay where it is.
         if on and not self._mode_is_on and self._hooks and self._sees_functions:
             self._mode.__enter__()  # type: ignore[no-untyped-call]
         elif not on and self._mode_is_on and _get_current_function_mode() is self._mode:
@@ -217,11 +206,11 @@ class _FunctionMode(TorchFunctionMode):
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """As the user would say it: relu, getitem, T; empty for properties that are no operation."""
+    """As a user would write it: relu, getitem, T; empty for properties that are no operation."""
     name: str = getattr(function, "__name__", type(function).__name__)
     if name in ("__get__", "__set__", "__delete__"):
-        of: str = getattr(getattr(function, "__self__", None), "__name__", "")
-        return of if name == "__get__" and of in TENSOR_PROPERTIES else ""
+        attribute: str = getattr(getattr(function, "__self__", None), "__name__", "")
+        return attribute if name == "__get__" and attribute in TENSOR_PROPERTIES else ""
     return name[2:-2] if name.startswith("__") and name.endswith("__") else name
 
 
@@ -237,5 +226,5 @@ def _types_of_class(class_: type) -> tuple[str, ...]:
 
 
 @lru_cache
-def _is_torchs_own(class_: type) -> bool:
+def _is_torch_module(class_: type) -> bool:
     return f"{class_.__module__}.".startswith(("torch.nn.", "torch.ao.nn."))

@@ -18,19 +18,23 @@ def write_probe(writer: SummaryWriter, record: ProbeRecord) -> None:
         writer.add_scalar(tag, record.value, record.step)
 
 
-def _write_histogram(writer: SummaryWriter, tag: str, found: HistogramRecord, step: int) -> None:
+def _write_histogram(
+    writer: SummaryWriter, tag: str, histogram: HistogramRecord, step: int
+) -> None:
     """Log bins are drawn over the exponent of ten: over the value itself they could not be seen."""
-    bins = Bins(log=found.log, low=found.low, high=found.high, num=len(found.counts))
-    edges = [math.log10(edge) for edge in bins.edges()] if found.log else bins.edges()
+    bins = Bins(
+        log=histogram.log, low=histogram.low, high=histogram.high, num=len(histogram.counts)
+    )
+    edges = [math.log10(edge) for edge in bins.edges()] if histogram.log else bins.edges()
     middles = [(low + high) / 2 for low, high in pairwise(edges)]
     writer.add_histogram_raw(
-        f"{tag} log10" if found.log else tag,
+        f"{tag} log10" if histogram.log else tag,
         min=edges[0],
         max=edges[-1],
-        num=sum(found.counts),
-        sum=sum(n * x for n, x in zip(found.counts, middles, strict=True)),
-        sum_squares=sum(n * x * x for n, x in zip(found.counts, middles, strict=True)),
+        num=sum(histogram.counts),
+        sum=sum(n * x for n, x in zip(histogram.counts, middles, strict=True)),
+        sum_squares=sum(n * x * x for n, x in zip(histogram.counts, middles, strict=True)),
         bucket_limits=edges[1:],
-        bucket_counts=found.counts,
+        bucket_counts=histogram.counts,
         global_step=step,
     )

@@ -1,4 +1,4 @@
-"""Reducers: from tensors as they come to a few numbers, on their device, without waiting for it.
+"""Reducers: tensors, as they come, to a few numbers on their device, without waiting for the device.
 
 A reduction is over all elements of all tensors of a period. Sums are right to 1e-6 relative: in
 float64, or, on a device without it, in float32 with the rounding errors carried along.
@@ -6,6 +6,7 @@ float64, or, on a device without it, in float32 with the rounding errors carried
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -23,17 +24,19 @@ from trainlab.record.probe import HistogramRecord
 from trainlab.spec.probe import Bins, ProbeSpec
 
 MAX_PARTS = 64
-"""Numbers of single tensors that wait to be added up: one operation for many is cheaper."""
+"""Numbers of single tensors that wait to be added up: one operation for many of them is cheaper."""
 CHUNK = 1 << 18
 """Elements that are binned at once: bounds the memory a histogram needs on the way."""
 
 Reduce = Callable[[Tensor], Tensor]
 """A tensor to one number, on its device."""
+Finish = Callable[[Sequence[float], int, int], float]
+"""A period's sums, how many elements and how many tensors there were, to the reducer's value."""
 Value = float | HistogramRecord
 
 
 class Reduction(Protocol):
-    """One probe at one layer: takes tensors in, and at the end of a period gives what they came to."""
+    """One probe at one layer: takes tensors in, and at the end of a period gives their numbers."""
 
     def add(self, values: Tensor) -> None:
         """Takes in one tensor; keeps nothing of its size."""
@@ -48,12 +51,8 @@ class Reduction(Protocol):
 class Totals:
     """Sums of numbers that each tensor is reduced to."""
 
-    def __init__(
-        self,
-        reduces: Sequence[Reduce],
-        finish: Callable[[Sequence[float], int, int], float],
-        compensated: bool = False,
-    ) -> None:
+    def __init__(self, reduces: Sequence[Reduce], finish: Finish, compensated: bool) -> None:
+        """`compensated`: each sum carries its rounding errors along."""
         self._reduces, self._finish, self._compensated = reduces, finish, compensated
         self._parts: list[list[Tensor]] = [[] for _ in reduces]
         self._sums: list[Tensor | None] = [None for _ in reduces]
@@ -66,9 +65,9 @@ class Totals:
 
     def close(self) -> Tensor:
         self._add_up()
-        sums = [found for found in self._sums if found is not None]
+        sums = [total.reshape(-1) for total in self._sums if total is not None]
         self._sums = [None for _ in self._reduces]
-        return torch.cat([found.reshape(-1) for found in sums])
+        return torch.cat(sums)
 
     def read(self, numbers: Sequence[float], count: int, fired: int) -> Value:
         if self._compensated:
@@ -79,12 +78,12 @@ class Totals:
         for index, parts in enumerate(self._parts):
             if not parts:
                 continue
-            known = self._sums[index]
+            before = self._sums[index]
             if self._compensated:
-                self._sums[index] = _compensated_sum(known, parts)
+                self._sums[index] = _compensated_sum(before, parts)
             else:
-                found = torch.stack(parts).sum()
-                self._sums[index] = found if known is None else known + found
+                new = torch.stack(parts).sum()
+                self._sums[index] = new if before is None else before + new
             parts.clear()
 
 
@@ -148,10 +147,10 @@ class Histogram:
     def add(self, values: Tensor) -> None:
         if self._counts is None:
             self._counts = values.new_zeros(self._bins.num + 2, dtype=torch.int64)
-        one = torch.ones((), dtype=torch.int64, device=values.device)
+        increment = torch.ones((), dtype=torch.int64, device=values.device)
         for chunk in values.reshape(-1).split(CHUNK):
-            places = self._places(chunk)
-            self._counts.scatter_add_(0, places, one.expand_as(places))
+            indices = self._bin_indices(chunk)
+            self._counts.scatter_add_(0, indices, increment.expand_as(indices))
 
     def close(self) -> Tensor:
         assert self._counts is not None
@@ -169,7 +168,7 @@ class Histogram:
             above=counts[-1],
         )
 
-    def _places(self, values: Tensor) -> Tensor:
+    def _bin_indices(self, values: Tensor) -> Tensor:
         """Each element's bin, 0 for below and the last for above."""
         bins, values = self._bins, values.float()
         low, high = bins.low, bins.high
@@ -181,7 +180,7 @@ class Histogram:
 
 
 def reduction_for(spec: ProbeSpec, own: Reduce | None, device: torch.device) -> Reduction:
-    """A fresh reduction of the kind the probe asks for."""
+    """A new reduction of the probe's kind; `own` is the user's own reducer where the probe names one."""
     if spec.bins is not None:
         return Histogram(spec.bins)
     if spec.reducer == "dead_fraction":
@@ -192,44 +191,21 @@ def reduction_for(spec: ProbeSpec, own: Reduce | None, device: torch.device) -> 
     exact = device.type != "mps"
     if own is not None:
         return Totals([own], lambda sums, count, fired: sums[0] / fired, not exact)
-    reduces, finish = _SUMS[spec.reducer]
-    return Totals([reduce(exact) for reduce in reduces], finish, not exact)
-
-
-def reducer_of_own(spec: ProbeSpec, function: Callable[[Tensor], object]) -> Reduce:
-    """The user's function, its result checked: one number per tensor, averaged over a period."""
-
-    def reduce(values: Tensor) -> Tensor:
-        try:
-            found = function(values)
-        except Exception as error:
-            raise SpecError(
-                [f"probe {spec}: {spec.reducer} failed: {type(error).__name__}: {error}"]
-            ) from error
-        if not isinstance(found, Tensor) or found.dim() != 0:
-            got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
-            raise SpecError(
-                [f"probe {spec}: {spec.reducer} gave {got}, must be a tensor of one number"]
-            )
-        exact = values.device.type != "mps"
-        return found.detach().to(torch.float64 if exact else torch.float32)
-
-    return reduce
+    reduces, finish = _TOTALS[spec.reducer]
+    return Totals([partial(reduce, exact=exact) for reduce in reduces], finish, not exact)
 
 
 def _std(sums: Sequence[float], count: int, fired: int) -> float:
     mean = sums[0] / count
-    return (
-        math.sqrt(max(sums[1] / count - mean * mean, 0.0)) if math.isfinite(sums[1]) else math.nan
-    )
+    variance = max(sums[1] / count - mean * mean, 0.0)
+    return math.sqrt(variance) if math.isfinite(sums[1]) else math.nan
 
 
 def _root(sums: Sequence[float], count: int, fired: int) -> float:
     return math.sqrt(sums[0]) if sums[0] >= 0 else math.nan
 
 
-_Finish = Callable[[Sequence[float], int, int], float]
-_SUMS: dict[str, tuple[list[Callable[[bool], Reduce]], _Finish]] = {
+_TOTALS: dict[str, tuple[list[Callable[..., Tensor]], Finish]] = {
     "sum": ([total], lambda sums, count, fired: sums[0]),
     "sq_sum": ([square_sum], lambda sums, count, fired: sums[0]),
     "norm": ([square_sum], _root),
@@ -240,12 +216,12 @@ _SUMS: dict[str, tuple[list[Callable[[bool], Reduce]], _Finish]] = {
 }
 
 
-def _compensated_sum(known: Tensor | None, parts: Sequence[Tensor]) -> Tensor:
+def _compensated_sum(before: Tensor | None, parts: Sequence[Tensor]) -> Tensor:
     """A sum in two float32 numbers: the second carries what the first could not hold."""
-    high, low = (parts[0].new_zeros(()),) * 2 if known is None else known.unbind()
+    high, low = (parts[0].new_zeros(()),) * 2 if before is None else before.unbind()
     for part in parts:
         new = high + part
-        kept = new - high
-        low = low + ((high - (new - kept)) + (part - kept))
+        added = new - high
+        low = low + ((high - (new - added)) + (part - added))
         high = new
     return torch.stack([high, low])
