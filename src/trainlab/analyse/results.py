@@ -9,7 +9,7 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.probes import probe_table
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
-from trainlab.spec.cell import level_told
+from trainlab.spec.cell import level_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +114,7 @@ def _level(trial: TrialRecord, factor: str) -> str:
     asked = trial.settings.get(outer)
     value = trial.levels.get(factor, (asked or {}).get(inner) if dot else asked)
     value = trial.resolved.get(factor) if value is None else value
-    return "" if value is None else level_told(value)
+    return "" if value is None else level_text(value)
 
 
 def _values(evidence: Evidence, trial: TrialRecord) -> dict[str, float]:

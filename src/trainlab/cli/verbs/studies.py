@@ -10,7 +10,7 @@ from rich.table import Table
 
 from trainlab.errors import SpecError
 from trainlab.spec import Question
-from trainlab.spec.cell import level_told
+from trainlab.spec.cell import level_text
 from trainlab.studies import builtin_study, study_file, study_names
 
 
@@ -36,9 +36,9 @@ def command(
         table.add_column(column, overflow="fold")
     for known in study_names():
         study = builtin_study(known)
-        factors = [f"{n} {', '.join(map(level_told, levels))}" for n, levels in study.vary.items()]
+        factors = [f"{n} {', '.join(map(level_text, levels))}" for n, levels in study.vary.items()]
         factors += [
-            " ".join(f"{n}={level_told(v)}" for n, v in cell.items()) for cell in study.cells
+            " ".join(f"{n}={level_text(v)}" for n, v in cell.items()) for cell in study.cells
         ]
         table.add_row(known, study.workload, study.title, "; ".join(factors))
     Console().print(table)
