@@ -130,7 +130,7 @@ class Evidence:
 def gather(folder: RunFolder) -> Evidence:
     """Reads a run; RecordError where it is none of ours."""
     record = folder.study()
-    study = record.asked(str(folder.study_file))
+    study = record.to_study(str(folder.study_file))
     trials = tuple(folder.trial(trial_id).read() for trial_id in record.trials)
     learned: dict[str, dict[int, Learned]] = {}
     for trial in trials:

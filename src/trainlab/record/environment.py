@@ -60,4 +60,4 @@ UNKNOWN = Environment(
     git_commit=None,
     git_dirty=None,
 )
-"""Of a run none of whose trials has been started."""
+"""For a run in which no trial has been started."""

@@ -1,4 +1,4 @@
-"""What a run folder says about probes: probes.jsonl, a line per value; probes.json, proof of firing."""
+"""The records of probes in a run folder: probes.jsonl, a line per value; probes.json, what fired."""
 
 from typing import Any, Literal
 

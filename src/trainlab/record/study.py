@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainlab.errors import RecordError
-from trainlab.record.schema import FORMAT, Record
+from trainlab.record.schema import FORMAT, Record, first_problem
 from trainlab.spec import Study
 
 
@@ -34,16 +34,11 @@ class StudyRecord(Record):
         """The ids of all trials, in the order planned."""
         return tuple(trial for group in self.groups for trial in group.trials)
 
-    def asked(self, where: str) -> Study:
+    def to_study(self, where: str) -> Study:
         """The study as a value; a setting that this version does not know is left out."""
         try:
             return Study.model_validate(self.study, extra="ignore")
         except ValidationError as error:
             raise RecordError(
-                f"{where}: study: {_first(error)}; written by another trainlab?"
+                f"{where}: study: {first_problem(error)}; written by another trainlab?"
             ) from None
-
-
-def _first(error: ValidationError) -> str:
-    detail = error.errors()[0]
-    return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"

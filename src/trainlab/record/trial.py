@@ -8,14 +8,13 @@ from trainlab.record.schema import FORMAT, Record
 State = Literal["pending", "running", "done", "diverged", "interrupted", "failed"]
 """Where a trial stands; all but the first two are final."""
 
-
 OUTCOME = frozenset(
     {
         *("format", "state", "attempt", "environment", "resolved", "data", "started", "ended"),
         *("total_s", "epochs_done", "steps_done", "final", "diverged_at_step", "error", "notes"),
     }
 )
-"""Fields of a trial that a plan does not know."""
+"""Fields that are filled in when a trial runs; all others are known when it is planned."""
 
 
 class DataRecord(Record):
@@ -81,10 +80,10 @@ class TrialRecord(Record):
     notes: tuple[Note, ...] = ()
     """What an instrument could not do, and why."""
 
-    def planned_again(self) -> "TrialRecord":
+    def next_attempt(self) -> "TrialRecord":
         """The trial as it was planned, nothing of its outcome left, with one more attempt counted."""
-        planned = {field for field in self.model_fields_set if field not in OUTCOME}
-        return TrialRecord(**self.model_dump(include=planned), attempt=self.attempt + 1)
+        planned = self.model_dump(include=self.model_fields_set - OUTCOME)
+        return TrialRecord(**planned, attempt=self.attempt + 1)
 
     @property
     def mode(self) -> str | None:
