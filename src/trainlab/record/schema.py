@@ -17,6 +17,12 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 
+class FileRecord(Record):
+    """A record with a file of its own."""
+
+    format: int = FORMAT
+
+
 def first_problem(error: ValidationError) -> str:
     """Where a value first breaks its schema, and how."""
     first = error.errors()[0]

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainlab.errors import RecordError
-from trainlab.record.schema import FORMAT, Record, first_problem
+from trainlab.record.schema import FileRecord, Record, first_problem
 from trainlab.spec import Study
 
 
@@ -17,10 +17,9 @@ class GroupRecord(Record):
     """Nothing else may run on the machine meanwhile."""
 
 
-class StudyRecord(Record):
+class StudyRecord(FileRecord):
     """What was asked and how it was resolved."""
 
-    format: int = FORMAT
     name: str
     created: str
     trainlab: str

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from trainlab.record.note import Note
-from trainlab.record.schema import FORMAT, Record
+from trainlab.record.schema import FileRecord, Record
 
 State = Literal["pending", "running", "done", "diverged", "interrupted", "failed"]
 """Where a trial stands; all but the first two are final."""
@@ -36,10 +36,9 @@ class Failure(Record):
     traceback: str
 
 
-class TrialRecord(Record):
+class TrialRecord(FileRecord):
     """The trial as asked, as resolved, and what became of it."""
 
-    format: int = FORMAT
     id: str
     kind: str
     workload: str
