@@ -28,4 +28,4 @@ def study_of(workload: str, settings: dict[str, Any], **fields: Any) -> Study:
 
 def groups_of(run: RunFolder) -> tuple[Group, ...]:
     """What a started run has planned."""
-    return plan(run.study().asked("study.json"))
+    return plan(run.study().to_study("study.json"))

@@ -11,7 +11,7 @@ from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train as train_group
 from trainlab.train.meter import Means
 from trainlab.train.moments import Moments, Progress
-from trainlab.train.seeds import drawing_from
+from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup, set_up
 from trainlab.workloads.workload import Workload
 
@@ -28,7 +28,7 @@ MakeSetup = Callable[..., HomedSetup]
 
 def homed(trial: Trial, workload: Workload, folder: TrialFolder) -> HomedSetup:
     """A trial's set-up with freshly loaded data."""
-    with drawing_from(0, "data"):
+    with seeded(0, "data"):
         dataset = workload.data(trial.settings.data)
     return HomedSetup(**vars(set_up(trial, workload, dataset)), folder=folder)
 

@@ -15,19 +15,20 @@
 Only the command line catches them. Anything else that escapes is our defect.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class TrainlabError(Exception):
-    """Base of all errors that are told to the user as one line."""
+    """Base of all errors that are shown to the user as one line."""
 
 
 class SpecError(TrainlabError):
-    """What was asked for breaks a rule; carries every problem found, not only the first."""
+    """What was asked for breaks a rule; carries every problem, each after its file or flag if given."""
 
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
+    def __init__(self, problems: Iterable[str], where: str = "") -> None:
+        self.problems = tuple(f"{where}: {problem}" if where else problem for problem in problems)
+        super().__init__("\n".join(self.problems))
 
 
 class WorkloadError(TrainlabError):
@@ -64,3 +65,9 @@ class MissingExtraError(TrainlabError):
 
 class RecordError(TrainlabError):
     """A run folder cannot be written or read."""
+
+
+def name_hint(name: str, names: Iterable[str], otherwise: str, cutoff: float = 0.6) -> str:
+    """For an unknown name: `did you mean …?` where one of the names is alike, else the other hint."""
+    near = get_close_matches(name, list(names), n=1, cutoff=cutoff)
+    return f"did you mean {near[0]}?" if near else otherwise

@@ -15,8 +15,8 @@ from trainlab.spec.settings import Scalar
 
 Watch = Literal["steps", "operators", "layers"]
 T = TypeVar("T")
-LONGEST_ID = 80
-"""Of a cell, as part of a folder's name."""
+MAX_CELL_ID_LENGTH = 80
+"""As part of a folder's name."""
 
 
 class Trial(Spec):
@@ -68,13 +68,13 @@ def plan(study: Study) -> tuple[Group, ...]:
     """The trials that answer the study, by group, in the order they should run.
 
     The first seed first, then cost, then the other seeds: a study cut short has something of all. The
-    very first trial is one of the quickest: a result is soon there to see, and a pace to reckon with.
+    very first trial is one of the quickest, so that a first result and an estimate of the time come soon.
     """
     first, *others = study.seeds
     return (
-        *_each_shared(_quickest_first(_learn_trials(study, first))),
+        *_shared_groups(_quickest_first(_learn_trials(study, first))),
         *_cost_groups(study),
-        *_each_shared(trial for seed in others for trial in _learn_trials(study, seed)),
+        *_shared_groups(trial for seed in others for trial in _learn_trials(study, seed)),
     )
 
 
@@ -83,15 +83,15 @@ def trials_of(groups: Iterable[Group]) -> tuple[Trial, ...]:
     return tuple(trial for group in groups for trial in group.trials)
 
 
-def _each_shared(trials: Iterable[Trial]) -> Iterator[Group]:
-    """Learn trials, a group each: they may run beside others."""
+def _shared_groups(trials: Iterable[Trial]) -> Iterator[Group]:
+    """A group for each learn trial; they may run beside others."""
     for trial in trials:
         yield Group(trials=(trial,), is_alone=False)
 
 
 def _cost_groups(study: Study) -> Iterator[Group]:
-    """A timed trial has a process to itself. Those that watch the same thing, and supply no speed, share
-    one: starting it is most of what they take."""
+    """A timed trial has a process to itself. Trials that supply no speed share one per cell, mode and
+    weights: starting a process takes most of their time."""
 
     def process_of(trial: Trial) -> object:
         if trial.watch == "steps":
@@ -103,7 +103,7 @@ def _cost_groups(study: Study) -> Iterator[Group]:
 
 
 def _learn_trials(study: Study, seed: int) -> list[Trial]:
-    """Every cell with this seed, in an order of the seed's own: drift favours no cell."""
+    """Every cell with this seed, in an order that depends on the seed, so that drift favours no cell."""
     if not study.learn:
         return []
     return [
@@ -121,17 +121,13 @@ def _learn_trials(study: Study, seed: int) -> list[Trial]:
 
 def _quickest_first(trials: list[Trial]) -> list[Trial]:
     """The trial with the fewest updates, then the others in the order they had."""
-
-    def updates(trial: Trial) -> float:
-        return trial.settings.epochs / trial.settings.batch_size
-
-    quickest = min(trials, key=updates, default=None)
+    quickest = min(trials, key=lambda t: t.settings.epochs / t.settings.batch_size, default=None)
     return sorted(trials, key=lambda trial: trial is not quickest)
 
 
 def _cost_trials(study: Study) -> Iterator[Trial]:
-    """Timed processes first, so that no profiler has warmed or worn the machine before them; process
-    by process over all cells, so that drift hits all alike."""
+    """Timed processes first, so that no profiler has warmed or slowed the machine before them; process by
+    process over all cells, so that drift hits all alike."""
     if study.cost is None:
         return
     cells = study.all_cells
@@ -140,36 +136,36 @@ def _cost_trials(study: Study) -> Iterator[Trial]:
         if len(cells) > 1:
             timed.append((cells[0], True))
         for cell, again in _shuffled(timed, f"{study.name}/cost/{number}"):
-            yield from _looks(study, cell, {f"process{number}": "steps"}, again)
+            yield from _cost_trials_of(study, cell, {f"process{number}": "steps"}, again)
     for cell in cells:
-        yield from _looks(study, cell, {"layers": "layers", "operators": "operators"})
+        yield from _cost_trials_of(study, cell, {"layers": "layers", "operators": "operators"})
 
 
-def _looks(
+def _cost_trials_of(
     study: Study, cell: Cell, watches: Mapping[str, Watch], again: bool = False
 ) -> Iterator[Trial]:
-    """These looks at a cell, by name, for each mode and each kind of weights asked for."""
+    """The cost trials of a cell: `watches`, by their part of the id, for each mode and kind of weights."""
     assert study.cost is not None
-    seed, asked = study.seeds[0], study.cost
-    modes: tuple[str, ...] = ("train", "inference") if asked.mode == "both" else (asked.mode,)
-    kinds = ("untrained", "trained") if asked.weights == "both" else (asked.weights,)
+    seed, cost = study.seeds[0], study.cost
+    modes: tuple[str, ...] = ("train", "inference") if cost.mode == "both" else (cost.mode,)
+    kinds = ("untrained", "trained") if cost.weights == "both" else (cost.weights,)
     for mode, weights, (name, watch) in product(modes, kinds, watches.items()):
         parts = [
-            mode,
-            *([_word(cell.id)] if len(study.all_cells) > 1 else []),
+            f"cost-{mode}",
+            *([_folder_name(cell.id)] if len(study.all_cells) > 1 else []),
             *(["again"] if again else []),
-            *([weights] if asked.weights != "untrained" else []),
+            *([weights] if cost.weights != "untrained" else []),
             name,
         ]
         yield Trial(
-            id="-".join(["cost", *parts]),
+            id="-".join(parts),
             kind="cost",
             workload=study.workload,
             cell=cell.id,
             levels=cell.levels,
             seed=seed,
             settings=cell.settings,
-            cost=asked.model_copy(update={"mode": mode}),
+            cost=cost.model_copy(update={"mode": mode}),
             watch=watch,
             again=again,
             weights_of=_learn_id(study, cell, seed) if weights == "trained" else None,
@@ -177,16 +173,16 @@ def _looks(
 
 
 def _learn_id(study: Study, cell: Cell, seed: int) -> str:
-    middle = f"{_word(cell.id)}-" if len(study.all_cells) > 1 else ""
-    return f"learn-{middle}seed{seed}"
+    part = f"{_folder_name(cell.id)}-" if len(study.all_cells) > 1 else ""
+    return f"learn-{part}seed{seed}"
 
 
-def _word(cell_id: str) -> str:
+def _folder_name(cell_id: str) -> str:
     """A cell's id as part of a folder's name, unique even where it had to be cut or cleaned."""
-    word = re.sub(r"[^A-Za-z0-9._=,+-]", "_", cell_id)[:LONGEST_ID]
-    if word == cell_id:
-        return word
-    return f"{word}-{hashlib.sha256(cell_id.encode()).hexdigest()[:8]}"
+    name = re.sub(r"[^A-Za-z0-9._=,+-]", "_", cell_id)[:MAX_CELL_ID_LENGTH]
+    if name == cell_id:
+        return name
+    return f"{name}-{hashlib.sha256(cell_id.encode()).hexdigest()[:8]}"
 
 
 def _shuffled(items: Sequence[T], key: str) -> list[T]:

@@ -33,25 +33,25 @@ def resolve(
     """
     checked(TrainSpec, facts.defaults, f"{facts.name}: defaults")
     question = _on_devices(question, devices)
-    problems = _metric_problems(question, facts, where)
+    prefix = f"{where}: " if where else ""
+    problems = [prefix + problem for problem in _metric_problems(question, facts)]
     if not many and (count := _count_cells(question)) > MOST_TRIALS:
-        raise SpecError([*problems, _too_many(count, where)])
+        raise SpecError([*problems, prefix + _too_many(count)])
     cells: tuple[Cell, ...] = ()
     with _gathering(problems):
         cells = cells_of(question, facts.defaults, facts.parameters, where)
-    study = _study(question, facts.name, TrainSpec(), (), problems, where)
+    with _gathering(problems):
+        study = _without_cells(question, facts.name, where)
     for cell in cells:
         with _gathering(problems):
             facts.check_parameters(cell.settings.model)
-    if problems or study is None:
-        raise SpecError(list(dict.fromkeys(problems)))
-    # In a grid the base itself need not be sound: momentum beside a varied optimizer.
-    base = cells[0].settings
+    if problems:
+        raise SpecError(dict.fromkeys(problems))
+    # The first cell stands for the base, which a grid may make unsound: momentum, with optimizers varied.
     varied = cells if len(cells) > 1 or cells[0].levels else ()
-    study = _study(question, facts.name, base, varied, problems)
-    assert study is not None, problems
+    study = study.model_copy(update={"settings": cells[0].settings, "cells": varied})
     if not many and (count := len(trials_of(plan(study)))) > MOST_TRIALS:
-        raise SpecError([_too_many(count, where)])
+        raise SpecError([_too_many(count)], where)
     return study
 
 
@@ -78,46 +78,29 @@ def _count_cells(question: Question) -> int:
     return grid + len(question.cells)
 
 
-def _too_many(count: int, where: str) -> str:
-    problem = (
+def _too_many(count: int) -> str:
+    return (
         f"plans {count:,} trials or more, but {MOST_TRIALS} is the limit; vary less, or add --yes "
         "(in Python many=True)"
     )
-    return f"{where}: {problem}" if where else problem
 
 
-def _metric_problems(question: Question, facts: WorkloadFacts, where: str) -> list[str]:
+def _metric_problems(question: Question, facts: WorkloadFacts) -> list[str]:
     """Targets and margins of metrics that will never be recorded."""
-    known = [f"{part}/{name}" for part in ("train", "test") for name in ("loss", *facts.metrics)]
-    places = [("targets", name) for name in question.targets]
-    places += [("margins", name) for name in question.margins]
-    prefix = f"{where}: " if where else ""
+    recorded = [f"{part}/{name}" for part in ("train", "test") for name in ("loss", *facts.metrics)]
     return [
-        f"{prefix}{place}.{name}: {facts.name} has no such metric; it has {', '.join(known)}"
-        for place, name in places
-        if name not in known
+        f"{field}.{metric}: {facts.name} has no such metric; it has {', '.join(recorded)}"
+        for field, metrics in (("targets", question.targets), ("margins", question.margins))
+        for metric in metrics
+        if metric not in recorded
     ]
 
 
-def _study(
-    question: Question,
-    name: str,
-    settings: TrainSpec,
-    cells: Sequence[Cell],
-    problems: list[str],
-    where: str = "",
-) -> Study | None:
-    given = question.model_dump(exclude={"vary", "design", "name", "seeds", "settings", "cells"})
-    values = {
-        **given,
-        "name": question.name or name,
-        "seeds": seeds_of(question),
-        "settings": settings,
-        "cells": tuple(cells),
-    }
-    with _gathering(problems):
-        return checked(Study, values, where)
-    return None
+def _without_cells(question: Question, name: str, where: str) -> Study:
+    """The study with all but its cells and its base settings, checked."""
+    shared = question.model_dump(exclude={"vary", "design", "name", "seeds", "settings", "cells"})
+    own = {"name": question.name or name, "seeds": seeds_of(question), "settings": TrainSpec()}
+    return checked(Study, {**shared, **own}, where)
 
 
 @contextmanager

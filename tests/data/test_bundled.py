@@ -19,7 +19,7 @@ MNIST_TEST = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
 
 every_file = pytest.mark.parametrize(
     ("name", "part"),
-    [(name, part) for name in IMAGE_SETS for part in Files.__dataclass_fields__],
+    [(name, part) for name in IMAGE_SETS for part in Files._fields],
 )
 
 

@@ -28,7 +28,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.fixture
 def bundle_as_full(monkeypatch: pytest.MonkeyPatch) -> ImageSet:
     """MNIST as if its bundled files were all there is, so that a full set is at hand."""
-    images = replace(MNIST, full=replace(MNIST.bundled))
+    images = replace(MNIST, full=MNIST.bundled._replace())
     monkeypatch.setattr(loading, "image_set", {"mnist": images}.__getitem__)
     return images
 

@@ -70,8 +70,8 @@ def flaky(outputs, targets):
     if torch.initial_seed() == FIRST:
         raise RuntimeError("the model broke")
     return F.cross_entropy(outputs, targets)
-from trainlab.train.seeds import derived
-FIRST = derived(1, "dropout", 1)
+from trainlab.train.seeds import derived_seed
+FIRST = derived_seed(1, "dropout", 1)
 import dataclasses
 flaky_work = dataclasses.replace(tiny, loss=flaky)
 """

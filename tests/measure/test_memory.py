@@ -16,7 +16,7 @@ from trainlab.record.cost import MemoryRecord, Mode
 from trainlab.spec import CostSpec
 from trainlab.train.engines.eager import make_training_step
 from trainlab.train.moments import Moments
-from trainlab.train.seeds import data_order, drawing_from
+from trainlab.train.seeds import data_order, seeded
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
@@ -259,7 +259,7 @@ def test_accumulated_gradients_are_not_allocated_again(
 def test_losses_are_the_same_with_and_without(mode: Mode, make_setup: MakeSetup) -> None:
     def losses(setup: HomedSetup) -> list[float]:
         step = make_training_step(setup, Moments([]))
-        with drawing_from(1, "after"):
+        with seeded(1, "after"):
             return [
                 step(rows)[0].item() for rows in setup.train_batches.rows(data_order(1, 1, 103))
             ]

@@ -1,6 +1,6 @@
 import pytest
 
-from trainlab.spec.cell import cell_id, combinations, level_told, with_levels
+from trainlab.spec.cell import cell_id, combinations, level_text, with_levels
 
 
 def test_a_grid_is_every_combination_the_last_factor_fastest() -> None:
@@ -23,11 +23,11 @@ def test_one_at_a_time_is_the_base_and_each_level_alone() -> None:
     [(True, "true"), (False, "false"), (0.001, "0.001"), (1.0, "1"), (16, "16"), ("adam", "adam")],
 )
 def test_a_level_is_told_as_users_write_it(level: bool | float | str, told: str) -> None:
-    assert level_told(level) == told
+    assert level_text(level) == told
 
 
 def test_two_levels_never_read_the_same() -> None:
-    assert level_told(0.1234567) != level_told(0.1234568)
+    assert level_text(0.1234567) != level_text(0.1234568)
 
 
 def test_a_cell_is_called_after_its_levels() -> None:

@@ -5,7 +5,7 @@ import pytest
 from trainlab.errors import SpecError
 from trainlab.spec import Question, Study, TrainSpec
 from trainlab.spec.question import checked_question
-from trainlab.spec.target import Target, falls, target_of
+from trainlab.spec.target import Target, lower_is_better, target_of
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from trainlab.spec.target import Target, falls, target_of
     ],
 )
 def test_losses_and_errors_fall(metric: str) -> None:
-    assert falls(metric)
+    assert lower_is_better(metric)
     assert target_of(metric, 0.1) == Target(metric, "at most", 0.1)
 
 
@@ -25,7 +25,7 @@ def test_losses_and_errors_fall(metric: str) -> None:
     "metric", ["test/accuracy", "test/auc", "test/f1", "test/power", "test/r2", "loss/accuracy"]
 )
 def test_all_else_rises(metric: str) -> None:
-    assert not falls(metric)
+    assert not lower_is_better(metric)
     assert target_of(metric, 0.1) == Target(metric, "at least", 0.1)
 
 

@@ -16,7 +16,7 @@ from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import DataError
 from trainlab.machine.device import pick_device
 from trainlab.train.moments import Instrument, Moments, Point, Progress, TrialView
-from trainlab.train.seeds import data_order, derived
+from trainlab.train.seeds import data_order, derived_seed
 from trainlab.workloads.workload import Workload
 
 
@@ -89,12 +89,12 @@ def test_the_loop_equals_the_same_training_written_by_hand(make_setup: MakeSetup
     got = [metrics for kind, _, metrics in curve(setup) if kind == "epoch"]
 
     data = setup.dataset
-    torch.manual_seed(derived(7, "weights"))
+    torch.manual_seed(derived_seed(7, "weights"))
     model = setup.workload.model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
     for epoch in (1, 2):
         model.train()
-        torch.manual_seed(derived(7, "dropout", epoch))
+        torch.manual_seed(derived_seed(7, "dropout", epoch))
         loss_sum = 0.0
         hits = 0
         for rows in data_order(7, epoch, 103).split(10):

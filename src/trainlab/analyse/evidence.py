@@ -123,7 +123,7 @@ class Evidence:
 def gather(folder: RunFolder) -> Evidence:
     """Reads a run; RecordError where the folder is not a run of trainlab."""
     record = folder.study()
-    study = record.asked(str(folder.study_file))
+    study = record.to_study(str(folder.study_file))
     trials = tuple(folder.trial(trial_id).read() for trial_id in record.trials)
     learned: dict[str, dict[int, LearnedTrial]] = {}
     for trial in trials:

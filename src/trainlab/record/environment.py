@@ -1,6 +1,6 @@
 """Environment: the machine and software a run happened on, as recorded."""
 
-from trainlab.record.schema import FORMAT, Record
+from trainlab.record.schema import FileRecord, Record
 
 
 class Gpu(Record):
@@ -12,10 +12,9 @@ class Gpu(Record):
     sm_clock_max_mhz: int | None = None
 
 
-class Environment(Record):
+class Environment(FileRecord):
     """environments/*.json: one machine of a run."""
 
-    format: int = FORMAT
     host: str = ""
     """The machine's own name."""
     cpu: str
@@ -60,4 +59,4 @@ UNKNOWN = Environment(
     git_commit=None,
     git_dirty=None,
 )
-"""Of a run none of whose trials has been started."""
+"""For a run in which no trial has been started."""

@@ -1,15 +1,13 @@
-"""Events: what happens in a run while it happens, as lines of `events/*.jsonl`.
+"""Events: the progress of a run, as lines of `events/*.jsonl`.
 
-Each process that has something to tell writes a file of its own, so that no two ever write to one, also
-on a network file system. Whoever watches a run reads them all and needs nothing else. Records do not
-depend on events: a run without them is whole.
+Each process that reports events writes a file of its own, so that no two ever write to the same file,
+also on a network file system. Whoever watches a run reads them all and needs nothing else. Records do
+not depend on events: a run without them is complete.
 """
 
 import json
 from pathlib import Path
 from typing import Literal
-
-from pydantic import ValidationError
 
 from trainlab.record.schema import Record
 
@@ -22,7 +20,7 @@ class Event(Record):
     kind: Kind
     """`starting` and `ready`: processes for `groups` are started, and are past their imports."""
     at: str = ""
-    """When, in UTC, by the clock of the host that tells it."""
+    """When, in UTC, by the clock of the host that writes it."""
     groups: tuple[tuple[str, ...], ...] = ()
     """Trials by group."""
     trials: tuple[str, ...] = ()
@@ -46,10 +44,10 @@ class EventReader:
 
     def new(self) -> list[Event]:
         """In the order of their times; lines that are no events of ours are passed over."""
-        found = [
-            event for path in sorted(self._folder.glob("*.jsonl")) for event in self._read(path)
-        ]
-        return sorted(found, key=lambda event: event.at)
+        paths = sorted(self._folder.glob("*.jsonl"))
+        return sorted(
+            (event for path in paths for event in self._read(path)), key=lambda event: event.at
+        )
 
     def _read(self, path: Path) -> list[Event]:
         start = self._offsets.get(path, 0)
@@ -59,13 +57,13 @@ class EventReader:
                 content = stream.read()
         except OSError:
             return []
-        whole = content[: content.rfind(b"\n") + 1]
-        self._offsets[path] = start + len(whole)
-        return [event for line in whole.splitlines() if (event := _event(line)) is not None]
+        complete = content[: content.rfind(b"\n") + 1]
+        self._offsets[path] = start + len(complete)
+        return [event for line in complete.splitlines() if (event := _event(line)) is not None]
 
 
 def _event(line: bytes) -> Event | None:
     try:
         return Event.model_validate(json.loads(line))
-    except (ValueError, ValidationError):
+    except ValueError:
         return None

@@ -79,13 +79,13 @@ class LineWriter:
 
 
 def read_lines(path: Path, holding: str = "") -> list[dict[str, Any]]:
-    """All whole lines of a JSON-lines file that hold a text; one cut off by a crash is left out."""
+    """All complete lines of a JSON-lines file that hold a text; one cut off by a crash is left out."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from None
-    whole = text[: text.rfind("\n") + 1].splitlines()
+    lines = text[: text.rfind("\n") + 1].splitlines()
     try:
-        return [json.loads(line) for line in whole if holding in line]
+        return [json.loads(line) for line in lines if holding in line]
     except ValueError as error:
         raise RecordError(f"{path}: has a line that is not JSON: {error}") from None

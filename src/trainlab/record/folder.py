@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -22,19 +23,19 @@ from trainlab.record.environment import Environment
 from trainlab.record.files import read_json, read_lines, replacing, write_json, writing
 from trainlab.record.migrate import migrated
 from trainlab.record.probe import ProbesRecord
-from trainlab.record.schema import FORMAT, Record
+from trainlab.record.schema import FORMAT, Record, first_problem
 from trainlab.record.study import StudyRecord
 from trainlab.record.trial import TrialRecord
 
 R = TypeVar("R", bound=Record)
 
 
+@dataclass(frozen=True)
 class RecordFile(Generic[R]):
     """One JSON file of a trial that holds one record."""
 
-    def __init__(self, path: Path, kind: type[R]) -> None:
-        self.path = path
-        self._kind = kind
+    path: Path
+    kind: type[R]
 
     def write(self, record: R) -> None:
         """Writes it whole, or not at all."""
@@ -42,7 +43,7 @@ class RecordFile(Generic[R]):
 
     def read(self) -> R:
         """Reads it; RecordError where it is missing or not one of ours."""
-        return read_record(self.path, self._kind)
+        return read_record(self.path, self.kind)
 
     def exists(self) -> bool:
         """Whether it has been written."""
@@ -91,18 +92,15 @@ class TrialFolder:
                     if path not in (self.trial_file, self.attempts_folder):
                         path.rename(aside / path.name)
             write_json(aside / self.trial_file.name, record.model_dump(mode="json"))
-        return record.planned_again()
+        return record.next_attempt()
 
-    def curve(self) -> list[dict[str, Any]]:
-        """The points of the curve so far, oldest first."""
-        return read_lines(self.curve_file) if self.curve_file.exists() else []
+    def curve(self, holding: str = "") -> list[dict[str, Any]]:
+        """The points of the curve so far, oldest first; `holding`: only the lines with that text."""
+        return read_lines(self.curve_file, holding) if self.curve_file.exists() else []
 
     def epochs(self) -> list[dict[str, Any]]:
         """The points of kind `epoch` alone: few of many, and the others are never parsed."""
-        if not self.curve_file.exists():
-            return []
-        lines = read_lines(self.curve_file, holding='"epoch",')
-        return [line for line in lines if line["kind"] == "epoch"]
+        return [point for point in self.curve('"epoch",') if point["kind"] == "epoch"]
 
 
 class RunFolder:
@@ -137,7 +135,7 @@ class RunFolder:
         return [self.trial(trial_id).read() for trial_id in self.study().trials]
 
     def write_environment(self, record: Environment) -> str:
-        """Records a machine and says by which name trials refer to it; twice the same is one file."""
+        """Records a machine, once however often it is written; returns the name trials refer to it by."""
         content = record.model_dump(mode="json")
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
         name = f"{re.sub(r'[^A-Za-z0-9.-]', '_', record.host) or 'host'}-{digest}"
@@ -148,9 +146,8 @@ class RunFolder:
 
     def environments(self) -> dict[str, Environment]:
         """The machines of the run by name. In format 1 there was one, without a name."""
-        files = sorted(self.environments_folder.glob("*.json")) or [
-            path for path in [self.path / "environment.json"] if path.exists()
-        ]
+        files = sorted(self.environments_folder.glob("*.json"))
+        files = files or list(self.path.glob("environment.json"))
         return {path.stem: read_record(path, Environment) for path in files}
 
     def file_names(self) -> frozenset[str]:
@@ -208,8 +205,5 @@ def read_record(path: Path, kind: type[R]) -> R:
     try:
         return kind.model_validate(migrated(path.name, value))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise RecordError(
-            f"{path}: {place}: {first['msg']}; the file was changed by hand?"
-        ) from None
+        problem = first_problem(error)
+        raise RecordError(f"{path}: {problem}; the file was changed by hand?") from None

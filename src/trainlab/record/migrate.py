@@ -17,29 +17,26 @@ def migrated(name: str, value: Json) -> Json:
 
 
 def _study_1(value: Json) -> Json:
-    """Trials were listed one by one; all that were measured were alone."""
+    """Trials were listed one by one; every cost trial ran alone."""
     trials = value.get("trials", [])
     groups = [{"trials": [trial], "is_alone": str(trial).startswith("cost-")} for trial in trials]
     return {**value, "groups": groups}
 
 
+def _notes_1(value: Json) -> Json:
+    """Notes were English sentences."""
+    texts = [str(note) for note in value.get("notes", [])]
+    return {**value, "notes": [{"code": "text", "values": {"text": text}} for text in texts]}
+
+
 def _trial_1(value: Json) -> Json:
-    """Notes were English sentences; a trial was started at most once."""
-    notes = [_text(note) for note in value.get("notes", [])]
-    return {**value, "notes": notes, "attempt": int(value.get("state") != "pending")}
-
-
-def _limits_1(value: Json) -> Json:
-    return {**value, "notes": [_text(note) for note in value.get("notes", [])]}
-
-
-def _text(note: Any) -> Json:
-    return {"code": "text", "values": {"text": str(note)}}
+    """Notes as above; a trial was started at most once."""
+    return {**_notes_1(value), "attempt": int(value.get("state") != "pending")}
 
 
 STEPS: Mapping[tuple[str, int], Callable[[Json], Json]] = {
     ("study.json", 1): _study_1,
     ("trial.json", 1): _trial_1,
-    ("limits.json", 1): _limits_1,
+    ("limits.json", 1): _notes_1,
 }
 """File and the format it is read from; a file without a step is the same in the next format."""

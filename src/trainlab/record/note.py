@@ -1,4 +1,4 @@
-"""Note: something worth telling about a trial or a measurement, as a code with values.
+"""Note: a remark about a trial or a measurement, as a code with values.
 
 The words of each code are in `trainlab.words`, in every language.
 """
@@ -9,7 +9,7 @@ Value = str | int | float
 
 
 class Note(Record):
-    """What happened, and the values that belong into its sentence."""
+    """What happened, and the values that go into its sentence."""
 
     code: str
     """The key of its sentence; `text` for a note that an older version wrote in English."""

@@ -1,8 +1,8 @@
-"""What a run folder says about probes: probes.jsonl, a line per value; probes.json, proof of firing."""
+"""The records of probes in a run folder: probes.jsonl, a line per value; probes.json, what fired."""
 
 from typing import Any, Literal
 
-from trainlab.record.schema import FORMAT, Record
+from trainlab.record.schema import FileRecord, Record
 
 
 class HistogramRecord(Record):
@@ -77,10 +77,9 @@ class FiredRecord(Record):
     """The code of why it never fired, where it did not; in format 1 a sentence."""
 
 
-class ProbesRecord(Record):
+class ProbesRecord(FileRecord):
     """probes.json: what the probes of a trial really saw."""
 
-    format: int = FORMAT
     rows: list[FiredRecord]
 
 

@@ -6,12 +6,24 @@ History of `format`; `migrate` reads older ones:
         the groups of trials that run together.
 """
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 FORMAT = 2
 
 
 class Record(BaseModel):
-    """Base of records: frozen, and deaf to keys that a later version may have added."""
+    """Base of records: frozen; keys that a later version may have added are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+
+class FileRecord(Record):
+    """A record with a file of its own."""
+
+    format: int = FORMAT
+
+
+def first_problem(error: ValidationError) -> str:
+    """Where a value first breaks its schema, and how."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

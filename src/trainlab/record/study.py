@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainlab.errors import RecordError
-from trainlab.record.schema import FORMAT, Record
+from trainlab.record.schema import FileRecord, Record, first_problem
 from trainlab.spec import Study
 
 
@@ -17,10 +17,9 @@ class GroupRecord(Record):
     """Nothing else may run on the machine meanwhile."""
 
 
-class StudyRecord(Record):
+class StudyRecord(FileRecord):
     """What was asked and how it was resolved."""
 
-    format: int = FORMAT
     name: str
     created: str
     trainlab: str
@@ -34,16 +33,11 @@ class StudyRecord(Record):
         """The ids of all trials, in the order planned."""
         return tuple(trial for group in self.groups for trial in group.trials)
 
-    def asked(self, where: str) -> Study:
+    def to_study(self, where: str) -> Study:
         """The study as a value; a setting that this version does not know is left out."""
         try:
             return Study.model_validate(self.study, extra="ignore")
         except ValidationError as error:
             raise RecordError(
-                f"{where}: study: {_first(error)}; written by another trainlab?"
+                f"{where}: study: {first_problem(error)}; written by another trainlab?"
             ) from None
-
-
-def _first(error: ValidationError) -> str:
-    detail = error.errors()[0]
-    return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"

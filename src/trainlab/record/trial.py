@@ -3,11 +3,10 @@
 from typing import Any, Literal
 
 from trainlab.record.note import Note
-from trainlab.record.schema import FORMAT, Record
+from trainlab.record.schema import FileRecord, Record
 
 State = Literal["pending", "running", "done", "diverged", "interrupted", "failed"]
 """Where a trial stands; all but the first two are final."""
-
 
 OUTCOME = frozenset(
     {
@@ -15,7 +14,7 @@ OUTCOME = frozenset(
         *("total_s", "epochs_done", "steps_done", "final", "diverged_at_step", "error", "notes"),
     }
 )
-"""Fields of a trial that a plan does not know."""
+"""Fields that are filled in when a trial runs; all others are known when it is planned."""
 
 
 class DataRecord(Record):
@@ -37,10 +36,9 @@ class Failure(Record):
     traceback: str
 
 
-class TrialRecord(Record):
+class TrialRecord(FileRecord):
     """The trial as asked, as resolved, and what became of it."""
 
-    format: int = FORMAT
     id: str
     kind: str
     workload: str
@@ -81,10 +79,10 @@ class TrialRecord(Record):
     notes: tuple[Note, ...] = ()
     """What an instrument could not do, and why."""
 
-    def planned_again(self) -> "TrialRecord":
+    def next_attempt(self) -> "TrialRecord":
         """The trial as it was planned, nothing of its outcome left, with one more attempt counted."""
-        planned = {field for field in self.model_fields_set if field not in OUTCOME}
-        return TrialRecord(**self.model_dump(include=planned), attempt=self.attempt + 1)
+        planned = self.model_dump(include=self.model_fields_set - OUTCOME)
+        return TrialRecord(**planned, attempt=self.attempt + 1)
 
     @property
     def mode(self) -> str | None:

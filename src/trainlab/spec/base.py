@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from trainlab.errors import SpecError
+from trainlab.errors import SpecError, name_hint
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,24 @@ def choices_of(kind: type[Spec], name: str) -> tuple[str, ...]:
 S = TypeVar("S", bound=Spec)
 
 SCALARS = ("bool", "int", "float", "str")
-"""What pydantic calls the branches of a field that takes any scalar."""
+"""The last part of pydantic's error location for a field that takes any scalar: the type it tried."""
+
+RULES = {
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be one of {expected}",
+    "string_pattern_mismatch": "must match {pattern}",
+    "finite_number": "must be a finite number",
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "bool": "must be true or false",
+    "tuple": "must be a list",
+    "list": "must be a list",
+    "dict": "must be a table of names and values",
+}
+"""The rule that was broken, by the type of pydantic's error or by the first word of that type."""
 
 
 def checked(kind: type[S], values: Mapping[str, Any], where: str = "") -> S:
@@ -65,9 +81,7 @@ def checked(kind: type[S], values: Mapping[str, Any], where: str = "") -> S:
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
-        prefix = f"{where}: " if where else ""
-        told = _all_told(kind, error.errors(include_url=False))
-        raise SpecError([prefix + line for line in told]) from None
+        raise SpecError(_problems(kind, error.errors(include_url=False)), where) from None
 
 
 def field_problems(kind: type[Spec], values: Mapping[str, Any]) -> list[str]:
@@ -76,62 +90,38 @@ def field_problems(kind: type[Spec], values: Mapping[str, Any]) -> list[str]:
         kind.model_validate(dict(values))
     except ValidationError as error:
         details = error.errors(include_url=False)
-        return _all_told(kind, [detail for detail in details if detail["loc"]])
+        return _problems(kind, [detail for detail in details if detail["loc"]])
     return []
 
 
-def _all_told(kind: type[Spec], details: Sequence[ErrorDetails]) -> list[str]:
-    known = list(kind.model_fields)
-    told = (line for detail in details for line in _told(detail, known).split("\n"))
-    return list(dict.fromkeys(told))  # a scalar that is none fails once per type it could be
+def _problems(kind: type[Spec], details: Sequence[ErrorDetails]) -> list[str]:
+    names = list(kind.model_fields)
+    lines = (line for detail in details for line in _problem(detail, names).split("\n"))
+    # A value that is no scalar fails once for each type of scalar: the same line each time.
+    return list(dict.fromkeys(lines))
 
 
-def _told(detail: ErrorDetails, known: list[str]) -> str:
-    place = _place(detail["loc"])
-    kind, context = detail["type"], detail.get("ctx", {})
-    if kind == "extra_forbidden":
-        near = get_close_matches(str(detail["loc"][-1]), known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+def _problem(detail: ErrorDetails, names: list[str]) -> str:
+    error_type, location, context = detail["type"], detail["loc"], detail.get("ctx", {})
+    place, got = _place(location), f"got {detail['input']!r}"
+    if error_type == "extra_forbidden":
+        hint = name_hint(str(location[-1]), names, f"known: {', '.join(names)}")
         return f"{place}: unknown setting; {hint}"
-    if kind == "missing":
+    if error_type == "missing":
         return f"{place}: is required"
-    if detail["loc"] and detail["loc"][-1] in SCALARS:
-        place = _place(detail["loc"][:-1])
-        return f"{place}: got {detail['input']!r}, must be a number, a text, true or false"
-    got = f"got {detail['input']!r}"
-    if kind == "value_error":
-        told = str(context["error"])
-        return f"{place}: {told}" if place else told
-    return f"{place}: {got}, {_rule(kind, context, detail['msg'])}"
+    if location and location[-1] in SCALARS:
+        return f"{_place(location[:-1])}: {got}, must be a number, a text, true or false"
+    if error_type == "value_error":
+        return f"{place}: {context['error']}" if place else str(context["error"])
+    message = detail["msg"][:1].lower() + detail["msg"][1:]
+    rule = RULES.get(error_type) or RULES.get(error_type.partition("_")[0])
+    rule = rule.format(**context).replace(" or '", ", '") if rule else message
+    return f"{place}: {got}, {rule}"
 
 
 def _place(location: tuple[int | str, ...]) -> str:
+    """As users write it: `cells[0].lr`."""
     place = ""
     for part in location:
         place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part
     return place
-
-
-def _rule(kind: str, context: Mapping[str, Any], message: str) -> str:
-    rules = {
-        "greater_than": "must be greater than {gt}",
-        "greater_than_equal": "must be at least {ge}",
-        "less_than": "must be less than {lt}",
-        "less_than_equal": "must be at most {le}",
-        "literal_error": "must be one of {expected}",
-        "string_pattern_mismatch": "must match {pattern}",
-        "finite_number": "must be a finite number",
-    }
-    if kind in rules:
-        return rules[kind].format(**context).replace(" or '", ", '")
-    if kind.startswith("int_"):
-        return "must be a whole number"
-    if kind.startswith("float_"):
-        return "must be a number"
-    if kind.startswith("bool_"):
-        return "must be true or false"
-    if kind in ("tuple_type", "list_type"):
-        return "must be a list"
-    if kind == "dict_type":
-        return "must be a table of names and values"
-    return message[:1].lower() + message[1:]

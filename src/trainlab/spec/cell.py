@@ -1,6 +1,6 @@
 """Cell: one combination of levels, with the settings that follow from it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -23,11 +23,11 @@ class Cell(Spec):
 
 def cell_id(levels: Levels) -> str:
     """The levels as one word."""
-    told = (f"{name.removeprefix('model.')}={level_told(level)}" for name, level in levels.items())
-    return ",".join(told) or BASE
+    parts = (f"{name.removeprefix('model.')}={level_text(level)}" for name, level in levels.items())
+    return ",".join(parts) or BASE
 
 
-def level_told(level: Scalar) -> str:
+def level_text(level: Scalar) -> str:
     """A level as users write it: true, 0.001, adam."""
     if isinstance(level, bool):
         return str(level).lower()
@@ -35,21 +35,16 @@ def level_told(level: Scalar) -> str:
     return f"{level:g}" if isinstance(level, float) and float(f"{level:g}") == level else str(level)
 
 
-def combinations(vary: Mapping[str, Sequence[Scalar]], design: str) -> Iterator[dict[str, Scalar]]:
+def combinations(vary: Mapping[str, Sequence[Scalar]], design: str) -> list[dict[str, Scalar]]:
     """The levels of each cell: the full grid, or the base and one change at a time."""
     if design == "grid":
-        for combination in product(*vary.values()):
-            yield dict(zip(vary, combination, strict=True))
-        return
-    yield {}
-    for name, levels in vary.items():
-        for level in levels:
-            yield {name: level}
+        return [dict(zip(vary, levels, strict=True)) for levels in product(*vary.values())]
+    return [{}, *({name: level} for name, levels in vary.items() for level in levels)]
 
 
-def with_levels(asked: Mapping[str, Any], levels: Levels) -> dict[str, Any]:
-    """What was asked for, overridden by a cell's levels; dotted names reach into mappings."""
-    merged = dict(asked)
+def with_levels(settings: Mapping[str, Any], levels: Levels) -> dict[str, Any]:
+    """The settings, overridden by a cell's levels; `model.hidden` sets one entry of `model`."""
+    merged = dict(settings)
     for name, level in levels.items():
         outer, dot, inner = name.partition(".")
         # A flag gives a mapping as text.

@@ -1,4 +1,4 @@
-"""ProbeSpec: which quantity of which layers is watched, how it is reduced and how often it is told."""
+"""ProbeSpec: which quantity of which layers is watched, how it is reduced and how often recorded."""
 
 import re
 from collections.abc import Sequence
@@ -10,22 +10,13 @@ from pydantic import BeforeValidator, PositiveInt, field_validator, model_valida
 from trainlab.errors import SpecError
 from trainlab.spec.base import Spec, checked
 
-Quantity = Literal[
-    "activation",
-    "pre_activation",
-    "grad_output",
-    "grad_input",
-    "local_grad",
-    "weight",
-    "grad",
-    "update",
-]
+CallQuantity = Literal["activation", "pre_activation", "grad_output", "grad_input", "local_grad"]
+ParameterQuantity = Literal["weight", "grad", "update"]
+Quantity = Literal[CallQuantity, ParameterQuantity]
+"""What can be watched at the calls of layers, and at parameters."""
 Every = Literal["step", "epoch"] | PositiveInt
 
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
-
-OF_PARAMETERS = ("weight", "grad", "update")
-"""Quantities of parameters; the others are of calls of layers."""
 
 REDUCERS = (
     *("sum", "sq_sum", "norm", "mean", "std", "min", "max"),
@@ -33,7 +24,7 @@ REDUCERS = (
 )
 """Each is over all elements of all tensors of a period together."""
 
-SHAPE = "SELECT:QUANTITY:REDUCER[@EVERY], as in relu:grad_input:sq_sum@epoch"
+SYNTAX = "SELECT:QUANTITY:REDUCER[@EVERY], as in relu:grad_input:sq_sum@epoch"
 
 
 class Bins(Spec):
@@ -45,7 +36,7 @@ class Bins(Spec):
     num: PositiveInt = 64
 
     @model_validator(mode="after")
-    def _has_room(self) -> "Bins":
+    def _low_is_below_high(self) -> "Bins":
         if self.low >= self.high:
             raise ValueError(f"histogram: got low {self.low:g}, must be below high {self.high:g}")
         if self.log and self.low <= 0:
@@ -65,13 +56,6 @@ def _selectors(value: object) -> object:
     return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
 
-def _cadence(value: object) -> object:
-    """`10` and `10steps` as a number of steps."""
-    if isinstance(value, str) and (found := re.fullmatch(r"(\d+) ?(steps?)?", value)):
-        return int(found[1])
-    return value
-
-
 class ProbeSpec(Spec):
     """One probe; as text `SELECT:QUANTITY:REDUCER[@EVERY]`, or as a table with these keys."""
 
@@ -82,7 +66,7 @@ class ProbeSpec(Spec):
     """What is watched."""
     reducer: str
     """A name, `histogram(LOW,HIGH,BINS)`, `histogram(log,LOW,HIGH,BINS)`, or `FILE.py:FUNCTION`."""
-    every: Annotated[Every, BeforeValidator(_cadence)] = "epoch"
+    every: Every = "epoch"
     """A value per `step`, per that many steps, or per `epoch`."""
 
     @model_validator(mode="before")
@@ -93,8 +77,7 @@ class ProbeSpec(Spec):
     @field_validator("select")
     @classmethod
     def _selects_something(cls, select: tuple[str, ...]) -> tuple[str, ...]:
-        empty = [part for part in select if not part or part == "type="]
-        if empty or not select:
+        if not select or any(part in ("", "type=") for part in select):
             raise ValueError("got nothing, must be a layer's name, a glob or type=NAME")
         return select
 
@@ -107,8 +90,10 @@ class ProbeSpec(Spec):
 
     @field_validator("every", mode="before")
     @classmethod
-    def _is_a_cadence(cls, value: object) -> object:
-        value = _cadence(value)
+    def _is_a_period(cls, value: object) -> object:
+        """`10` and `10steps` are a number of steps."""
+        if isinstance(value, str) and (found := re.fullmatch(r"(\d+) ?(steps?)?", value)):
+            value = int(found[1])
         if value in ("step", "epoch") or (type(value) is int and value > 0):
             return value
         raise ValueError(f"got {value!r}, must be step, epoch or a number of steps, as in 100")
@@ -127,11 +112,9 @@ class ProbeSpec(Spec):
         return value
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "ProbeSpec":
-        if self.reducer == "dead_fraction" and self.quantity not in (
-            "activation",
-            "pre_activation",
-        ):
+    def _reducer_fits_quantity(self) -> "ProbeSpec":
+        activations = ("activation", "pre_activation")
+        if self.reducer == "dead_fraction" and self.quantity not in activations:
             raise ValueError(
                 f"reducer: got dead_fraction of {self.quantity}, "
                 "it must be of activation or pre_activation"
@@ -144,7 +127,7 @@ class ProbeSpec(Spec):
     @property
     def is_of_parameters(self) -> bool:
         """Whether parameters are watched rather than calls."""
-        return self.quantity in OF_PARAMETERS
+        return self.quantity in get_args(ParameterQuantity)
 
     @property
     def bins(self) -> Bins | None:
@@ -158,46 +141,45 @@ class ProbeSpec(Spec):
         return (place, name) if colon else None
 
 
-def probe_of(text: str, where: str = "--probe") -> ProbeSpec:
+def probe_of(text: str) -> ProbeSpec:
     """A probe written as text, or a SpecError with every problem."""
     try:
         values = split_probe(text)
     except ValueError as error:
-        raise SpecError([f"{where}: {error}"]) from None
-    return checked(ProbeSpec, values, f"{where} {text!r}")
+        raise SpecError([str(error)], "--probe") from None
+    return checked(ProbeSpec, values, f"--probe {text!r}")
 
 
 def split_probe(text: str) -> dict[str, Any]:
     """The parts of a probe's text, unchecked; ValueError where there are too few."""
     parts = text.split(":", 2)
     if len(parts) < 3 or not all(part.strip() for part in parts):
-        raise ValueError(f"got {text!r}, must be {SHAPE}")
-    reducer, at, every = parts[2].rpartition("@")
-    values: dict[str, Any] = {"select": parts[0], "quantity": parts[1].strip()}
-    values["reducer"] = (reducer if at else parts[2]).strip()
-    return values | ({"every": every.strip()} if at else {})
+        raise ValueError(f"got {text!r}, must be {SYNTAX}")
+    reducer, *every = (part.strip() for part in parts[2].rsplit("@", 1))
+    values = {"select": parts[0], "quantity": parts[1].strip(), "reducer": reducer}
+    return values | ({"every": every[0]} if every else {})
 
 
 def bins_of(reducer: str) -> Bins:
     """The bins that `histogram`, `histogram(-3,3,60)` or `histogram(log,1e-9,1,45)` asks for."""
-    found = re.fullmatch(r"histogram(?:\((.*)\))?", reducer)
-    words = [word.strip() for word in found[1].split(",")] if found and found[1] else []
-    if found and not words:
+    if reducer in ("histogram", "histogram()"):
         return Bins()
-    log = bool(words) and words[0] == "log"
+    found = re.fullmatch(r"histogram\((.*)\)", reducer)
+    words = [word.strip() for word in found[1].split(",")] if found else []
+    log = words[:1] == ["log"]
     try:
         low, high, num = words[1:] if log else words
         return Bins(log=log, low=float(low), high=float(high), num=int(num))
     except ValueError as error:
-        if "histogram: " in str(error):
-            raise ValueError(str(error).split("Value error, ")[-1].split(" [type")[0]) from None
+        broken_rule = str(error).partition("Value error, ")[2].partition(" [type")[0]
         raise ValueError(
-            f"got {reducer!r}, must be histogram, histogram(LOW,HIGH,BINS) "
+            broken_rule
+            or f"got {reducer!r}, must be histogram, histogram(LOW,HIGH,BINS) "
             "or histogram(log,LOW,HIGH,BINS)"
         ) from None
 
 
-def _unknown(value: object, known: Sequence[str]) -> str:
-    near = get_close_matches(str(value), known, n=1)
+def _unknown(value: object, names: Sequence[str]) -> str:
+    near = get_close_matches(str(value), names, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
-    return f"got {value!r}, {hint}known: {', '.join(known)}"
+    return f"got {value!r}, {hint}known: {', '.join(names)}"

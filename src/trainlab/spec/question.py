@@ -1,6 +1,7 @@
 """Question: a study as a person writes it, in a TOML file or as flags; resolved into cells."""
 
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,23 +16,23 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from trainlab.errors import SpecError
+from trainlab.errors import SpecError, name_hint
 from trainlab.spec.base import Spec, checked, field_problems, setting_of
-from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_told, with_levels
+from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_text, with_levels
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.settings import Scalar, TrainSpec, settings_for
-from trainlab.spec.target import TargetAsked
+from trainlab.spec.target import WrittenTarget
 
-SURE = 0.8
-"""So alike that a name is taken for a misspelt one, though the model might have such a parameter."""
+MISSPELT_CUTOFF = 0.8
+"""A name as similar to a setting's as this is taken for it, misspelt, not for a parameter of the model."""
 
 EACH_DEVICE = "each"
 """As a level of `device`: every device this machine has."""
 
 
 def _seeds(value: object) -> object:
-    """Told in one line: pydantic would tell once for a number and once for a list."""
+    """One line for wrong seeds: pydantic would write one for a number and one for a list."""
     if type(value) is int and value >= 1:
         return value
     if isinstance(value, list | tuple) and all(type(seed) is int and seed >= 0 for seed in value):
@@ -66,7 +67,7 @@ class Question(Spec):
     """Train every cell with every seed."""
     cost: CostSpec | None = None
     """Measure what a step costs in every cell, in fresh processes."""
-    targets: dict[str, TargetAsked] = {}
+    targets: dict[str, WrittenTarget] = {}
     """Metric to the value whose reaching is timed, as "test/accuracy" = 0.97 or "test/mae" = "<= 0.1"; a
     bare number must be reached from above by losses and errors, from below by all else."""
     margins: dict[str, PositiveFloat] = {}
@@ -93,14 +94,14 @@ def read_question(path: Path) -> Question:
 def checked_question(values: Mapping[str, Any], where: str = "") -> Question:
     """The question, or a SpecError with its problems and those of the settings and levels in it."""
     try:
-        return checked(Question, values, where)
+        return checked(Question, values)
     except SpecError as error:
         settings, vary, cells = (values.get(name) for name in ("settings", "vary", "cells"))
         settings = settings if isinstance(settings, Mapping) else {}
         vary = vary if isinstance(vary, Mapping) else {}
         cells = cells if isinstance(cells, list | tuple) else ()
         inner = [*_misspelt(vary, cells), *_value_problems(settings, vary, cells)]
-        raise SpecError([*error.problems, *(_at(where, problem) for problem in inner)]) from None
+        raise SpecError([*error.problems, *inner], where) from None
 
 
 def seeds_of(question: Question) -> tuple[int, ...]:
@@ -131,28 +132,26 @@ def cells_of(
     ]
     problems += _value_problems(question.settings, question.vary, question.cells)
     if problems:
-        raise SpecError([_at(where, problem) for problem in problems])
+        raise SpecError(problems, where)
     design = "one-at-a-time" if listed and not vary else question.design
     cells: dict[str, Cell] = {}
-    names: set[str] = set()
-    told: dict[str, None] = {}
+    ids: set[str] = set()
     for levels in (*combinations(vary, design), *listed):
         try:
             settings = settings_for(defaults, with_levels(question.settings, levels))
         except SpecError as error:
-            told.update(dict.fromkeys(error.problems))
+            problems += error.problems
             continue
         name, key = cell_id(levels), settings.model_dump_json()
-        same = cells.get(key)
-        if same is not None and same.id != BASE:
-            told[f"{name}: is the same as {same.id}; leave one out"] = None
-        elif same is None and name in names:
-            told[f"{name}: two cells are called so; give levels that read differently"] = None
-        elif same is None:
+        if key in cells and cells[key].id != BASE:
+            problems.append(f"{name}: is the same as {cells[key].id}; leave one out")
+        elif key not in cells and name in ids:
+            problems.append(f"{name}: two cells are called so; give levels that read differently")
+        elif key not in cells:
             cells[key] = Cell(id=name, levels=levels, settings=settings)
-            names.add(name)
-    if told:
-        raise SpecError([_at(where, problem) for problem in told])
+            ids.add(name)
+    if problems:
+        raise SpecError(dict.fromkeys(problems), where)
     return tuple(cells.values())
 
 
@@ -172,65 +171,45 @@ def _factor(name: str, parameters: Collection[str] | None, place: str, problems:
         problems.append(f"{place}.{name}: is no factor; {instead}")
         return name
     settings = [n for n in TrainSpec.model_fields if setting_of(TrainSpec, n).is_factor]
-    near = get_close_matches(name, [*settings, *parameters], n=1)
     own = f"the model's parameters: {', '.join(parameters)}" if parameters else "the model has none"
-    hint = f"did you mean {near[0]}?" if near else f"settings: {', '.join(settings)}; {own}"
+    hint = name_hint(name, [*settings, *parameters], f"settings: {', '.join(settings)}; {own}")
     problems.append(f"{place}.{name}: unknown factor; {hint}")
     return name
 
 
 def _misspelt(vary: Mapping[str, Any], cells: Sequence[Any]) -> Iterator[str]:
-    """Factors that are nearly a setting: all that can be said before the model's parameters are known."""
+    """Factors whose name is nearly a setting's; the others may be parameters of the model."""
     listed = ((f"cells[{i}]", cell) for i, cell in enumerate(cells) if isinstance(cell, Mapping))
     for place, names in (("vary", vary), *listed):
         for name in names:
-            near = get_close_matches(name, TrainSpec.model_fields, n=1, cutoff=SURE)
+            near = get_close_matches(name, TrainSpec.model_fields, n=1, cutoff=MISSPELT_CUTOFF)
             if near and near[0] != name:
                 yield f"{place}.{name}: is no setting; did you mean {near[0]}?"
 
 
 def _value_problems(
     settings: Mapping[str, Any], vary: Mapping[str, Any], cells: Sequence[Any]
-) -> list[str]:
+) -> Iterator[str]:
     """Of every setting and level by itself, each with its place; rules between settings come later."""
-    levels = [
-        (f"vary.{name}[{index}]", name, level)
-        for name, given in vary.items()
-        if isinstance(given, list | tuple)
-        for index, level in enumerate(given)
-    ]
-    levels += [
-        (f"cells[{index}].{name}", name, level)
-        for index, cell in enumerate(cells)
-        if isinstance(cell, Mapping)
-        for name, level in cell.items()
-    ]
-    return [
-        *field_problems(TrainSpec, settings),
-        *_number_problems(vary),
-        *(problem for one in levels for problem in _level_problems(*one)),
-    ]
-
-
-def _number_problems(vary: Mapping[str, Any]) -> Iterator[str]:
-    for name, levels in vary.items():
-        if not isinstance(levels, list | tuple):
-            continue
+    yield from field_problems(TrainSpec, settings)
+    varied = {name: levels for name, levels in vary.items() if isinstance(levels, list | tuple)}
+    for name, levels in varied.items():
         if not levels:
             yield f"vary.{name}: got no levels, must be at least one"
-        told = [level_told(level) for level in levels]
-        for text in dict.fromkeys(told):
-            if told.count(text) > 1:
+        for text, count in Counter(map(level_text, levels)).items():
+            if count > 1:
                 yield f"vary.{name}: got {text} twice, levels must differ"
+    for name, levels in varied.items():
+        for index, level in enumerate(levels):
+            yield from _level_problems(f"vary.{name}[{index}]", name, level)
+    for index, cell in enumerate(cells):
+        if isinstance(cell, Mapping):
+            for name, level in cell.items():
+                yield from _level_problems(f"cells[{index}].{name}", name, level)
 
 
 def _level_problems(place: str, name: str, level: Any) -> Iterator[str]:
-    known = name.partition(".")[0] in TrainSpec.model_fields
-    if not known or level == EACH_DEVICE or not isinstance(level, bool | int | float | str):
-        return
-    for problem in field_problems(TrainSpec, with_levels({}, {name: level})):
-        yield f"{place}: got {problem.partition('got ')[2]}"
-
-
-def _at(where: str, problem: str) -> str:
-    return f"{where}: {problem}" if where else problem
+    is_setting = name.partition(".")[0] in TrainSpec.model_fields
+    if is_setting and level != EACH_DEVICE and isinstance(level, Scalar):
+        for problem in field_problems(TrainSpec, with_levels({}, {name: level})):
+            yield f"{place}: got {problem.partition('got ')[2]}"

@@ -19,7 +19,7 @@ Scalar = bool | int | float | str
 
 
 def pairs_of(value: object) -> Any:
-    """`hidden=64,bias=true` as a mapping, so that flags and files say the same thing."""
+    """The text `hidden=64,bias=true` as a mapping, as a study file gives it; all else unchanged."""
     if not isinstance(value, str):
         return value
     pairs: dict[str, Scalar] = {}
@@ -166,15 +166,15 @@ class TrainSpec(Spec):
 
 
 def settings_for(
-    defaults: Mapping[str, Any], asked: Mapping[str, Any], where: str = ""
+    defaults: Mapping[str, Any], requested: Mapping[str, Any], where: str = ""
 ) -> TrainSpec:
-    """A workload's defaults overridden by what was asked, checked as one.
+    """A workload's defaults overridden by the settings asked for, checked together.
 
     Asking for another optimizer drops the defaults tuned for the workload's own: Adadelta's
     learning rate of 1.0 would wreck Adam.
     """
-    kept = dict(defaults)
-    own = kept.get("optimizer", TrainSpec.model_fields["optimizer"].default)
-    if asked.get("optimizer", own) != own:
-        kept = {n: v for n, v in kept.items() if not setting_of(TrainSpec, n).is_of_optimizer}
-    return checked(TrainSpec, {**kept, **asked}, where)
+    own = defaults.get("optimizer", TrainSpec.model_fields["optimizer"].default)
+    if requested.get("optimizer", own) != own:
+        tuned = {name for name in defaults if setting_of(TrainSpec, name).is_of_optimizer}
+        defaults = {name: value for name, value in defaults.items() if name not in tuned}
+    return checked(TrainSpec, {**defaults, **requested}, where)

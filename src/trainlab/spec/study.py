@@ -9,7 +9,7 @@ from trainlab.spec.cell import BASE, Cell
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.settings import TrainSpec
-from trainlab.spec.target import TargetAsked
+from trainlab.spec.target import WrittenTarget
 
 
 class Study(Spec):
@@ -31,7 +31,7 @@ class Study(Spec):
     """Train every cell, once per seed."""
     cost: CostSpec | None = None
     """Measure what a step costs in every cell, in fresh processes."""
-    targets: dict[str, TargetAsked] = {}
+    targets: dict[str, WrittenTarget] = {}
     """Metric to the value whose reaching is timed."""
     margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter."""

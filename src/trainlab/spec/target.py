@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-FALLING = (
+LOWER_IS_BETTER = (
     *("loss", "error", "err", "mae", "mse", "rmse", "mape", "nll", "entropy", "perplexity", "ppl"),
     *("wer", "cer"),
 )
-"""Words in the name of a metric that is the better the lower; all other metrics must rise."""
+"""Words in the name of a metric that is better when lower; all other metrics are better when higher."""
 
 BOUNDS: dict[str, Literal["at most", "at least"]] = {"<=": "at most", ">=": "at least"}
-_WRITTEN = re.compile(r"\s*(<=|>=)\s*(\S+)\s*")
+_BOUND_AND_NUMBER = re.compile(r"\s*(<=|>=)\s*(\S+)\s*")
 
 
 @dataclass(frozen=True)
@@ -32,30 +32,30 @@ class Target:
         return value >= self.value if self.bound == "at least" else value <= self.value
 
 
-def falls(metric: str) -> bool:
-    """Whether a metric is the better the lower, by its name: `test/loss`, `test/top5_error`."""
+def lower_is_better(metric: str) -> bool:
+    """Whether a metric is better when lower, by its name: `test/loss`, `test/top5_error`."""
     words = re.split(r"[^a-z0-9]+", metric.rpartition("/")[2].lower())
-    return any(word in FALLING or word.endswith(("loss", "error")) for word in words)
+    return any(word in LOWER_IS_BETTER or word.endswith(("loss", "error")) for word in words)
 
 
-def target_of(metric: str, asked: float | str) -> Target:
-    """A target as asked: `<=` and `>=` say which way, a bare number goes by the metric's name."""
-    if isinstance(asked, str):
-        sign, number = _parts(asked)
+def target_of(metric: str, written: float | str) -> Target:
+    """A target: `<=` and `>=` give its bound; that of a bare number follows from the metric's name."""
+    if isinstance(written, str):
+        sign, number = _parts(written)
         return Target(metric, BOUNDS[sign], number)
-    return Target(metric, "at most" if falls(metric) else "at least", asked)
+    return Target(metric, "at most" if lower_is_better(metric) else "at least", written)
 
 
 def _parts(text: str) -> tuple[str, float]:
     """The sign and the number; ValueError where there are none."""
-    found = _WRITTEN.fullmatch(text)
+    found = _BOUND_AND_NUMBER.fullmatch(text)
     if not found or not math.isfinite(float(found[2])):
         raise ValueError(text)
     return found[1], float(found[2])
 
 
 def _checked(value: object) -> object:
-    """Told in one line: pydantic would tell once for a number and once for a text."""
+    """One line for a wrong target: pydantic would write one for a number and one for a text."""
     try:
         if isinstance(value, str):
             _parts(value)
@@ -67,7 +67,7 @@ def _checked(value: object) -> object:
     raise ValueError(f'got {value!r}, must be a number, or a text as "<= 0.1" or ">= 0.9"')
 
 
-TargetAsked = Annotated[
+WrittenTarget = Annotated[
     float | str,
     BeforeValidator(_checked),
     WithJsonSchema(

@@ -21,8 +21,8 @@ class WorkloadFacts:
 
     def check_parameters(self, given: Mapping[str, Any]) -> None:
         """Raises a WorkloadError that names the parameters there are, where one is not among them."""
-        known = self.parameters
-        unknown = [] if known is None else [name for name in given if name not in known]
+        names = self.parameters
+        unknown = [] if names is None else [name for name in given if name not in names]
         if unknown:
-            has = f"it has {', '.join(known)}" if known else "it has none"
+            has = f"it has {', '.join(names)}" if names else "it has none"
             raise WorkloadError(f"model.{unknown[0]}: {self.name} has no such parameter; {has}")

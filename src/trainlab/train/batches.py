@@ -22,8 +22,8 @@ class Batches:
         self.device = device
         self.batch_size = batch_size
         self.num_samples = len(split)
-        self._home = device if self.resident else torch.device("cpu")
-        placed = split.to(self._home)
+        self._data_device = device if self.resident else torch.device("cpu")
+        placed = split.to(self._data_device)
         self._inputs, self._targets = placed.inputs, placed.targets
 
     def __len__(self) -> int:
@@ -37,7 +37,7 @@ class Batches:
 
     def rows(self, order: Tensor) -> tuple[Tensor, ...]:
         """An epoch's order, cut into the row numbers of each batch."""
-        return torch.split(order.to(self._home), self.batch_size)
+        return torch.split(order.to(self._data_device), self.batch_size)
 
     def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The stored inputs and targets of these rows, where the data lies."""
@@ -52,5 +52,4 @@ class Batches:
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
         """All batches on the device, as stored."""
         pieces = self._inputs.split(self.batch_size), self._targets.split(self.batch_size)
-        for inputs, targets in zip(*pieces, strict=True):
-            yield self.move(inputs, targets)
+        yield from map(self.move, *pieces)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from trainlab.data.dataset import Dataset
-from trainlab.train.seeds import drawing_from
+from trainlab.train.seeds import seeded
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
@@ -25,6 +25,6 @@ class Loader:
         """The workload's data; what it draws itself is the same for every trial and seed."""
         if (reference, choice) not in self._datasets:
             workload = self.workload(reference)
-            with drawing_from(0, "data"):
+            with seeded(0, "data"):
                 self._datasets[reference, choice] = workload.data(choice)
         return self._datasets[reference, choice]

@@ -39,12 +39,12 @@ Clock = Callable[[], float]
 
 
 def train(session: Session, group: Sequence[Member], clock: Clock = time.perf_counter) -> None:
-    """Trains a group until every member is done or its loss is not finite; each member's progress
-    always holds how far it came."""
+    """Trains a group until every member is done or its loss is not finite; each member's progress is
+    up to date at any time."""
     for epoch in range(1, group[0].setup.settings.epochs + 1):
         for member in _running(group):
             member.moments.epoch_begins(epoch)
-        _one_epoch(session, group, epoch, clock)
+        _run_epoch(session, group, epoch, clock)
         if not _running(group):
             return
         session.change_learning_rates()
@@ -56,10 +56,10 @@ def _running(group: Sequence[Member]) -> list[Member]:
     return [member for member in group if member.progress.state == "running"]
 
 
-def _one_epoch(session: Session, group: Sequence[Member], epoch: int, clock: Clock) -> None:
+def _run_epoch(session: Session, group: Sequence[Member], epoch: int, clock: Clock) -> None:
     """Training, test, records; times are of the first two, which wait until the device is done."""
     before_s, start = group[0].progress.total_s, clock()
-    trained = _train_epoch(session, group, epoch, lambda: before_s + clock() - start)
+    train_means = _train_epoch(session, group, epoch, lambda: before_s + clock() - start)
     train_s = clock() - start
     for member in group:
         member.progress.total_s = before_s + train_s
@@ -68,19 +68,18 @@ def _one_epoch(session: Session, group: Sequence[Member], epoch: int, clock: Clo
     for member in _running(group):
         member.moments.test_begins(epoch)
     start = clock()
-    tested = session.test(epoch)
+    test_means = session.test(epoch)
     test_s = clock() - start
     rates = session.learning_rates()
-    for place, member in enumerate(group):
-        if member.progress.state != "running":
+    for member, trained, tested, rate in zip(group, train_means, test_means, rates, strict=True):
+        progress = member.progress
+        if progress.state != "running":
             continue
         member.moments.test_ends(epoch)
-        progress = member.progress
         progress.total_s += test_s
-        metrics = _named("train", trained[place]) | _named("test", tested[place].values)
-        metrics["lr"] = rates[place]
+        metrics = _named("train", trained) | _named("test", tested.values) | {"lr": rate}
         progress.epochs_done, progress.final = epoch, metrics
-        if not math.isfinite(tested[place].values["loss"]):  # the last update of the epoch broke it
+        if not math.isfinite(tested.values["loss"]):  # the last update of the epoch broke it
             progress.state, progress.diverged_at_step = "diverged", progress.steps_done
         times_s = {"train_s": train_s, "test_s": test_s, "time_s": progress.total_s}
         member.moments.epoch_ends(_point("epoch", member, epoch, metrics, times_s))
@@ -90,30 +89,31 @@ def _train_epoch(
     session: Session, group: Sequence[Member], epoch: int, elapsed_s: Clock
 ) -> list[dict[str, float]]:
     """All updates of one epoch; returns each member's sample-weighted means over it."""
-    sums: list[dict[str, float]] = [{} for _ in group]
+    totals: list[dict[str, float]] = [{} for _ in group]
     setup = group[0].setup
     with session.training(epoch):
         for num_steps in _between_points(len(setup.train_batches), setup.log_every_steps):
-            found = session.advance(num_steps)
+            step_means = session.advance(num_steps)
             rates, now_s = session.learning_rates(), elapsed_s()
-            for place, member in enumerate(group):
-                if member.progress.state != "running":
+            members = zip(group, step_means, rates, totals, strict=True)
+            for member, means, rate, total in members:
+                progress = member.progress
+                if progress.state != "running":
                     continue
-                means = found[place]
                 for name, value in means.values.items():
-                    sums[place][name] = sums[place].get(name, 0.0) + value * means.num_samples
-                metrics = _named("train", means.values) | {"lr": rates[place]}
-                member.progress.total_s = now_s
+                    total[name] = total.get(name, 0.0) + value * means.num_samples
+                metrics = _named("train", means.values) | {"lr": rate}
+                progress.total_s = now_s
                 point = _point("step", member, epoch, metrics, {"time_s": now_s})
                 member.moments.point_logged(point)
                 if means.first_bad_step is not None:
-                    member.progress.state = "diverged"
-                    since = member.progress.steps_done - means.num_steps
-                    member.progress.diverged_at_step = since + means.first_bad_step
+                    progress.state = "diverged"
+                    steps_before = progress.steps_done - means.num_steps
+                    progress.diverged_at_step = steps_before + means.first_bad_step
             if not _running(group):
                 break
-    count = setup.train_batches.num_samples
-    return [{name: total / count for name, total in each.items()} for each in sums]
+    num_samples = setup.train_batches.num_samples
+    return [{name: value / num_samples for name, value in total.items()} for total in totals]
 
 
 def _between_points(num_steps: int, every: int) -> Iterator[int]:

@@ -14,7 +14,7 @@ Metric = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Means:
-    """What some steps gave, weighted by their samples."""
+    """Loss and metrics of some steps, each step weighted by its samples."""
 
     values: Mapping[str, float]
     """`loss` and each metric."""
@@ -27,8 +27,8 @@ class Means:
 class Meter:
     """Adds up loss and metrics over steps; reads the device only when asked for means.
 
-    A step only parks references to its loss and outputs. They are reduced together once
-    `max_pending_bytes` of outputs have gathered or a mean is asked for: far fewer, larger
+    A step only leaves references to its loss and outputs. They are reduced together once
+    `max_pending_bytes` of outputs are pending or a mean is asked for: far fewer, larger
     operations than reducing each step, and a bounded amount of memory.
     """
 
@@ -45,20 +45,14 @@ class Meter:
         self._device = device
         self._max_pending_bytes = max_pending_bytes
         self._max_pending_steps = max_pending_steps
-        self._losses: list[Tensor] = []
-        self._outputs: list[Tensor] = []
-        self._targets: list[Tensor] = []
-        self._counts: list[int] = []
-        self._pending_bytes = 0
         self.reset()
 
     def reset(self) -> None:
         """Forgets everything added so far."""
         self._drop_pending()
         self._sums = torch.zeros(1 + len(self.metrics), dtype=self._dtype, device=self._device)
-        self._num_samples = 0
-        self._num_steps = 0
-        self._seen_losses: list[Tensor] = []
+        self._num_samples = self._num_steps = 0
+        self._reduced_losses: list[Tensor] = []
 
     def add(self, loss: Tensor, outputs: Tensor, targets: Tensor) -> None:
         """Takes in one step: its mean loss, its outputs and its targets."""
@@ -69,26 +63,23 @@ class Meter:
         if self.metrics:
             self._outputs.append(outputs.detach())
             self._targets.append(targets)
-            # The storage, not the view: a parked slice keeps all of it alive.
+            # The storage, not the view: a pending slice keeps all of it alive.
             self._pending_bytes += outputs.untyped_storage().nbytes() + targets.nbytes
-        if (
-            self._pending_bytes >= self._max_pending_bytes
-            or len(self._losses) >= self._max_pending_steps
-        ):
+        too_many = len(self._losses) >= self._max_pending_steps
+        if too_many or self._pending_bytes >= self._max_pending_bytes:
             self._reduce()
 
     def means(self) -> Means:
         """Over the steps since the last reset. Waits for the device."""
         self._reduce()
         values = (self._sums / max(self._num_samples, 1)).tolist()
-        named = dict(zip(("loss", *self.metrics), values, strict=True))
-        bad = None if math.isfinite(named["loss"]) else self._first_bad_step()
-        return Means(named, self._num_samples, self._num_steps, bad)
+        means = dict(zip(("loss", *self.metrics), values, strict=True))
+        first_bad_step = None if math.isfinite(means["loss"]) else self._first_bad_step()
+        return Means(means, self._num_samples, self._num_steps, first_bad_step)
 
     def _first_bad_step(self) -> int | None:
-        losses = torch.cat(self._seen_losses) if self._seen_losses else torch.zeros(0)
-        bad = (~torch.isfinite(losses)).nonzero()
-        return int(bad[0]) + 1 if len(bad) else None
+        bad_steps = (~torch.isfinite(torch.cat(self._reduced_losses))).nonzero()
+        return int(bad_steps[0]) + 1 if len(bad_steps) else None
 
     def _reduce(self) -> None:
         if not self._losses:
@@ -101,18 +92,21 @@ class Meter:
             for index, (name, metric) in enumerate(self.metrics.items(), start=1):
                 values = _per_sample(name, metric(outputs, targets), len(targets))
                 self._sums[index] += values.to(self._dtype).sum()
-        self._seen_losses.append(losses)
+        self._reduced_losses.append(losses)
         self._num_samples += sum(self._counts)
         self._num_steps += len(self._counts)
         self._drop_pending()
 
     def _drop_pending(self) -> None:
-        self._losses, self._outputs, self._targets, self._counts = [], [], [], []
+        self._losses: list[Tensor] = []
+        self._outputs: list[Tensor] = []
+        self._targets: list[Tensor] = []
+        self._counts: list[int] = []
         self._pending_bytes = 0
 
 
 def _per_sample(name: str, values: Tensor, count: int) -> Tensor:
-    """A metric that averages, or that broadcasts odd targets, would be wrong without a word."""
+    """Refuses a metric that averages, or broadcasts odd targets: its mean would be silently wrong."""
     if values.shape != (count,):
         raise WorkloadError(
             f"metrics.{name}: gave shape {tuple(values.shape)} for {count} samples, "

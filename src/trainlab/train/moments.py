@@ -1,4 +1,4 @@
-"""The moments of a trial that an instrument can watch. The loop calls them; it knows nothing more."""
+"""The moments of a trial that an instrument can watch, called by the loop."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class Point:
 
 @dataclass
 class Progress:
-    """How far a trial has come; kept while it trains, read by whoever records how it ended."""
+    """How far a trial has come; updated while it trains, read by whoever records how it ended."""
 
     state: State = "running"
     epochs_done: int = 0
@@ -65,7 +65,7 @@ class TrialView:
     notes: list[Note]
 
     def note(self, code: str, **values: Value) -> None:
-        """Puts something on record that the instrument could not do; `trainlab.words` has the sentence."""
+        """Records something that the instrument could not do; `trainlab.words` has the sentence."""
         self.notes.append(Note(code=code, values=values))
 
 
@@ -120,21 +120,21 @@ FINER_THAN_POINTS: Mapping[str, Grain] = {
 
 
 class Moments:
-    """The instruments of one trial, as one callable per moment; a moment nobody watches costs nothing."""
+    """The instruments of one trial, as one callable per moment; an unwatched moment costs nothing."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self.instruments = tuple(instruments)
         self._begun: list[Instrument] = []
-        self.epoch_begins = self._all("epoch_begins")
-        self.step_begins = self._all("step_begins")
-        self.batch_ready = self._all("batch_ready")
-        self.forward_begins = self._all("forward_begins")
-        self.phase_ends = self._all("phase_ends")
-        self.step_ends = self._all("step_ends")
-        self.point_logged = self._all("point_logged")
-        self.test_begins = self._all("test_begins")
-        self.test_ends = self._all("test_ends")
-        self.epoch_ends = self._all("epoch_ends")
+        self.epoch_begins = self._callback("epoch_begins")
+        self.step_begins = self._callback("step_begins")
+        self.batch_ready = self._callback("batch_ready")
+        self.forward_begins = self._callback("forward_begins")
+        self.phase_ends = self._callback("phase_ends")
+        self.step_ends = self._callback("step_ends")
+        self.point_logged = self._callback("point_logged")
+        self.test_begins = self._callback("test_begins")
+        self.test_ends = self._callback("test_ends")
+        self.epoch_ends = self._callback("epoch_ends")
 
     @property
     def grain(self) -> Grain:
@@ -143,13 +143,13 @@ class Moments:
         return max(needed, key=GRAINS.index, default="point")
 
     def trial_begins(self, view: TrialView) -> None:
-        """Tells every instrument; those that got this far will be told of the end."""
+        """Calls every instrument; the end of the trial is reported to those that began without a fault."""
         for instrument in self.instruments:
             instrument.trial_begins(view)
             self._begun.append(instrument)
 
     def trial_ends(self, progress: Progress) -> None:
-        """Tells every instrument that began, whatever another one raises; then raises the first fault."""
+        """Calls every instrument that began, whatever another one raises; then raises the first fault."""
         faults: list[BaseException] = []
         for instrument in self._begun:
             try:
@@ -168,19 +168,17 @@ class Moments:
             if getattr(type(instrument), moment) is not base
         ]
 
-    def _all(self, moment: str) -> Callable[..., None]:
+    def _callback(self, moment: str) -> Callable[..., None]:
         watchers = self._watchers(moment)
-        if not watchers:
-            return _nobody
         if len(watchers) == 1:
             return watchers[0]
 
-        def tell(*seen: Any) -> None:
-            for watch in watchers:
-                watch(*seen)
+        def call_all(*arguments: Any) -> None:
+            for watcher in watchers:
+                watcher(*arguments)
 
-        return tell
+        return call_all if watchers else _ignore
 
 
-def _nobody(*seen: Any) -> None:
-    """A moment that no instrument watches."""
+def _ignore(*arguments: Any) -> None:
+    """The callback of a moment that no instrument watches."""

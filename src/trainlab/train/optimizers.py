@@ -33,8 +33,8 @@ def make_optimizer(
     for name in ("momentum", "weight_decay"):
         if (value := getattr(settings, name)) is not None:
             options[name] = value
-    code = optimizer_code(settings, device)
-    if code == "fused" and device.type not in OPTIMIZERS[settings.optimizer].fused_on:
+    code, rules = optimizer_code(settings, device), OPTIMIZERS[settings.optimizer]
+    if code == "fused" and device.type not in rules.fused_on:
         raise DeviceError(
             f"optimizer_code: torch has no fused {settings.optimizer} on {device.type}; use auto"
         )
@@ -42,8 +42,8 @@ def make_optimizer(
         options["fused"] = True
     else:
         options["foreach"] = code == "foreach"
-    kind = getattr(torch.optim, OPTIMIZERS[settings.optimizer].torch_class)
-    optimizer: torch.optim.Optimizer = kind(parameters, lr=settings.start_lr, **options)
+    optimizer_class = getattr(torch.optim, rules.torch_class)
+    optimizer: torch.optim.Optimizer = optimizer_class(parameters, lr=settings.start_lr, **options)
     return optimizer
 
 

@@ -1,4 +1,4 @@
-"""Setup: a trial's model, data and optimizer, standing ready on the device."""
+"""Setup: a trial's model, data and optimizer, ready on the device."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from trainlab.data.dataset import Dataset
 from trainlab.machine.device import device_name, pick_device
@@ -19,7 +19,7 @@ from trainlab.spec import TrainSpec
 from trainlab.train.batches import Batches
 from trainlab.train.moments import TrialView
 from trainlab.train.optimizers import make_optimizer, optimizer_code
-from trainlab.train.seeds import drawing_from
+from trainlab.train.seeds import seeded
 from trainlab.workloads.workload import Workload
 
 POINTS_PER_EPOCH = 50
@@ -43,7 +43,7 @@ class Setup:
 
     @cached_property
     def optimizer(self) -> torch.optim.Optimizer:
-        """Made when first asked for: inference needs none, and torch imports for a second with it."""
+        """Made when first needed: inference needs none, and torch then imports for a second."""
         return make_optimizer(self.settings, self.model.parameters(), self.device)
 
     @property
@@ -65,24 +65,21 @@ class Setup:
 
     def view(self, folder: TrialFolder) -> TrialView:
         """What instruments get to see; their records go to this folder."""
-
-        def stored(count: int) -> Tensor:
-            return self.dataset.test.inputs[:count]
-
+        test_inputs = self.dataset.test.inputs
         return TrialView(
             trial=self.trial,
             device=self.device,
             model=self.model,
             folder=folder,
             num_steps=self.settings.epochs * len(self.train_batches),
-            stored_inputs=stored,
-            model_inputs=lambda count: self.workload.prepare(stored(count).to(self.device)),
+            stored_inputs=lambda count: test_inputs[:count],
+            model_inputs=lambda count: self.workload.prepare(test_inputs[:count].to(self.device)),
             notes=self.notes,
         )
 
     def resolved(self) -> dict[str, Any]:
-        """What the settings became here: recorded, so that hidden differences cannot hide."""
-        trainable = [p.numel() for p in self.model.parameters() if p.requires_grad]
+        """What the settings became on this machine; recorded, so that differences between runs show."""
+        parameters = list(self.model.parameters())
         return {
             "device": str(self.device),
             "device_name": device_name(self.device),
@@ -92,8 +89,8 @@ class Setup:
             "steps_per_epoch": len(self.train_batches),
             "batch_size": min(self.settings.batch_size, self.train_batches.num_samples),
             "code": self.workload.code,
-            "num_parameters": sum(p.numel() for p in self.model.parameters()),
-            "num_trainable": sum(trainable),
+            "num_parameters": sum(p.numel() for p in parameters),
+            "num_trainable": sum(p.numel() for p in parameters if p.requires_grad),
             "data_resident": self.train_batches.resident,
             "shuffle": True,
             "tf32": tf32_modes(),
@@ -112,7 +109,7 @@ def set_up(
     device = pick_device(settings.device)
     if device.type == "cuda":
         torch.cuda.set_device(device.index or 0)  # events and streams are the current device's
-    with drawing_from(trial.seed, "weights"):
+    with seeded(trial.seed, "weights"):
         # On the CPU first: the same seed gives the same weights on every device.
         model = workload.build(settings.model)
     model.to(device)

@@ -2,7 +2,7 @@
 
 import math
 
-from trainlab.spec.cell import level_told
+from trainlab.spec.cell import level_text
 from trainlab.spec.settings import Scalar
 
 MIB = 1 << 20
@@ -71,7 +71,7 @@ def p_value(p: float) -> str:
 
 def level(value: Scalar | None) -> str:
     """A level as users write it; `?` where it is not known."""
-    return "?" if value is None else level_told(value)
+    return "?" if value is None else level_text(value)
 
 
 def bare_operator(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The built-in workloads, told without importing torch: for help texts, tables and plans."""
+"""The built-in workloads, described without importing torch: for help texts, tables and plans."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,11 +4,10 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 
-from trainlab.errors import WorkloadError
+from trainlab.errors import WorkloadError, name_hint
 from trainlab.workloads.catalogue import BUILTIN
 from trainlab.workloads.workload import Workload
 
@@ -16,8 +15,7 @@ from trainlab.workloads.workload import Workload
 def find_workload(reference: str) -> Workload:
     """The workload, or a WorkloadError that says what was looked for and what there is."""
     if reference in BUILTIN:
-        module = importlib.import_module(BUILTIN[reference].module)
-        found = module.workload
+        workload = importlib.import_module(BUILTIN[reference].module).workload
     else:
         place, _, name = reference.rpartition(":")
         if not place or not name:
@@ -25,19 +23,17 @@ def find_workload(reference: str) -> Workload:
         module = _from_file(Path(place)) if place.endswith(".py") else _from_package(place)
         if not hasattr(module, name):
             raise WorkloadError(f"{place}: has no {name!r}{_workloads_in(module)}")
-        found = getattr(module, name)
-    if not isinstance(found, Workload):
-        raise WorkloadError(
-            f"{reference}: is a {type(found).__name__}, must be a trainlab.Workload"
-        )
-    return found
+        workload = getattr(module, name)
+    if not isinstance(workload, Workload):
+        kind = type(workload).__name__
+        raise WorkloadError(f"{reference}: is a {kind}, must be a trainlab.Workload")
+    return workload
 
 
 def _unknown(reference: str) -> str:
     if reference.endswith(".py"):
         return f"workload {reference!r}: which one? Write {reference}:NAME"
-    near = get_close_matches(reference, BUILTIN, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"built in: {', '.join(BUILTIN)}"
+    hint = name_hint(reference, BUILTIN, f"built in: {', '.join(BUILTIN)}")
     return f"workload {reference!r} is not known; {hint}; your own is FILE.py:NAME"
 
 
@@ -49,7 +45,7 @@ def _workloads_in(module: ModuleType) -> str:
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise WorkloadError(f"{path}: no such file")
-    # A name of our own: a file called copy.py must not stand in for Python's.
+    # A name of our own, so that a file called copy.py does not replace Python's module.
     name = f"trainlab_own_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -62,7 +58,7 @@ def _from_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         sys.modules.pop(name, None)
-        raise WorkloadError(f"{path}{_line_of(error, path)}: {_told(error)}") from error
+        raise WorkloadError(f"{path}{_line_of(error, path)}: {_error_text(error)}") from error
     return module
 
 
@@ -71,7 +67,7 @@ def _from_package(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as error:
-        raise WorkloadError(f"{name}: cannot be imported: {_told(error)}") from error
+        raise WorkloadError(f"{name}: cannot be imported: {_error_text(error)}") from error
 
 
 def _importable(folder: Path) -> None:
@@ -87,5 +83,5 @@ def _line_of(error: Exception, path: Path) -> str:
     return f":{lines[-1]}" if lines else ""
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

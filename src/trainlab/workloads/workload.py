@@ -68,19 +68,21 @@ class Workload:
 
     @cached_property
     def code(self) -> str:
-        """A fingerprint of the files that model, data, loss and preparation are written in, so that runs
-        of a model that was changed in between do not pass for the same."""
-        found = (_file_of(part) for part in (self.model, self.data, self.loss, self.prepare))
-        content = {place: place.read_bytes() for place in found if place is not None}
-        told = b"".join(content[place] for place in sorted(content, key=lambda place: place.name))
-        return hashlib.sha256(told).hexdigest()[:12]
+        """A fingerprint of the source files of model, data, loss and preparation, so that runs before and
+        after a change of the model are not taken for the same."""
+        parts = (self.model, self.data, self.loss, self.prepare)
+        files = dict.fromkeys(filter(None, map(_file_of, parts)))
+        content = b"".join(file.read_bytes() for file in sorted(files, key=lambda file: file.name))
+        return hashlib.sha256(content).hexdigest()[:12]
 
     @cached_property
     def facts(self) -> WorkloadFacts:
         """What a study needs to know of it."""
-        known = inspect.signature(self.model).parameters.values()
-        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known)
-        names = None if takes_any else tuple(parameter.name for parameter in known)
+        parameters = inspect.signature(self.model).parameters
+        takes_any = any(
+            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+        )
+        names = None if takes_any else tuple(parameters)
         return WorkloadFacts(self.name, self.defaults, names, tuple(self.metrics))
 
     def build(self, parameters: Mapping[str, Any]) -> nn.Module:
@@ -88,20 +90,19 @@ class Workload:
         self.facts.check_parameters(parameters)
         model = self.model(**parameters)
         if not isinstance(model, nn.Module):
-            raise WorkloadError(
-                f"{self.name}: model gave {type(model).__name__}, must be nn.Module"
-            )
+            kind = type(model).__name__
+            raise WorkloadError(f"{self.name}: model gave {kind}, must be nn.Module")
         return model
 
 
 def _file_of(part: object) -> Path | None:
-    """Where something is written; None for what was typed into a session."""
-    written = part if inspect.isroutine(part) or inspect.isclass(part) else type(part)
+    """The file with the source of a function, class or instance; None if typed into a session."""
+    source = part if inspect.isroutine(part) or inspect.isclass(part) else type(part)
     try:
-        place = inspect.getsourcefile(inspect.unwrap(written))
+        file = inspect.getsourcefile(inspect.unwrap(source))
     except TypeError:
         return None
-    return Path(place) if place and Path(place).is_file() else None
+    return Path(file) if file and Path(file).is_file() else None
 
 
 class Scale:

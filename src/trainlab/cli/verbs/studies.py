@@ -10,7 +10,7 @@ from rich.table import Table
 
 from trainlab.errors import SpecError
 from trainlab.spec import Question
-from trainlab.spec.cell import level_told
+from trainlab.spec.cell import level_text
 from trainlab.studies import builtin_study, study_file, study_names
 
 
@@ -36,9 +36,9 @@ def command(
         table.add_column(column, overflow="fold")
     for study_name in study_names():
         study = builtin_study(study_name)
-        varied = [f"{n} {', '.join(map(level_told, levels))}" for n, levels in study.vary.items()]
+        varied = [f"{n} {', '.join(map(level_text, levels))}" for n, levels in study.vary.items()]
         for cell in study.cells:
-            varied.append(" ".join(f"{n}={level_told(level)}" for n, level in cell.items()))
+            varied.append(" ".join(f"{n}={level_text(level)}" for n, level in cell.items()))
         table.add_row(study_name, study.workload, study.title, "; ".join(varied))
     Console().print(table)
     Console().print(

@@ -12,7 +12,7 @@ from trainlab.instruments.probes import quantities as q
 from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached
 from trainlab.record.probe import target_name
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.seeds import drawing_from
+from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 
 
@@ -47,7 +47,7 @@ def probeable(setup: Setup) -> list[Probeable]:
     setup.model.train()
     watch.install()
     try:
-        with drawing_from(setup.trial.seed, "dropout", 1, setup.device):
+        with seeded(setup.trial.seed, "dropout", 1, setup.device):
             inputs, targets = batches.move(*batches.gather(rows))
             inputs = setup.workload.prepare(inputs)
             watch.start_watching()

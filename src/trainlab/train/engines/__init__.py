@@ -11,9 +11,9 @@ ENGINES: dict[str, Engine] = {"eager": EagerEngine()}
 """By the names that the setting `engine` takes."""
 
 
-def engine_for(asked: str, watched_by: Sequence[Moments]) -> tuple[Engine, Note | None]:
-    """The engine asked for, or eager with a note where an instrument must see more than it shows."""
-    engine = ENGINES["eager" if asked == "auto" else asked]
+def engine_for(name: str, watched_by: Sequence[Moments]) -> tuple[Engine, Note | None]:
+    """The engine of that name, or eager with a note where an instrument must see more than it shows."""
+    engine = ENGINES["eager" if name == "auto" else name]
     needed = max((moments.grain for moments in watched_by), key=GRAINS.index, default="point")
     if GRAINS.index(needed) <= GRAINS.index(engine.shows):
         return engine, None

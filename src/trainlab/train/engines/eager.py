@@ -11,9 +11,11 @@ from trainlab.train.engines.engine import Member, Update
 from trainlab.train.meter import Means, Meter
 from trainlab.train.moments import Grain, Moments
 from trainlab.train.optimizers import make_schedule
-from trainlab.train.seeds import data_order, drawing_from
+from trainlab.train.seeds import data_order, seeded
 from trainlab.train.setup import Setup
 
+Batch = tuple[Tensor, Tensor]
+"""Stored inputs and targets."""
 Outcome = tuple[Tensor, Tensor, Tensor]
 """Loss, outputs and targets of a step."""
 
@@ -33,8 +35,7 @@ class EagerEngine:
         return make_training_step(setup, moments)
 
     def inference_step(self, setup: Setup, moments: Moments) -> Update:
-        step = make_inference_step(setup, moments)
-        return lambda batch: step(*batch)
+        return make_inference_step(setup, moments)
 
 
 class EagerSession:
@@ -46,7 +47,7 @@ class EagerSession:
         self._step = make_training_step(setup, member.moments)
         self._test_step = make_inference_step(setup, Moments([]))
         self._meter, self._test_meter = (Meter(metrics, setup.device) for _ in range(2))
-        # Before the first update: torch counts them.
+        # Made before the first update, because torch's schedule counts the updates.
         self._schedule = make_schedule(setup.settings, setup.optimizer)
         self._batches: Iterator[Tensor] = iter(())
 
@@ -59,7 +60,7 @@ class EagerSession:
         setup.model.train()
         order = data_order(setup.trial.seed, epoch, setup.train_batches.num_samples)
         self._batches = iter(setup.train_batches.rows(order))
-        with drawing_from(setup.trial.seed, "dropout", epoch, setup.device):
+        with seeded(setup.trial.seed, "dropout", epoch, setup.device):
             yield
 
     def advance(self, num_steps: int) -> Sequence[Means]:
@@ -77,9 +78,9 @@ class EagerSession:
         setup.model.eval()
         meter.reset()
         # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
-        with torch.no_grad(), drawing_from(setup.trial.seed, "test", epoch, setup.device):
-            for stored, targets in setup.test_batches.in_order():
-                meter.add(*self._test_step(stored, targets))
+        with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
+            for batch in setup.test_batches.in_order():
+                meter.add(*self._test_step(batch))
             return [meter.means()]
 
     def change_learning_rates(self) -> None:
@@ -121,13 +122,14 @@ def make_training_step(setup: Setup, moments: Moments) -> Callable[[Tensor], Out
     return step
 
 
-def make_inference_step(setup: Setup, moments: Moments) -> Callable[[Tensor, Tensor], Outcome]:
+def make_inference_step(setup: Setup, moments: Moments) -> Callable[[Batch], Outcome]:
     """A forward pass as a function of a batch as stored; nothing is updated."""
     model, loss_of = setup.model, setup.workload.loss
     prepare, autocast, phase_ends = setup.workload.prepare, setup.autocast, moments.phase_ends
     batch_ready, forward_begins = moments.batch_ready, moments.forward_begins
 
-    def step(stored: Tensor, targets: Tensor) -> Outcome:
+    def step(batch: Batch) -> Outcome:
+        stored, targets = batch
         inputs = prepare(stored)
         phase_ends("prepare")
         batch_ready(inputs, targets)
