@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainlab.analyse.evidence import Evidence, gather
-from trainlab.analyse.findings import findings
 from trainlab.errors import WorkloadError
 from trainlab.record.folder import RunFolder
 from trainlab.resolve import asks_each_device, resolve
@@ -25,6 +23,7 @@ from trainlab.workloads.catalogue import BUILTIN
 if TYPE_CHECKING:
     import pandas as pd
 
+    from trainlab.analyse.evidence import Evidence
     from trainlab.analyse.findings.finding import Finding
     from trainlab.train.loader import Loader
     from trainlab.train.moments import Instrument
@@ -34,10 +33,12 @@ if TYPE_CHECKING:
 class Run(RunFolder):
     """A run folder that also offers its results as tables and findings."""
 
-    _evidence: Evidence | None = None
+    _evidence: "Evidence | None" = None
 
-    def evidence(self) -> Evidence:
+    def evidence(self) -> "Evidence":
         """All its records, arranged by cell; read again only while trials are still to come."""
+        from trainlab.analyse.evidence import gather
+
         if self._evidence is None or not self._evidence.is_complete:
             self._evidence = gather(self)
         return self._evidence
@@ -68,6 +69,8 @@ class Run(RunFolder):
 
     def findings(self) -> "tuple[Finding, ...]":
         """What the study shows and what it cannot tell, as values."""
+        from trainlab.analyse.findings import findings
+
         return findings(self.evidence())
 
     def sentences(self, lang: str = "en") -> list[str]:

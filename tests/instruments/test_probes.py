@@ -679,7 +679,7 @@ def test_sums_in_float32_with_their_errors_carried_along_are_right_to_a_milliont
     draw = torch.Generator().manual_seed(0)
     tensors = [torch.rand(1000, generator=draw) * 10.0 ** (i % 5 - 2) for i in range(3000)]
     reduction = Totals(
-        [accurate_sums.square_sum(False)], lambda found, count, fired: found[0], True
+        [partial(accurate_sums.square_sum, exact=False)], lambda found, count, fired: found[0], True
     )
     for tensor in tensors:
         reduction.add(tensor)
@@ -702,19 +702,25 @@ def test_sums_of_squares_are_right_whatever_the_size_and_layout(
     expanded = plain[:1].expand(shape)
     for values in (plain, constant, turned, strided, expanded):
         wanted = float(values.double().square().sum())
-        assert float(accurate_sums.square_sum(True)(values)) == pytest.approx(wanted, rel=1e-6)
+        assert float(accurate_sums.square_sum(values, exact=True)) == pytest.approx(
+            wanted, rel=1e-6
+        )
         for shifted in (values, values + 3 * scale, values.abs()):
             wanted = float(shifted.double().sum())
-            assert float(accurate_sums.total(True)(shifted)) == pytest.approx(wanted, rel=1e-6)
+            assert float(accurate_sums.total(shifted, exact=True)) == pytest.approx(
+                wanted, rel=1e-6
+            )
 
 
 @pytest.mark.parametrize("count", [0, 1, 100, (1 << 20) + 5, 3 << 20])
 def test_counts_are_exact(count: int) -> None:
     draw = torch.Generator().manual_seed(1)
     values = torch.randint(-2, 3, (count,), generator=draw).float()
-    assert float(accurate_sums.count_positive(True)(values)) == int((values > 0).sum())
-    assert float(accurate_sums.count_zero(True)(values)) == int((values == 0).sum())
-    assert float(accurate_sums.count_zero(False)(values.bfloat16())) == int((values == 0).sum())
+    assert float(accurate_sums.count_positive(values, exact=True)) == int((values > 0).sum())
+    assert float(accurate_sums.count_zero(values, exact=True)) == int((values == 0).sum())
+    assert float(accurate_sums.count_zero(values.bfloat16(), exact=False)) == int(
+        (values == 0).sum()
+    )
 
 
 def test_mixed_precision_is_reduced_in_full(make_setup: MakeSetup) -> None:

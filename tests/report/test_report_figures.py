@@ -94,7 +94,7 @@ def test_values_of_a_metric_have_every_seed(data: RunData) -> None:
 def test_the_fitted_line_goes_through_what_was_measured(data: RunData) -> None:
     (line,) = scaling_lines(data.evidence, "train")
     assert [size for _, size, _ in line.measured] == [1, 16, 64]
-    at = {point.batch_size: point.value for point in line.fitted}
+    at = {size: fit.value for size, fit in line.fitted}
     for _, size, time in line.measured:
         assert at[size] == pytest.approx(time, rel=0.01)
 
