@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from command import Done, Verb
 from training import HomedSetup, MakeSetup, homed
+from trainlab.cli import build
 from trainlab.data.dataset import Dataset, Split
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
@@ -31,6 +33,31 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(1)
     # Training flushes denormals in the whole process; hypothesis refuses to work in one that does.
     torch.set_flush_denormal(False)
+
+
+@pytest.fixture
+def trainlab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Verb:
+    """The command in this process, where torch is loaded already, in the test's own folder.
+
+    A run that is interrupted, prints to stdout from C or fills a disk needs a process of its own.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words: str | Path, code: int = 0, **variables: str) -> Done:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        arguments = [str(word) for word in words]
+        with pytest.raises(SystemExit) as ended:
+            build(arguments)(arguments)
+        printed = capsys.readouterr()
+        assert ended.value.code == code, printed.err
+        assert "Traceback" not in printed.err
+        return Done(printed.out, printed.err)
+
+    return call
 
 
 def tiny_data(choice: str = "auto") -> Dataset:

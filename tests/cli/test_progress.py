@@ -1,16 +1,24 @@
 """What is shown while trials run, on a real terminal and off one."""
 
 import io
+import re
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from benchmarks.lab import watched
 from rich.console import Console
 
+from fabricate import made_study
 from trainlab.cli.progress import heartbeat
 from trainlab.cli.progress.heartbeat import showing_status
+from trainlab.cli.progress.study import POLL_S, StudyProgress
+from trainlab.execute.events import EventWriter
+from trainlab.execute.run import start_run
+from trainlab.record.event import Event
+from trainlab.spec import CostSpec
 
 
 def test_silence_lasts_until_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +51,73 @@ def test_off_a_terminal_a_long_wait_is_a_line_now_and_then(
     assert shown.file.getvalue().startswith("writing the report, 1 s\n")
 
 
+def play(console: Console, path: Path, *events: Event) -> str:
+    """A study of two cells, with costs, as it is shown while these events happen."""
+    cost = CostSpec(processes=1, weights="untrained")
+    study = made_study(vary={"batch_size": (1, 64)}, seeds=1, cost=cost, settings={"epochs": 2})
+    run = start_run(study, path)
+    with StudyProgress(console, run), closing(EventWriter(run)) as writer:
+        for event in events:
+            writer.write(event)
+            time.sleep(0.01)
+        time.sleep(2 * POLL_S)
+    return console.file.getvalue()
+
+
+def learned(trial: str, epoch: int) -> Event:
+    metrics = {"train/loss": 0.5 / epoch, "train/accuracy": 0.8, "test/accuracy": None}
+    return Event(
+        kind="epoch",
+        trials=(trial,),
+        share=epoch / 2,
+        epoch=epoch,
+        num_epochs=2,
+        metrics=metrics,
+        time_s=1.5 * epoch,
+    )
+
+
+LEARN, COST = ("learn-batch_size=1-seed1",), ("cost-train-batch_size=1-process1",)
+STUDY = (
+    Event(kind="group_begins", trials=LEARN),
+    learned(LEARN[0], 1),
+    learned(LEARN[0], 2),
+    Event(kind="group_ends", trials=LEARN),
+    Event(kind="starting", groups=(COST,)),
+    Event(kind="ready", groups=(COST,)),
+    Event(kind="group_begins", trials=COST),
+    Event(kind="group_ends", trials=COST),
+    Event(kind="group_begins", trials=LEARN),  # started once more
+)
+
+
+def test_off_a_terminal_a_study_is_a_line_per_trial(tmp_path: Path) -> None:
+    shown = play(Console(file=io.StringIO(), width=200), tmp_path / "r", *STUDY)
+    learn, cost = shown.splitlines()
+    assert re.fullmatch(
+        r"2/\d+ batch_size=1 seed 1: train loss 0.2500, train accuracy 80.00 %, "
+        r"test accuracy not finite, 3.0 s",
+        learn,
+    ), learn
+    assert re.fullmatch(r"\d/\d+ batch_size=1 train: timing steps", cost), cost
+
+
+def test_on_a_terminal_a_bar_says_what_runs_and_how_long_it_takes(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system=None)
+    shown = play(console, tmp_path / "r", *STUDY[:-2])
+    for part in ("batch_size=1 seed 1: train loss 0.2500", "timing steps", "s left"):
+        assert part in shown
+
+
+def test_a_terminal_that_goes_away_does_not_disturb_the_trials(tmp_path: Path) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError("the terminal is gone")
+
+    play(Console(file=Gone(), width=120, force_terminal=False), tmp_path / "r", *STUDY)
+
+
+@pytest.mark.full
 def test_on_a_terminal_a_study_with_costs_never_stands_still(
     tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -59,6 +134,7 @@ def test_on_a_terminal_a_study_with_costs_never_stands_still(
     assert seen.num_updates > seen.total_s
 
 
+@pytest.mark.full
 def test_off_a_terminal_a_long_epoch_is_told_about_while_it_lasts(
     tiny_file: Path, tmp_path: Path
 ) -> None:

@@ -5,49 +5,18 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from command import Verb
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
-from trainlab.cli import build
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec, Question
 from trainlab.studies import study_names
 from trainlab.workloads.catalogue import BUILTIN
 
-
-@dataclass(frozen=True)
-class Done:
-    """What a verb printed."""
-
-    stdout: str
-    stderr: str
-
-
-Verb = Callable[..., Done]
 Refused = Callable[..., list[str]]
-
-
-@pytest.fixture
-def trainlab(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Verb:
-    """The command in this process, where torch is loaded already, in the test's own folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*words: str | Path, code: int = 0) -> Done:
-        arguments = [str(word) for word in words]
-        with pytest.raises(SystemExit) as ended:
-            build(arguments)(arguments)
-        printed = capsys.readouterr()
-        assert ended.value.code == code, printed.err
-        assert "Traceback" not in printed.err
-        return Done(printed.out, printed.err)
-
-    return call
 
 
 @pytest.fixture

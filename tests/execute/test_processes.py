@@ -3,8 +3,6 @@ import json
 import os
 import signal
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,8 +12,9 @@ import psutil
 import pytest
 from rich.console import Console
 
-import trainlab
 from asking import groups_of, study_of
+from command import Verb
+from trainlab import lab
 from trainlab.analyse.cost.overhead import overheads
 from trainlab.analyse.evidence import gather
 from trainlab.cli.summary import print_measurement
@@ -34,7 +33,7 @@ def never() -> bool:
     return False
 
 
-QUICK = CostSpec(processes=2, budget_s=0.2, warmup_steps=2)
+QUICK = CostSpec(processes=2, budget_s=0.1, warmup_steps=2, active_steps=2, trace_mb=0)
 
 
 def started(tiny_file: Path, out: Path) -> RunFolder:
@@ -50,15 +49,25 @@ def run_groups(
 
 
 def test_every_timed_trial_has_a_process_and_watched_ones_share_another(
-    tiny_file: Path, tmp_path: Path
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    marker = f"\nimport os\nopen({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
-    tiny_file.write_text(tiny_file.read_text() + marker)
+    """And processes that are started together run their trials one after the other."""
+    monkeypatch.setattr("trainlab.execute.executors.processes.usable_vcpus", lambda: 4)
+    spans = tmp_path / "spans"
+    marker = f"""
+import atexit, os, time
+began = time.time()
+atexit.register(
+    lambda: open({str(spans)!r}, "a").write(f"{{os.getpid()}} {{began}} {{time.time()}}\\n")
+)
+"""
     folder = started(tiny_file, tmp_path / "r")
+    tiny_file.write_text(tiny_file.read_text() + marker)
     run_groups(folder)
-    pids = set((tmp_path / "pids").read_text().split())
-    assert len(pids) == 4
-    assert str(os.getpid()) in pids
+    lines = [line.split() for line in spans.read_text().splitlines()]
+    assert len({pid for pid, *_ in lines}) == 3
+    times = [float(number) for _, *span in lines for number in span]
+    assert times == sorted(times), "a trial began before the one before it had ended"
     assert {trial.state for trial in folder.trials()} == {"done"}
     assert {trial.kind for trial in folder.trials()} == {"cost"}
     # A watched process never supplies a speed, and a timed one nothing else.
@@ -69,24 +78,6 @@ def test_every_timed_trial_has_a_process_and_watched_ones_share_another(
         assert home.operators.exists() is (watch == "operators")
         for record in (home.layers, home.memory, home.limits):
             assert record.exists() is (watch == "layers")
-
-
-def test_processes_started_together_run_their_trials_one_after_the_other(
-    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trainlab.execute.executors.processes.usable_vcpus", lambda: 4)
-    spans = tmp_path / "spans"
-    marker = f"""
-import atexit, time
-began = time.time()
-atexit.register(lambda: open({str(spans)!r}, "a").write(f"{{began}} {{time.time()}}\\n"))
-"""
-    folder = started(tiny_file, tmp_path / "r")
-    tiny_file.write_text(tiny_file.read_text() + marker)
-    run_groups(folder)
-    times = [float(word) for word in spans.read_text().split()]
-    assert len(times) == 6
-    assert times == sorted(times), "a trial began before the one before it had ended"
 
 
 def test_inference_starts_without_what_only_an_optimizer_needs(
@@ -160,14 +151,12 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
 
 @pytest.mark.parametrize("mode", ["train", "inference"])
 def test_profile_tells_the_cost_as_json_and_as_a_table(
-    mode: str, tiny_file: Path, tmp_path: Path
+    mode: str, trainlab: Verb, tiny_file: Path, tmp_path: Path
 ) -> None:
     processes = 2 if mode == "train" else 1
     words = ["profile", f"{tiny_file}:tiny", "--device", "cpu", "--budget-s", "0.1", "--mode", mode]
     words += ["--processes", str(processes), "--trace-mb", "0"]
-    command = [sys.executable, "-m", "trainlab", *words]
-    done = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True)
-    told = json.loads(done.stdout)
+    told = json.loads(trainlab(*words, "--json").stdout)
     folder = RunFolder(tmp_path / told["run"])
     assert told["batch_size"] == 10
     assert told["sample_us"]["value"] == pytest.approx(100 * told["step_ms"]["value"])
@@ -187,15 +176,12 @@ def test_profile_tells_the_cost_as_json_and_as_a_table(
         assert part in shown_text
 
 
-def test_a_workload_that_breaks_in_its_process_is_one_line(tiny_file: Path, tmp_path: Path) -> None:
+def test_a_workload_that_breaks_in_its_process_is_one_line(trainlab: Verb, tiny_file: Path) -> None:
     tiny_file.write_text(
         tiny_file.read_text().replace("nn.Linear(hidden, 2)", "nn.Linear(hidden, 1)")
     )
     words = ["profile", f"{tiny_file}:tiny", "--device", "cpu", "--processes", "1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "trainlab", *words], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 1
+    done = trainlab(*words, "--budget-s", "0.1", "--trace-mb", "0", code=1)
     assert "cost-train-process1: failed: IndexError" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
@@ -203,8 +189,8 @@ def test_a_workload_that_breaks_in_its_process_is_one_line(tiny_file: Path, tmp_
 def test_a_trained_model_is_profiled_with_the_weights_it_ended_with(
     tiny_file: Path, tmp_path: Path
 ) -> None:
-    cost = {"processes": 1, "budget_s": 0.2, "warmup_steps": 2}
-    run = trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", device="cpu", profile=cost)
+    cost = {"processes": 1, "budget_s": 0.1, "warmup_steps": 2, "trace_mb": 0}
+    run = lab.run(f"{tiny_file}:tiny", out=tmp_path / "r", device="cpu", profile=cost)
     assert {trial.state for trial in run.trials()} == {"done"}
     found = run.evidence().measured
     assert [part.is_trained for part in found] == [False, True]
@@ -224,8 +210,14 @@ def test_weights_that_were_never_trained_are_missed_by_name(
 
 
 def test_what_the_probes_of_a_study_cost_is_in_the_ledger(tiny_file: Path, tmp_path: Path) -> None:
-    cost = {"processes": 1, "budget_s": 0.1, "warmup_steps": 2, "weights": "untrained"}
-    run = trainlab.run(
+    cost = {
+        "processes": 1,
+        "budget_s": 0.1,
+        "warmup_steps": 2,
+        "weights": "untrained",
+        "trace_mb": 0,
+    }
+    run = lab.run(
         f"{tiny_file}:tiny",
         out=tmp_path / "r",
         device="cpu",

@@ -38,7 +38,7 @@ def phases(record: OperatorsRecord, name: str) -> set[str]:
     return {row.phase for row in record.rows if row.name == name}
 
 
-@pytest.mark.parametrize("batch_size", [7, 16, 64, 1000])
+@pytest.mark.parametrize("batch_size", [7, 64, 300])
 def test_calls_of_an_inference_pass_are_exact(batch_size: int, make_setup: MakeSetup) -> None:
     setup = make_setup(workload=find_workload("mnist-cnn"), data="bundled", batch_size=batch_size)
     record = profiled(setup, INFERENCE)

@@ -97,12 +97,14 @@ def cost_of(folder: RunFolder, formats: str) -> tuple[float, float]:
     return float(seconds), float(kib) / 1024
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("formats", "limit_s"), [("html", 10), ("html,pdf", 15)])
 def test_a_usual_report_is_written_in_seconds(tmp_path: Path, formats: str, limit_s: float) -> None:
     seconds, _ = cost_of(rich_run(tmp_path / "run"), formats)
     assert seconds < limit_s
 
 
+@pytest.mark.full
 def test_a_thousand_trials_take_less_than_a_minute_and_a_gigabyte(tmp_path: Path) -> None:
     lrs, widths = [0.01 * n for n in range(1, 21)], list(range(1, 11))
     study = made_study(seeds=5, vary={"lr": lrs, "hidden": widths}, settings={"epochs": 20})

@@ -54,7 +54,8 @@ class TimeLeft:
 
     def group_begins(self, *trial_ids: str) -> None:
         """These trials start, one after the other; those planned before that never ran are passed over."""
-        passed = self._waiting.index(trial_ids[-1]) + 1
+        is_next = trial_ids[-1] in self._waiting  # else it is started once more
+        passed = self._waiting.index(trial_ids[-1]) + 1 if is_next else 0
         self._unstarted -= set(self._waiting[:passed])
         self._waiting = self._waiting[passed:]
         self._running, self._since_s, self._share = trial_ids, self._clock(), 0.0
