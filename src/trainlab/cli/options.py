@@ -12,6 +12,7 @@ import typer
 
 from trainlab.spec.base import Spec, choices_of, setting_of
 from trainlab.spec.settings import TrainSpec
+from trainlab.words import LANGUAGES
 from trainlab.workloads.catalogue import BUILTIN
 
 PANEL = "Settings (defaults are the workload's)"
@@ -22,7 +23,7 @@ WorkloadArgument = Annotated[
 OutOption = Annotated[
     Path | None, typer.Option(help="The run folder. [dim]\\[runs/<name>-<time>][/dim]")
 ]
-LangOption = Annotated[str, typer.Option(metavar="en|zh", help="The language of the findings.")]
+LangOption = Annotated[str, typer.Option(metavar="|".join(LANGUAGES), help="The language.")]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON summary on stdout and nothing else.")
 ]

@@ -3,6 +3,7 @@
 import string
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -10,8 +11,21 @@ from typing import Any
 from trainlab.errors import SpecError
 from trainlab.words.numbers import count, figure, mib, p_value, percent
 
-LANGUAGES = ("en", "zh")
-"""In the order in which words.toml lists the texts of a key."""
+
+@dataclass(frozen=True)
+class Language:
+    """What a language needs beside its texts."""
+
+    tag: str
+    """As HTML names it."""
+    sentence_gap: str = " "
+    """Between two sentences."""
+    is_cjk: bool = False
+    """Needs a font of Chinese, Japanese or Korean characters."""
+
+
+LANGUAGES = {"en": Language("en"), "zh": Language("zh-CN", sentence_gap="", is_cjk=True)}
+"""By name, in the order in which words.toml lists the texts of a key."""
 
 TABLES: dict[str, dict[str, list[str]]] = tomllib.loads(
     (files("trainlab.words") / "words.toml").read_text(encoding="utf-8")
@@ -47,8 +61,8 @@ class Words:
 
     def __init__(self, lang: str) -> None:
         check_language(lang)
-        self.lang = lang
-        self._index = LANGUAGES.index(lang)
+        self.lang, self.language = lang, LANGUAGES[lang]
+        self._index = list(LANGUAGES).index(lang)
 
     def __call__(self, key: str, **values: object) -> str:
         """The text of a key with the values filled in for the names in it."""
@@ -59,8 +73,8 @@ class Words:
         return WORDS[key][self._index]
 
     def sentences(self, *texts: str) -> str:
-        """Sentences joined by a space, or by nothing in Chinese."""
-        return (" " if self.lang == "en" else "").join(texts)
+        """Sentences one after the other."""
+        return self.language.sentence_gap.join(texts)
 
     def capital(self, text: str) -> str:
         """With its first letter in upper case."""

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from trainlab.analyse.side_by_side import SideBySide, side_by_side
+from trainlab.cli.options import LangOption
 from trainlab.lab import open_run
 from trainlab.report.document import Block, Paragraph
 from trainlab.report.render.terminal import print_blocks
@@ -20,7 +21,7 @@ def command(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write it as one HTML file.")
     ] = None,
-    lang: Annotated[str, typer.Option(metavar="en|zh", help="The language.")] = "en",
+    lang: LangOption = "en",
 ) -> None:
     """Lay two runs side by side; what else differs between them is listed."""
     words = Words(lang)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from trainlab.cli.options import LangOption
 from trainlab.machine.environment import capture
 from trainlab.report.render.terminal import print_blocks
 from trainlab.report.tables.environment import environment_table
@@ -15,7 +16,7 @@ from trainlab.words import Words
 
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the record itself.")] = False,
-    lang: Annotated[str, typer.Option(metavar="en|zh", help="The language.")] = "en",
+    lang: LangOption = "en",
 ) -> None:
     """Print what would be recorded."""
     words, environment = Words(lang), capture(Path.cwd())

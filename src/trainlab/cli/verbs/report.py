@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from trainlab.cli.options import LangOption
+
 
 def command(
     run: Annotated[Path, typer.Argument(help="A run folder, finished or not.")],
@@ -15,7 +17,7 @@ def command(
             "--format", metavar="html,md,pdf", help="One or several, with commas between."
         ),
     ] = "html",
-    lang: Annotated[str, typer.Option(metavar="en|zh", help="The language of the report.")] = "en",
+    lang: LangOption = "en",
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to write it; not given: RUN/report.")
     ] = None,

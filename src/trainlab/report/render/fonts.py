@@ -20,8 +20,8 @@ def font_folder() -> Path:
 
 
 def embedded_font(document: Document) -> str:
-    """A style with the characters this document uses in it; empty where it is English without Chinese."""
-    if document.lang == "en" and not any(ord(c) >= 0x2E80 for c in repr(document)):
+    """A style with the characters this document uses in it; empty where it has no Chinese ones."""
+    if not any(ord(character) >= 0x2E80 for character in repr(document)):
         return ""
     content = base64.b64encode(_subset(characters(document))).decode()
     source = f"url(data:font/woff2;base64,{content}) format('woff2')"

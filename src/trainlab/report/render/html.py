@@ -33,7 +33,7 @@ def html_of(document: Document) -> str:
     page: str = environment.get_template("page.html.j2").render(
         document=document,
         words=words,
-        lang_tag={"en": "en", "zh": "zh-CN"}[document.lang],
+        lang_tag=words.language.tag,
         generator="trainlab",
         palette=PALETTE if len(document.cells) <= len(PALETTE) else (),
         label_of=Labels(document, words).of,

@@ -16,7 +16,7 @@ from trainlab.report.document import (
 )
 from trainlab.report.render.numbering import Labels, table_note
 from trainlab.report.render.pictures import pictures, png_of
-from trainlab.words import Words
+from trainlab.words import LANGUAGES, Words
 
 FOLDER = "figures"
 ALERTS = {"warning": "NOTE", "failure": "WARNING"}
@@ -46,8 +46,8 @@ def figure_files(document: Document) -> dict[str, bytes]:
 
 
 def _suffix(lang: str) -> str:
-    """SVG for English; pixels for Chinese, since a viewer may lack the font."""
-    return "svg" if lang == "en" else "png"
+    """SVG for Latin letters; pixels for others, since a viewer may lack the font."""
+    return "png" if LANGUAGES[lang].is_cjk else "svg"
 
 
 def escaped(text: str) -> str:

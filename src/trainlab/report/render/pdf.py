@@ -68,7 +68,7 @@ def _data(document: Document, words: Words) -> dict[str, Any]:
         "lang": document.lang,
         "font": FAMILY,
         "mono": MONO,
-        "mark_width": 24 if document.lang == "en" else 19,
+        "mark_width": 19 if words.language.is_cjk else 24,
         "footer": document.made_by,
         "page": words.template("page"),
         "notices": [_notice(notice, words) for notice in document.notices],
