@@ -2,7 +2,7 @@
 
 History of `format`; `migrate` reads older ones:
     1 (2026-11-15): first; study, environment, trials with curves.
-    2 (2026-11-16): notes are codes with values; an environment per host, named by each trial; attempts;
+    2 (2026-11-15): notes are codes with values; an environment per host, named by each trial; attempts;
         the groups of trials that run together.
 """
 
