@@ -30,9 +30,9 @@ from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import SpecError
 from trainlab.instruments.calls.flow import tensors_in
 from trainlab.instruments.probes import accurate_sums, reducers
-from trainlab.instruments.probes.board import write_probe
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.probes.reducers import Totals
+from trainlab.instruments.probes.tensorboard import write_probe
 from trainlab.measure.layers import profile_layers
 from trainlab.record.files import read_json, read_lines
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
@@ -734,7 +734,7 @@ def test_who_is_told_gets_every_record(make_setup: MakeSetup) -> None:
     told: list[ProbeRecord] = []
     setup, progress = make_setup(), Progress()
     specs = [ProbeSpec(select="0", quantity="activation", reducer="mean")]  # type: ignore[arg-type]
-    moments = Moments([Probes([*specs, *specs], tell=[told.append])])
+    moments = Moments([Probes([*specs, *specs], listeners=[told.append])])
     train(setup, moments, progress)
     moments.trial_ends(progress)
     assert [record.line() for record in told] == read_lines(setup.folder.path / "probes.jsonl")
@@ -786,7 +786,7 @@ def test_tensorboard_gets_scalars_and_histograms(make_setup: MakeSetup, tmp_path
     setup, progress = make_setup(epochs=1), Progress()
     texts = ("0:activation:mean", "0:grad_output:histogram", "0:activation:histogram(-9,9,6)")
     tell = partial(write_probe, writer)
-    moments = Moments([Probes([probe_of(text) for text in texts], tell=[tell])])
+    moments = Moments([Probes([probe_of(text) for text in texts], listeners=[tell])])
     train(setup, moments, progress)
     moments.trial_ends(progress)
     writer.close()

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
-from trainlab.instruments.probes.board import write_probe
+from trainlab.instruments.probes.tensorboard import write_probe
 from trainlab.record.files import writing
 from trainlab.record.probe import ProbeRecord
 from trainlab.train.moments import Instrument, Point, Progress, TrialView

@@ -5,13 +5,13 @@ import torch
 from trainlab.errors import DeviceError
 
 
-def pick_device(asked: str) -> torch.device:
-    """`auto` as the accelerator if there is one; DeviceError where the asked device is not usable."""
-    if asked == "auto":
+def pick_device(name: str) -> torch.device:
+    """`auto` as the accelerator if there is one; DeviceError where the name device is not usable."""
+    if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    device = torch.device(asked)
+    device = torch.device(name)
     if device.type == "cuda":
         _check_cuda(device)
     if device.type == "mps" and not torch.backends.mps.is_available():

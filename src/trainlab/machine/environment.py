@@ -121,19 +121,19 @@ def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
 def _gpu(handle: Any) -> Gpu:
     import pynvml
 
-    def told(call: Any, *arguments: Any) -> Any:
+    def queried(call: Any, *arguments: Any) -> Any:
         try:
             return call(handle, *arguments)
         except pynvml.NVMLError:  # a virtual GPU may refuse to tell
             return None
 
-    memory = told(pynvml.nvmlDeviceGetMemoryInfo)
-    power_mw = told(pynvml.nvmlDeviceGetPowerManagementLimit)
+    memory = queried(pynvml.nvmlDeviceGetMemoryInfo)
+    power_mw = queried(pynvml.nvmlDeviceGetPowerManagementLimit)
     return Gpu(
         name=_text(pynvml.nvmlDeviceGetName(handle)),
         memory_gib=None if memory is None else round(memory.total / 2**30, 1),
         power_limit_w=None if power_mw is None else power_mw / 1000,
-        sm_clock_max_mhz=told(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
+        sm_clock_max_mhz=queried(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
     )
 
 
@@ -142,13 +142,13 @@ def _text(value: str | bytes) -> str:
 
 
 def _packages() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _torch_facts() -> dict[str, Any]:

@@ -25,11 +25,11 @@ class LoadMeter:
         elapsed = max(time.monotonic() - self._start, 1e-9)
         machine, own = psutil.cpu_times(), self._process.cpu_times()
         busy = _busy(machine) - _busy(self._machine)
-        mine = own.user + own.system - self._own.user - self._own.system
+        own_s = own.user + own.system - self._own.user - self._own.system
         stolen = getattr(machine, "steal", 0.0) - getattr(self._machine, "steal", 0.0)
         return LoadRecord(
             load_before=self._load_before,
-            others_cores=max(0.0, (busy - mine) / elapsed),
+            others_cores=max(0.0, (busy - own_s) / elapsed),
             stolen_cores=stolen / elapsed,
             cpu_mhz=getattr(psutil.cpu_freq(), "current", None),
             governor=_governor(),

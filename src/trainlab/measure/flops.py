@@ -35,8 +35,8 @@ def formula_for(operator: Any) -> Formula | None:
     """Called with the operator's arguments and `out_val`, its result; None where none is known."""
     packet = getattr(operator, "_overloadpacket", operator)
     name = getattr(packet, "__name__", "")
-    if (found := OWN.get(name)) and packet == getattr(aten, name, None):
-        return found
+    if (own := OWN.get(name)) and packet == getattr(aten, name, None):
+        return own
     if packet not in flop_registry and name.endswith("_"):
         packet = getattr(aten, name[:-1], packet)
     formula: Formula | None = flop_registry.get(packet)

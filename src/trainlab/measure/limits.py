@@ -134,14 +134,14 @@ def _best_products(device: torch.device, notes: list[Note]) -> dict[str, float]:
             "bf16": _best_product(device, torch.bfloat16, CPU_SIZES, notes),
         }
     # The fastest first, each after a pause: a GPU that has just worked hard runs at a lower clock.
-    found = {"bf16": _rested_product(device, torch.bfloat16, notes)}
+    flops_per_s = {"bf16": _rested_product(device, torch.bfloat16, notes)}
     # Before Ampere (8.0) the flag is accepted and changes nothing.
     if torch.cuda.get_device_capability(device) >= (8, 0):
         with fp32_products_as("tf32"):
-            found["tf32"] = _rested_product(device, torch.float32, notes)
+            flops_per_s["tf32"] = _rested_product(device, torch.float32, notes)
     with fp32_products_as("ieee"):
-        found["fp32"] = _rested_product(device, torch.float32, notes)
-    return found
+        flops_per_s["fp32"] = _rested_product(device, torch.float32, notes)
+    return flops_per_s
 
 
 def _rested_product(device: torch.device, dtype: torch.dtype, notes: list[Note]) -> float:

@@ -1,6 +1,6 @@
 """Where the memory of a step goes, by exact accounting, in a process whose speed is never reported.
 
-A step is profiled after another one: torch's profiler tells that a block is freed only if it saw it
+A step is profiled after another one: torch's profiler reports that a block is freed only if it saw it
 allocated, and a step begins by freeing the gradients of the step before. Memory that libraries take
 for themselves (oneDNN, numpy) is seen neither by the profiler nor by the allocator.
 """
@@ -50,17 +50,17 @@ def measure_memory(setup: Setup, spec: CostSpec) -> MemoryRecord:
         for _ in range(WARMUP_STEPS):
             steps.next_bare()
         data = _data_blocks(setup, steps)
-        told = _allocator_peak(setup, steps) if setup.device.type == "cuda" else None
+        allocator_bytes = _allocator_peak(setup, steps) if setup.device.type == "cuda" else None
         watched = steps.watched_by([PhaseEnds(), watcher])
         batches = next(steps.endless), next(steps.endless)
         step = _profiled_step(setup, watched, batches, watcher, data)
     peak = find_peak(step)
-    peak_bytes = peak.num_bytes if told is None else told - sum(data.values())
+    peak_bytes = peak.num_bytes if allocator_bytes is None else allocator_bytes - sum(data.values())
     full = {seen.kind: sum(seen.blocks.values()) for seen in step.sightings}
     return MemoryRecord(
         mode=spec.one_mode,
         batch_size=steps.batch_size,
-        source="profiler" if told is None else "allocator",
+        source="profiler" if allocator_bytes is None else "allocator",
         peak_bytes=peak_bytes,
         parameter_bytes=full["parameters"],
         buffer_bytes=full["buffers"],
@@ -134,8 +134,8 @@ def _sightings(
     lasting = _merged([data, before["parameters"], before["buffers"], before["optimizer"]])
     batch = {a: n for a, n in watcher.batch.items() if a not in lasting}
     # A constant that the model holds anyway may be saved too: it is not kept for the backward pass.
-    fresh = kept.keys() - lasting.keys() - batch.keys()
-    saved = {a: n for a, n in watcher.saved.items() if a in fresh}
+    made_in_step = kept.keys() - lasting.keys() - batch.keys()
+    saved = {a: n for a, n in watcher.saved.items() if a in made_in_step}
     return [
         *(Sighting(kind, 0, blocks) for kind, blocks in before.items()),
         Sighting("input", until_loss, batch),
@@ -154,7 +154,7 @@ def _standing(setup: Setup) -> _Kinds:
         "gradients": [p.grad for p in parameters if p.grad is not None],
         "optimizer": [value for value in state if isinstance(value, Tensor)],
     }
-    return {kind: _blocks(found, setup.device) for kind, found in tensors.items()}
+    return {kind: _blocks(group, setup.device) for kind, group in tensors.items()}
 
 
 def _data_blocks(setup: Setup, steps: Steps) -> Blocks:
@@ -167,13 +167,13 @@ def _data_blocks(setup: Setup, steps: Steps) -> Blocks:
 
 def _blocks(tensors: Iterable[Tensor], device: torch.device) -> Blocks:
     """The blocks on the device that these tensors lie in."""
-    found: Blocks = {}
+    blocks: Blocks = {}
     for tensor in tensors:
         parts = (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
         for storage in (part.untyped_storage() for part in parts):
             if storage.nbytes() and storage.device.type == device.type:
-                found[storage.data_ptr()] = storage.nbytes()
-    return found
+                blocks[storage.data_ptr()] = storage.nbytes()
+    return blocks
 
 
 def _merged(kinds: Iterable[Blocks]) -> Blocks:
@@ -183,22 +183,22 @@ def _merged(kinds: Iterable[Blocks]) -> Blocks:
 def _nodes(profiler: profile) -> list[Any]:
     """The profiler's events as it keeps them: only here do memory events have an address."""
     results: Any = profiler.profiler
-    waiting = list(results.kineto_results.experimental_event_tree())
-    found = []
-    while waiting:
-        node = waiting.pop()
-        found.append(node)
-        waiting += node.children
-    return found
+    pending = list(results.kineto_results.experimental_event_tree())
+    nodes = []
+    while pending:
+        node = pending.pop()
+        nodes.append(node)
+        pending += node.children
+    return nodes
 
 
 def _changes(nodes: Iterable[Any], device: torch.device) -> list[Change]:
-    found = [
+    changes = [
         Change(node.start_time_ns, node.extra_fields.ptr, node.extra_fields.alloc_size)
         for node in nodes
         if node.tag == _EventType.Allocation and node.extra_fields.device.type == device.type
     ]
-    return sorted(found, key=lambda change: change.at_ns)
+    return sorted(changes, key=lambda change: change.at_ns)
 
 
 def _phase_ends(nodes: Iterable[Any], start_ns: int) -> list[tuple[int, str]]:
@@ -218,7 +218,7 @@ def _allocator_peak(setup: Setup, steps: Steps) -> int:
 
 
 def _process_peak_bytes() -> int | None:
-    # Linux's own word where there is one: ru_maxrss of a process starts from that of its maker.
+    # From Linux where there is such a file: ru_maxrss of a process starts from that of its parent.
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():

@@ -92,8 +92,8 @@ class ProbeSpec(Spec):
     @classmethod
     def _is_a_period(cls, value: object) -> object:
         """`10` and `10steps` are a number of steps."""
-        if isinstance(value, str) and (found := re.fullmatch(r"(\d+) ?(steps?)?", value)):
-            value = int(found[1])
+        if isinstance(value, str) and (match := re.fullmatch(r"(\d+) ?(steps?)?", value)):
+            value = int(match[1])
         if value in ("step", "epoch") or (type(value) is int and value > 0):
             return value
         raise ValueError(f"got {value!r}, must be step, epoch or a number of steps, as in 100")
@@ -164,8 +164,8 @@ def bins_of(reducer: str) -> Bins:
     """The bins that `histogram`, `histogram(-3,3,60)` or `histogram(log,1e-9,1,45)` asks for."""
     if reducer in ("histogram", "histogram()"):
         return Bins()
-    found = re.fullmatch(r"histogram\((.*)\)", reducer)
-    words = [word.strip() for word in found[1].split(",")] if found else []
+    match = re.fullmatch(r"histogram\((.*)\)", reducer)
+    words = [word.strip() for word in match[1].split(",")] if match else []
     log = words[:1] == ["log"]
     try:
         low, high, num = words[1:] if log else words

@@ -48,10 +48,10 @@ def target_of(metric: str, written: float | str) -> Target:
 
 def _parts(text: str) -> tuple[str, float]:
     """The sign and the number; ValueError where there are none."""
-    found = _BOUND_AND_NUMBER.fullmatch(text)
-    if not found or not math.isfinite(float(found[2])):
+    match = _BOUND_AND_NUMBER.fullmatch(text)
+    if not match or not math.isfinite(float(match[2])):
         raise ValueError(text)
-    return found[1], float(found[2])
+    return match[1], float(match[2])
 
 
 def _checked(value: object) -> object:

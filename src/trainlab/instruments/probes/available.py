@@ -40,8 +40,8 @@ class Probeable:
 
 def probeable(setup: Setup) -> list[Probeable]:
     """Layers in the order of their calls, then parameters; runs one forward pass in training mode."""
-    found = _Found(constants_of(setup.model))
-    watch = CallWatch(setup.model, found)
+    calls = _CallList(constants_of(setup.model))
+    watch = CallWatch(setup.model, calls)
     batches = setup.train_batches
     rows = torch.arange(min(batches.batch_size, batches.num_samples), device=setup.device)
     setup.model.train()
@@ -65,12 +65,12 @@ def probeable(setup: Setup) -> list[Probeable]:
         )
         for name, parameter in setup.model.named_parameters()
     ]
-    return [*found.layers, *parameters]
+    return [*calls.layers, *parameters]
 
 
 def check_selectors(specs: tuple[ProbeSpec, ...], setup: Setup) -> None:
     """Raises a SpecError for the first selector that reaches nothing; the set-up is used up by it."""
-    layers = [one for one in probeable(setup) if one.kind != "parameter"]
+    layers = [layer for layer in probeable(setup) if layer.kind != "parameter"]
     for spec in specs:
         selectors = [Selector(text) for text in spec.select]
         if spec.is_of_parameters:
@@ -79,9 +79,9 @@ def check_selectors(specs: tuple[ProbeSpec, ...], setup: Setup) -> None:
             names += [name for name, _ in setup.model.named_modules() if name]
             types = [types_of(module)[0] for module in setup.model.modules()]
         else:
-            missed = [s for s in selectors if not any(_reaches(s, one) for one in layers)]
-            names = [one.name for one in layers]
-            types = [one.types[0] for one in layers]
+            missed = [s for s in selectors if not any(_reaches(s, layer) for layer in layers)]
+            names = [layer.name for layer in layers]
+            types = [layer.types[0] for layer in layers]
         if missed:
             what = "parameter" if spec.is_of_parameters else "layer"
             raise no_match(str(spec), missed[0], names, types, what)
@@ -92,7 +92,7 @@ def _reaches(selector: Selector, layer: Probeable) -> bool:
     return selector.reaches(name, layer.types, int(number or 1))
 
 
-class _Found(CallListener):
+class _CallList(CallListener):
     """Notes every call that makes a floating-point tensor."""
 
     def __init__(self, constants: frozenset[int]) -> None:

@@ -65,11 +65,11 @@ class Channel:
         if len(self._shapes) < MOST_SHAPES:
             self._shapes[tuple(values.shape)] = None
 
-    def close(self, epoch: int, step: int, num_steps: int) -> "Closed | None":
+    def close(self, epoch: int, step: int, num_steps: int) -> "ClosedPeriod | None":
         """The period's result, still on the device; None where nothing came."""
         if not self._fired:
             return None
-        closed = Closed(
+        closed = ClosedPeriod(
             self, self.reduction.close(), epoch, step, num_steps, self._fired, self._count
         )
         self._fired = self._count = 0
@@ -92,8 +92,8 @@ class Channel:
         )
 
 
-class Closed:
-    """What a channel's period came to, on the way to the record."""
+class ClosedPeriod:
+    """The numbers of one period of a channel, on their way to the record."""
 
     def __init__(
         self,
@@ -112,8 +112,8 @@ class Closed:
     def record(self, numbers: Sequence[float]) -> ProbeRecord:
         """The line, given the numbers on the host."""
         spec = self.channel.spec
-        found = self.channel.reduction.read(numbers, self._count, self._fired)
-        value = None if isinstance(found, HistogramRecord) else found
+        result = self.channel.reduction.read(numbers, self._count, self._fired)
+        value = None if isinstance(result, HistogramRecord) else result
         finite = value is not None and math.isfinite(value)
         return ProbeRecord(
             probe=str(spec),
@@ -128,8 +128,8 @@ class Closed:
             fired=self._fired,
             count=self._count,
             value=value if finite else None,
-            not_finite=None if value is None or finite else _told(value),
-            histogram=found if isinstance(found, HistogramRecord) else None,
+            not_finite=None if value is None or finite else _not_finite_text(value),
+            histogram=result if isinstance(result, HistogramRecord) else None,
         )
 
 
@@ -157,7 +157,7 @@ class Channels:
     def forget(self, spec: ProbeSpec, layer: str) -> None:
         """Lets go of what turned out to be no layer."""
         known = self._by_spec[spec]
-        self._by_spec[spec] = {key: one for key, one in known.items() if key[0] != layer}
+        self._by_spec[spec] = {key: channel for key, channel in known.items() if key[0] != layer}
 
     def of(self, spec: ProbeSpec) -> list[Channel]:
         """Those of a probe that came up so far."""
@@ -176,22 +176,23 @@ class Channels:
         return torch.autocast(self._device.type, enabled=False) if self._is_mixed else nullcontext()
 
 
-def on_host(closed: Sequence[Closed], write: Callable[[ProbeRecord], None]) -> None:
+def on_host(closed: Sequence[ClosedPeriod], write: Callable[[ProbeRecord], None]) -> None:
     """Moves all results over at once and writes their lines in order."""
-    groups: dict[tuple[torch.device, torch.dtype], list[Closed]] = {}
-    for one in closed:
-        groups.setdefault((one.numbers.device, one.numbers.dtype), []).append(one)
+    groups: dict[tuple[torch.device, torch.dtype], list[ClosedPeriod]] = {}
+    for period in closed:
+        key = period.numbers.device, period.numbers.dtype
+        groups.setdefault(key, []).append(period)
     numbers: dict[int, list[float]] = {}
     for group in groups.values():
-        row, at = torch.cat([one.numbers for one in group]).tolist(), 0
-        for one in group:
-            numbers[id(one)] = row[at : at + one.numbers.numel()]
-            at += one.numbers.numel()
-    for one in closed:
-        write(one.record(numbers[id(one)]))
+        row, at = torch.cat([period.numbers for period in group]).tolist(), 0
+        for period in group:
+            numbers[id(period)] = row[at : at + period.numbers.numel()]
+            at += period.numbers.numel()
+    for period in closed:
+        write(period.record(numbers[id(period)]))
 
 
-def _told(value: float) -> Literal["nan", "inf", "-inf"]:
+def _not_finite_text(value: float) -> Literal["nan", "inf", "-inf"]:
     if math.isnan(value):
         return "nan"
     return "inf" if value > 0 else "-inf"

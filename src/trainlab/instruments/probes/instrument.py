@@ -7,7 +7,7 @@ autograd graph that the layers made: nothing is added to the graph, so the losse
 
 from collections.abc import Callable, Sequence
 
-from trainlab.instruments.probes.channels import Channels, Closed, on_host
+from trainlab.instruments.probes.channels import Channels, ClosedPeriod, on_host
 from trainlab.instruments.probes.layers import ProbedCalls
 from trainlab.instruments.probes.parameters import ProbedParameters
 from trainlab.record.files import LineWriter
@@ -17,24 +17,24 @@ from trainlab.train.moments import Instrument, Phase, Point, Progress, TrialView
 
 GRACE_STEPS = 20
 """A function may be called in some steps only; after so many without it a selector is a mistake."""
-MOST_WAITING = 4096
+MAX_PENDING = 4096
 """Results on the device that wait for the host."""
 
-Tell = Callable[[ProbeRecord], None]
+Listener = Callable[[ProbeRecord], None]
 
 
 class Probes(Instrument):
     """All probes of a trial. What each saw is in probes.json, its values in probes.jsonl."""
 
-    def __init__(self, specs: Sequence[ProbeSpec], tell: Sequence[Tell] = ()) -> None:
-        """`tell` gets every record as it is written, TensorBoard's writer say."""
-        self._specs, self._tell = tuple(dict.fromkeys(specs)), tuple(tell)
+    def __init__(self, specs: Sequence[ProbeSpec], listeners: Sequence[Listener] = ()) -> None:
+        """`listeners` get every record as it is written; TensorBoard's writer is one."""
+        self._specs, self._listeners = tuple(dict.fromkeys(specs)), tuple(listeners)
         self._lines: LineWriter | None = None
 
     def trial_begins(self, view: TrialView) -> None:
         self._view = view
         self._channels = Channels(self._specs, view)
-        self._waiting: list[Closed] = []
+        self._pending: list[ClosedPeriod] = []
         self._epoch = self._step = 0
         self._steps_since: dict[ProbeSpec, int] = dict.fromkeys(self._specs, 0)
         self._checked = False
@@ -70,7 +70,7 @@ class Probes(Instrument):
                 self._close(spec)
         if not self._checked and self._calls is not None:
             self._checked = self._calls.check(step >= GRACE_STEPS)
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._pending) >= MAX_PENDING:
             self._drain()
 
     def point_logged(self, point: Point) -> None:
@@ -94,7 +94,7 @@ class Probes(Instrument):
         if self._lines is None:
             return
         try:
-            # A period that the trial ended in, diverged or interrupted, is told with its steps.
+            # A period that the trial ended in, diverged or interrupted, is recorded with its steps.
             for spec in self._specs:
                 if self._steps_since[spec]:
                     self._close(spec)
@@ -112,15 +112,15 @@ class Probes(Instrument):
         for channel in self._channels.of(spec):
             closed = channel.close(self._epoch, self._step, num_steps)
             if closed is not None:
-                self._waiting.append(closed)
+                self._pending.append(closed)
 
     def _drain(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        if waiting:
-            on_host(waiting, self._write)
+        pending, self._pending = self._pending, []
+        if pending:
+            on_host(pending, self._write)
 
     def _write(self, record: ProbeRecord) -> None:
         assert self._lines is not None
         self._lines.write(record.line())
-        for tell in self._tell:
-            tell(record)
+        for listener in self._listeners:
+            listener(record)

@@ -131,15 +131,15 @@ class ProbedCalls(CallListener):
 
     def _unknown(self, spec: ProbeSpec, selector: Selector) -> SpecError:
         known = {**self._modules, **self._names}
-        types = [one for types in known.values() for one in types[:1]]
+        types = [types[0] for types in known.values() if types]
         return no_match(str(spec), selector, known, types, "layer")
 
     def _all_are_modules(self) -> bool:
         """Whether modules are all that was meant: then functions need not be watched."""
-        found = [channel for spec in self._selectors for channel in self._channels.of(spec)]
-        selectors = [one for group in self._selectors.values() for one in group]
-        return not any(one.is_glob for one in selectors) and all(
-            channel.kind == "module" and channel.layer in self._modules for channel in found
+        channels = [channel for spec in self._selectors for channel in self._channels.of(spec)]
+        selectors = [selector for group in self._selectors.values() for selector in group]
+        return not any(selector.is_glob for selector in selectors) and all(
+            channel.kind == "module" and channel.layer in self._modules for channel in channels
         )
 
     def _end_listener(

@@ -22,15 +22,15 @@ class ProbedParameters:
         self._channels: dict[ProbeSpec, list[tuple[Channel, Tensor]]] = {}
         for spec in specs:
             selectors = [Selector(text) for text in spec.select]
-            found, missed = parameters_reached(model, selectors)
+            parameters, missed = parameters_reached(model, selectors)
             if missed:
                 names = [name for name, _ in model.named_parameters()]
                 names += [name for name, module in model.named_modules() if name]
-                types = [one for m in model.modules() for one in types_of(m)[:1]]
+                types = [types_of(module)[0] for module in model.modules()]
                 raise no_match(str(spec), missed[0], names, types, "parameter")
             self._channels[spec] = [
                 (channels.at(spec, name, 1, ("parameter",), "parameter", place), parameter)
-                for place, (name, parameter) in enumerate(found.items())
+                for place, (name, parameter) in enumerate(parameters.items())
             ]
         self._before: list[tuple[Channel, Tensor, Tensor]] = []
 
@@ -55,22 +55,22 @@ class ProbedParameters:
 
     def check(self) -> None:
         """After an epoch: a probe none of whose parameters got a gradient is a mistake."""
-        for spec, found in self._channels.items():
-            if spec.quantity == "grad" and not any(channel.num_fired for channel, _ in found):
+        for spec, probed in self._channels.items():
+            if spec.quantity == "grad" and not any(channel.num_fired for channel, _ in probed):
                 why = "none of these parameters ever got a gradient; are they frozen or unused?"
                 raise SpecError([f"probe {spec}: never fired: {why}"])
 
     def _of(self, quantity: str) -> Iterator[tuple[Channel, Tensor]]:
-        for spec, found in self._channels.items():
+        for spec, probed in self._channels.items():
             if spec.quantity == quantity:
-                yield from found
+                yield from probed
 
     def _take_gradient(self, channel: Channel, parameter: Tensor) -> None:
         if parameter.grad is None:
             if not channel.num_fired:
                 channel.why_not = NO_PARAMETER_GRADIENT
         elif parameter.grad.layout != torch.strided:
-            told = "has a sparse gradient, which cannot be probed; use sparse=False"
-            raise SpecError([f"probe {channel.spec}: {channel.layer} {told}"])
+            problem = "has a sparse gradient, which cannot be probed; use sparse=False"
+            raise SpecError([f"probe {channel.spec}: {channel.layer} {problem}"])
         else:
             self._all.take(channel, parameter.grad)

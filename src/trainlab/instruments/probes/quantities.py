@@ -51,13 +51,13 @@ def main_tensor(
     tensors: Iterable[Tensor], constants: frozenset[int] = frozenset()
 ) -> Tensor | None:
     """The first floating-point tensor, one that is no parameter or buffer if there is such a one."""
-    found = [
+    usable = [
         tensor
         for tensor in tensors
         if tensor.is_floating_point() and not tensor.is_nested and tensor.layout == torch.strided
     ]
-    moving = [tensor for tensor in found if id(tensor) not in constants]
-    return next(iter(moving or found), None)
+    moving = [tensor for tensor in usable if id(tensor) not in constants]
+    return next(iter(moving or usable), None)
 
 
 def edge_of(tensor: Tensor) -> tuple[Any, int] | None:
@@ -75,9 +75,9 @@ def next_number() -> int:
 
 def edges_into(outputs: Iterable[Tensor], since: int, target: tuple[Any, int]) -> Iterator[Any]:
     """Nodes made since then that hand gradients to the target, each with the places it does so."""
-    waiting, seen = [output.grad_fn for output in outputs], set()
-    while waiting:
-        node: Any = waiting.pop()
+    pending, seen = [output.grad_fn for output in outputs], set()
+    while pending:
+        node: Any = pending.pop()
         if node is None or node in seen or not _is_since(node, since):
             continue
         seen.add(node)
@@ -87,7 +87,7 @@ def edges_into(outputs: Iterable[Tensor], since: int, target: tuple[Any, int]) -
         ]
         if places:
             yield node, places
-        waiting += [one for one, _ in following]
+        pending += [next_node for next_node, _ in following]
 
 
 def _is_since(node: Any, since: int) -> bool:
@@ -98,19 +98,19 @@ class Gathered:
     """The gradient of one input, added up from the parts that several nodes hand to it."""
 
     def __init__(self, num_parts: int, done: Callable[[Tensor], None]) -> None:
-        self._waiting, self._done = num_parts, done
+        self._num_missing, self._done = num_parts, done
         self._sum: Tensor | None = None
 
     def add(self, part: Tensor | None) -> None:
         """One part, or none where a node had nothing to give."""
-        self._waiting -= 1
+        self._num_missing -= 1
         if part is not None:
             self._sum = part if self._sum is None else self._sum + part
-        if self._waiting == 0:
+        if self._num_missing == 0:
             self.finish()
 
     def finish(self) -> None:
         """What has come is all there will be."""
-        found, self._sum = self._sum, None
-        if found is not None:
-            self._done(found)
+        total, self._sum = self._sum, None
+        if total is not None:
+            self._done(total)

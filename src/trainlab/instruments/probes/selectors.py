@@ -35,7 +35,7 @@ class Selector:
     def reaches(self, name: str, types: Sequence[str], number: int | None = None) -> bool:
         """Whether it reaches a call of that name and type; without a number, any call of it."""
         if self.is_type:
-            return any(fnmatchcase(one, self.pattern) for one in types)
+            return any(fnmatchcase(kind, self.pattern) for kind in types)
         wanted = self._split()[1]
         if wanted is not None and number is not None and wanted != number:
             return False
@@ -60,12 +60,14 @@ def parameters_reached(
     reached: dict[int, nn.Parameter] = {}
     missed = []
     for selector in selectors:
-        found = [parameter for name, parameter in named if selector.reaches(name, ("parameter",))]
+        parameters = [
+            parameter for name, parameter in named if selector.reaches(name, ("parameter",))
+        ]
         for name, module in model.named_modules():
             if name and selector.reaches(name, types_of(module)):
-                found += module.parameters()
-        reached |= {id(parameter): parameter for parameter in found}
-        if not found:
+                parameters += module.parameters()
+        reached |= {id(parameter): parameter for parameter in parameters}
+        if not parameters:
             missed.append(selector)
     ordered = sorted(reached, key=lambda key: known[key])
     return {known[key][1]: reached[key] for key in ordered}, missed
@@ -78,8 +80,8 @@ def no_match(
     known = list(dict.fromkeys(types if selector.is_type else names))
     near = get_close_matches(selector.pattern, known, n=3, cutoff=0.5)
     if selector.is_type:
-        near, known = [f"type={one}" for one in near], [f"type={one}" for one in known]
+        near, known = [f"type={name}" for name in near], [f"type={name}" for name in known]
     listed = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {listed or 'none'}"
-    told = f"{selector.text!r} reaches no {what}; {hint}; see `trainlab probes WORKLOAD`"
-    return SpecError([f"probe {probe}: {told}"])
+    problem = f"{selector.text!r} reaches no {what}; {hint}; see `trainlab probes WORKLOAD`"
+    return SpecError([f"probe {probe}: {problem}"])
