@@ -209,7 +209,9 @@ def test_weights_that_were_never_trained_are_missed_by_name(
     assert "trial learn-seed1 is pending, not trained" in error.message
 
 
-def test_what_the_probes_of_a_study_cost_is_in_the_ledger(tiny_file: Path, tmp_path: Path) -> None:
+def test_what_the_probes_of_a_study_cost_is_among_the_overheads(
+    tiny_file: Path, tmp_path: Path
+) -> None:
     cost = {
         "processes": 1,
         "budget_s": 0.1,

@@ -22,8 +22,19 @@ from trainlab.report.figures.vega import (
 from trainlab.words import Words
 from trainlab.words.numbers import is_share
 
-PHASES = ("data", "transfer", "zero_grad", "forward", "loss", "backward", "optimizer", "other")
-MEMORY = ("parameters", "buffers", "gradients", "optimizer", "input", "activations", "other")
+PHASES = [
+    "data",
+    "transfer",
+    "zero_grad",
+    "forward",
+    "loss",
+    "backward",
+    "optimizer",
+    "other",
+    "prepare",
+]
+MEMORY = ["parameters", "buffers", "gradients", "optimizer", "input", "activations", "other"]
+"""In the order of their colours."""
 MEAN_MARK = {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": PALETTE[0]}
 SEED_MARK = {"type": "tick", "thickness": 2, "size": 12, "color": PALETTE[-1]}
 CELL_AXIS = {"labelLimit": 170, "ticks": False, "domain": False}

@@ -244,7 +244,7 @@ def _cold_rows(cold: ColdStart, words: Words) -> Iterator[tuple[str, Pair]]:
 def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
     """What each instrument added to a step."""
     return table_of(
-        words("ledger_table", cell=measured[0].trial.cell if measured else ""),
+        words("overhead_table", cell=measured[0].trial.cell if measured else ""),
         [
             name(words("instrument"), lambda row: words.named("instrument", row[1].instrument)),
             name(words("mode"), lambda row: words.mode(row[0].summary.mode)),
@@ -253,7 +253,7 @@ def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
             value(words("pairs"), lambda row: count(row[1].num_pairs)),
         ],
         [(m, overhead) for m in measured for overhead in overheads(m)],
-        words("ledger_note"),
+        words("overhead_note"),
     )
 
 
