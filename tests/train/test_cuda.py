@@ -53,7 +53,7 @@ def test_a_step_never_waits_for_the_device(make_setup: MakeSetup) -> None:
             meter.add(*step(batch))
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert meter.means()["loss"] > 0
+    assert meter.means().values["loss"] > 0
 
 
 def test_data_lies_on_the_device_as_bytes(make_setup: MakeSetup) -> None:

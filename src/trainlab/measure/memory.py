@@ -105,7 +105,8 @@ def _profiled_step(
 ) -> ProfiledStep:
     """One step, after one that only shows the profiler what the next will free."""
     spare, batch = batches
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    activities = [ProfilerActivity.CPU]
+    with profile(activities=activities, profile_memory=True, acc_events=True) as profiler:
         step(spare)
         standing = _standing(setup)
         with record_function(STEP), watcher.saving():
