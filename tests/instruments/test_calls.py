@@ -1,0 +1,172 @@
+"""The calls of a step as a listener hears of them: names, numbers, roles, and torch left as it was."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import _SingleLevelFunction
+from torch.overrides import TorchFunctionMode
+
+from trainlab.instruments.calls.flow import tensors_in
+from trainlab.instruments.calls.listener import CallListener, EndListener, WatchedCall
+from trainlab.instruments.calls.watch import CallWatch
+
+
+class Heard(CallListener):
+    """Every call that made a tensor, in the order in which they began."""
+
+    def __init__(self, unwanted: tuple[str, ...] = ()) -> None:
+        self.begun: list[WatchedCall] = []
+        self.ended: list[WatchedCall] = []
+        self._unwanted = unwanted
+
+    def wants(self, name: str, types: tuple[str, ...]) -> bool:
+        return name not in self._unwanted
+
+    def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener:
+        self.begun.append(call)
+
+        def ends(returned: Any, keywords: Any) -> bool:
+            self.ended.append(call)
+            return any(True for _ in tensors_in(returned))
+
+        return ends
+
+    def told(self) -> list[tuple[str, int, str]]:
+        return [(call.name, call.number, call.role) for call in self.begun]
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return torch.mul(x, x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0]
+
+
+class Net(nn.Module):
+    """A container, a shared layer, functions, a custom function, a torch.nn module that calls others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.block = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.first(x))
+        x = F.relu(self.first(x))
+        return self.block(Square.apply(x)) + x.shape[0]
+
+
+def heard(model: nn.Module, listener: Heard, shape: tuple[int, ...] = (2, 4)) -> Heard:
+    x = torch.randn(shape)
+    watch = CallWatch(model, listener)
+    watch.install()
+    try:
+        watch.start_watching()
+        model(x)
+        watch.stop_watching()
+        model(x)  # not watched
+    finally:
+        watch.uninstall()
+    return listener
+
+
+def test_calls_come_in_order_with_numbers_and_roles() -> None:
+    listener = heard(Net(), Heard())
+    assert listener.told() == [
+        ("Net", 1, "container"),
+        ("first", 1, "call"),
+        ("relu", 1, "call"),
+        ("first", 2, "call"),
+        ("relu", 2, "call"),
+        ("Square", 1, "call"),
+        ("block", 1, "container"),
+        ("block.0", 1, "call"),
+        ("block.1", 1, "call"),
+        ("add", 1, "call"),
+    ]
+    assert set(listener.ended) == set(listener.begun)
+    inner = next(call for call in listener.begun if call.name == "block.0")
+    assert inner.container is not None
+    assert inner.container.name == "block"
+    assert (inner.kind, inner.type_name) == ("module", "Linear")
+
+
+def test_an_unwanted_call_is_not_reported_and_hides_nothing_else() -> None:
+    listener = heard(Net(), Heard(unwanted=("block", "relu", "Square")))
+    names = [name for name, _, _ in listener.told()]
+    assert names == ["Net", "first", "first", "block.0", "block.1", "add"]
+    inner = next(call for call in listener.begun if call.name == "block.0")
+    assert inner.container is None
+
+
+def test_modules_only_are_all_containers_and_functions_are_not_seen() -> None:
+    model, listener = Net(), Heard()
+    watch = CallWatch(model, listener)
+    watch.watch_modules_only()
+    watch.install()
+    watch.start_watching()
+    model(torch.randn(2, 4))
+    watch.uninstall()
+    assert {role for _, _, role in listener.told()} == {"container"}
+    assert [name for name, _, _ in listener.told()][:3] == ["Net", "first", "first"]
+
+
+def test_a_call_that_raises_has_no_end_and_the_next_step_is_seen_whole() -> None:
+    model, listener, narrow, x = Net(), Heard(), torch.randn(2, 3), torch.randn(2, 4)
+    watch = CallWatch(model, listener)
+    watch.install()
+    try:
+        watch.start_watching()
+        with pytest.raises(RuntimeError):
+            model(narrow)
+        watch.stop_watching()
+        assert [call.name for call in listener.begun] == ["Net", "first"]
+        assert listener.ended == []
+        listener.begun.clear()
+        watch.start_watching()
+        model(x)
+    finally:
+        watch.uninstall()
+    assert listener.told()[1] == ("first", 1, "call")
+    assert len(listener.begun) == len(listener.ended) == 10
+
+
+def test_nothing_of_ours_stays_behind_in_torch() -> None:
+    hooks = nn.modules.module._global_forward_hooks, nn.modules.module._global_forward_pre_hooks
+    before = [len(group) for group in hooks]
+    heard(Net(), Heard())
+    assert [len(group) for group in hooks] == before
+    assert "apply" not in vars(_SingleLevelFunction)
+    assert torch.overrides._get_current_function_mode() is None
+
+
+def test_a_mode_of_the_users_own_stays_where_it_is() -> None:
+    class Counting(TorchFunctionMode):
+        seen = 0
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.seen += 1
+            return func(*args, **(kwargs or {}))
+
+    with Counting() as mode:
+        listener = heard(Net(), Heard())
+        assert torch.overrides._get_current_function_mode() is mode
+    assert mode.seen > 0
+    assert [name for name, _, _ in listener.told()].count("relu") == 2
+
+
+def test_a_torch_module_that_calls_others_becomes_a_container() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).train()
+    listener = heard(layer, Heard(), (2, 3, 4))
+    roles = {call.name: call.role for call in listener.begun}
+    assert roles["TransformerEncoderLayer"] == "container"
+    assert roles["linear1"] == "call"
+    assert roles["self_attn"] == "call"
