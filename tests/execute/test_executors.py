@@ -98,7 +98,6 @@ def test_no_group_is_started_once_time_is_up(
     is_over = itertools.chain([False, False], itertools.repeat(True))
     executor.run(run, groups_of(run), lambda: next(is_over))
     states = [trial.state for trial in run.trials()]
-    assert states[-1] == "pending"
     assert 0 < states.count("done") < 3
     assert set(states) == {"done", "pending"}
 
@@ -112,7 +111,11 @@ def test_events_tell_what_happens_in_order(
     events = reader.new()
     begun = [event.trials for event in events if event.kind == "group_begins"]
     ended = [event.trials for event in events if event.kind == "group_ends"]
-    assert begun == ended == [group.ids for group in groups_of(run)]
+    # In what order is for the executor to choose.
+    assert sorted(begun) == sorted(ended) == sorted(group.ids for group in groups_of(run))
+    kinds = {ids: [event.kind for event in events if event.trials == ids] for ids in begun}
+    for of_group in kinds.values():
+        assert (of_group[0], of_group[-1]) == ("group_begins", "group_ends")
     epochs = {event.trials[0]: event for event in events if event.kind == "epoch"}
     learned = [trial for trial in run.trials() if trial.kind == "learn"]
     assert set(epochs) == {trial.id for trial in learned}
@@ -150,9 +153,7 @@ def test_a_started_trial_can_be_started_again_and_nothing_is_lost(
 
 
 def test_an_executor_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(
-        SpecError, match="--on: got 'moon', must be one of local, inline, processes"
-    ):
+    with pytest.raises(SpecError, match=f"--on: got 'moon', must be one of {', '.join(EXECUTORS)}"):
         executor_for("moon", Loader())
 
 
