@@ -107,6 +107,59 @@ def test_the_users_mistake_is_one_line_each_and_exit_code_2(
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ("raise ValueError('no such file')", "tiny: data raised ValueError: no such file"),
+        ("return None", "tiny: data gave NoneType, must be trainlab.Dataset"),
+    ],
+)
+def test_data_that_cannot_be_had_is_one_line(
+    data: str, told: str, trainlab: Verb, tiny_file: Path
+) -> None:
+    tiny_file.write_text(
+        tiny_file.read_text().replace("def data(choice):", f"def data(choice):\n    {data}")
+    )
+    assert told in trainlab("run", f"{tiny_file}:tiny", code=2).stderr
+    assert told in trainlab("probes", f"{tiny_file}:tiny", code=2).stderr
+
+
+def test_a_broken_model_fails_its_trials_with_probes_and_without(
+    trainlab: Verb, tiny_file: Path
+) -> None:
+    tiny_file.write_text(
+        tiny_file.read_text().replace("nn.Linear(8, hidden)", "nn.Linear(7, hidden)")
+    )
+    for words in ([], ["--probe", "0:activation:norm"]):
+        done = trainlab("run", f"{tiny_file}:tiny", *words, code=1)
+        assert "seed 1: failed: RuntimeError: mat1 and mat2 shapes" in done.stdout
+    stderr = trainlab("probes", f"{tiny_file}:tiny", code=2).stderr
+    assert "tiny: cannot run a batch: RuntimeError: mat1 and mat2" in stderr
+
+
+def test_a_layer_that_is_called_in_some_steps_only_can_be_probed(
+    trainlab: Verb, tiny_file: Path
+) -> None:
+    sometimes = """
+class Sometimes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step, self.first, self.second = 0, nn.Linear(8, 2), nn.Linear(8, 2)
+    def forward(self, x):
+        self.step += self.training
+        return self.second(x) if self.step % 3 == 2 else self.first(x)
+def model():
+    return Sometimes()
+"""
+    text = tiny_file.read_text().replace("\ntiny = ", f"{sometimes}\ntiny = ")
+    tiny_file.write_text(text)
+    words = ["run", f"{tiny_file}:tiny", "--no-tensorboard", "--out", "r"]
+    trainlab(*words, "--probe", "second:activation:norm")
+    words = ["profile", f"{tiny_file}:tiny", "--device", "cpu", "--processes", "1", "--out", "p"]
+    trainlab(*words, "--budget-s", "0.1", "--trace-mb", "0", "--on", "inline")
+    trainlab("report", "p")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_missing_gpu_is_one_line(trainlab: Verb) -> None:
     done = trainlab("run", "fashion-mlp", "--device", "cuda", code=2)

@@ -272,3 +272,22 @@ def test_a_misspelt_study_is_told_with_the_nearest(
     (line,) = refused("run", what)
     assert "did you mean" in line
     assert "-lab" in line
+
+
+def test_a_plan_is_told_to_programs_too(trainlab: Verb) -> None:
+    words = ["run", "fashion-mlp", "--vary", "lr=0.1,0.2", "--seeds", "2", "--dry-run"]
+    plan = json.loads(trainlab(*words, "--json").stdout)
+    assert [cell["id"] for cell in plan["cells"]] == ["lr=0.1", "lr=0.2"]
+    assert plan["cells"][1]["settings"]["lr"] == 0.2
+    assert sum(len(group) for group in plan["groups"]) == 4
+    assert trainlab(*words, "--quiet").stdout == ""
+
+
+def test_a_subset_is_named_wherever_its_numbers_are_shown(trainlab: Verb, tmp_path: Path) -> None:
+    for name, seeds in (("a", (1, 2)), ("b", (3, 4))):
+        study = made_study(vary={"lr": (0.1, 0.2)}, seeds=seeds, name=name)
+        Fabricated(data=lambda trial: DATA.model_copy(update={"is_subset": True})).write(
+            tmp_path / name, study
+        )
+    for runs in (["a"], ["a", "b"]):
+        assert "a subset of tiny" in trainlab("show", *runs).stdout

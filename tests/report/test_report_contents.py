@@ -1,5 +1,6 @@
 """The report as a value: what it says, in which order, and that its numbers are the records'."""
 
+import io
 import json
 import statistics
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 from rich_run import SUBSET, rich_data, rich_report, rich_run, rich_study, run_data, section_of
 
 from fabricate import Fabricated, made_study
@@ -14,12 +17,14 @@ from trainlab.plan import Trial
 from trainlab.record.probe import ProbeRecord
 from trainlab.report.contents import report_of
 from trainlab.report.document import Bullets, Document, Entry, Figure, Table
+from trainlab.report.render.terminal import print_blocks
 from trainlab.report.sections.files import typed_command
 from trainlab.report.sections.main_findings import main_findings
 from trainlab.report.study_file import study_file
 from trainlab.spec.probe import probe_of
 from trainlab.spec.question import cells_of, read_question
 from trainlab.stats.means import mean_of
+from trainlab.words import Words
 from trainlab.words.numbers import figure, metric_value
 
 ORDER = [
@@ -285,3 +290,25 @@ def test_settings_changed_together_are_told_once_in_their_table(tmp_path: Path) 
     found = next(t for t in tables_of(report) if t.caption.startswith("Levels of optimizer + lr"))
     assert [column.heading for column in found.columns][:2] == ["level", "figure"]
     assert found.rows[0].entries[0].text == "base → optimizer=sgd,lr=0.5"
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_the_terminal_cuts_nothing_off_a_table(tmp_path: Path, width: int, lang: str) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    report, words = rich_report(tmp_path / "run", lang), Words(lang)
+    blocks = [block for section in report.sections for block in section.all_blocks()]
+    tables = [block for block in blocks if isinstance(block, Table)]
+    assert len(tables) > 8
+    for table in tables:
+        console.file = io.StringIO()
+        print_blocks(console, [table], words)
+        lines = console.file.getvalue().splitlines()
+        assert max(map(cell_len, lines)) <= width
+        shown = "".join("".join(lines).split())
+        columns = [n for n, c in enumerate(table.columns) if width >= 100 or not c.is_extra]
+        for row in table.shown:
+            for number in columns[1:]:
+                entry = "".join(row.entries[number].text.split())
+                if table.columns[number].is_number:
+                    assert entry in shown, (table.caption, entry)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from training import HomedSetup, MakeSetup, homed, run_test_set, train
 from trainlab.data.dataset import Dataset, Split
-from trainlab.errors import DataError
+from trainlab.errors import DataError, WorkloadError
 from trainlab.machine.device import pick_device
 from trainlab.train.moments import Instrument, Moments, Point, Progress, TrialView
 from trainlab.train.seeds import data_order, derived_seed
@@ -302,8 +302,44 @@ def test_an_update_that_breaks_the_model_is_found_by_the_test_set(make_setup: Ma
     progress, diary = Progress(), Diary()
     setup = make_setup(epochs=1, batch_size=103, optimizer="sgd", lr=1e38)
     train(setup, Moments([diary]), progress)
-    assert (progress.state, progress.diverged_at_step) == ("diverged", 1)
+    # No loss of training shows it, so no update is named.
+    assert (progress.state, progress.diverged_at_step) == ("diverged", None)
     assert diary.points[-1].kind == "epoch"
+
+
+def test_a_model_that_changes_its_input_in_place_leaves_the_stored_data_alone(
+    make_setup: MakeSetup, tiny: Workload
+) -> None:
+    finals = []
+    for prepare in (lambda x: x * 0.5 + 1, lambda x: x.mul_(0.5).add_(1)):
+        setup, progress = (
+            make_setup(workload=dataclasses.replace(tiny, prepare=prepare)),
+            Progress(),
+        )
+        train(setup, Moments([]), progress)
+        finals.append(progress.final)
+    assert finals[0] == finals[1]
+
+
+def test_outputs_that_a_later_step_overwrites_are_refused(
+    make_setup: MakeSetup, tiny: Workload
+) -> None:
+    class Reusing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 3)
+            self.buffer = torch.zeros(10, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs: Tensor = self.linear(x)
+            if self.training:
+                return outputs
+            self.buffer[: len(x)] = outputs
+            return self.buffer[: len(x)]
+
+    setup = make_setup(workload=dataclasses.replace(tiny, model=Reusing), test_batch_size=10)
+    with pytest.raises(WorkloadError, match=r"a later step overwrote the outputs .* return a copy"):
+        train(setup, Moments([]), Progress())
 
 
 def test_python_and_numpy_draws_derive_from_the_seed_too(

@@ -85,6 +85,14 @@ def test_accuracy_of_targets_that_are_no_classes_is_refused() -> None:
         accuracy(torch.zeros(3, 1), torch.zeros(3))
 
 
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (5, 3), (4, 2, 3)])
+def test_accuracy_of_outputs_that_are_no_scores_per_class_is_refused(
+    shape: tuple[int, ...],
+) -> None:
+    with pytest.raises(WorkloadError, match="are no score per class"):
+        accuracy(torch.zeros(shape), torch.zeros(4, dtype=torch.int64))
+
+
 def test_a_loss_that_is_not_a_mean_is_refused() -> None:
     with pytest.raises(WorkloadError, match=r"loss: gave shape \(4,\), must be the batch's mean"):
         Meter({}, CPU).add(torch.ones(4), torch.zeros(4, 2), torch.zeros(4))

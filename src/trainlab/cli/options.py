@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from trainlab.execute.executors import EXECUTORS
 from trainlab.spec.base import Spec, choices_of, setting_of
 from trainlab.spec.settings import TrainSpec
 from trainlab.words import LANGUAGES
@@ -24,6 +25,9 @@ OutOption = Annotated[
     Path | None, typer.Option(help="The run folder. [dim]\\[runs/<name>-<time>][/dim]")
 ]
 LangOption = Annotated[str, typer.Option(metavar="|".join(LANGUAGES), help="The language.")]
+OnOption = Annotated[
+    str, typer.Option(metavar="WHERE", help=f"Where trials run: {', '.join(EXECUTORS)}.")
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON summary on stdout and nothing else.")
 ]

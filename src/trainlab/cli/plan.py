@@ -1,5 +1,7 @@
 """A study's plan in words, before the long part begins."""
 
+from typing import Any
+
 from rich.console import Console
 from rich.markup import escape
 
@@ -8,6 +10,20 @@ from trainlab.spec import Study
 
 MOST_CELLS = 12
 """Cells that are named; of further ones only the number is given."""
+
+
+def plan_json(study: Study) -> dict[str, Any]:
+    """The plan for programs: settings and levels of every cell, and the trials by group."""
+    return {
+        "name": study.name,
+        "workload": study.workload,
+        "cells": [
+            {"id": cell.id, "levels": cell.levels, "settings": cell.settings.model_dump()}
+            for cell in study.all_cells
+        ],
+        "seeds": list(study.seeds),
+        "groups": [list(group.ids) for group in plan(study)],
+    }
 
 
 def print_plan(console: Console, study: Study, *, each_device: bool = False) -> None:

@@ -23,6 +23,7 @@ from trainlab.record.trial import DataRecord, TrialRecord
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph
 from trainlab.report.render.terminal import print_blocks
+from trainlab.report.sections.trouble import divergence_text
 from trainlab.report.tables.cost import (
     cold_table,
     cost_table,
@@ -49,12 +50,7 @@ def print_summary(console: Console, run: RunFolder, evidence: Evidence, words: W
         for measurement in evidence.measured:
             print_measurement(console, evidence.name, measurement, words)
     print_study(console, evidence, words)
-    for text, is_subset in dict.fromkeys(
-        (data_text(trial.data, words), trial.data.is_subset)
-        for trial in evidence.trials
-        if trial.data is not None
-    ):
-        say(console, text, "yellow" if is_subset else "")
+    print_data(console, evidence, words)
     say(console, words("run_folder", path=run.path))
     if "tensorboard" in evidence.list_files():
         say(console, words("look_at_it", command=shlex.join(["trainlab", "board", str(run.path)])))
@@ -104,6 +100,16 @@ def print_remarks(console: Console, evidence: Evidence, words: Words) -> None:
         if trial.state != "pending" or num_pending <= MOST_PENDING:
             for text, style in _remarks(trial, words):
                 say(console, text, style)
+
+
+def print_data(console: Console, evidence: Evidence, words: Words) -> None:
+    """The data that was used; a subset is never passed off as the whole."""
+    for text, is_subset in dict.fromkeys(
+        (data_text(trial.data, words), trial.data.is_subset)
+        for trial in evidence.trials
+        if trial.data is not None
+    ):
+        say(console, text, "yellow" if is_subset else "")
 
 
 def data_text(data: DataRecord, words: Words) -> str:
@@ -232,8 +238,8 @@ def _remarks(trial: TrialRecord, words: Words) -> Iterator[tuple[str, str]]:
         if trial.steps_done:
             state = words("stopped_after", state=state, steps=f"{trial.steps_done:,}")
         yield remark(state), "yellow"
-    if trial.state == "diverged" and trial.diverged_at_step is not None:
-        text = words("diverged_at", step=f"{trial.diverged_at_step:,}")
+    if trial.state == "diverged":
+        text = divergence_text(trial, words)
         yield remark(f"{words.named('state', 'diverged')}{words('colon')}{text}"), "yellow"
     if trial.error is not None:
         error = f"{trial.error.kind}: {trial.error.message}"

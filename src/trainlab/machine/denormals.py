@@ -19,7 +19,16 @@ def flush_denormals(flush: bool) -> bool:
 
 def flushes_denormals() -> bool | None:
     """Whether all of torch's threads do; None where only some do."""
-    tiny = torch.full((_ENOUGH_FOR_ALL_THREADS,), DENORMAL_BITS, dtype=torch.int32)
-    halves = tiny.view(torch.float32).mul(0.5).view(torch.int32)
-    left = int(halves.count_nonzero())
-    return None if 0 < left < len(halves) else left == 0
+    left = _num_left(_ENOUGH_FOR_ALL_THREADS)
+    return None if 0 < left < _ENOUGH_FOR_ALL_THREADS else left == 0
+
+
+def this_thread_flushes() -> bool:
+    """Whether the calling thread does; does not start torch's threads."""
+    return _num_left(1) == 0
+
+
+def _num_left(count: int) -> int:
+    """Of so many denormal numbers, those that are not zero after a multiplication."""
+    tiny = torch.full((count,), DENORMAL_BITS, dtype=torch.int32)
+    return int(tiny.view(torch.float32).mul(0.5).view(torch.int32).count_nonzero())

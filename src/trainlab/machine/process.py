@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from trainlab.machine.allocator import keep_freed_memory, keeps_freed_memory, release_freed_memory
-from trainlab.machine.denormals import flush_denormals, flushes_denormals
+from trainlab.machine.denormals import flush_denormals, flushes_denormals, this_thread_flushes
 from trainlab.spec import TrainSpec
 
 
@@ -32,7 +32,8 @@ def process_state() -> dict[str, Any]:
 @contextmanager
 def process_restored() -> Iterator[None]:
     """After this block the process computes as it did before: a caller's own work comes after ours."""
-    threads, keeps, flushes = torch.get_num_threads(), keeps_freed_memory(), flushes_denormals()
+    # Asked of this thread alone: torch's threads must not start before `prepare_process`.
+    threads, keeps, flushes = torch.get_num_threads(), keeps_freed_memory(), this_thread_flushes()
     dtype = torch.get_default_dtype()
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
     try:
@@ -40,7 +41,7 @@ def process_restored() -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         torch.set_default_dtype(dtype)
-        flush_denormals(bool(flushes))
+        flush_denormals(flushes)
         if keeps_freed_memory() and not keeps:
             release_freed_memory()
         if device is not None:

@@ -74,7 +74,7 @@ class TrialRecord(FileRecord):
     final: dict[str, float | None] = {}
     """Metrics of the last whole epoch; null where not finite."""
     diverged_at_step: int | None = None
-    """The first update whose loss was not finite."""
+    """The first update whose loss was not finite; null where only the test loss was not."""
     error: Failure | None = None
     notes: tuple[Note, ...] = ()
     """What an instrument could not do, and why."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from trainlab.data.dataset import Dataset
+from trainlab.errors import TrainlabError, WorkloadError
 from trainlab.train.seeds import seeded
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
@@ -26,5 +27,20 @@ class Loader:
         if (reference, choice) not in self._datasets:
             workload = self.workload(reference)
             with seeded(0, "data"):
-                self._datasets[reference, choice] = workload.data(choice)
+                self._datasets[reference, choice] = _data_of(workload, choice)
         return self._datasets[reference, choice]
+
+
+def _data_of(workload: Workload, choice: str) -> Dataset:
+    """The user's function, its mistakes told as such."""
+    try:
+        dataset = workload.data(choice)
+    except TrainlabError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise WorkloadError(f"{workload.name}: data raised {reason}") from error
+    if not isinstance(dataset, Dataset):
+        kind = type(dataset).__name__
+        raise WorkloadError(f"{workload.name}: data gave {kind}, must be trainlab.Dataset")
+    return dataset

@@ -79,8 +79,8 @@ def _run_epoch(session: Session, group: Sequence[Member], epoch: int, clock: Clo
         progress.total_s += test_s
         metrics = _named("train", trained) | _named("test", tested.values) | {"lr": rate}
         progress.epochs_done, progress.final = epoch, metrics
-        if not math.isfinite(tested.values["loss"]):  # the last update of the epoch broke it
-            progress.state, progress.diverged_at_step = "diverged", progress.steps_done
+        if not math.isfinite(tested.values["loss"]):  # though every loss of training was finite
+            progress.state = "diverged"
         times_s = {"train_s": train_s, "test_s": test_s, "time_s": progress.total_s}
         member.moments.epoch_ends(_point("epoch", member, epoch, metrics, times_s))
 

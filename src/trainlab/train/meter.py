@@ -62,6 +62,7 @@ class Meter:
         self._counts.append(len(targets))
         if self.metrics:
             self._outputs.append(outputs.detach())
+            self._versions.append(_version(outputs))
             self._targets.append(targets)
             # The storage, not the view: a pending slice keeps all of it alive.
             self._pending_bytes += outputs.untyped_storage().nbytes() + targets.nbytes
@@ -88,6 +89,10 @@ class Meter:
         weights = torch.tensor(self._counts, dtype=self._dtype).to(self._device, non_blocking=True)
         self._sums[0] += (losses * weights).sum()
         if self.metrics:
+            if self._versions != [_version(outputs) for outputs in self._outputs]:
+                raise WorkloadError(
+                    "model: a later step overwrote the outputs of an earlier one; return a copy"
+                )
             outputs, targets = torch.cat(self._outputs), torch.cat(self._targets)
             for index, (name, metric) in enumerate(self.metrics.items(), start=1):
                 values = _per_sample(name, metric(outputs, targets), len(targets))
@@ -100,9 +105,15 @@ class Meter:
     def _drop_pending(self) -> None:
         self._losses: list[Tensor] = []
         self._outputs: list[Tensor] = []
+        self._versions: list[int] = []
         self._targets: list[Tensor] = []
         self._counts: list[int] = []
         self._pending_bytes = 0
+
+
+def _version(tensor: Tensor) -> int:
+    """Grows with every change in place; tensors made in inference mode have none."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _per_sample(name: str, values: Tensor, count: int) -> Tensor:

@@ -25,6 +25,12 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Per sample: 1 where the largest output is the target class, else 0."""
     if targets.is_floating_point():
         raise WorkloadError("metrics.accuracy: targets are no classes; give metrics={} or your own")
+    shape = tuple(outputs.shape)
+    if shape[:-1] != tuple(targets.shape) or shape[-1] < 2:
+        raise WorkloadError(
+            f"metrics.accuracy: outputs of shape {shape} are no score per class for targets of shape "
+            f"{tuple(targets.shape)}; give metrics={{}} or your own"
+        )
     return outputs.argmax(dim=-1) == targets
 
 

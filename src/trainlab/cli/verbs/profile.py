@@ -11,6 +11,8 @@ from trainlab.analyse.cost.operators import Sort, classic_table
 from trainlab.cli.errors import exit_for_failures
 from trainlab.cli.options import (
     JsonOption,
+    LangOption,
+    OnOption,
     OutOption,
     WorkloadArgument,
     given_fields,
@@ -37,6 +39,8 @@ def _profile(
     classic: Annotated[
         bool, typer.Option("--classic", help="Operators as PyTorch's own seven-column table.")
     ] = False,
+    on: OnOption = "local",
+    lang: LangOption = "en",
     as_json: JsonOption = False,
     **options: Any,
 ) -> None:
@@ -44,18 +48,25 @@ def _profile(
     settings = given_fields(TrainSpec, options)
     values = {"workload": workload, "settings": settings, "cost": cost, "learn": False}
     question = checked_question(values, "settings")
+    words = Words(lang)
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         watcher = ConsoleWatcher(Console(stderr=True))
-        outcome = run_question(question, "settings", out=out, watcher=watcher)
+        outcome = run_question(question, "settings", out=out, on=on, watcher=watcher)
     run = outcome.complete_run()
-    _show(run, top=top, sort=sort, classic=classic, as_json=as_json)
+    _show(run, words, top=top, sort=sort, classic=classic, as_json=as_json)
     exit_for_failures(run.evidence())
 
 
-def _show(run: Run, *, top: int, sort: Sort, classic: bool, as_json: bool) -> None:
-    from trainlab.cli.summary import measurement_json, print_measurement, print_remarks, say
+def _show(run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_json: bool) -> None:
+    from trainlab.cli.summary import (
+        measurement_json,
+        print_data,
+        print_measurement,
+        print_remarks,
+        say,
+    )
 
-    evidence, words = run.evidence(), Words("en")
+    evidence = run.evidence()
     if as_json:
         values = [measurement_json(measurement, sort, top) for measurement in evidence.measured]
         content = values[0] if len(values) == 1 else {"measurements": values}
@@ -69,6 +80,7 @@ def _show(run: Run, *, top: int, sort: Sort, classic: bool, as_json: bool) -> No
         if classic and measurement.operators is not None:
             sys.stdout.write(classic_table(measurement.operators, top) + "\n")
     print_remarks(console, evidence, words)
+    print_data(console, evidence, words)
     say(console, words("run_folder", path=run.path))
 
 

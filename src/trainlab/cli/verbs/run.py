@@ -11,6 +11,7 @@ from trainlab.cli.errors import exit_for_failures
 from trainlab.cli.options import (
     JsonOption,
     LangOption,
+    OnOption,
     OutOption,
     given_fields,
     print_json,
@@ -18,12 +19,11 @@ from trainlab.cli.options import (
     spec_parameters,
     with_options,
 )
-from trainlab.cli.plan import print_plan
+from trainlab.cli.plan import plan_json, print_plan
 from trainlab.cli.progress.heartbeat import showing_status
 from trainlab.cli.question import question_of, requested_seeds, seconds_of
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import MissingExtraError, SpecError
-from trainlab.execute.executors import EXECUTORS
 from trainlab.lab import Run, planned, run_question
 from trainlab.resolve import asks_each_device
 from trainlab.spec import CostSpec, Question, TrainSpec, checked
@@ -81,9 +81,7 @@ def _run(
         str | None,
         typer.Option(metavar="TIME", help="Start no trial after this long, as 10m or 2h."),
     ] = None,
-    on: Annotated[
-        str, typer.Option(metavar="WHERE", help=f"Where trials run: {', '.join(EXECUTORS)}.")
-    ] = "local",
+    on: OnOption = "local",
     yes: Annotated[
         bool, typer.Option("--yes", help="Allow a study of more than 500 trials.")
     ] = False,
@@ -115,7 +113,10 @@ def _run(
     budget_s = None if budget is None else seconds_of(budget)
     if dry_run:
         study = planned(question, where, many=yes)
-        print_plan(Console(), study, each_device=asks_each_device(question))
+        if as_json:
+            print_json(plan_json(study))
+        else:
+            print_plan(Console(quiet=quiet), study, each_device=asks_each_device(question))
         return
     console = Console(stderr=True, quiet=quiet)
     # What the user's own code prints must not mix with what is printed for programs.

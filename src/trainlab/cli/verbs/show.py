@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Show the tables and findings of a run."""
     from trainlab.analyse.side_by_side import pooled
-    from trainlab.cli.summary import evidence_json, print_study, print_summary, run_json
+    from trainlab.cli.summary import evidence_json, print_data, print_study, print_summary, run_json
     from trainlab.lab import open_run
     from trainlab.words import Words
 
@@ -33,5 +33,6 @@ def command(
         print_json(run_json(folders[0], evidence))
     elif is_pooled:
         print_study(Console(), evidence, words)
+        print_data(Console(), evidence, words)
     else:
         print_summary(Console(), folders[0], evidence, words)

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import torch
 
+from trainlab.errors import TrainlabError, WorkloadError
 from trainlab.instruments.calls.flow import constants_of, tensors_in
 from trainlab.instruments.calls.listener import CallListener, EndListener, WatchedCall
 from trainlab.instruments.calls.watch import CallWatch, types_of
@@ -53,6 +54,11 @@ def probeable(setup: Setup) -> list[Probeable]:
             watch.start_watching()
             with setup.autocast():
                 setup.workload.loss(setup.model(inputs), targets)
+    except TrainlabError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise WorkloadError(f"{setup.workload.name}: cannot run a batch: {reason}") from error
     finally:
         watch.uninstall()
     parameters = [
@@ -79,7 +85,14 @@ def check_selectors(specs: tuple[ProbeSpec, ...], setup: Setup) -> None:
             names += [name for name, _ in setup.model.named_modules() if name]
             types = [types_of(module)[0] for module in setup.model.modules()]
         else:
-            missed = [s for s in selectors if not any(_reaches(s, layer) for layer in layers)]
+            # A layer that this one pass did not call may yet be called in training.
+            modules = [(name, types_of(m)) for name, m in setup.model.named_modules() if name]
+            missed = [
+                selector
+                for selector in selectors
+                if not any(_reaches(selector, layer) for layer in layers)
+                and not any(selector.reaches(name, types) for name, types in modules)
+            ]
             names = [layer.name for layer in layers]
             types = [layer.types[0] for layer in layers]
         if missed:

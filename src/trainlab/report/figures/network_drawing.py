@@ -61,7 +61,9 @@ def _ranks(nodes: Sequence[Node]) -> list[int]:
     """Boxes on the longest way from the batch to each box; of the batch itself, which is first, 0."""
     ranks = [0]
     for node in nodes:
-        ranks.append(1 + max((ranks[number + 1] for number in node.inputs), default=0))
+        # Where calls differ from step to step, a box may get its input from one further down: no rank.
+        before = [ranks[number + 1] for number in node.inputs if number + 1 < len(ranks)]
+        ranks.append(1 + max(before, default=0))
     return ranks
 
 

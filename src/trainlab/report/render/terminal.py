@@ -1,13 +1,14 @@
 """Tables and bullets for the terminal: the same values that the other renderers draw."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from trainlab.report.document import Block, Bullets, Entry, Mark, Paragraph, Table
+from trainlab.report.document import Block, Bullet, Bullets, Entry, Mark, Paragraph, Table
 from trainlab.words import Words
 
 NARROWEST = 80
@@ -16,6 +17,8 @@ WIDE = 100
 """Columns of a terminal from which on every field of a table fits."""
 NAME_WIDTH = 24
 """Letters of a long name that stay on one line."""
+BETWEEN = 2
+"""Blanks between two columns."""
 MARKS: dict[Mark, tuple[str, str]] = {
     "different": ("≠", "green"),
     "equivalent": ("=", "cyan"),
@@ -32,45 +35,79 @@ def print_blocks(console: Console, blocks: Iterable[Block | None], words: Words)
             case Table():
                 console.print(terminal_table(block, console.width, words))
             case Bullets(items):
-                for item in items:
-                    sign, style = MARKS[item.mark]
-                    console.print(
-                        Text(f" {sign} ", style), Text(item.text), sep="", highlight=False
-                    )
+                console.print(_bullets(items))
             case Paragraph(text):
                 console.print(Text(text), highlight=False)
 
 
-def terminal_table(table: Table, width: int, words: Words) -> RichTable:
-    """Names aligned left, numbers right; long texts wrap and are not cut."""
-    rich_table = RichTable(
-        title=Text(table.caption),
-        title_justify="left",
-        caption=_caption(table, words),
-        caption_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
+def _bullets(items: Iterable[Bullet]) -> RichTable:
+    """A sign before each text; further lines of a text begin below its first."""
+    grid = RichTable.grid()
+    for item in items:
+        sign, style = MARKS[item.mark]
+        grid.add_row(Text(f" {sign} ", style), Text(item.text))
+    return grid
+
+
+def terminal_table(table: Table, width: int, words: Words) -> RenderableType:
+    """Names aligned left, numbers right. Long texts wrap; a table that is too wide goes on below, with its
+    first column again. Nothing is cut."""
     numbers = [n for n, c in enumerate(table.columns) if width >= WIDE or not c.is_extra]
+    notes = [table.note] if table.note else []
+    if len(table.shown) < len(table.rows):
+        notes.append(words("and_more", number=len(table.rows) - len(table.shown)))
+    parts = [_rich_table(table, part, width) for part in _parts(table, numbers, width)]
+    note = [Text(words.sentences(*notes), "dim")] if notes else []
+    return Group(Text(table.caption, "italic"), *parts, *note)
+
+
+def _parts(table: Table, numbers: Sequence[int], width: int) -> list[list[int]]:
+    """The columns that fit beside each other, each part led by the first column."""
+    first, *others = numbers
+    parts: list[list[int]] = [[first]]
+    for number in others:
+        if len(parts[-1]) > 1 and _room(table, [*parts[-1], number], width) < 0:
+            parts.append([first])
+        parts[-1].append(number)
+    return parts
+
+
+def _room(table: Table, numbers: Sequence[int], width: int) -> int:
+    """Blanks left on a line if every column is as narrow as it can be."""
+    return width - 1 - sum(_narrowest(table, number) + BETWEEN for number in numbers)
+
+
+def _narrowest(table: Table, number: int) -> int:
+    """Below this width numbers would be broken, or words of the heading; texts may wrap."""
+    column, entries = table.columns[number], _longest_entry(table, number)
+    heading = max(map(cell_len, column.heading.split()), default=0)
+    is_text = number == 0 or not column.is_number
+    return max(min(entries, NAME_WIDTH) if is_text else entries, min(heading, NAME_WIDTH))
+
+
+def _longest_entry(table: Table, number: int) -> int:
+    return max((cell_len(row.entries[number].text) for row in table.shown), default=0)
+
+
+def _rich_table(table: Table, numbers: Sequence[int], width: int) -> RichTable:
+    rich_table, room = (
+        RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0)),
+        _room(table, numbers, width),
+    )
     for number in numbers:
-        column = table.columns[number]
-        longest = max((len(row.entries[number].text) for row in table.shown), default=0)
+        column, narrowest = table.columns[number], _narrowest(table, number)
+        wanted = max(_longest_entry(table, number), cell_len(column.heading))
+        wider = min(max(0, room), wanted - narrowest)
+        room -= wider
         rich_table.add_column(
             Text(column.heading),
             justify="right" if column.is_number else "left",
             overflow="fold",
-            min_width=min(longest, NAME_WIDTH) if number == 0 else None,
+            width=narrowest + wider,
         )
     for row in table.shown:
         rich_table.add_row(*(_entry(row.entries[number]) for number in numbers))
     return rich_table
-
-
-def _caption(table: Table, words: Words) -> Text | None:
-    notes = [table.note] if table.note else []
-    if len(table.shown) < len(table.rows):
-        notes.append(words("and_more", number=len(table.rows) - len(table.shown)))
-    return Text(words.sentences(*notes), "dim") if notes else None
 
 
 def _entry(entry: Entry) -> Text:

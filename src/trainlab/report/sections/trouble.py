@@ -47,9 +47,16 @@ def remarks(trial: TrialRecord, words: Words) -> list[str]:
     texts = [words.note(note.code, note.values) for note in trial.notes]
     if trial.error is not None:
         texts.append(f"{trial.error.kind}: {trial.error.message}"[:LONGEST_ERROR])
-    if trial.diverged_at_step is not None:
-        texts.append(words("diverged_at", step=f"{trial.diverged_at_step:,}"))
+    if trial.state == "diverged":
+        texts.append(divergence_text(trial, words))
     return texts
+
+
+def divergence_text(trial: TrialRecord, words: Words) -> str:
+    """Where its loss stopped being finite."""
+    if trial.diverged_at_step is None:
+        return words("diverged_in_test", epoch=trial.epochs_done)
+    return words("diverged_at", step=f"{trial.diverged_at_step:,}")
 
 
 def _end(trace: str) -> str:

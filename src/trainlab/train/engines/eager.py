@@ -79,8 +79,10 @@ class EagerSession:
         meter.reset()
         # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
         with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
-            for batch in setup.test_batches.in_order():
-                meter.add(*self._test_step(batch))
+            for inputs, targets in setup.test_batches.in_order():
+                # A copy of what the model could change in place: the batch is a view of the stored set.
+                inputs = inputs.clone() if inputs.is_floating_point() else inputs
+                meter.add(*self._test_step((inputs, targets)))
             return [meter.means()]
 
     def change_learning_rates(self) -> None:
