@@ -31,12 +31,13 @@ from trainlab.errors import SpecError
 from trainlab.instruments.calls.flow import tensors_in
 from trainlab.instruments.probes import accurate_sums, reducers
 from trainlab.instruments.probes.instrument import Probes
-from trainlab.instruments.probes.reducers import Totals
+from trainlab.instruments.probes.reducers import Totals, reduction_for
 from trainlab.instruments.probes.tensorboard import write_probe
 from trainlab.measure.layers import profile_layers
 from trainlab.record.files import read_json, read_lines
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec import CostSpec
+from trainlab.spec import probe as probe_spec
 from trainlab.spec.probe import Bins, ProbeSpec, probe_of
 from trainlab.train.engines.eager import make_training_step
 from trainlab.train.moments import Instrument, Moments, Phase, Point, Progress, TrialView
@@ -798,3 +799,10 @@ def test_tensorboard_gets_scalars_and_histograms(make_setup: MakeSetup, tmp_path
     (event,) = events.Histograms("probe/activation:histogram/0")
     assert event.step == 11
     assert event.histogram_value.num == 103 * 16
+
+
+@pytest.mark.parametrize("reducer", probe_spec.REDUCERS)
+def test_every_reducer_that_can_be_asked_for_reduces(reducer: str) -> None:
+    reduction = reduction_for(probe_of(f"a:activation:{reducer}"), None, torch.device("cpu"))
+    reduction.add(torch.randn(4, 5))
+    assert reduction.read(reduction.close().tolist(), 20, 1) is not None

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from trainlab.errors import RecordError
+from trainlab.plan import Trial
 from trainlab.record.files import LineWriter, read_json, read_lines, write_json
 from trainlab.record.folder import RunFolder, TrialFolder, create_run
 from trainlab.record.schema import FORMAT
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial import OUTCOME, TrialRecord
 
 NOW = datetime(2026, 1, 31, 10, 15, 0)
 TRIAL = TrialRecord(id="t", kind="learn", workload="w", seed=1, settings={})
@@ -116,3 +117,7 @@ except RecordError as error:
     assert "study.json: cannot be written: File too large; free some space" in done.stdout
     assert json.loads((tmp_path / "study.json").read_text()) == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
+
+
+def test_what_an_attempt_fills_in_is_all_that_was_not_planned() -> None:
+    assert TrialRecord.model_fields.keys() - Trial.model_fields.keys() == OUTCOME

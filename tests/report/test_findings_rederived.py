@@ -17,8 +17,8 @@ from varied_run import RUNS
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.finding import Finding
+from trainlab.spec.cell import level_text
 from trainlab.words import LANGUAGES, Words
-from trainlab.words.numbers import level
 
 REDERIVED: dict[str, Callable[[RawRun, Finding], Expected]] = {
     "effect": learning.effect,
@@ -153,7 +153,7 @@ def _numbers(text: str, told: Told) -> list[str]:
     """Those of a sentence, less those in names of cells, layers and levels, and in warnings."""
     found = told.found
     parts = [part for cell in found.cells for part in (cell, *cell.split(","))]
-    levels = [level(one) for one in found.levels if one is not None]
+    levels = [level_text(one) for one in found.levels if one is not None]
     texts = [value for value in told.expected.numbers.values() if isinstance(value, str)]
     for name in sorted({*parts, *levels, *texts, found.subject}, key=len, reverse=True):
         text = re.sub(rf"(?<!\w)(?<!\d[.,]){re.escape(name)}(?![\w%]|[.,]\d)", " ", text)

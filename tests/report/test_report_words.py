@@ -97,13 +97,6 @@ def test_the_font_has_every_character_of_the_words() -> None:
     assert {c for c in told if ord(c) not in known} == set(), "run scripts/make_report_fonts.py"
 
 
-def test_the_bold_font_has_every_character_of_the_words() -> None:
-    fonts = pytest.importorskip("fontTools.ttLib", reason="needs trainlab[report]")
-    known = fonts.TTFont(font_folder() / REGULAR.replace("Regular", "Bold")).getBestCmap()
-    told = {character for texts in WORDS.values() for text in texts for character in text}
-    assert {c for c in told if ord(c) not in known} == set(), "run scripts/make_report_fonts.py"
-
-
 def test_the_fonts_are_small_and_bring_their_licence() -> None:
     folder = font_folder()
     assert sum(path.stat().st_size for path in folder.glob("*.otf")) < 2.5e6

@@ -30,7 +30,6 @@ from trainlab.words import LANGUAGES, Words
 from trainlab.words.numbers import (
     count,
     figure,
-    level,
     metric_difference,
     metric_value,
     p_value,
@@ -51,7 +50,7 @@ def tellable(found: Finding) -> set[str]:
         *found.cells,
         *map(str, found.confounds),
         found.subject,
-        *(level(one) for one in found.levels),
+        *map(Words("en").setting, found.levels),
     ]
     for value in values:
         if isinstance(value, str):

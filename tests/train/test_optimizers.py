@@ -1,4 +1,5 @@
 import copy
+import inspect
 from typing import Any
 
 import pytest
@@ -105,3 +106,15 @@ def test_learning_rate_per_epoch(asked: dict[str, Any], expected: list[float]) -
         if schedule is not None:
             schedule.step()
     assert rates == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizers_rules_are_those_of_torch(name: str) -> None:
+    rules = OPTIMIZERS[name]
+    kind = getattr(torch.optim, rules.torch_class)
+    takes = inspect.signature(kind).parameters
+    assert takes["lr"].default == rules.lr
+    assert rules.takes_momentum is ("momentum" in takes)
+    options = {"betas" if option in ("beta1", "beta2") else option for option in rules.options}
+    assert options <= set(takes)
+    assert bool(rules.fused_on) is ("fused" in takes)

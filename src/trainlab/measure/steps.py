@@ -10,7 +10,7 @@ import torch
 
 from trainlab.train.batches import Batches
 from trainlab.train.engines import engine_for
-from trainlab.train.engines.engine import Update
+from trainlab.train.engines.engine import Engine, Update
 from trainlab.train.moments import Instrument, Moments
 from trainlab.train.seeds import data_order, seeded
 from trainlab.train.setup import Setup
@@ -57,8 +57,7 @@ def _training(setup: Setup) -> Steps:
 
     def watched_by(instruments: Sequence[Instrument]) -> Update:
         moments = Moments(instruments)
-        engine, _ = engine_for(setup.settings.engine, [moments])
-        return engine.training_step(setup, moments)
+        return _engine_of(setup, moments).training_step(setup, moments)
 
     def epoch(number: int) -> tuple[Any, ...]:
         return batches.rows(data_order(setup.trial.seed, number, batches.num_samples))
@@ -77,8 +76,7 @@ def _inference(setup: Setup) -> Steps:
 
     def watched_by(instruments: Sequence[Instrument]) -> Update:
         moments = Moments(instruments)
-        engine, _ = engine_for(setup.settings.engine, [moments])
-        return engine.inference_step(setup, moments)
+        return _engine_of(setup, moments).inference_step(setup, moments)
 
     return Steps(
         batches=batches,
@@ -87,6 +85,14 @@ def _inference(setup: Setup) -> Steps:
         endless=(b for _ in count(1) for b in batches.in_order() if _is_full(b[0], batches)),
         one_pass=batches.in_order(),
     )
+
+
+def _engine_of(setup: Setup, moments: Moments) -> Engine:
+    """The cell's engine; where it cannot show these moments, eager with a note."""
+    engine, fallback = engine_for(setup.settings.engine, [moments])
+    if fallback is not None and fallback not in setup.notes:
+        setup.notes.append(fallback)
+    return engine
 
 
 def _is_full(batch: torch.Tensor, batches: Batches) -> bool:

@@ -51,7 +51,7 @@ def check_optimizer(settings: TrainSpec, device: torch.device) -> None:
     """Raises a SpecError where torch refuses the options, before anything runs."""
     try:
         make_optimizer(settings, [nn.Parameter(torch.zeros(1, device=device))], device)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise SpecError([f"settings: {settings.optimizer}: {error}"]) from None
 
 

@@ -9,6 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 from trainlab.errors import SpecError
+from trainlab.spec.cell import level_text
+from trainlab.spec.settings import Scalar
 from trainlab.words.numbers import count, figure, mib, p_value, percent
 
 
@@ -117,6 +119,10 @@ class Words:
         if value is None or isinstance(value, bool):
             return self(f"level_{str(value).lower()}")
         return str(value)
+
+    def setting(self, value: Scalar | None) -> str:
+        """A level as users write it, or that it is not set."""
+        return self("level_none") if value is None else level_text(value)
 
     def warning(self, code: str, value: float) -> str:
         """Why a measurement may be unstable; `value` is in cores or a share, depending on the code."""

@@ -2,9 +2,6 @@
 
 import math
 
-from trainlab.spec.cell import level_text
-from trainlab.spec.settings import Scalar
-
 MIB = 1 << 20
 LARGE_LOSS = 1e6
 """Losses from here on, of a training gone wrong, are written with an exponent."""
@@ -67,11 +64,6 @@ def metric_difference(metric: str, value: float, points: str) -> str:
 def p_value(p: float) -> str:
     """`p = 0.03`; `p < 0.001` below that, so as never to claim a smaller one than can be computed."""
     return "p < 0.001" if p < 1e-3 else f"p = {p:.2g}"
-
-
-def level(value: Scalar | None) -> str:
-    """A level as users write it; `?` where it is not known."""
-    return "?" if value is None else level_text(value)
 
 
 def bare_operator(name: str) -> str:

@@ -13,7 +13,7 @@ from trainlab.spec.settings import Scalar
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict
 from trainlab.words import Words
-from trainlab.words.numbers import figure, level
+from trainlab.words.numbers import figure
 
 Section = Literal[
     "run", "factors", "learning", "probes", "operators", "phases", "scaling", "method"
@@ -62,7 +62,7 @@ class Finding:
 
     def phrases(self, words: Words) -> dict[str, object]:
         """The parts of its sentence that are not fields, in the words of the language."""
-        first, second = map(level, self.levels)
+        first, second = map(words.setting, self.levels)
         return {
             "cell": self.cells[0] if self.cells else "",
             "all_cells": words.listed(self.cells),
@@ -114,7 +114,7 @@ class Finding:
         """`batch_size 1 → 64`, or the cells' own names."""
         if self.levels == (None, None):
             return arrow(self.cells)
-        return f"{self._factor} {arrow(map(level, self.levels))}{self.shared_text(words)}"
+        return f"{self._factor} {arrow(map(words.setting, self.levels))}{self.shared_text(words)}"
 
     def shared_text(self, words: Words) -> str:
         """` (at lr=0.1)`: the levels that the cells of a grid share; tells similar findings apart."""

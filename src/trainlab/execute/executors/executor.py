@@ -21,6 +21,7 @@ class Executor(Protocol):
         """Checks a study where its trials will run, and names the devices there."""
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
-        """Runs the groups until all are done or `is_over` says to start no more. A trial that fails, or
+        """Runs the groups until all are done or `is_over` says to start no more; in any order, but one that
+        needs the weights of a trial (`weights_of`) after the group of that trial. A trial that fails, or
         whose process dies, is recorded as failed and the others run. An interrupt is recorded in the
         trials it ends, and raised; no process is left behind."""

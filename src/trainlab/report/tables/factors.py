@@ -11,7 +11,7 @@ from trainlab.report.tables.columns import EMPTY, count, name, number, table_of,
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict
 from trainlab.words import WORDS, Words
-from trainlab.words.numbers import figure, level, metric_difference, metric_value
+from trainlab.words.numbers import figure, metric_difference, metric_value
 
 
 def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Table:
@@ -22,7 +22,7 @@ def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Tabl
     return table_of(
         words("factor_table", factor=factor),
         [
-            name(words("level"), _change),
+            name(words("level"), lambda finding: _change(finding, words)),
             *([] if is_alone else [name(words("cell"), lambda finding: finding.cells[1])]),
             name(words("figure"), lambda finding: subject_text(finding.subject, words)),
             value(words("reference"), lambda finding: entries[id(finding)][0]),
@@ -58,11 +58,11 @@ def difference_within(metric: str, interval: Interval | None) -> Entry:
     return Entry(", ".join(metric_difference(metric, end, "").strip() for end in ends))
 
 
-def _change(finding: Finding) -> str:
+def _change(finding: Finding, words: Words) -> str:
     """`1 → 64`, or the cells where several settings change at once."""
     if finding.levels == (None, None):
         return arrow(finding.cells)
-    return arrow(map(level, finding.levels))
+    return arrow(map(words.setting, finding.levels))
 
 
 def _entries(finding: Finding, words: Words) -> tuple[Entry, ...]:
