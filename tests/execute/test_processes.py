@@ -141,9 +141,14 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        run_groups(folder, lambda group: group.ids[0].endswith("process1"))
+    # The tests themselves may have been started with the signal ignored (in the background).
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            run_groups(folder, lambda group: group.ids[0].endswith("process1"))
+    finally:
+        signal.signal(signal.SIGINT, handler)
     thread.join()
     assert folder.trials()[0].state == "interrupted"
     assert set(psutil.Process().children()) == before

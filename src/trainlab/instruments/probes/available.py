@@ -86,12 +86,17 @@ def check_selectors(specs: tuple[ProbeSpec, ...], setup: Setup) -> None:
             types = [types_of(module)[0] for module in setup.model.modules()]
         else:
             # A layer that this one pass did not call may yet be called in training.
-            modules = [(name, types_of(m)) for name, m in setup.model.named_modules() if name]
+            called = {layer.name.partition("/")[0] for layer in layers}
+            uncalled = [
+                (name, types_of(module))
+                for name, module in setup.model.named_modules()
+                if name and name not in called
+            ]
             missed = [
                 selector
                 for selector in selectors
                 if not any(_reaches(selector, layer) for layer in layers)
-                and not any(selector.reaches(name, types) for name, types in modules)
+                and not any(selector.reaches(name, types) for name, types in uncalled)
             ]
             names = [layer.name for layer in layers]
             types = [layer.types[0] for layer in layers]
