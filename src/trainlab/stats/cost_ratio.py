@@ -11,17 +11,33 @@ processes, it is called different in 11 %; half as large, in 4 %.
 
 import math
 import statistics
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from scipy import special
 
 from trainlab.errors import SpecError
+from trainlab.stats.contrasts import LEVEL
 from trainlab.stats.means import Interval, Ratio, ratio_of_logs
-from trainlab.stats.power import POWER, fewest_detecting
-from trainlab.stats.verdict import LEVEL, HypothesisTest, adjust, check_margin, verdict_of
+from trainlab.stats.power import POWER
+from trainlab.stats.verdict import Verdict, check_margin
 
 MOST_PROCESSES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class HypothesisTest:
+    """The test of two cells, and its verdict once the family it belongs to is known."""
+
+    p: float | None
+    margin: float | None
+    p_equivalent: float | None
+    family: int = 1
+    p_holm: float | None = None
+    p_equivalent_holm: float | None = None
+    verdict: Verdict = "cannot tell"
+    detectable: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,3 +172,40 @@ def _check_positive(*cells: Sequence[float]) -> None:
     if wrong or not all(cells):
         got = wrong[0] if wrong else "nothing"
         raise SpecError([f"cost: got {got}, must be above 0 and finite, one figure per process"])
+
+
+def fewest_detecting(effect: float, counts: range, smallest: Callable[[int], float]) -> int | None:
+    """The first count whose smallest detectable effect, which falls with the count, is at most this."""
+    index = bisect_left(counts, -effect, key=lambda n: -smallest(n))
+    return counts[index] if index < len(counts) else None
+
+
+def adjust(comparisons: Sequence[CostComparison]) -> list[CostComparison]:
+    """The same comparisons as one family, their p adjusted by Holm; no verdict yet."""
+    family = max(1, sum(comparison.p is not None for comparison in comparisons))
+    different = holm([comparison.p for comparison in comparisons])
+    equivalent = holm([comparison.p_equivalent for comparison in comparisons])
+    return [
+        replace(comparison, family=family, p_holm=p, p_equivalent_holm=p_same)
+        for comparison, p, p_same in zip(comparisons, different, equivalent, strict=True)
+    ]
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Adjusted p, in the given order; a value without p is no part of the family."""
+    order = sorted((p, index) for index, p in enumerate(values) if p is not None)
+    adjusted: list[float | None] = [None] * len(values)
+    highest = 0.0
+    for rank, (p, index) in enumerate(order):
+        highest = max(highest, min(1.0, p * (len(order) - rank)))
+        adjusted[index] = highest
+    return adjusted
+
+
+def verdict_of(p: float | None, p_equivalent: float | None) -> Verdict:
+    """From adjusted p. "Different" comes first, even for a difference smaller than the margin."""
+    if p is not None and p <= LEVEL:
+        return "different"
+    if p_equivalent is not None and p_equivalent <= LEVEL:
+        return "equivalent"
+    return "cannot tell"

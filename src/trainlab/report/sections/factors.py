@@ -1,7 +1,7 @@
 """Comparison by factor: every cell's costs and metrics, and what each level does, in words."""
 
 from trainlab.analyse.findings.finding import Finding
-from trainlab.analyse.findings.learning import compared_metrics
+from trainlab.analyse.metrics import compared_metrics
 from trainlab.report.bullets import MOST_FINDINGS, first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.cell_values import COSTS, CellValues, cost_values, memory_values

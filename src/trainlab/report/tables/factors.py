@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from trainlab.analyse.findings.cost import CostRatio, MemoryRatio
+from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding, arrow
-from trainlab.analyse.findings.learning import Effect
 from trainlab.report.bullets import mark_label, mark_of
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import EMPTY, count, name, number, table_of, value, within
