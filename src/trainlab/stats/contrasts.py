@@ -33,7 +33,7 @@ AGREES = 0.3
 UNEQUAL = 0.3
 """Spread of the log of the cells' standard deviations in the simulated studies: real cells differ."""
 
-MOST_DRAWS, FEWEST_DRAWS = 40_000, 2_000
+MOST_DRAWS, FEWEST_DRAWS = 40_000, 1_000
 VALUES_AT_ONCE, VALUES_IN_ALL = 2**18, 2**24
 ALL_PAIRS_UP_TO = 12
 """Cells; with more, each is paired with its six neighbours on either side."""
@@ -327,11 +327,13 @@ def _of_cells(pairs: _Spread, weights: Floats) -> Floats:
     num_cells = weights.shape[1]
     if num_cells == 2:
         return np.full((*pairs.variance.shape[:-1], len(weights)), np.nan)
-    usable = (pairs.count >= 2).astype(float)
-    member = (pairs.rows != 0).astype(float) * usable[:, np.newaxis]
+    if not (pairs.count >= 2).any():
+        return np.full((*pairs.variance.shape[:-1], len(weights)), np.nan)
+    of_cell = pairs.variance[..., _pairs_of_cell(num_cells)]
+    count = np.isfinite(of_cell).sum(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = (np.nan_to_num(pairs.variance) @ member) / member.sum(axis=0)
-    total = num_cells * np.nanmean(mean, axis=-1, keepdims=True) if usable.any() else np.nan
+        mean = np.nan_to_num(of_cell).sum(axis=-1) / count
+    total = num_cells * np.nanmean(mean, axis=-1, keepdims=True)
     share = (num_cells - 1) / (num_cells - 2)
     cells = np.maximum((2 * mean - total / (num_cells - 1)) * share, 0.0)
     parts = weights**2 / (weights**2).sum(axis=1, keepdims=True)
@@ -346,6 +348,13 @@ def _pair_rows(num_cells: int) -> Floats:
     near = range(1, NUM_NEIGHBOURS + 1)
     ring = ((cell, (cell + step) % num_cells) for cell in range(num_cells) for step in near)
     return _rows(ring, num_cells)
+
+
+@lru_cache(maxsize=64)
+def _pairs_of_cell(num_cells: int) -> NDArray[np.intp]:
+    """By cell, the rows of `_pair_rows` that it is in; every cell is in equally many."""
+    cells, rows = np.nonzero(_pair_rows(num_cells).T)
+    return rows.reshape(num_cells, -1)
 
 
 def _rows(pairs: Iterable[tuple[int, int]], cells: int) -> Floats:

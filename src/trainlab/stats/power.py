@@ -23,6 +23,9 @@ COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
 """Numbers of seeds that are simulated; between and beyond them needs fall with the root of the number."""
 
 
+MANY_CELLS = 12
+
+
 @dataclass(frozen=True)
 class Ability:
     """What so many seeds show with power 0.8, in standard deviations of a run; one entry per contrast."""
@@ -50,7 +53,9 @@ def ability(weights: Rows, num_seeds: int) -> Ability:
         return ability(weights, COUNTS[-1]).scaled(num_seeds)
     rows = np.array(weights)
     design = complete(rows, num_seeds)
-    critical = critical_of(design, NUM_DRAWS)
+    # What a report has simulated for its intervals is used again where it took long.
+    is_large = len(weights[0]) > MANY_CELLS
+    critical = critical_of(design) if is_large else critical_of(design, NUM_DRAWS)
     drawn = [estimate(noise, rows) for noise in null_studies(design, NUM_DRAWS, 0.0)]
     found = [each.half_width(critical.two_sided) - each.value for each in drawn]
     above = [each.half_width(critical.one_sided) + each.value for each in drawn]
@@ -62,11 +67,11 @@ def ability(weights: Rows, num_seeds: int) -> Ability:
 
 
 def seeds_for(
-    weights: Rows, contrast: int, effect: float, margin: float | None = None
+    weights: Rows, contrast: int, effect: float, margin: float | None = None, known: int = 3
 ) -> int | None:
     """How many seeds show a true effect, or that it lies within the margin; both in standard deviations of
-    a run. `None` if too many to estimate."""
-    for able in _abilities(weights):
+    a run. `None` if too many to estimate. `known`: a number of seeds that has been simulated already."""
+    for able in _abilities(weights, known):
         is_within = margin is not None and margin >= max(
             able.margin[contrast], abs(effect) + able.beyond[contrast]
         )
@@ -75,11 +80,13 @@ def seeds_for(
     return None
 
 
-def _abilities(weights: Rows) -> Iterator[Ability]:
+def _abilities(weights: Rows, known: int) -> Iterator[Ability]:
     """From few seeds to many, in steps of a few per cent."""
+    # Of many cells one simulation takes long, and how much they know of their noise hardly changes.
+    counts = COUNTS if len(weights[0]) <= MANY_CELLS else (min(max(known, COUNTS[0]), COUNTS[-1]),)
     for num_seeds in range(COUNTS[0], COUNTS[-1] + 1):
-        simulated = max(count for count in COUNTS if count <= num_seeds)
+        simulated = max((count for count in counts if count <= num_seeds), default=counts[0])
         yield ability(weights, simulated).scaled(num_seeds)
     num_seeds = COUNTS[-1]
     while (num_seeds := math.ceil(1.05 * num_seeds)) <= MOST_SEEDS:
-        yield ability(weights, num_seeds)
+        yield ability(weights, counts[-1]).scaled(num_seeds)

@@ -178,7 +178,7 @@ def _compared(
         family=family,
         verdict=verdict,
         detectable=None if found is None else _detectable(found, len(seeds)),
-        seeds_needed=_seeds_needed(found, margin) if verdict == "cannot tell" else None,
+        seeds_needed=_seeds_needed(found, margin, len(seeds)) if verdict == "cannot tell" else None,
     )
 
 
@@ -192,11 +192,12 @@ def _detectable(found: _Found, num_seeds: int) -> float:
     return float(ability(found.weights, num_seeds).difference[found.index]) * found.std
 
 
-def _seeds_needed(found: _Found | None, margin: float | None) -> int | None:
+def _seeds_needed(found: _Found | None, margin: float | None, num_seeds: int) -> int | None:
     if found is None or not found.std:
         return None
     in_stds = None if margin is None else margin / found.std
-    return seeds_for(found.weights, found.index, found.value / found.std, in_stds)
+    effect = found.value / found.std
+    return seeds_for(found.weights, found.index, effect, in_stds, num_seeds)
 
 
 def _finite(value: float) -> float:

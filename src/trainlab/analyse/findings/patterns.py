@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from scipy import special
 
 from trainlab.analyse.contrast import Contrast, contrasts, level_of
 from trainlab.analyse.evidence import Evidence
@@ -17,7 +18,7 @@ from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.metrics import compared_metrics, num_test_samples, resolution_of
 from trainlab.spec import Cell
 from trainlab.spec.target import lower_is_better
-from trainlab.stats.contrasts import Family, Floats, all_pairs, compare_cells
+from trainlab.stats.contrasts import LEVEL, Family, Floats, all_pairs, compare_cells, estimate
 from trainlab.stats.means import Interval
 from trainlab.words import Words
 from trainlab.words.numbers import is_share, metric_difference, metric_value
@@ -25,6 +26,7 @@ from trainlab.words.numbers import is_share, metric_difference, metric_value
 WIDE_RANGE = 4
 """Positive levels whose largest is so many times the smallest are taken on a scale of doublings."""
 MOST_NAMED = 6
+MANY_CELLS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,14 +214,12 @@ def _best(values: _Values, metric: str, known: set[frozenset[str]]) -> Iterator[
     sign = -1.0 if lower_is_better(metric) else 1.0
     means = sign * values.means
     best = int(np.argmax(means))
-    family = values.compared(all_pairs(len(values.cells)))
-    differs = np.abs(family.estimates.value) > family.half_width
-    pairs = list(combinations(range(len(values.cells)), 2))
+    others = [index for index in range(len(values.cells)) if index != best]
+    differs = _differ_from(values, best, others)
     worse = {
-        (first if second == best else second)
-        for (first, second), different in zip(pairs, differs, strict=True)
-        if best in (first, second)
-        and (different or {values.cells[first].id, values.cells[second].id} in known)
+        other
+        for other, different in zip(others, differs, strict=True)
+        if different or {values.cells[best].id, values.cells[other].id} in known
     }
     tied = [index for index in np.argsort(-means) if index != best and index not in worse]
     yield BestCells(
@@ -230,6 +230,21 @@ def _best(values: _Values, metric: str, known: set[frozenset[str]]) -> Iterator[
         num_tied=len(tied),
         n=int(np.isfinite(values.table[best]).sum()),
     )
+
+
+def _differ_from(values: _Values, best: int, others: Sequence[int]) -> list[bool]:
+    """Which of the others differ from the best, all pairs of cells being one family."""
+    num_cells = len(values.cells)
+    rows = np.zeros((len(others), num_cells))
+    rows[:, best], rows[np.arange(len(others)), others] = 1.0, -1.0
+    estimates = estimate(values.table, rows, values.resolution)
+    pairs = all_pairs(num_cells)
+    if num_cells <= MANY_CELLS:
+        limit = values.compared(pairs).critical.two_sided
+    else:
+        # Of so many pairs the simulation would take long; Bonferroni's bound asks for a little more.
+        limit = float(-special.ndtri(LEVEL / 2 / len(pairs)))
+    return [bool(d) for d in np.abs(estimates.value) > estimates.half_width(limit)]
 
 
 def _trends(values: _Values, metric: str) -> Iterator[Finding]:
