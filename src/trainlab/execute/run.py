@@ -2,11 +2,12 @@
 
 import shlex
 import sys
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
 from trainlab import __version__
-from trainlab.plan import plan
+from trainlab.plan import Group, further_groups, plan
 from trainlab.record.folder import RunFolder, create_run
 from trainlab.record.study import GroupRecord, StudyRecord
 from trainlab.record.trial import TrialRecord
@@ -18,9 +19,7 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
     now = datetime.now().astimezone()
     groups = plan(study)
     folder = create_run(out, study.name, now)
-    for group in groups:
-        for trial in group.trials:
-            folder.trial(trial.id).write(TrialRecord(**trial.model_dump(mode="json")))
+    _write_trials(folder, groups)
     # Last: a folder with a study has all its trials.
     folder.write_study(
         StudyRecord(
@@ -29,10 +28,34 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
             trainlab=__version__,
             command=shlex.join(_command()) if command is None else command,
             study=study.model_dump(mode="json"),
-            groups=tuple(GroupRecord(trials=one.ids, is_alone=one.is_alone) for one in groups),
+            groups=tuple(map(_group_record, groups)),
         )
     )
     return folder
+
+
+def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
+    """Adds seeds to a study up to so many: their trials, pending, which are returned by group."""
+    record = run.study()
+    study = record.to_study(str(run.study_file))
+    added = range(len(study.seeds) + 1, num_seeds + 1)
+    study = study.model_copy(update={"seeds": (*study.seeds, *added)})
+    groups = further_groups(study, added)
+    _write_trials(run, groups)
+    planned = (*record.groups, *map(_group_record, groups))
+    changes = {"study": study.model_dump(mode="json"), "groups": planned}
+    run.write_study(record.model_copy(update=changes))
+    return groups
+
+
+def _write_trials(run: RunFolder, groups: Iterable[Group]) -> None:
+    for group in groups:
+        for trial in group.trials:
+            run.trial(trial.id).write(TrialRecord(**trial.model_dump(mode="json")))
+
+
+def _group_record(group: Group) -> GroupRecord:
+    return GroupRecord(trials=group.ids, is_alone=group.is_alone)
 
 
 def _command() -> list[str]:

@@ -42,7 +42,7 @@ class Steps:
 @contextmanager
 def stepping(setup: Setup, mode: str) -> Iterator[Steps]:
     """The steps of a mode, ready to run inside this block and drawing from the trial's seed."""
-    with seeded(setup.trial.seed, "dropout", 1, setup.device):
+    with seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device):
         if mode == "train":
             setup.model.train()
             yield _training(setup)
@@ -60,7 +60,7 @@ def _training(setup: Setup) -> Steps:
         return _engine_of(setup, moments).training_step(setup, moments)
 
     def epoch(number: int) -> tuple[Any, ...]:
-        return batches.rows(data_order(setup.trial.seed, number, batches.num_samples))
+        return batches.rows(data_order(setup.trial.seed_of("order"), number, batches.num_samples))
 
     return Steps(
         batches=batches,

@@ -353,7 +353,7 @@ def _pair_rows(num_cells: int) -> Floats:
 @lru_cache(maxsize=64)
 def _pairs_of_cell(num_cells: int) -> NDArray[np.intp]:
     """By cell, the rows of `_pair_rows` that it is in; every cell is in equally many."""
-    cells, rows = np.nonzero(_pair_rows(num_cells).T)
+    _, rows = np.nonzero(_pair_rows(num_cells).T)
     return rows.reshape(num_cells, -1)
 
 

@@ -8,6 +8,7 @@ from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.findings.effects import effect_findings
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.patterns import pattern_findings
+from trainlab.analyse.findings.spread import spread_findings
 from trainlab.analyse.time_to_target import EpochValue, time_to_target
 from trainlab.spec.target import Target, target_of
 from trainlab.words import Words
@@ -60,6 +61,7 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
     """Effects first, then what went wrong, then time to the targets."""
     yield from effect_findings(evidence)
     yield from pattern_findings(evidence)
+    yield from spread_findings(evidence)
     yield from _divergence(evidence)
     for metric, target in evidence.study.targets.items():
         yield from _times_to_target(evidence, target_of(metric, target))

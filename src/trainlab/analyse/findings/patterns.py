@@ -257,6 +257,10 @@ def _trends(values: _Values, metric: str) -> Iterator[Finding]:
         numbers = [float(x) for x in levels if isinstance(x, int | float) and type(x) is not bool]
         if len(numbers) < len(levels) or len(set(numbers)) < 3:
             continue
+        by_level = [values.means[index_of[cell.id]] for cell in _in_order(cells, numbers)]
+        if len({*np.sign(np.diff(by_level)).tolist()} - {0.0}) > 1:
+            # Up and down again is no trend, whatever the slope of a line through it.
+            continue
         doubles = min(numbers) > 0 and max(numbers) >= WIDE_RANGE * min(numbers)
         x = np.log2(numbers) if doubles else np.array(numbers)
         x = x - x.mean()
@@ -281,6 +285,10 @@ def _trends(values: _Values, metric: str) -> Iterator[Finding]:
             verdict="different" if entry.is_different else "cannot tell",
             n=entry.n,
         )
+
+
+def _in_order(cells: Sequence[Cell], levels: Sequence[float]) -> list[Cell]:
+    return [cells[index] for index in np.argsort(levels)]
 
 
 def _series(cells: Sequence[Cell]) -> Iterator[tuple[str, tuple[Cell, ...]]]:
