@@ -81,6 +81,9 @@ class Question(Spec):
     bare number must be reached from above by losses and errors, from below by all else."""
     margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter: within it, cells can be called equivalent."""
+    spreads: dict[str, dict[str, PositiveFloat]] = {}
+    """Standard deviation between seeds where it is known, by data (full, bundled) and metric: what can be
+    shown is then said before training."""
     probes: tuple[Annotated[ProbeSpec, WithJsonSchema(TEXT_OR_TABLE)], ...] = ()
     """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
     tensorboard: bool = True

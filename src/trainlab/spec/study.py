@@ -45,6 +45,9 @@ class Study(Spec):
     """Metric to the value whose reaching is timed."""
     margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter."""
+    spreads: dict[str, dict[str, PositiveFloat]] = {}
+    """Standard deviation between seeds where it is known, by data (full, bundled) and metric: what can be
+    shown is then said before training."""
     probes: tuple[ProbeSpec, ...] = ()
     """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
     tensorboard: bool = True

@@ -176,8 +176,10 @@ def compared(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> tupl
 
 
 def num_undecided(evidence: Evidence) -> int:
-    """Open comparisons of the metrics that have a margin, else of the first: those that seeds are added for.
-    Without a margin, cells that do not differ are never decided."""
+    """Open comparisons of the metrics that have a margin, else of the first: what seeds are added for.
+
+    Without a margin, cells that do not differ are never decided.
+    """
     metrics = compared_metrics(evidence)
     asked = [metric for metric in metrics if metric in evidence.study.margins] or metrics[:1]
     pairs = [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= evidence.learned.keys()]
