@@ -4,15 +4,18 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trainlab.analyse.contrast import contrasts
 from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.findings.effects import effect_findings
-from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.finding import Finding, arrow
 from trainlab.analyse.findings.patterns import pattern_findings
 from trainlab.analyse.findings.spread import spread_findings
 from trainlab.analyse.time_to_target import EpochValue, time_to_target
 from trainlab.spec.target import Target, target_of
+from trainlab.stats.contrasts import LEVEL
+from trainlab.stats.ranks import rank_p
 from trainlab.words import Words
-from trainlab.words.numbers import metric_value
+from trainlab.words.numbers import count, metric_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,8 @@ class TimeToTarget(Finding):
 
     def statement(self, words: Words) -> str:
         key = "target_reached" if self.num_reached else "target_never"
+        if self.num_reached and self.median_epoch is None:
+            key = "target_seldom"
         return self.fill(words, key, target_text=metric_value(self.subject, self.target))
 
     @property
@@ -55,6 +60,36 @@ class TimeToTarget(Finding):
     @property
     def weight(self) -> float:
         return self.num_reached / self.n - 1e-9 * (self.median_s or 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeDifference(Finding):
+    """Whether a change of one factor makes the target be reached earlier, or at all."""
+
+    kind = "time_difference"
+    section = "factors"
+    rank = 12
+
+    target: float
+    epoch_a: float | None
+    """The median over trials; None where half or more never reached it."""
+    epoch_b: float | None
+    never_a: int
+    never_b: int
+    p: float
+    """Of the rank sum, by permutation, adjusted for all such comparisons."""
+
+    def statement(self, words: Words) -> str:
+        first, second = (
+            words("never") if epoch is None else words("epochs", number=count(epoch))
+            for epoch in (self.epoch_a, self.epoch_b)
+        )
+        return self.fill(
+            words,
+            "time_different" if self.verdict == "different" else "time_open",
+            target_text=metric_value(self.subject, self.target),
+            times=arrow((first, second)),
+        )
 
 
 def learn_findings(evidence: Evidence) -> Iterator[Finding]:
@@ -82,27 +117,55 @@ def _divergence(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
-    metric = target.metric
-    for cell in evidence.cells:
-        trials = [
-            [
-                EpochValue(int(line["epoch"]), float(line["time_s"]), float(line[metric]))
-                for line in learned.epochs
-                if line.get(metric) is not None
-            ]
-            for learned in evidence.learned.get(cell.id, {}).values()
-            # One that was stopped from outside might yet have reached it.
-            if learned.trial.state in ENDED_WELL
-        ]
-        if not trials:
-            continue
-        times = time_to_target(trials, target)
+    """Of every cell, then every cell against its reference."""
+    times = {
+        cell.id: time_to_target(trials, target)
+        for cell in evidence.cells
+        if (trials := _trials_of(evidence, cell.id, target.metric))
+    }
+    for cell, reached in times.items():
         yield TimeToTarget(
-            subject=metric,
-            cells=(cell.id,),
+            subject=target.metric,
+            cells=(cell,),
             target=target.value,
-            num_reached=times.num_reached,
-            median_epoch=times.median_epoch,
-            median_s=times.median_elapsed_s,
-            n=times.num_trials,
+            num_reached=reached.num_reached,
+            median_epoch=reached.median_epoch,
+            median_s=reached.median_elapsed_s,
+            n=reached.num_trials,
         )
+    pairs = [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= times.keys()]
+    tested = [
+        (pair, p)
+        for pair in pairs
+        if (p := rank_p(*(times[cell].epochs for cell in pair.ids))) is not None
+    ]
+    for pair, p in tested:
+        a, b = (times[cell] for cell in pair.ids)
+        adjusted = min(1.0, p * len(tested))
+        yield TimeDifference(
+            subject=target.metric,
+            factor=pair.factor,
+            levels=pair.levels,
+            cells=pair.ids,
+            target=target.value,
+            epoch_a=a.median_epoch,
+            epoch_b=b.median_epoch,
+            never_a=a.num_trials - a.num_reached,
+            never_b=b.num_trials - b.num_reached,
+            p=adjusted,
+            n=min(a.num_trials, b.num_trials),
+            verdict="different" if adjusted <= LEVEL else "cannot tell",
+        )
+
+
+def _trials_of(evidence: Evidence, cell: str, metric: str) -> list[list[EpochValue]]:
+    return [
+        [
+            EpochValue(int(line["epoch"]), float(line["time_s"]), float(line[metric]))
+            for line in learned.epochs
+            if line.get(metric) is not None
+        ]
+        for learned in evidence.learned.get(cell, {}).values()
+        # One that was stopped from outside might yet have reached it.
+        if learned.trial.state in ENDED_WELL
+    ]
