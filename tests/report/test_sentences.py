@@ -11,8 +11,8 @@ from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.cost import Scaling
-from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.effects import Effect
+from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.probes import (
     Accumulation,
     BrokenGradient,

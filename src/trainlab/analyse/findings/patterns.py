@@ -41,6 +41,8 @@ class BestCells(Finding):
     num_cells: int
     num_tied: int
     """Others that cannot be told from the best; they follow it in `cells`."""
+    num_worse: int
+    """Others that are worse than the best beyond noise."""
 
     def statement(self, words: Words) -> str:
         key = "best_alone" if not self.num_tied else "best_tied"
@@ -49,14 +51,9 @@ class BestCells(Finding):
         named = self.cells[1 : 1 + MOST_NAMED]
         others = words.listed(named)
         if self.num_tied > len(named):
-            others = words("and_more", listed=others, number=self.num_tied - len(named))
+            others = words("and_others", listed=others, number=self.num_tied - len(named))
         mean = metric_value(self.subject, self.mean)
-        return self.fill(words, key, mean_text=mean, others=others, num_worse=self.num_worse)
-
-    @property
-    def num_worse(self) -> int:
-        """Cells that are worse than the best beyond noise."""
-        return self.num_cells - 1 - self.num_tied
+        return self.fill(words, key, mean_text=mean, others=others)
 
     @property
     def says_something(self) -> bool:
@@ -228,6 +225,7 @@ def _best(values: _Values, metric: str, known: set[frozenset[str]]) -> Iterator[
         mean=float(values.means[best]),
         num_cells=len(values.cells),
         num_tied=len(tied),
+        num_worse=len(others) - len(tied),
         n=int(np.isfinite(values.table[best]).sum()),
     )
 
