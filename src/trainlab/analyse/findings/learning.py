@@ -68,7 +68,6 @@ class TimeDifference(Finding):
 
     kind = "time_difference"
     section = "factors"
-    rank = 12
 
     target: float
     epoch_a: float | None
@@ -80,16 +79,19 @@ class TimeDifference(Finding):
     """Of the rank sum, by permutation, adjusted for all such comparisons."""
 
     def statement(self, words: Words) -> str:
-        first, second = (
-            words("never") if epoch is None else words("epochs", number=count(epoch))
-            for epoch in (self.epoch_a, self.epoch_b)
-        )
+        first, second = (_after(epoch, words) for epoch in (self.epoch_a, self.epoch_b))
         return self.fill(
             words,
             "time_different" if self.verdict == "different" else "time_open",
             target_text=metric_value(self.subject, self.target),
             times=arrow((first, second)),
         )
+
+
+def _after(epoch: float | None, words: Words) -> str:
+    if epoch is None:
+        return words("never")
+    return words("one_epoch") if epoch == 1 else words("epochs", number=count(epoch))
 
 
 def learn_findings(evidence: Evidence) -> Iterator[Finding]:

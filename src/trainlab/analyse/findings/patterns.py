@@ -35,7 +35,7 @@ class BestCells(Finding):
 
     kind = "best"
     section = "learning"
-    rank = 2
+    rank = 8
 
     mean: float
     num_cells: int
@@ -66,7 +66,7 @@ class Trend(Finding):
 
     kind = "trend"
     section = "factors"
-    rank = 3
+    rank = 11
 
     slope: float
     """Per doubling of the level, or per unit where the levels do not span enough."""
@@ -97,7 +97,7 @@ class Interaction(Finding):
 
     kind = "interaction"
     section = "factors"
-    rank = 4
+    rank = 5
 
     other_factor: str
     change_a: str
