@@ -158,6 +158,10 @@ def _shares(record: Json) -> dict[str, float]:
     return shares
 
 
+def _is_of_samples(row: Json) -> bool:
+    return row["kind"] == "operator" and row["phase"] in ("forward", "loss", "backward")
+
+
 def top_operator(run: RawRun, found: Finding) -> Expected:
     """Who takes most at the largest size, and at the smallest."""
     records = _by_size(run, found)
@@ -170,6 +174,7 @@ def top_operator(run: RawRun, found: Finding) -> Expected:
         "share_b": large[top],
         "first_a": first,
         "first_share_a": small[first],
+        "share_of": "step",
     }
     return Expected(numbers, 1)
 
@@ -177,15 +182,18 @@ def top_operator(run: RawRun, found: Finding) -> Expected:
 def operator_growth(run: RawRun, found: Finding) -> Expected:
     """The average call of one operator at two sizes."""
     records = _by_size(run, found)
-    averages = {}
+    averages, calls = {}, {}
     for size in found.levels:
-        rows = [r for r in records[size]["rows"] if r["name"] == found.subject]  # type: ignore[index]
+        record = records[size]  # type: ignore[index]
+        rows = [r for r in record["rows"] if r["name"] == found.subject and _is_of_samples(r)]
         averages[size] = sum(r["total_cpu_us"] for r in rows) / sum(r["calls"] for r in rows)
+        calls[size] = sum(r["calls"] for r in rows) / record["num_steps"]
     a, b = found.levels
+    assert calls[a] == calls[b]
     numbers = {
         "of_mode": found.numbers["of_mode"],
         "time": averages[b] / averages[a],
-        "work": b / a,  # type: ignore[operator]
+        "samples": b / a,  # type: ignore[operator]
         "average_us_a": averages[a],
         "average_us_b": averages[b],
     }

@@ -76,6 +76,8 @@ class OperatorRow(Record):
     shapes: str = ""
     """Its inputs' shapes, where asked for."""
     calls: int
+    outermost_calls: int = 0
+    """Calls that no other operator made: in the forward pass, those the model's code made itself."""
     self_cpu_us: float
     total_cpu_us: float
     """With the operators it called: wrappers count the same time again at each level."""
