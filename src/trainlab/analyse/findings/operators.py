@@ -54,12 +54,8 @@ class TopOperator(OperatorFinding):
     """What shares are of: the time of the profiled step, or that of all kernels on a GPU."""
 
     def statement(self, words: Words) -> str:
-        return self.fill(
-            words,
-            self._text,
-            whole=words(f"share_of_{self.share_of}"),
-            other=bare_operator(self.first_a),
-        )
+        whole = words("share_of_device" if self.share_of == "device" else "share_of_step")
+        return self.fill(words, self._text, whole=whole, other=bare_operator(self.first_a))
 
     @property
     def _text(self) -> str:
