@@ -79,10 +79,10 @@ def rows(trial: Trial) -> list[Any]:
 WITHIN = Interval(0.00012, 0.00087)
 AT_FC1: dict[str, Any] = {"subject": "fc1", "cells": ("lr=0.1",), "probe": "fc1:grad:norm", "n": 7}
 PROBED = [
-    VanishingGradient(**AT_FC1, ratio=0.000345, compared_with="fc2", interval=WITHIN),
+    VanishingGradient(**AT_FC1, ratio=0.000345, num_zero=4, compared_with="fc2", interval=WITHIN),
     BrokenGradient(**AT_FC1, num_not_finite=3, median_step=41.5),
-    ExplodingGradient(**AT_FC1, ratio=2345.6, compared_with="fc2"),
-    GrowingGradient(**AT_FC1, ratio=456.7, interval=WITHIN),
+    ExplodingGradient(**AT_FC1, ratio=2345.6, num_zero=0, compared_with="fc2"),
+    GrowingGradient(**AT_FC1, ratio=456.7, num_zero=0, interval=WITHIN),
     Accumulation(
         **AT_FC1,
         exponent=0.7234,
@@ -91,8 +91,8 @@ PROBED = [
         last_step=9375.0,
         interval=Interval(0.61, 0.83),
     ),
-    DeadUnits(**AT_FC1, share=0.3456, epoch=5),
-    UpdateRatio(**AT_FC1, ratio=0.0456, side="above", interval=WITHIN),
+    DeadUnits(**AT_FC1, share=0.3456, every="epoch", epoch=5, first_step=401, last_step=500),
+    UpdateRatio(**AT_FC1, ratio=0.0456, num_zero=0, side="above", interval=WITHIN),
 ]
 
 
