@@ -6,7 +6,7 @@ from functools import partial
 from trainlab.analyse.cost.cold_start import ColdStart, Pair, cold_start
 from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost.overhead import Overhead, overheads
-from trainlab.analyse.cost.roofline import Roofline, step_roofline
+from trainlab.analyse.cost.roofline import Roofline, counts_optimizer, step_roofline
 from trainlab.analyse.evidence import Evidence
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import (
@@ -204,10 +204,19 @@ def limits_table(evidence: Evidence, words: Words) -> Table | None:
             name(words("near"), lambda row: words(f"near_{row[1].near}")),
         ],
         rows,
-        words("limits_note"),
+        words.sentences(*_limits_notes(rows, words)),
         cell=lambda row: _cell(row[0]),
         is_sortable=True,
     )
+
+
+def _limits_notes(rows: Sequence[tuple[Measurement, Roofline]], words: Words) -> Iterator[str]:
+    counted = all(counts_optimizer(measurement) for measurement, _ in rows)
+    yield words("limits_note" if counted else "limits_note_layers")
+    if any("+" in roofline.precision for _, roofline in rows):
+        yield words("limits_kinds")
+    if any(roofline.memory_share > 1 for _, roofline in rows):
+        yield words("above_memory")
 
 
 def cold_table(measurement: Measurement, words: Words) -> Table | None:
