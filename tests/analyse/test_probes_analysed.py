@@ -345,8 +345,11 @@ def test_updates_out_of_proportion_are_found(
         ("*:weight:norm", "a.weight"): [1.0],
         ("*:update:norm", "a.bias"): [5.0],
         ("*:weight:norm", "a.bias"): [1.0],
+        ("*:update:norm", "positions"): [5.0],
+        ("*:weight:norm", "positions"): [1.0],
     }
-    told = found(run(values, fired={"a.weight": WEIGHT, "a.bias": BIAS}))
+    table = {**WEIGHT, "owner": "Encoder", "shapes": [[1, 24, 32]]}
+    told = found(run(values, fired={"a.weight": WEIGHT, "a.bias": BIAS, "positions": table}))
     assert [one.numbers["side"] for one in told] == ([] if side is None else [side])
     assert all(one.kind == "update_ratio" for one in told)
     assert all(one.numbers["ratio"] == pytest.approx(update) for one in told)

@@ -208,8 +208,9 @@ def _is_weight(row: FiredRecord) -> bool:
 
 
 def _is_dense_weight(row: FiredRecord) -> bool:
-    """One that every step reaches as a whole."""
-    return _is_weight(row) and row.owner not in TABLES
+    """One that every step reaches as a whole, and that does not begin at zero, as positions may."""
+    is_named = row.kind != "parameter" or "weight" in row.layer.rpartition(".")[2]
+    return _is_weight(row) and is_named and row.owner not in TABLES
 
 
 def _geometric_mean(values: Sequence[float]) -> tuple[Ratio | None, int]:
