@@ -498,7 +498,8 @@ class Layouts(nn.Module):
         fourth = torch.relu(self.tokens(inputs.view(-1, 4, 2)))
         fifth = torch.relu(self.wide(inputs.view(-1, 2, 2, 2)))
         normed = torch.relu(self.norm(second) - 100.0)
-        rest = (normed.sum() + third.sum() + fourth.sum() + fifth.sum()) * 0
+        pooled = torch.relu(F.max_pool1d(self.one(inputs.unsqueeze(1)), 2))
+        rest = (normed.sum() + third.sum() + fourth.sum() + fifth.sum() + pooled.sum()) * 0
         logits: Tensor = self.last(second.mean(1)) + rest
         return logits
 
@@ -508,12 +509,14 @@ def test_units_are_channels_of_convolutions_and_features_of_all_else(zoo_setup: 
     lines, _ = probed(setup, "relu:activation:dead_fraction", "one:activation:dead_fraction")
     assert by_target(lines) == {
         "one": 0.25,
+        "one/2": 0.25,
         "relu": 0.25,
         "relu/2": 0.25,
         "relu/3": 0.25,
         "relu/4": pytest.approx(0.4),
         "relu/5": pytest.approx(0.4),
         "relu/6": 1.0,
+        "relu/7": 0.25,
     }
 
 

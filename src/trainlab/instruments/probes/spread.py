@@ -22,7 +22,8 @@ class Spread:
     def __init__(self, exact: bool) -> None:
         """`exact`: in float64; otherwise in float32, for a device without it."""
         self._exact = exact
-        self._counts: list[int] = []
+        self._counts: list[Tensor] = []
+        """On the device like the others: handing numbers over from the host would wait for it."""
         self._means: list[Tensor] = []
         self._deviations: list[Tensor] = []
 
@@ -36,7 +37,7 @@ class Spread:
         shift = (total(values, self._exact) / count).to(values.dtype)
         shifted = values - shift
         mean = total(shifted, self._exact) / count
-        self._counts.append(count)
+        self._counts.append(mean.new_full((), count))
         self._means.append(shift.to(mean.dtype) + mean)
         self._deviations.append(square_sum(shifted, self._exact) - count * mean * mean)
         if len(self._counts) >= MAX_PARTS:
@@ -57,12 +58,11 @@ class Spread:
     def _merge(self) -> None:
         if len(self._counts) < 2:
             return
-        means = torch.stack(self._means)
-        counts = means.new_tensor(self._counts)
+        means, counts = torch.stack(self._means), torch.stack(self._counts)
         # Means are near each other where they are large: their differences are exact enough.
         apart = means - means[0]
         middle = (counts * apart).sum() / counts.sum()
         between = (counts * (apart - middle).square()).sum()
         self._deviations = [torch.stack(self._deviations).sum() + between]
         self._means = [means[0] + middle]
-        self._counts = [sum(self._counts)]
+        self._counts = [counts.sum()]

@@ -26,8 +26,12 @@ ELEMENT_WISE = re.compile(
     r"(relu|threshold|leakyrelu|elu|gelu|silu|mish|tanh|sigmoid|hardtanh|hardswish|softplus|prelu"
     r"|mul|add|sub|div|neg|pow|abs|exp|clamp|nativedropout|fuseddropout|clone|tocopy|copy)(backward)"
 )
-RESHAPED = re.compile(r"(unsafeview|view)backward")
-"""A linear layer of more than two dimensions is a flat product, seen in its old shape again."""
+RESHAPED = {
+    "channels": re.compile(r"squeezebackward"),
+    "features": re.compile(r"(unsafeview|view)backward"),
+}
+"""Pooling in one dimension is pooling in two, squeezed; a linear layer of more than two dimensions is a
+flat product, seen in its old shape again."""
 
 Told = Literal["channels", "features"]
 
@@ -62,7 +66,9 @@ def _by_graph(values: Tensor) -> Told | None:
             return "features"
         if ELEMENT_WISE.match(name):
             pending += following
-        elif RESHAPED.match(name) and following:
+        elif following:
             before = type(following[0]).__name__.lower()
-            pending += following if OF_FEATURES.match(before) else []
+            pooled = RESHAPED["channels"].match(name) and OF_CHANNELS.match(before)
+            product = RESHAPED["features"].match(name) and OF_FEATURES.match(before)
+            pending += following if pooled or product else []
     return None
