@@ -64,6 +64,7 @@ bench: install
 	@$(BIN)/python -m benchmarks.cost
 	@$(BIN)/python -m benchmarks.repeat
 	@$(BIN)/python -m benchmarks.verdicts
+	@$(BIN)/python -m benchmarks.reproduce
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.plan import plan, trials_of
-from trainlab.spec import Cell, Question, Study, TrainSpec, checked
-from trainlab.spec.question import EACH_DEVICE, cells_of, looks_of, seeds_of
+from trainlab.spec import Question, Study, TrainSpec, checked
+from trainlab.spec.question import EACH_DEVICE, Layout, layout_of, looks_of, seeds_of
 from trainlab.spec.workload import WorkloadFacts
 
 MOST_TRIALS = 500
@@ -37,9 +37,10 @@ def resolve(
     problems = [prefix + problem for problem in _metric_problems(question, facts)]
     if not many and (count := _count_cells(question)) > MOST_TRIALS:
         raise SpecError([*problems, prefix + _too_many(count)])
-    cells: tuple[Cell, ...] = ()
+    layout = Layout((), ())
     with _gathering(problems):
-        cells = cells_of(question, facts.defaults, facts.parameters, where)
+        layout = layout_of(question, facts.defaults, facts.parameters, where)
+    cells = layout.cells
     with _gathering(problems):
         study = _without_cells(question, facts.name, where)
     for cell in cells:
@@ -49,7 +50,8 @@ def resolve(
         raise SpecError(dict.fromkeys(problems))
     # The first cell stands for the base, which a grid may make unsound: momentum, with optimizers varied.
     varied = cells if len(cells) > 1 or cells[0].levels else ()
-    study = study.model_copy(update={"settings": cells[0].settings, "cells": varied})
+    laid_out = {"cells": varied, "same_as_base": layout.same_as_base}
+    study = study.model_copy(update={"settings": cells[0].settings, **laid_out})
     if study.looks and not (study.learn and varied):
         raise SpecError(["until_decided: there is nothing to compare; vary a setting"], where)
     if not many and (count := len(trials_of(plan(study)))) > MOST_TRIALS:

@@ -315,6 +315,7 @@ def test_operators_are_ranked_at_both_ends_and_followed_in_between(tmp_path: Pat
         "share_b": 0.4,
         "first_a": "aten::copy_",
         "first_share_a": 0.1,
+        "share_of": "step",
     }
     grown = [(one.levels, one.numbers["time"]) for one in of_kind("operator_growth", found)]
     assert grown == [((1, 4), 4.0), ((4, 16), 4.0)] * 2

@@ -1,7 +1,7 @@
 """What probes show, on records written by hand: tables, curves and findings."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,14 @@ import pytest
 
 from trainlab.analyse.evidence import read_probed
 from trainlab.analyse.findings.finding import Finding
-from trainlab.analyse.findings.probes import growth_exponent, probe_findings
-from trainlab.analyse.probes import ProbedTrial, per_element, per_step_norm, probe_curves
+from trainlab.analyse.findings.probes import probe_findings
+from trainlab.analyse.probes import (
+    ProbedTrial,
+    growth_exponent,
+    per_element,
+    per_step_norm,
+    probe_curves,
+)
 from trainlab.analyse.results import histogram_table, probe_table
 from trainlab.record.files import LineWriter, write_json
 from trainlab.record.folder import RunFolder
@@ -18,6 +24,7 @@ from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord, Pro
 from trainlab.record.study import GroupRecord, StudyRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.spec.probe import probe_of
+from trainlab.words import Words
 
 Values = dict[tuple[str, str], Sequence[float | None]]
 """Probe and layer to the value of each period."""
@@ -52,7 +59,13 @@ def records(values: Values) -> list[ProbeRecord]:
 def run(tmp_path: Path) -> Callable[..., RunFolder]:
     """A run folder whose trials, one per seed, have these values."""
 
-    def make(*seeds: Values, extra: Sequence[ProbeRecord] = (), **settings: Any) -> RunFolder:
+    def make(
+        *seeds: Values,
+        extra: Sequence[ProbeRecord] = (),
+        fired: Mapping[str, Mapping[str, Any]] = {},
+        **settings: Any,
+    ) -> RunFolder:
+        """`fired`: what the record says of a layer beyond the usual."""
         folder = RunFolder(tmp_path / "run")
         folder.trials_folder.mkdir(parents=True)
         names = [f"learn-seed{seed}" for seed in range(1, len(seeds) + 1)]
@@ -75,13 +88,11 @@ def run(tmp_path: Path) -> Callable[..., RunFolder]:
                 FiredRecord(
                     probe=str(probe_of(text)),
                     layer=layer,
-                    type="Linear",
-                    kind="module",
+                    **{"type": "ReLU", "kind": "module", "shapes": [[4]], **fired.get(layer, {})},
                     place=place,
                     fired=10,
                     first_step=1,
                     last_step=10,
-                    shapes=[[4]],
                 )
                 for place, (text, layer) in enumerate(values)
             ]
@@ -187,26 +198,142 @@ def test_gradients_that_grow_a_hundredfold_are_found(run: Callable[..., RunFolde
     assert one.numbers["ratio"] == pytest.approx(201.5, rel=1e-3)
 
 
-def test_without_resets_the_growth_of_the_gradient_is_fitted(run: Callable[..., RunFolder]) -> None:
-    series = [{("w:grad:norm@10", "w"): [k * (10 * i) ** 0.5 for i in range(1, 6)]} for k in (1, 2)]
-    (one,) = found(run(*series, zero_grad=False))
+WEIGHT = {"type": "parameter", "kind": "parameter", "shapes": [[2, 2]], "owner": "Linear"}
+BIAS = {**WEIGHT, "shapes": [[4]]}
+GRAD = "*:grad:norm"
+
+
+def power_law(exponent: float, num_steps: int, num_periods: int = 5) -> list[float]:
+    """Norms of periods of a gradient whose norm in each step is that power of the step."""
+    periods = [range(1 + i * num_steps, 1 + (i + 1) * num_steps) for i in range(num_periods)]
+    return [math.sqrt(sum(step ** (2 * exponent) for step in period)) for period in periods]
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 1.7, -0.3])
+def test_without_resets_the_growth_of_the_gradient_is_fitted_whatever_the_period(
+    exponent: float, run: Callable[..., RunFolder]
+) -> None:
+    norms = power_law(exponent, 10)
+    series = [{("w:grad:norm@10", "w"): [k * norm for norm in norms]} for k in (1, 2)]
+    (one,) = found(run(*series, zero_grad=False, fired={"w": WEIGHT}))
     assert (one.kind, one.subject, one.n) == ("accumulation", "w", 2)
-    assert one.numbers["exponent"] == pytest.approx(0.5)
-    assert one.numbers["times"] == pytest.approx(5**0.5)
-    assert (one.numbers["first_step"], one.numbers["last_step"]) == (10, 50)
+    assert one.numbers["exponent"] == pytest.approx(exponent, abs=1e-6)
+    assert one.numbers["times"] == pytest.approx(norms[-1] / norms[0])
+    assert (one.numbers["first_step"], one.numbers["last_step"]) == (5.5, 45.5)
 
 
-def test_growth_needs_three_points() -> None:
-    assert growth_exponent([(1, 1), (2, 4)]) is None
-    assert growth_exponent([(1, 1), (2, 4), (4, 16), (8, math.nan)]) == pytest.approx(2)
+def test_growth_needs_three_points_that_are_positive() -> None:
+    norms = [math.sqrt(10) * norm for norm in (1.0, 2.0, 4.0)]
+    assert growth_exponent(records({("w:grad:norm@10", "w"): norms[:2]})) is None
+    assert growth_exponent(records({("w:grad:norm@10", "w"): [*norms[:2], 0.0, None]})) is None
+    assert growth_exponent(records({("w:grad:norm@10", "w"): norms})) is not None
+
+
+def test_a_bias_without_a_gradient_of_its_own_does_not_vanish(
+    run: Callable[..., RunFolder],
+) -> None:
+    """Before batch normalisation a bias changes nothing, so that its gradient is rounding alone."""
+    values = {
+        (GRAD, "conv.weight"): [0.5],
+        (GRAD, "conv.bias"): [1e-9],
+        (GRAD, "last.weight"): [1.0],
+        (GRAD, "last.bias"): [1.0],
+    }
+    fired = {name: BIAS if name.endswith("bias") else WEIGHT for _, name in values}
+    assert found(run(values, fired=fired)) == []
+
+
+def test_weights_are_compared_with_the_last_weight_and_not_with_a_bias(
+    run: Callable[..., RunFolder],
+) -> None:
+    values = {(GRAD, "a.weight"): [1e-5], (GRAD, "b.weight"): [1.0], (GRAD, "b.bias"): [900.0]}
+    fired = {"a.weight": WEIGHT, "b.weight": WEIGHT, "b.bias": BIAS}
+    (one,) = found(run(values, fired=fired))
+    assert (one.subject, one.numbers["compared_with"]) == ("a.weight", "b.weight")
+    assert one.numbers["ratio"] == pytest.approx(1e-5)
+
+
+def test_a_loss_is_no_layer_to_compare_gradients_with(run: Callable[..., RunFolder]) -> None:
+    values = {(NORM, "fc"): [1e-4], (NORM, "nll_loss"): [1.0]}
+    assert found(run(values, fired={"nll_loss": {"shapes": [[]]}})) == []
+
+
+def test_a_table_of_which_a_step_reaches_few_rows_is_not_held_against_others(
+    run: Callable[..., RunFolder],
+) -> None:
+    values = {
+        (GRAD, "words.weight"): [1e-5],
+        (GRAD, "fc.weight"): [1.0],
+        ("*:update:norm", "words.weight"): [1e-7],
+        ("*:weight:norm", "words.weight"): [1.0],
+    }
+    fired = {"words.weight": {**WEIGHT, "owner": "Embedding"}, "fc.weight": WEIGHT}
+    assert found(run(values, fired=fired)) == []
+
+
+def test_seeds_whose_gradient_is_exactly_zero_are_told_apart(run: Callable[..., RunFolder]) -> None:
+    seeds = [{(NORM, "a"): [value], (NORM, "b"): [1.0]} for value in (1e-5, 0.0, 1.1e-5, 0.0)]
+    (one,) = found(run(*seeds))
+    assert (one.kind, one.n, one.numbers["num_zero"]) == ("vanishing_gradient", 2, 2)
+    assert "In 2 more it is exactly zero" in one.sentence(Words("en"))
+
+
+def test_a_gradient_that_is_zero_in_all_seeds_vanishes(run: Callable[..., RunFolder]) -> None:
+    (one,) = found(run(*[{(NORM, "a"): [0.0], (NORM, "b"): [1.0]}] * 3))
+    assert (one.kind, one.numbers["ratio"], one.n) == ("vanishing_gradient", 0.0, 3)
+
+
+def test_what_is_not_finite_came_up_by_the_end_of_its_period(run: Callable[..., RunFolder]) -> None:
+    (one,) = found(run({(NORM, "a"): [1.0, None, None]}))
+    assert (one.kind, one.numbers["median_step"]) == ("broken_gradient", 20)
+    assert "first by update 20" in one.sentence(Words("en"))
+
+
+DEAD = "*:activation:dead_fraction"
 
 
 def test_dead_units_are_found_from_a_tenth_on(run: Callable[..., RunFolder]) -> None:
-    probe = "*:activation:dead_fraction"
-    seeds = [{(probe, "a"): [0.0, 0.30 + k], (probe, "b"): [0.9, 0.05]} for k in (0.0, 0.01, 0.02)]
+    seeds = [{(DEAD, "a"): [0.0, 0.30 + k], (DEAD, "b"): [0.9, 0.05]} for k in (0.0, 0.01, 0.02)]
     (one,) = found(run(*seeds))
     assert (one.kind, one.subject) == ("dead_units", "a")
     assert (one.numbers["share"], one.numbers["epoch"]) == (pytest.approx(0.31), 2)
+    assert "never fired in epoch 2" in one.sentence(Words("en"))
+
+
+@pytest.mark.parametrize(
+    ("every", "period"), [("@10", "in updates 11 to 20"), ("@epoch", "in epoch 2")]
+)
+def test_dead_units_are_told_with_the_period_they_were_counted_in(
+    every: str, period: str, run: Callable[..., RunFolder]
+) -> None:
+    (one,) = found(run({(DEAD + every, "a"): [0.0, 0.3]}))
+    assert f"never fired {period} (1 seed)" in one.sentence(Words("en"))
+
+
+def test_a_single_update_is_named_as_one(run: Callable[..., RunFolder]) -> None:
+    lines = records({(DEAD + "@step", "a"): [0.3]})
+    lines = [line.model_copy(update={"step": 7, "num_steps": 1}) for line in lines]
+    rows = FiredRecord(
+        probe=str(probe_of(DEAD + "@step")),
+        layer="a",
+        type="relu",
+        kind="function",
+        place=0,
+        fired=1,
+        first_step=7,
+        last_step=7,
+        shapes=[[4]],
+    )
+    trial = TrialRecord(id="t", kind="learn", workload="w", seed=1, settings={}, state="done")
+    (one,) = probe_findings([ProbedTrial(trial, tuple(lines), (rows,))])
+    assert "never fired in update 7" in one.sentence(Words("en"))
+
+
+@pytest.mark.parametrize("kind", ["Tanh", "Linear", "Conv1d", "LeakyReLU"])
+def test_units_that_are_never_positive_are_dead_only_behind_a_rectifier(
+    kind: str, run: Callable[..., RunFolder]
+) -> None:
+    assert found(run({(DEAD, "a"): [0.9]}, fired={"a": {"type": kind}})) == []
 
 
 @pytest.mark.parametrize(("update", "side"), [(1e-6, "below"), (1e-3, None), (0.5, "above")])
@@ -214,10 +341,15 @@ def test_updates_out_of_proportion_are_found(
     update: float, side: str | None, run: Callable[..., RunFolder]
 ) -> None:
     values = {
-        ("*.weight:update:norm", "a.weight"): [update * math.sqrt(10)],
-        ("*.weight:weight:norm", "a.weight"): [1.0],
+        ("*:update:norm", "a.weight"): [update * math.sqrt(10)],
+        ("*:weight:norm", "a.weight"): [1.0],
+        ("*:update:norm", "a.bias"): [5.0],
+        ("*:weight:norm", "a.bias"): [1.0],
+        ("*:update:norm", "positions"): [5.0],
+        ("*:weight:norm", "positions"): [1.0],
     }
-    told = found(run(values))
+    table = {**WEIGHT, "owner": "Encoder", "shapes": [[1, 24, 32]]}
+    told = found(run(values, fired={"a.weight": WEIGHT, "a.bias": BIAS, "positions": table}))
     assert [one.numbers["side"] for one in told] == ([] if side is None else [side])
     assert all(one.kind == "update_ratio" for one in told)
     assert all(one.numbers["ratio"] == pytest.approx(update) for one in told)

@@ -243,11 +243,13 @@ def test_reproduce_lays_published_figures_beside_a_run(
     study = made_study("fashion-mlp", BUILTIN["fashion-mlp"].defaults)
     Fabricated(final=near).write(tmp_path / "a", study)
     shown = trainlab("reproduce", "fashion-lab", "--run", "a").stdout
-    assert "15 of 15 published figures are inside." in shown
+    assert "15 of 15 published figures are inside; by chance 0.8 would be outside" in shown
+    assert "3 of 3 published curves agree with ours" in shown
     assert "not compared" not in shown
     Fabricated(final=lambda t: {"test/loss": 9 + t.seed}).write(tmp_path / "b", study)
     shown = trainlab("reproduce", "fashion-lab", "--run", "b", code=1).stdout
-    assert "0 of 5 published figures are inside." in shown
+    assert "0 of 5 published figures are inside" in shown
+    assert "base, test/loss: not reproduced: the published curve lies 10.6 standard" in shown
     Fabricated().write(tmp_path / "c", made_study(workload="mnist-cnn"))
     (line,) = refused("reproduce", "fashion-lab", "--run", "c")
     assert line == "c: is about mnist-cnn, fashion-lab about fashion-mlp"
@@ -261,7 +263,7 @@ def test_reproduce_compares_nothing_of_a_cell_that_trained_otherwise(
     study = made_study("fashion-mlp", BUILTIN["fashion-mlp"].defaults, settings={"epochs": 3})
     Fabricated().write(tmp_path / "a", study)
     shown = trainlab("reproduce", "fashion-lab", "--run", "a", code=1).stdout
-    assert "0 of 0 published figures are inside." in shown
+    assert "No published figure can be compared." in shown
     assert "base: not compared: epochs 3, published with 5" in shown
 
 

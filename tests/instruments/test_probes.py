@@ -467,6 +467,59 @@ def test_units_that_never_fire_are_counted_over_the_whole_period(zoo_setup: Make
     assert by_target(lines) == {"relu": 0.75, "relu/2": 0.25}
 
 
+def half_dead(layer: nn.Module) -> nn.Module:
+    """A convolution of four channels, one of which is never above zero."""
+    nn.init.zeros_(layer.weight)
+    with torch.no_grad():
+        layer.bias[:] = torch.tensor([-1.0, 1.0, 1.0, 1.0])
+    return layer
+
+
+class Layouts(nn.Module):
+    """Channels and tokens in tensors of the same number of dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = half_dead(nn.Conv1d(1, 4, 1)), half_dead(nn.ConvTranspose1d(4, 4, 1))
+        self.three = half_dead(nn.Conv3d(1, 4, 1))
+        self.norm, self.dropout = nn.BatchNorm1d(4, affine=False), nn.Dropout(0.1)
+        self.tokens = nn.Linear(2, 5)
+        nn.init.zeros_(self.tokens.weight)
+        with torch.no_grad():
+            self.tokens.bias[:] = torch.tensor([-1.0, -1.0, 1.0, 1.0, 1.0])
+        self.wide = nn.Linear(2, 5)
+        self.wide.load_state_dict(self.tokens.state_dict())
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        first = torch.relu(self.dropout(self.one(inputs.unsqueeze(1))))
+        second = torch.relu(self.two(first) * 2)
+        third = torch.relu(self.three(inputs.view(-1, 1, 2, 2, 2)))
+        fourth = torch.relu(self.tokens(inputs.view(-1, 4, 2)))
+        fifth = torch.relu(self.wide(inputs.view(-1, 2, 2, 2)))
+        normed = torch.relu(self.norm(second) - 100.0)
+        pooled = torch.relu(F.max_pool1d(self.one(inputs.unsqueeze(1)), 2))
+        rest = (normed.sum() + third.sum() + fourth.sum() + fifth.sum() + pooled.sum()) * 0
+        logits: Tensor = self.last(second.mean(1)) + rest
+        return logits
+
+
+def test_units_are_channels_of_convolutions_and_features_of_all_else(zoo_setup: MakeSetup) -> None:
+    setup = zoo_setup(Layouts, epochs=1, optimizer="sgd", lr=1e-9)
+    lines, _ = probed(setup, "relu:activation:dead_fraction", "one:activation:dead_fraction")
+    assert by_target(lines) == {
+        "one": 0.25,
+        "one/2": 0.25,
+        "relu": 0.25,
+        "relu/2": 0.25,
+        "relu/3": 0.25,
+        "relu/4": pytest.approx(0.4),
+        "relu/5": pytest.approx(0.4),
+        "relu/6": 1.0,
+        "relu/7": 0.25,
+    }
+
+
 def own_file(folder: Path, body: str) -> str:
     path = folder / "mine.py"
     path.write_text(f"import torch\n\n{body}\n")

@@ -150,3 +150,15 @@ def test_a_budget_too_small_for_one_step_is_said(make_setup: MakeSetup) -> None:
     assert record.trace_steps == 0
     assert not setup.folder.trace_file.exists()
     assert setup.notes == [note("trace_too_large", budget=1e-4)]
+
+
+def test_calls_that_the_model_made_itself_are_told_from_those_of_other_operators(
+    make_setup: MakeSetup,
+) -> None:
+    setup = make_setup(workload=find_workload("mnist-cnn"), data="bundled", batch_size=8)
+    record = profiled(setup, TRAINING)
+    forward = {row.name: row for row in record.rows if row.phase == "forward"}
+    for name in ("aten::conv2d", "aten::linear", "aten::max_pool2d"):
+        assert forward[name].outermost_calls == forward[name].calls, name
+    for name in ("aten::convolution", "aten::_convolution", "aten::addmm"):
+        assert forward[name].outermost_calls == 0, name

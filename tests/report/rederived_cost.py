@@ -92,26 +92,94 @@ def memory(run: RawRun, found: Finding) -> Expected:
 def scaling(run: RawRun, found: Finding) -> Expected:
     """A line through the times of the sizes by relative least squares, neither part below zero."""
     mode = found.subject.partition("/")[0]
-    times = {size: _step_ms(run, cell, mode) for cell, size in _sizes(run, found).items()}
+    sizes = _sizes(run, found)
+    times = {size: _step_ms(run, cell, mode) for cell, size in sizes.items()}
+    noise, freedom = _process_noise(run, list(sizes), mode)
     fixed, each = _fit(times)
-    errors = [
-        abs(
-            sum(np.array(_fit({k: v for k, v in times.items() if k != size})) * (1, size)) / time
-            - 1
-        )
-        for size, time in times.items()
-    ]
-    worst = max(errors) if len(times) > 2 else None
-    fits = "cannot tell" if worst is None else "fits" if worst <= 0.25 else "does not fit"
+    errors: dict[float, float] = {}
+    for size, time in times.items() if len(times) > 2 else ():
+        rest = {k: v for k, v in times.items() if k != size}
+        off = abs(sum(np.array(_fit(rest)) * (1, size)) / time - 1)
+        _, unit = _line(rest, 1.0)
+        spread = np.array([size, 1]) / time
+        errors[off] = _beyond(freedom, len(times)) * noise * math.sqrt(1 + spread @ unit @ spread)
+    worst = max(errors, default=None)
+    verdict = "cannot tell"
+    if worst is not None and worst <= 0.25:
+        verdict = "fits"
+    elif any(off > 0.25 and off > allowed for off, allowed in errors.items()):
+        verdict = "does not fit"
+    intervals, enough = _intervals(times, (each, fixed), noise, freedom)
     numbers = {
         "fixed_ms": fixed,
         "per_sample_us": 1e3 * each,
+        "per_sample_us_low": 1e3 * intervals[0][0],
+        "per_sample_us_high": 1e3 * intervals[0][1],
         "enough": 4 * fixed / each if each else None,
+        "enough_low": enough[0],
+        "enough_high": enough[1],
         "largest": max(times),
         "worst_error": worst,
-        "fit": fits,
+        "allowed_error": None if worst is None else errors[worst],
+        "fit": verdict,
     }
-    return Expected(numbers, len(times), _fixed_interval(times, fixed))
+    return Expected(numbers, len(times), intervals[1])
+
+
+def _process_noise(run: RawRun, cells: list[str], mode: str) -> tuple[float, int]:
+    """The relative error of one size's time: processes as groups of a one-way analysis of variance."""
+    logs = [_logs(run, cell, mode) for cell in cells]
+    freedom = sum(map(len, logs)) - len(logs)
+    within = sum(((group - group.mean()) ** 2).sum() for group in logs) / freedom
+    return math.sqrt(within * np.mean([1 / len(group) for group in logs])), freedom
+
+
+def _beyond(freedom: int, number: int) -> float:
+    return float(stats.t.isf(0.025 / number, freedom))
+
+
+def _line(times: dict[int, float], error: float) -> tuple[np.ndarray, np.ndarray]:
+    """Per sample and fixed, neither kept above zero, with their covariance at that relative error."""
+    sizes, measured = np.array(list(times)), np.array(list(times.values()))
+    weighted = np.vander(sizes, 2) / measured[:, None]
+    inverse = np.linalg.pinv(weighted)
+    return inverse @ np.ones(len(times)), error**2 * inverse @ inverse.T
+
+
+def _intervals(
+    times: dict[int, float], fitted: tuple[float, float], noise: float, freedom: int
+) -> tuple[list[tuple[float, float]], tuple[float | None, float | None]]:
+    """Of per sample and fixed; and of the size beyond which doubling gains little."""
+    parts, unit = _line(times, 1.0)
+    sizes, measured = np.array(list(times)), np.array(list(times.values()))
+    squares = float(((np.polyval(parts, sizes) / measured - 1) ** 2).sum())
+    own = len(times) - 2
+    if own and stats.f.sf(squares / own / noise**2, own, freedom) < LEVEL:
+        error, degrees = math.sqrt(squares / own), own
+    else:
+        degrees = own + freedom
+        error = math.sqrt((squares + freedom * noise**2) / degrees)
+    reach = stats.t.ppf(0.975, degrees)
+    covariance = error**2 * unit
+    ends = [
+        (max(0.0, min(v, p - reach * s)), max(v, p + reach * s))
+        for v, p, s in zip(fitted, parts, np.sqrt(np.diag(covariance)), strict=True)
+    ]
+    each, fixed = parts
+    squared = reach**2 * covariance
+    # The ratios at which fixed - ratio * each is just as far from zero as its error allows.
+    roots = np.roots(
+        [
+            each**2 - squared[0, 0],
+            -2 * (each * fixed - squared[0, 1]),
+            fixed**2 - squared[1, 1],
+        ]
+    )
+    if each**2 <= squared[0, 0] or np.iscomplex(roots).any() or not fitted[0]:
+        return ends, (4 * ends[1][0] / ends[0][1], None)
+    enough = 4 * fitted[1] / fitted[0]
+    low, high = sorted(4 * roots.real)
+    return ends, (max(0.0, min(low, enough)), max(high, enough))
 
 
 def _step_ms(run: RawRun, cell: str, mode: str) -> float:
@@ -123,16 +191,6 @@ def _fit(times: dict[int, float]) -> tuple[float, float]:
     rows = np.stack((1 / measured, sizes / measured), axis=1)
     found = optimize.lsq_linear(rows, np.ones(len(sizes)), (0, np.inf), method="bvls", tol=1e-14)
     return float(found.x[0]), float(found.x[1])
-
-
-def _fixed_interval(times: dict[int, float], fixed: float) -> tuple[float, float] | None:
-    """By the t quantile on the line that may go below zero; cut at zero."""
-    if len(times) < 3:
-        return None
-    sizes, measured = np.array(list(times)), np.array(list(times.values()))
-    line, covariance = np.polyfit(sizes, measured, 1, w=1 / measured, cov=True)
-    reach = stats.t.ppf(0.975, len(times) - 2) * math.sqrt(covariance[1, 1])
-    return max(0.0, min(fixed, line[1] - reach)), max(fixed, line[1] + reach)
 
 
 def _sizes(run: RawRun, found: Finding) -> dict[str, int]:
@@ -158,6 +216,10 @@ def _shares(record: Json) -> dict[str, float]:
     return shares
 
 
+def _is_of_samples(row: Json) -> bool:
+    return row["kind"] == "operator" and row["phase"] in ("forward", "loss", "backward")
+
+
 def top_operator(run: RawRun, found: Finding) -> Expected:
     """Who takes most at the largest size, and at the smallest."""
     records = _by_size(run, found)
@@ -170,6 +232,7 @@ def top_operator(run: RawRun, found: Finding) -> Expected:
         "share_b": large[top],
         "first_a": first,
         "first_share_a": small[first],
+        "share_of": "step",
     }
     return Expected(numbers, 1)
 
@@ -177,15 +240,18 @@ def top_operator(run: RawRun, found: Finding) -> Expected:
 def operator_growth(run: RawRun, found: Finding) -> Expected:
     """The average call of one operator at two sizes."""
     records = _by_size(run, found)
-    averages = {}
+    averages, calls = {}, {}
     for size in found.levels:
-        rows = [r for r in records[size]["rows"] if r["name"] == found.subject]  # type: ignore[index]
+        record = records[size]  # type: ignore[index]
+        rows = [r for r in record["rows"] if r["name"] == found.subject and _is_of_samples(r)]
         averages[size] = sum(r["total_cpu_us"] for r in rows) / sum(r["calls"] for r in rows)
+        calls[size] = sum(r["calls"] for r in rows) / record["num_steps"]
     a, b = found.levels
+    assert calls[a] == calls[b]
     numbers = {
         "of_mode": found.numbers["of_mode"],
         "time": averages[b] / averages[a],
-        "work": b / a,  # type: ignore[operator]
+        "samples": b / a,  # type: ignore[operator]
         "average_us_a": averages[a],
         "average_us_b": averages[b],
     }

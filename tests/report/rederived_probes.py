@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 from raw_run import Expected, Json, RawRun
-from scipy import stats
+from scipy import optimize, stats
 
 from trainlab.analyse.findings.finding import Finding
 
@@ -53,9 +53,12 @@ def gradient(run: RawRun, found: Finding) -> Expected:
     """Against the last layer of the same probe."""
     probe, other = str(found.numbers["probe"]), str(found.numbers["compared_with"])
     pairs = zip(_own(run, found), _series(run, found, other, probe), strict=True)
-    ratios = [_element(a[-1]) / _element(b[-1]) for a, b in pairs]
+    every = [_element(a[-1]) / _element(b[-1]) for a, b in pairs]
+    ratios = [one for one in every if one]
     ratio, interval = _geometric(ratios)
-    return Expected({"probe": probe, "ratio": ratio, "compared_with": other}, len(ratios), interval)
+    numbers = {"probe": probe, "ratio": ratio, "compared_with": other}
+    numbers["num_zero"] = len(every) - len(ratios)
+    return Expected(numbers, len(ratios), interval)
 
 
 def growing(run: RawRun, found: Finding) -> Expected:
@@ -64,7 +67,8 @@ def growing(run: RawRun, found: Finding) -> Expected:
     ended = [(x[0], x[-1]) for x in own if "value" in x[0] and "value" in x[-1]]
     ratios = [_norm(last) / _norm(first) for first, last in ended]
     ratio, interval = _geometric(ratios)
-    return Expected({"probe": found.numbers["probe"], "ratio": ratio}, len(ratios), interval)
+    numbers = {"probe": found.numbers["probe"], "ratio": ratio, "num_zero": 0}
+    return Expected(numbers, len(ratios), interval)
 
 
 def broken(run: RawRun, found: Finding) -> Expected:
@@ -79,19 +83,33 @@ def broken(run: RawRun, found: Finding) -> Expected:
     return Expected(numbers, len(run.learned(found.cells[0])))
 
 
+def _steps(line: Json) -> np.ndarray:
+    return np.arange(line["step"] - line["num_steps"], line["step"]) + 1.0
+
+
+def _power(lines: Series) -> float:
+    """Found as the root of: the slope over places that follow from a power, less that power."""
+    norms = np.log([_norm(line) for line in lines])
+
+    def beyond(power: float) -> float:
+        means = [np.mean(_steps(line) ** (2 * power)) ** (1 / (2 * power)) for line in lines]
+        return float(np.polyfit(np.log(means), norms, 1)[0] - power)
+
+    return float(optimize.brentq(beyond, 0.01, 40, xtol=1e-13))
+
+
 def accumulation(run: RawRun, found: Finding) -> Expected:
-    """The slope of log norm over log step of each trial."""
+    """The power whose own root mean squares over the periods have that slope, of each trial."""
     own = _own(run, found)
-    points = [[(x["step"], _norm(x)) for x in lines] for lines in own]
-    slopes = [np.polyfit(*np.log(one).T, 1)[0] for one in points]
-    times, _ = _geometric([one[-1][1] / one[0][1] for one in points])
+    slopes = [_power(lines) for lines in own]
+    times, _ = _geometric([_norm(lines[-1]) / _norm(lines[0]) for lines in own])
     exponent, interval = _mean(slopes)
     numbers = {
         "probe": found.numbers["probe"],
         "exponent": exponent,
         "times": times,
-        "first_step": own[0][0]["step"],
-        "last_step": own[0][-1]["step"],
+        "first_step": np.mean(_steps(own[0][0])),
+        "last_step": np.mean(_steps(own[0][-1])),
     }
     return Expected(numbers, len(slopes), interval)
 
@@ -100,7 +118,9 @@ def dead_units(run: RawRun, found: Finding) -> Expected:
     """The share in the last period."""
     last = [lines[-1] for lines in _own(run, found)]
     share, interval = _mean([x["value"] for x in last])
+    steps = _steps(last[0])
     numbers = {"probe": found.numbers["probe"], "share": share, "epoch": last[0]["epoch"]}
+    numbers |= {"every": last[0]["every"], "first_step": steps[0], "last_step": steps[-1]}
     return Expected(numbers, len(last), interval)
 
 
@@ -113,6 +133,7 @@ def update_ratio(run: RawRun, found: Finding) -> Expected:
     numbers = {
         "probe": probe,
         "ratio": ratio,
+        "num_zero": 0,
         "side": "below" if ratio < 1e-4 else "above",
         "healthy_low": 1e-4,
         "healthy_high": 1e-2,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from rich_run import ACCURACY, rich_data, rich_report
 
+from trainlab.analyse.cost.cold_start import cold_start
 from trainlab.plan import Trial
 from trainlab.report.figures.bars import OUTSIDE, REST, operator_bars, phase_bars
 from trainlab.report.figures.cell_values import cost_values, memory_values, metric_values
@@ -103,7 +104,16 @@ def test_first_steps_are_multiples_of_a_settled_one(data: RunData) -> None:
     found = first_steps(data.evidence.measured_in("train"), "train")
     assert found is not None
     first = next(times for cell, step, times in found.points if cell == "batch_size=1")
-    assert first == pytest.approx(30.0 / (0.52 * 1.008), rel=1e-3)
+    assert first == pytest.approx(30.0)
+
+
+def test_the_chart_and_the_table_tell_one_ratio_of_the_first_step(data: RunData) -> None:
+    (measurement, *_) = data.evidence.measured_in("train")
+    cold = cold_start(measurement.costs, measurement.layers)
+    found = first_steps([measurement], "train")
+    assert cold is not None
+    assert found is not None
+    assert found.points[0][2] == pytest.approx(cold.step_ms.ratio)
 
 
 def test_names_from_data_are_never_part_of_an_expression(tmp_path: Path) -> None:

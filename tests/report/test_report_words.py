@@ -123,8 +123,11 @@ def test_the_fonts_are_small_and_bring_their_licence() -> None:
 
 def test_both_readings_of_the_labs_question_explain_themselves() -> None:
     words = Words("en")
-    local = words.probe_meaning("local_grad", "sq_sum", "epoch")
+    local = words.probe_meaning("local_grad", "sq_sum", "epoch", "ReLU")
     assert "how many inputs of the relu were positive" in local.lower()
+    other = words.probe_meaning("local_grad", "sq_sum", "epoch", "Tanh")
+    assert "how many inputs" not in other
+    assert "derivative of the layer's own function at each element" in other
     assert "flows back through the layer" in words.probe_meaning("grad_input", "sq_sum", "epoch")
 
 

@@ -80,10 +80,10 @@ def rows(trial: Trial) -> list[Any]:
 WITHIN = Interval(0.00012, 0.00087)
 AT_FC1: dict[str, Any] = {"subject": "fc1", "cells": ("lr=0.1",), "probe": "fc1:grad:norm", "n": 7}
 PROBED = [
-    VanishingGradient(**AT_FC1, ratio=0.000345, compared_with="fc2", interval=WITHIN),
+    VanishingGradient(**AT_FC1, ratio=0.000345, num_zero=4, compared_with="fc2", interval=WITHIN),
     BrokenGradient(**AT_FC1, num_not_finite=3, median_step=41.5),
-    ExplodingGradient(**AT_FC1, ratio=2345.6, compared_with="fc2"),
-    GrowingGradient(**AT_FC1, ratio=456.7, interval=WITHIN),
+    ExplodingGradient(**AT_FC1, ratio=2345.6, num_zero=0, compared_with="fc2"),
+    GrowingGradient(**AT_FC1, ratio=456.7, num_zero=0, interval=WITHIN),
     Accumulation(
         **AT_FC1,
         exponent=0.7234,
@@ -92,8 +92,8 @@ PROBED = [
         last_step=9375.0,
         interval=Interval(0.61, 0.83),
     ),
-    DeadUnits(**AT_FC1, share=0.3456, epoch=5),
-    UpdateRatio(**AT_FC1, ratio=0.0456, side="above", interval=WITHIN),
+    DeadUnits(**AT_FC1, share=0.3456, every="epoch", epoch=5, first_step=401, last_step=500),
+    UpdateRatio(**AT_FC1, ratio=0.0456, num_zero=0, side="above", interval=WITHIN),
 ]
 SPREAD = SeedSpread(
     subject="test/accuracy",
@@ -332,16 +332,53 @@ def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> No
         cells=("a", "b"),
         fixed_ms=0.3,
         per_sample_us=0.06,
+        per_sample_us_low=0.05,
+        per_sample_us_high=0.07,
         enough=None,
+        enough_low=None,
+        enough_high=None,
         largest=64,
         worst_error=0.01,
+        allowed_error=0.02,
         fit="fits",
         n=3,
     )
-    near, far, flat = (sentence(replace(fit, enough=enough)) for enough in (80.0, 2e4, None))
-    assert "Beyond batch 80, doubling gains less than 10 %." in near
+    near, far, flat, unsure = (
+        sentence(replace(fit, enough=enough, enough_low=low, enough_high=high))
+        for enough, low, high in [
+            (80.0, 71.5, 92.5),
+            (2e4, 1e4, 3e4),
+            (None, 90.0, None),
+            (80.0, 10.0, 500.0),
+        ]
+    )
+    assert "Beyond batch 80 [95 %: 71.5 to 92.5], doubling gains less than 10 %." in near
     for told in (far, flat):
         assert "At batch 64, the largest measured, doubling still gains more than 10 %." in told
+    assert "cannot be told from these measurements" in unsure
+    assert "0.0600 µs [95 %: 0.0500 to 0.0700] per sample" in near
+
+
+def test_a_line_that_cannot_be_checked_says_why() -> None:
+    numbers = {"fixed_ms": 1.0, "per_sample_us": 1.7, "enough": None, "largest": 64}
+    ends = ("per_sample_us_low", "per_sample_us_high", "enough_low", "enough_high")
+    fit = Scaling(
+        subject="train/step_ms",
+        cells=("a", "b", "c"),
+        **numbers,
+        **dict.fromkeys(ends),
+        worst_error=0.41,
+        allowed_error=0.87,
+        fit="cannot tell",
+        n=3,
+    )
+    assert "cannot be told: a size predicted from the others is off by up to 41.0 %" in sentence(
+        fit
+    )
+    assert "noise explains up to 87.0 %" in sentence(fit)
+    assert "from one process for each size" in sentence(replace(fit, allowed_error=None))
+    misfit = replace(fit, fit="does not fit", allowed_error=0.12)
+    assert "the noise of the measurements explains at most 12.0 %" in sentence(misfit)
 
 
 def test_a_small_share_is_not_told_as_none() -> None:

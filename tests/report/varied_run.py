@@ -223,13 +223,13 @@ def _fired(probe: str, layer: str, place: int) -> FiredRecord:
         probe=probe,
         meaning="",
         layer=layer,
-        type="Linear",
-        kind="module",
+        type="ReLU" if layer == "relu" else "Linear",
+        kind="parameter" if layer.endswith("weight") else "module",
         place=place,
         fired=100,
         first_step=1,
         last_step=400,
-        shapes=[[1]],
+        shapes=[[3, 4]],
     )
 
 

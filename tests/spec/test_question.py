@@ -8,7 +8,13 @@ import pytest
 
 from trainlab.errors import SpecError
 from trainlab.spec import Cell, Question
-from trainlab.spec.question import cells_of, checked_question, read_question, seeds_of
+from trainlab.spec.question import (
+    cells_of,
+    checked_question,
+    layout_of,
+    read_question,
+    seeds_of,
+)
 from trainlab.studies import study_file, study_names
 
 PARAMETERS = ("hidden",)
@@ -129,6 +135,14 @@ def test_a_level_equal_to_the_base_is_the_base() -> None:
         'workload = "w"\ndesign = "one-at-a-time"\n[vary]\nbatch_size = [16, 32]', batch_size=32
     )
     assert [cell.id for cell in found] == ["base", "batch_size=16"]
+
+
+def test_a_level_that_the_base_has_without_naming_it_is_the_base() -> None:
+    text = 'workload = "w"\ndesign = "one-at-a-time"\n[vary]\nlr = [0.001, 0.01]'
+    question = checked_question(tomllib.loads(text))
+    layout = layout_of(question, {"optimizer": "adam"}, PARAMETERS)
+    assert [cell.id for cell in layout.cells] == ["base", "lr=0.01"]
+    assert layout.same_as_base == ("lr=0.001",)
 
 
 def test_listed_cells_alone_start_from_the_base() -> None:

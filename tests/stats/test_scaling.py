@@ -4,7 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
-from trainlab.stats.scaling import fit_batches
+from trainlab.stats.scaling import Noise, fit_batches, noise_of
+
+EXACT = Noise(0.0, 6)
+"""Times that would be the same again."""
 
 
 def test_a_line_is_found_on_hand_worked_numbers() -> None:
@@ -46,14 +49,14 @@ def test_two_sizes_give_a_line_but_no_interval_and_no_verdict() -> None:
 
 def test_each_size_is_predicted_from_the_others() -> None:
     # Without 2: the line through (1, 1) and (4, 4) says 2 where 4 was measured: -50 %.
-    fit = fit_batches({1: 1.0, 2: 4.0, 4: 4.0})
+    fit = fit_batches({1: 1.0, 2: 4.0, 4: 4.0}, EXACT)
     (middle,) = [one for one in fit.left_out if one.batch_size == 2]
     assert (middle.predicted, middle.error) == pytest.approx((2, -0.5))
     assert fit.verdict == "does not fit"
 
 
 def test_a_cache_that_overflows_does_not_fit() -> None:
-    assert fit_batches({1: 1.0, 8: 1.7, 64: 7.3, 512: 400.0}).verdict == "does not fit"
+    assert fit_batches({1: 1.0, 8: 1.7, 64: 7.3, 512: 400.0}, EXACT).verdict == "does not fit"
 
 
 @pytest.mark.parametrize("times", [{}, {4: 1.0}, {1: 1.0, 2: 0.0}, {0: 1.0, 2: 1.0}])
@@ -94,3 +97,59 @@ def test_intervals_cover_at_the_stated_rate() -> None:
         ]
     print("fixed, per sample, a new size:", held / studies)
     assert held / studies == pytest.approx(0.95, abs=0.012)
+
+
+def test_what_noise_explains_is_not_called_a_misfit() -> None:
+    times = {1: 1.0, 2: 1.5, 4: 1.0}
+    assert fit_batches(times, Noise(0.01, 6)).verdict == "does not fit"
+    assert fit_batches(times, Noise(0.3, 6)).verdict == "cannot tell"
+    assert fit_batches(times).verdict == "cannot tell", "without repeats noise is not known"
+    assert fit_batches({1: 1.0, 2: 1.5, 4: 2.5}).verdict == "fits"
+
+
+def test_noise_is_that_of_the_mean_of_repeats_pooled_over_sizes() -> None:
+    # Logs 0 and 0.2, 1 and 1.4: variances 0.02 and 0.08, means of two.
+    noise = noise_of([np.exp([0.0, 0.2]).tolist(), np.exp([1.0, 1.4]).tolist()])
+    assert noise is not None
+    assert (noise.error, noise.degrees_of_freedom) == (pytest.approx(np.sqrt(0.05 / 2)), 2)
+    assert noise_of([[1.0], [2.0]]) is None
+
+
+def test_two_sizes_measured_in_several_processes_have_intervals() -> None:
+    fit = fit_batches({1: 3.0, 11: 13.0}, Noise(0.01, 4))
+    assert fit.fixed.interval is not None
+    assert fit.fixed.interval.contains(2)
+    assert fit.verdict == "cannot tell"
+
+
+NOISE_LEVELS = (0.02, 0.1, 0.3)
+
+
+@pytest.mark.parametrize("level", NOISE_LEVELS)
+def test_a_true_line_is_rarely_said_not_to_fit_and_its_intervals_hold(level: float) -> None:
+    """Three sizes in three processes each, as the lab has them."""
+    sizes, studies = (1, 16, 64), 2000
+    misfits, held, held_enough = 0, np.zeros(2), []
+    for draws in np.random.default_rng(5).standard_normal((studies, 3, 3)):
+        logs = np.log([2 + 0.05 * size for size in sizes])[:, None] + level * draws
+        times = dict(zip(sizes, np.exp(logs.mean(axis=1)).tolist(), strict=True))
+        fit = fit_batches(times, noise_of(np.exp(logs).tolist()))
+        misfits += fit.verdict == "does not fit"
+        assert fit.fixed.interval is not None
+        assert fit.per_sample.interval is not None
+        held += [fit.fixed.interval.contains(2), fit.per_sample.interval.contains(0.05)]
+        if fit.enough_interval is not None:
+            held_enough.append(fit.enough_interval.contains(4 * 2 / 0.05))
+    print(f"noise {level}: misfit {misfits / studies:.3f}, held {held / studies}")
+    assert misfits / studies <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / studies)
+    assert (held / studies >= 0.93).all()
+    assert np.mean(held_enough) >= 0.93
+
+
+def test_a_bend_is_found_beside_little_noise() -> None:
+    sizes, found = (1, 16, 64), 0
+    for draws in np.random.default_rng(6).standard_normal((300, 3, 3)):
+        logs = np.log([2.05, 2.8, 40.0])[:, None] + 0.02 * draws
+        times = dict(zip(sizes, np.exp(logs.mean(axis=1)).tolist(), strict=True))
+        found += fit_batches(times, noise_of(np.exp(logs).tolist())).verdict == "does not fit"
+    assert found / 300 > 0.95

@@ -1,9 +1,11 @@
 """Cells that differ by batch size alone: what a step costs as a function of the batch."""
 
+import statistics
 from dataclasses import dataclass
 
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.evidence import Evidence
+from trainlab.stats.scaling import BatchScaling, fit_batches, noise_of
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,14 @@ class BatchSeries:
     def cells(self) -> tuple[str, ...]:
         """In the order of their batch sizes."""
         return tuple(measurement.trial.cell for measurement in self.by_size.values())
+
+    def fit(self) -> BatchScaling:
+        """The time of a step by batch size, and the noise between the processes that measured it."""
+        times = {size: m.summary.step_ms.value for size, m in self.by_size.items()}
+        processes = (
+            [statistics.median(record.step_ms) for record in m.costs] for m in self.by_size.values()
+        )
+        return fit_batches(times, noise_of(processes))
 
 
 def batch_series(evidence: Evidence, mode: str) -> list[BatchSeries]:

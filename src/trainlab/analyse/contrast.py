@@ -30,14 +30,15 @@ class Contrast:
 
 
 def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
-    """Every cell against its reference.
+    """Every cell against its reference; none against one with the same settings by another name.
 
     In a grid that is the cell with the factor's first level and all else equal. Around a base it is
     the base, also for a cell that changes several settings at once. A cell listed beside a grid that
     has no such neighbour is compared with the grid's first.
     """
     if cells and not cells[0].levels:
-        return [_against_base(cells[0], cell) for cell in cells[1:]]
+        others = [cell for cell in cells[1:] if cell.settings.meaning != cells[0].settings.meaning]
+        return [_against_base(cells[0], cell) for cell in others]
     factors = tuple(dict.fromkeys(name for cell in cells for name in cell.levels))
     coordinates = [_coordinates(cell, factors) for cell in cells]
     cell_at = dict(zip(coordinates, cells, strict=True))

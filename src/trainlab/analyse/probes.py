@@ -1,14 +1,22 @@
 """The values of the probes of a run, and their curves over seeds with intervals."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
+from scipy import special
+
 from trainlab.record.probe import FiredRecord, ProbeRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.stats.means import Mean, mean_of
+
+FEWEST_POINTS = 3
+"""With fewer points no growth is fitted."""
+MOST_ITERATIONS = 200
 
 
 @dataclass(frozen=True)
@@ -95,3 +103,39 @@ def per_step_norm(line: ProbeRecord) -> float:
 def per_element(line: ProbeRecord) -> float:
     """The root mean square of the elements: comparable between layers of different sizes."""
     return per_step_norm(line) * math.sqrt(line.fired / line.count)
+
+
+def middle_step(line: ProbeRecord) -> float:
+    """The middle of a period, in updates: where its value belongs on a curve."""
+    return line.step - (line.num_steps - 1) / 2
+
+
+def growth_exponent(lines: Sequence[ProbeRecord]) -> float | None:
+    """The power of the step that norms grow as; None with fewer than FEWEST_POINTS positive ones.
+
+    The slope of log norm over log step. A period's norm is the root mean square over its steps, and
+    belongs to the step at which a curve of that power has this value: found by iteration, from the
+    middle of the period on.
+    """
+    norms = [(line, norm) for line in lines if (norm := per_step_norm(line)) > 0]
+    norms = [(line, norm) for line, norm in norms if math.isfinite(norm)]
+    if len(norms) < FEWEST_POINTS:
+        return None
+    log_norms = [math.log(norm) for _, norm in norms]
+    places = [math.log(middle_step(line)) for line, _ in norms]
+    exponent = math.nan
+    for _ in range(MOST_ITERATIONS):
+        before, exponent = exponent, statistics.linear_regression(places, log_norms).slope
+        if abs(exponent - before) < 1e-9:
+            break
+        places = [_log_step(line, exponent) for line, _ in norms]
+    return exponent
+
+
+def _log_step(line: ProbeRecord, exponent: float) -> float:
+    """The log of the step at which `step ** exponent` is its root mean square over the period."""
+    if line.num_steps == 1 or abs(exponent) < 1e-9:
+        return math.log(middle_step(line))
+    logs = np.log(np.arange(line.step - line.num_steps + 1, line.step + 1))
+    mean = special.logsumexp(2 * exponent * logs) - math.log(line.num_steps)
+    return float(mean) / (2 * exponent)

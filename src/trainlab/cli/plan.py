@@ -47,6 +47,9 @@ def print_plan(
         console.print(f"[bold]{escape(study.title)}[/bold]", highlight=False)
     cells_text = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
     console.print(f"{escape(study.name)}: {cells_text}: {escape(shown)}{more}", highlight=False)
+    if study.same_as_base:
+        same = ", ".join(study.same_as_base)
+        console.print(f"The same as base, and not run again: {escape(same)}.", highlight=False)
     seeds_text = "1 seed" if len(study.seeds) == 1 else f"{len(study.seeds)} seeds"
     parts = [f"{num_learn} learn trials ({seeds_text})"] if num_learn else []
     if study.cost is not None:

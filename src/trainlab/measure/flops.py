@@ -43,6 +43,14 @@ def formula_for(operator: Any) -> Formula | None:
     return formula
 
 
+def kind_of(operator: Any) -> str:
+    """`convolution`, `recurrent` or `matmul`: torch decides by kind whether fp32 may run as TF32."""
+    name = getattr(getattr(operator, "_overloadpacket", operator), "__name__", "")
+    if "conv" in name:
+        return "convolution"
+    return "recurrent" if "rnn" in name else "matmul"
+
+
 def may_multiply(operator: Any) -> bool:
     """Whether an operator without a formula may do arithmetic that ought to be counted."""
     tags = {tag.name for tag in getattr(operator, "tags", [])}

@@ -5,6 +5,7 @@ start-up costs. Then bare and watched steps alternate, so that the difference be
 watching costs. Work is counted in steps of its own, after everything that is timed.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from trainlab.instruments.calls.recorder import Call, CallRecorder, Observer, Pa
 from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
 from trainlab.measure.work import WorkCounter
-from trainlab.record.cost import LayerRow, LayersRecord
+from trainlab.record.cost import LayerRow, LayersRecord, WorkRecord
 from trainlab.spec.cost import CostSpec
 from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument, Phase
@@ -141,14 +142,16 @@ def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
             for phase, us in timer.read().items():
                 phases_us.setdefault(phase, []).append(us)
         rows = _merged(first, timed)
-        work, uncounted = _counted_work(watch, watched, steps, rows.keys())
+        work, counter = _counted_work(watch, watched, steps, rows.keys())
     return LayersRecord(
         mode=spec.one_mode,
         batch_size=steps.batch_size,
         num_steps=len(timed),
         calls_are_equal=len({tuple(map(_key, calls)) for calls in [first, *timed]}) == 1,
         rows=list(_layer_rows(setup, spec, rows, work)),
-        uncounted=sorted(uncounted),
+        uncounted=sorted(counter.uncounted),
+        between=_work_record(counter.between),
+        optimizer=_work_record(counter.optimizer),
         phases_us=phases_us,
         bare_ms=bare_ms,
         watched_ms=watched_ms,
@@ -178,8 +181,8 @@ def _merged(first: list[Call], timed: list[list[Call]]) -> dict[Key, _Row]:
 
 def _counted_work(
     watch: LayerWatch, watched: Update, steps: Steps, keys: Set[Key]
-) -> tuple[dict[Key, Call], set[str]]:
-    """The work of the calls, from steps that are not timed; and operators nobody can count."""
+) -> tuple[dict[Key, Call], WorkCounter]:
+    """The work of the calls, from steps that are not timed; and the last counter, with what is left."""
     work: dict[Key, Call] = {}
     uncounted: set[str] = set()
     for _ in range(MAX_COUNTED_STEPS):
@@ -190,7 +193,12 @@ def _counted_work(
         work = {_key(call): call for call in calls} | work
         if keys <= work.keys():
             break
-    return work, uncounted
+    counter.uncounted = uncounted
+    return work, counter
+
+
+def _work_record(cost: PassCost) -> WorkRecord:
+    return WorkRecord(flops_by_kind=cost.flops_by_kind, num_bytes=cost.num_bytes)
 
 
 def _layer_rows(
@@ -214,6 +222,7 @@ def _layer_rows(
             num_parameters=sum(unseen.pop(parameter, 0) for parameter in row.parameters),
             forward_flops=forward.flops,
             backward_flops=backward.flops,
+            flops_by_kind=dict(Counter(forward.flops_by_kind) + Counter(backward.flops_by_kind)),
             forward_bytes=forward.num_bytes,
             backward_bytes=backward.num_bytes,
             output_bytes=call.output_bytes,

@@ -57,6 +57,7 @@ class PhaseEnds(Instrument):
 @dataclass
 class _Sums:
     calls: int = 0
+    outermost_calls: int = 0
     self_cpu_us: float = 0.0
     total_cpu_us: float = 0.0
     self_device_us: float = 0.0
@@ -185,9 +186,16 @@ def _shapes(event: Any) -> str:
     return ", ".join(shapes)
 
 
+def _is_outermost(event: Any) -> bool:
+    """Whether no operator called it; the range of the step and the ends of phases are ours."""
+    parent = event.cpu_parent
+    return parent is None or parent.name.startswith("trainlab::")
+
+
 def _add(tally: _Tally, key: Key, event: Any) -> None:
     sums = tally.rows.setdefault(key, _Sums())
     sums.calls += 1
+    sums.outermost_calls += _is_outermost(event)
     sums.self_cpu_us += event.self_cpu_time_total
     sums.total_cpu_us += event.cpu_time_total
     sums.self_device_us += event.self_device_time_total

@@ -10,11 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainlab.instruments.calls.flow import storage_bytes, storage_id, tensors_in
 from trainlab.instruments.calls.recorder import PassCost
-from trainlab.measure.flops import formula_for, may_multiply
+from trainlab.measure.flops import formula_for, kind_of, may_multiply
+from trainlab.measure.traffic import traffic_bytes
 from trainlab.train.moments import Phase
-
-OVERWRITES = {"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_"}
-"""Operators that write their first argument without reading it."""
 
 
 class WorkCounter(TorchDispatchMode):
@@ -25,6 +23,9 @@ class WorkCounter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.uncounted: set[str] = set()
+        self.between, self.optimizer = PassCost(), PassCost()
+        """The work of no call: up to the end of the backward pass, and after it."""
+        self._rest = self.between
         self._running: PassCost | None = None
         self._new_storages: set[int] = set()
         """Made in this step; parameters and the batch were there before."""
@@ -38,6 +39,8 @@ class WorkCounter(TorchDispatchMode):
     def phase_ends(self, phase: Phase) -> None:
         if phase == "loss":
             self._saving.close()
+        elif phase == "backward":
+            self._rest = self.optimizer
 
     def end(self) -> None:
         """The step is over, or broke off."""
@@ -63,16 +66,15 @@ class WorkCounter(TorchDispatchMode):
                 return result
         result = func(*args, **kwargs)
         inputs, outputs = list(tensors_in((args, kwargs))), list(tensors_in(result))
-        if not outputs:
+        if not inputs and not outputs:
             return result
         storages = {storage for storage in map(storage_id, outputs) if storage is not None}
         self._new_storages |= storages - set(map(storage_id, inputs))
-        if self._running is None:
-            return result
-        self._running.num_bytes += _traffic_bytes(func, inputs, outputs)
+        cost = self._running or self._rest
+        cost.num_bytes += traffic_bytes(func, args, kwargs, result)
         if formula is not None and not any(tensor.is_nested for tensor in inputs):
-            self._running.flops += int(formula(*args, **kwargs, out_val=result))
-        elif may_multiply(func):
+            cost.add_flops(kind_of(func), int(formula(*args, **kwargs, out_val=result)))
+        elif self._running is not None and outputs and may_multiply(func):
             self.uncounted.add(str(getattr(func, "_overloadpacket", func)))
         return result
 
@@ -83,22 +85,3 @@ class WorkCounter(TorchDispatchMode):
             self._saved_storages.add(storage)
             self._running.saved_bytes += storage_bytes(tensor)
         return tensor
-
-
-def _traffic_bytes(operator: Any, inputs: list[Tensor], outputs: list[Tensor]) -> int:
-    """Bytes an operator reads and writes, each tensor once; none where it only makes a view."""
-    name = getattr(getattr(operator, "_overloadpacket", operator), "__name__", "")
-    is_mutable = getattr(getattr(operator, "_schema", None), "is_mutable", False)
-    is_view = not is_mutable and set(map(storage_id, outputs)) <= set(map(storage_id, inputs))
-    if is_view or name.startswith(("empty", "new_empty")):
-        return 0
-    read = {id(tensor): tensor for tensor in inputs[1 if name in OVERWRITES else 0 :]}
-    written = {id(tensor): tensor for tensor in outputs}
-    return sum(_bytes(tensor) for tensor in [*read.values(), *written.values()])
-
-
-def _bytes(tensor: Tensor) -> int:
-    # An expanded tensor has more elements than memory.
-    if tensor.is_nested or not torch._C._has_storage(tensor):
-        return storage_bytes(tensor)
-    return min(tensor.numel() * tensor.element_size(), storage_bytes(tensor))

@@ -76,6 +76,8 @@ class OperatorRow(Record):
     shapes: str = ""
     """Its inputs' shapes, where asked for."""
     calls: int
+    outermost_calls: int = 0
+    """Calls that no other operator made: in the forward pass, those the model's code made itself."""
     self_cpu_us: float
     total_cpu_us: float
     """With the operators it called: wrappers count the same time again at each level."""
@@ -103,6 +105,15 @@ class OperatorsRecord(StepRecord):
     rows: list[OperatorRow]
 
 
+class WorkRecord(Record):
+    """Work of a step that belongs to no call of a layer."""
+
+    flops_by_kind: dict[str, int] = {}
+    """Two per multiply-add, by `convolution`, `recurrent` and `matmul`."""
+    num_bytes: int
+    """Read and written."""
+
+
 class LayerRow(Record):
     """One call of a module or function within a step, as the user wrote it."""
 
@@ -122,8 +133,10 @@ class LayerRow(Record):
     forward_flops: int
     """Two per multiply-add; biases and element-wise work are not counted."""
     backward_flops: int
+    flops_by_kind: dict[str, int] = {}
+    """Both passes, by `convolution`, `recurrent` and `matmul`; empty in older records."""
     forward_bytes: int
-    """Bytes its operators read and wrote, each tensor once per operator."""
+    """Bytes its operators read and wrote, each tensor once per operator; of a table, the rows reached."""
     backward_bytes: int
     output_bytes: int
     """New memory its outputs hold."""
@@ -147,6 +160,10 @@ class LayersRecord(StepRecord):
     """In the order of the calls."""
     uncounted: list[str]
     """Operators that may do arithmetic for which no FLOP count is known."""
+    between: WorkRecord | None = None
+    """Forward to backward, between the calls: autograd adding gradients up, say. None: not counted."""
+    optimizer: WorkRecord | None = None
+    """The optimizer's work; None: not counted."""
     phases_us: dict[str, list[float]]
     """Total forward, loss and backward time of each watched step: what the rows are shares of."""
     bare_ms: list[float]

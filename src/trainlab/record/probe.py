@@ -64,6 +64,8 @@ class FiredRecord(Record):
     call: int = 1
     type: str
     """The module's class, the function's name, or `parameter`."""
+    owner: str = ""
+    """Of a parameter: the class of the module that holds it."""
     kind: Literal["module", "function", "parameter"]
     place: int
     """Order of the first firing of layers, of definition of parameters: how deep in the model."""
@@ -75,6 +77,11 @@ class FiredRecord(Record):
     """Distinct shapes in the order they came; the first few."""
     why_not: str | None = None
     """The code of why it never fired, where it did not; in format 1 a sentence."""
+
+    @property
+    def target(self) -> str:
+        """The layer with its call: `relu`, `relu/2`."""
+        return target_name(self.layer, self.call)
 
 
 class ProbesRecord(FileRecord):

@@ -1,8 +1,10 @@
 """Question: a study as a person writes it, in a TOML file or as flags; resolved into cells."""
 
+import json
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -144,12 +146,31 @@ def looks_of(question: Question) -> tuple[int, ...]:
     return tuple(sorted({*(round(count) for count in spaced), last}))
 
 
+@dataclass(frozen=True)
+class Layout:
+    """The cells of a question."""
+
+    cells: tuple[Cell, ...]
+    same_as_base: tuple[str, ...]
+    """Asked for, but no other than the base: not run, and compared with nothing."""
+
+
 def cells_of(
     question: Question,
     defaults: Mapping[str, Any],
     parameters: Collection[str] | None,
     where: str = "",
 ) -> tuple[Cell, ...]:
+    """Every cell with its settings, or a SpecError with all problems; see `layout_of`."""
+    return layout_of(question, defaults, parameters, where).cells
+
+
+def layout_of(
+    question: Question,
+    defaults: Mapping[str, Any],
+    parameters: Collection[str] | None,
+    where: str = "",
+) -> Layout:
     """Every cell with its settings, or a SpecError with all problems.
 
     `parameters` are the model's, None where it takes any. In a one-at-a-time design, and with cells
@@ -170,13 +191,14 @@ def cells_of(
     design = "one-at-a-time" if listed and not vary else question.design
     cells: dict[str, Cell] = {}
     ids: set[str] = set()
+    same_as_base: list[str] = []
     for levels in (*combinations(vary, design), *listed):
         try:
             settings = settings_for(defaults, with_levels(question.settings, levels))
         except SpecError as error:
             problems += error.problems
             continue
-        name, key = cell_id(levels), settings.model_dump_json()
+        name, key = cell_id(levels), json.dumps(settings.meaning, sort_keys=True)
         if key in cells and cells[key].id != BASE:
             problems.append(f"{name}: is the same as {cells[key].id}; leave one out")
         elif key not in cells and name in ids:
@@ -184,9 +206,11 @@ def cells_of(
         elif key not in cells:
             cells[key] = Cell(id=name, levels=levels, settings=settings)
             ids.add(name)
+        else:
+            same_as_base.append(name)
     if problems:
         raise SpecError(dict.fromkeys(problems), where)
-    return tuple(cells.values())
+    return Layout(tuple(cells.values()), tuple(same_as_base))
 
 
 def _factor(name: str, parameters: Collection[str] | None, place: str, problems: list[str]) -> str:

@@ -167,6 +167,11 @@ class TrainSpec(Spec):
         """The learning rate of the first epoch."""
         return OPTIMIZERS[self.optimizer].lr if self.lr is None else self.lr
 
+    @property
+    def meaning(self) -> dict[str, Any]:
+        """All settings, with the learning rate that applies: equal where two trials would be the same."""
+        return self.model_dump(mode="json") | {"lr": self.start_lr}
+
 
 def settings_for(
     defaults: Mapping[str, Any], requested: Mapping[str, Any], where: str = ""

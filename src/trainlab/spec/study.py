@@ -32,6 +32,8 @@ class Study(Spec):
     """The base, and all there is where nothing varies."""
     cells: tuple[Cell, ...] = ()
     """Every combination of levels that is compared; empty: the base alone."""
+    same_as_base: tuple[str, ...] = ()
+    """Cells that were asked for and are no other than the base: it stands for them."""
     seeds: tuple[NonNegativeInt, ...] = (1,)
     """One learn trial per cell and seed; initial weights, data order and dropout derive from it alone."""
     looks: tuple[PositiveInt, ...] = ()

@@ -3,6 +3,9 @@
 import statistics
 from collections.abc import Sequence
 
+FEWEST_FOR_INTERVAL = 6
+"""The range of five values covers the median in 15 of 16 cases, 93.75 %; that of six in 31 of 32."""
+
 
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Median and its 95 % interval from order statistics: no assumption about the noise.

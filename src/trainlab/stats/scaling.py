@@ -3,12 +3,14 @@
     time(size) = fixed + per_sample * size
 
 Fitted by least squares on the relative error, neither part below zero. A fit from two sizes always
-passes through both: it has no interval and no verdict. Where the line is true, intervals cover 95 %
-within half a point for 3 to 9 sizes (`benchmarks.verdicts`).
+passes through both: it has no verdict, and an interval only where the noise of the times is known. Where
+the line is true, intervals cover 95 % within half a point for 3 to 9 sizes (`benchmarks.verdicts`), and
+it is said not to fit in at most 5 % of cases, whatever the noise.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,9 +24,19 @@ from trainlab.stats.means import Interval
 FitVerdict = Literal["fits", "does not fit", "cannot tell"]
 
 ERROR_LIMIT = 0.25
-"""If a size is predicted from the others with a larger relative error, the line does not fit."""
+"""A line fits if every size is predicted from the others with at most this relative error. It does not if
+one error is larger than this and than what noise allows; in between, nobody can tell."""
+LEVEL = 0.05
 
 SMALL_GAIN = 0.10
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How well one of the times is known: its relative standard error, from repeats."""
+
+    error: float
+    degrees_of_freedom: int
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,8 @@ class LeftOut:
     batch_size: int
     measured: float
     predicted: float
+    allowed: float | None
+    """The error that noise alone stays below, in all sizes together, in 95 % of cases; None: unknown."""
 
     @property
     def error(self) -> float:
@@ -61,6 +75,7 @@ class BatchScaling:
     left_out: tuple[LeftOut, ...]
     """Empty below three sizes."""
     verdict: FitVerdict
+    noise: Noise | None
 
     @property
     def enough(self) -> float | None:
@@ -73,10 +88,30 @@ class BatchScaling:
             return None
         return (0.5 / SMALL_GAIN - 1) * self.fixed.value / self.per_sample.value
 
+    @property
+    def enough_interval(self) -> Interval | None:
+        """The 95 % interval of `enough`, by Fieller; None where nothing tells the error.
+
+        A ratio r of the parts is in it where fixed - r * per_sample is not significantly different from 0.
+        It has no upper end where the time may not grow with the size at all.
+        """
+        line = _line(self.sizes, self.times, self.noise)
+        if line is None or self.fixed.interval is None or self.per_sample.interval is None:
+            return None
+        fixed, per_sample = line.parts
+        slack = line.quantile**2 * line.covariance
+        a, b = per_sample**2 - slack[1, 1], fixed * per_sample - slack[0, 1]
+        inside = b**2 - a * (fixed**2 - slack[0, 0])
+        if a <= 0 or inside < 0 or self.enough is None:
+            most = self.per_sample.interval.high
+            return Interval(4 * self.fixed.interval.low / most if most else math.inf, math.inf)
+        ends = [4 * (b + sign * math.sqrt(inside)) / a for sign in (-1, 1)]
+        return Interval(max(0.0, min(*ends, self.enough)), max(*ends, self.enough))
+
     def predict(self, batch_size: int) -> Fitted:
         """The time at any batch size; a measurement of it would fall into the interval in 95 % of cases."""
         value = self.fixed.value + self.per_sample.value * batch_size
-        line = _line(self.sizes, self.times)
+        line = _line(self.sizes, self.times, self.noise)
         if line is None:
             return Fitted(value, None)
         row = np.array([1.0, batch_size])
@@ -86,7 +121,18 @@ class BatchScaling:
         return Fitted(value, Interval(max(0.0, value - half_width), value + half_width))
 
 
-def fit_batches(times: Mapping[int, float]) -> BatchScaling:
+def noise_of(samples: Iterable[Sequence[float]]) -> Noise | None:
+    """Of the geometric mean of each of some repeated times, pooled; None where none was repeated."""
+    logs = [[math.log(time) for time in times] for times in samples]
+    degrees = sum(len(times) - 1 for times in logs)
+    if not degrees:
+        return None
+    squares = sum((len(times) - 1) * statistics.variance(times) for times in logs if len(times) > 1)
+    share = statistics.fmean(1 / len(times) for times in logs)
+    return Noise(math.sqrt(squares / degrees * share), degrees)
+
+
+def fit_batches(times: Mapping[int, float], noise: Noise | None = None) -> BatchScaling:
     """From one time per batch size. SpecError below two sizes or if one is not positive."""
     if len(times) < 2 or min(times) < 1 or not all(0 < t < math.inf for t in times.values()):
         raise SpecError(
@@ -94,12 +140,12 @@ def fit_batches(times: Mapping[int, float]) -> BatchScaling:
         )
     sizes = tuple(sorted(times))
     measured = tuple(times[size] for size in sizes)
-    line = _line(sizes, measured)
+    line = _line(sizes, measured, noise)
     fixed, per_sample = (
         Fitted(value, line.interval(part, value) if line else None)
         for part, value in enumerate(_solve(sizes, measured))
     )
-    left_out = tuple(_left_out(times, size) for size in sizes) if len(sizes) > 2 else ()
+    left_out = tuple(_left_out(times, size, noise) for size in sizes) if len(sizes) > 2 else ()
     return BatchScaling(
         sizes=sizes,
         times=measured,
@@ -107,19 +153,34 @@ def fit_batches(times: Mapping[int, float]) -> BatchScaling:
         per_sample=per_sample,
         left_out=left_out,
         verdict=_verdict(left_out),
+        noise=noise,
     )
 
 
 def _verdict(left_out: tuple[LeftOut, ...]) -> FitVerdict:
     if not left_out:
         return "cannot tell"
-    return "fits" if max(abs(size.error) for size in left_out) <= ERROR_LIMIT else "does not fit"
+    far = [size for size in left_out if abs(size.error) > ERROR_LIMIT]
+    if not far:
+        return "fits"
+    beyond = any(size.allowed is not None and abs(size.error) > size.allowed for size in far)
+    return "does not fit" if beyond else "cannot tell"
 
 
-def _left_out(times: Mapping[int, float], size: int) -> LeftOut:
+def _left_out(times: Mapping[int, float], size: int, noise: Noise | None) -> LeftOut:
     others = sorted(times.keys() - {size})
-    fixed, per_sample = _solve(others, [times[other] for other in others])
-    return LeftOut(size, times[size], fixed + per_sample * size)
+    other_times = [times[other] for other in others]
+    fixed, per_sample = _solve(others, other_times)
+    allowed = None
+    if noise is not None:
+        rows = _rows(others, other_times)
+        own = np.array([1.0, size]) / times[size]
+        # In units of the noise of one time: that of the line through the others, and of this time.
+        variance = float(own @ np.linalg.inv(rows.T @ rows) @ own) + 1
+        tail = LEVEL / len(times) / 2
+        quantile = float(special.stdtrit(noise.degrees_of_freedom, 1 - tail))
+        allowed = quantile * noise.error * math.sqrt(variance)
+    return LeftOut(size, times[size], fixed + per_sample * size, allowed)
 
 
 @dataclass(frozen=True)
@@ -149,13 +210,25 @@ def _solve(sizes: Sequence[int], times: Sequence[float]) -> tuple[float, float]:
     return float(fixed), float(per_sample)
 
 
-def _line(sizes: Sequence[int], times: Sequence[float]) -> _Line | None:
-    degrees_of_freedom = len(sizes) - 2
-    if degrees_of_freedom < 1:
+def _line(sizes: Sequence[int], times: Sequence[float], noise: Noise | None) -> _Line | None:
+    """None where nothing tells the error: two sizes without repeats."""
+    degrees = len(sizes) - 2
+    if degrees < 1 and noise is None:
         return None
     rows = _rows(sizes, times)
     inverse = np.asarray(np.linalg.inv(rows.T @ rows), dtype=np.float64)
     parts = inverse @ rows.sum(axis=0)
-    residual = math.sqrt(float(((1 - rows @ parts) ** 2).sum()) / degrees_of_freedom)
-    quantile = float(special.stdtrit(degrees_of_freedom, 0.975))
-    return _Line(parts, residual**2 * inverse, residual, quantile)
+    squares = float(((1 - rows @ parts) ** 2).sum()) if degrees else 0.0
+    if noise is not None and not _misfits(squares, degrees, noise):
+        squares += noise.degrees_of_freedom * noise.error**2
+        degrees += noise.degrees_of_freedom
+    quantile = float(special.stdtrit(degrees, 0.975))
+    return _Line(parts, squares / degrees * inverse, math.sqrt(squares / degrees), quantile)
+
+
+def _misfits(squares: float, degrees: int, noise: Noise) -> bool:
+    """Whether the residuals are larger than noise explains (an F test): then they are the error."""
+    if not degrees or not noise.error:
+        return bool(degrees) and squares > 0
+    ratio = squares / degrees / noise.error**2
+    return float(special.fdtrc(degrees, noise.degrees_of_freedom, ratio)) < LEVEL

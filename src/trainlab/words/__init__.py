@@ -130,11 +130,15 @@ class Words:
         sign = "+" if code == "steps_drift" and value > 0 else ""
         return self(f"warning_{code}", value=sign + text)
 
-    def probe_meaning(self, quantity: str, reducer: str, every: str) -> str:
-        """What a value of a probe is, in a sentence; a reducer of the user's own is given by name."""
+    def probe_meaning(self, quantity: str, reducer: str, every: str, of_type: str = "") -> str:
+        """What a value of a probe is, in a sentence; a reducer of the user's own is given by name.
+
+        `of_type`: the module's class or the function's name, where it is known.
+        """
         key = "every_end" if quantity == "weight" else f"every_{every}"
         period = self(key) if key in WORDS else self("every_steps", number=every)
-        if quantity == "local_grad" and reducer in ("sum", "sq_sum"):
+        is_relu = of_type.lower().rstrip("_") == "relu"
+        if quantity == "local_grad" and reducer in ("sum", "sq_sum") and is_relu:
             return self.capital(self("meaning_relu", period=period))
         values = {"quantity": self(f"quantity_{quantity}"), "period": period}
         key = f"reducer_{reducer.partition('(')[0]}"

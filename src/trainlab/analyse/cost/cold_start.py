@@ -49,7 +49,7 @@ def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> Cold
         return None
     phases = dict.fromkeys(name for r in records for step in r.cold for name in step.phases_ms)
     return ColdStart(
-        step_ms=_pair("step", records, lambda step: sum(step.phases_ms.values())),
+        step_ms=_pair("step", records, _total_ms),
         phases_ms=tuple(_phase(name, records) for name in phases),
         layers_ms=_layers(layers),
         evidence=tuple(
@@ -58,6 +58,22 @@ def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> Cold
             if count(records[0].cold[0]) is not None
         ),
     )
+
+
+def settled_ms(costs: Sequence[CostRecord]) -> float:
+    """A settled step: what a first one is measured against, everywhere.
+
+    One after the measurement, waited for after every phase like the first ones; in records without
+    such steps, a bare one. The median over processes.
+    """
+    return statistics.median(
+        statistics.median([_total_ms(step) for step in record.settled] or record.step_ms)
+        for record in costs
+    )
+
+
+def _total_ms(step: ColdStep) -> float:
+    return sum(step.phases_ms.values())
 
 
 def _phase(name: str, records: Sequence[CostRecord]) -> Pair:

@@ -1,6 +1,6 @@
 """Operators ranked, from the profiler's raw sums; and the old seven-column table."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
@@ -16,7 +16,7 @@ class Operator:
 
     name: str
     shapes: str
-    """Of its inputs, where the profile was taken by shape."""
+    """Of its inputs, where the profile was taken by shape and shapes are kept apart."""
     calls: int
     calls_per_step: float
     self_us: float
@@ -28,27 +28,47 @@ class Operator:
     """Total time of one call."""
     memory_bytes: int
     """Allocated less freed, per step."""
+    outermost_calls_per_step: float
+    """Calls that no other operator made; 0 in records that do not tell."""
 
 
-def ranked(record: OperatorsRecord, sort: Sort = "self") -> list[Operator]:
-    """Operators, the costliest first. By self time, so that wrappers do not count twice."""
-    on_device = any(row.self_device_us for row in record.rows)
-    all_us = (
-        sum(row.self_device_us for row in record.rows if row.kind == "operator")
-        if on_device
-        else record.profiled_step_us * record.num_steps
-    )
+def ranked(
+    record: OperatorsRecord,
+    sort: Sort = "self",
+    *,
+    by_shape: bool = True,
+    phases: Collection[str] | None = None,
+) -> list[Operator]:
+    """Operators, the costliest first. By self time, so that wrappers do not count twice.
+
+    Not `by_shape`: the calls of all shapes together. `phases`: what ran in these alone.
+    """
+    on_device = is_on_device(record)
+    all_us = record.num_steps * (device_us(record) if on_device else record.profiled_step_us)
     groups: dict[tuple[str, str], list[OperatorRow]] = {}
     for row in record.rows:
-        if row.kind == "operator":
-            groups.setdefault((row.name, row.shapes), []).append(row)
-    operators = [_operator(rows, record.num_steps, all_us, on_device) for rows in groups.values()]
+        if row.kind == "operator" and (phases is None or row.phase in phases):
+            groups.setdefault((row.name, row.shapes if by_shape else ""), []).append(row)
+    operators = [
+        _operator(name, shapes, rows, record.num_steps, all_us, on_device)
+        for (name, shapes), rows in groups.items()
+    ]
     fields = {"self": "self_us", "total": "total_us", "calls": "calls", "memory": "memory_bytes"}
     return sorted(operators, key=attrgetter(fields[sort]), reverse=True)
 
 
+def is_on_device(record: OperatorsRecord) -> bool:
+    """Whether operators ran kernels on a GPU: their times and shares are then those of the device."""
+    return any(row.self_device_us for row in record.rows)
+
+
+def device_us(record: OperatorsRecord) -> float:
+    """Time of all kernels of a step, by the operators that launched them."""
+    return sum(r.self_device_us for r in record.rows if r.kind == "operator") / record.num_steps
+
+
 def outside_us(record: OperatorsRecord) -> float:
-    """Wall time of a profiled step that no operator accounts for: Python, and the profiler itself."""
+    """Wall time of a profiled step, on the host, that no operator accounts for: Python, the profiler."""
     inside = sum(row.self_cpu_us for row in record.rows if row.kind == "operator")
     return record.profiled_step_us - inside / record.num_steps
 
@@ -81,15 +101,20 @@ def classic_table(record: OperatorsRecord, top: int = 10) -> str:
 
 
 def _operator(
-    rows: Sequence[OperatorRow], num_steps: int, all_us: float, on_device: bool
+    name: str,
+    shapes: str,
+    rows: Sequence[OperatorRow],
+    num_steps: int,
+    all_us: float,
+    on_device: bool,
 ) -> Operator:
     calls = sum(row.calls for row in rows)
     self_us = sum(row.self_device_us if on_device else row.self_cpu_us for row in rows)
     total_us = sum(row.total_device_us if on_device else row.total_cpu_us for row in rows)
     memory = sum(row.self_device_bytes if on_device else row.self_cpu_bytes for row in rows)
     return Operator(
-        name=rows[0].name,
-        shapes=rows[0].shapes,
+        name=name,
+        shapes=shapes,
         calls=calls,
         calls_per_step=calls / num_steps,
         self_us=self_us / num_steps,
@@ -97,6 +122,7 @@ def _operator(
         total_us=total_us / num_steps,
         average_us=total_us / calls,
         memory_bytes=round(memory / num_steps),
+        outermost_calls_per_step=sum(row.outermost_calls for row in rows) / num_steps,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.record.cost import CostRecord
-from trainlab.stats.median import median_interval
+from trainlab.stats.median import FEWEST_FOR_INTERVAL, median_interval
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,11 @@ class Overhead:
     high: float
     """95 % interval of the median over pairs; the whole range where there are fewer than six."""
     num_pairs: int
+
+    @property
+    def is_range(self) -> bool:
+        """Whether there are too few pairs for an interval, so that the ends are those of the range."""
+        return self.num_pairs < FEWEST_FOR_INTERVAL
 
 
 def overheads(measurement: Measurement) -> list[Overhead]:

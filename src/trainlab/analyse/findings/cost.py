@@ -13,9 +13,9 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.operators import operator_findings
 from trainlab.stats.cost_ratio import CostComparison, compare_cost, decide_cost, noise_floor
-from trainlab.stats.scaling import FitVerdict, fit_batches
+from trainlab.stats.scaling import FitVerdict
 from trainlab.words import Words
-from trainlab.words.numbers import MIB
+from trainlab.words.numbers import MIB, figure
 
 SMALL_CHANGE = 0.05
 """A change of memory below this share answers nothing."""
@@ -98,23 +98,49 @@ class Scaling(Finding):
 
     fixed_ms: float
     per_sample_us: float
+    per_sample_us_low: float | None
+    """Its 95 % interval; that of the fixed part is the finding's."""
+    per_sample_us_high: float | None
     enough: float | None
     """Beyond this size doubling saves less than 10 % of the time per sample."""
+    enough_low: float | None
+    """Its 95 % interval; without an upper end where the time may not grow with the size at all."""
+    enough_high: float | None
     largest: int
     """The largest size measured."""
     worst_error: float | None
     """Of predicting each size from the others; None below three sizes."""
+    allowed_error: float | None
+    """What noise allows there; None where no size was measured in several processes."""
     fit: FitVerdict
 
     def statement(self, words: Words) -> str:
         if self.fit == "does not fit":
             return self.fill(words, "scaling_unfit")
-        check = "scaling_unchecked" if self.worst_error is None else "scaling_checked"
-        step = words.capital(words.step(self.mode))
-        text = self.fill(words, "scaling_fit", capital_step=step, check=self.fill(words, check))
-        is_near = self.enough is not None and self.enough <= FARTHEST_FIT * self.largest
-        advice = self.fill(words, "scaling_enough" if is_near else "scaling_beyond")
-        return words.sentences(text, advice)
+        texts = {
+            "capital_step": words.capital(words.step(self.mode)),
+            "check": self.fill(words, self._check),
+            "within_per_sample": _within(self.per_sample_us_low, self.per_sample_us_high, words),
+        }
+        advice = self.fill(
+            words, self._advice, within_enough=_within(self.enough_low, self.enough_high, words)
+        )
+        return words.sentences(self.fill(words, "scaling_fit", **texts), advice)
+
+    @property
+    def _check(self) -> str:
+        if self.worst_error is None:
+            return "scaling_unchecked"
+        if self.fit == "fits":
+            return "scaling_checked"
+        return "scaling_unrepeated" if self.allowed_error is None else "scaling_noisy"
+
+    @property
+    def _advice(self) -> str:
+        if self.enough_high is not None and self.enough_high <= FARTHEST_FIT * self.largest:
+            return "scaling_enough"
+        is_beyond = self.enough_low is not None and self.enough_low > self.largest
+        return "scaling_beyond" if is_beyond else "scaling_unknown"
 
     @property
     def says_something(self) -> bool:
@@ -149,6 +175,12 @@ class Unstable(Finding):
     def statement(self, words: Words) -> str:
         why = words.warning(self.warning, self.warning_value)
         return self.fill(words, "unstable", why=why)
+
+
+def _within(low: float | None, high: float | None, words: Words) -> str:
+    return (
+        "" if low is None or high is None else words("within", low=figure(low), high=figure(high))
+    )
 
 
 def cost_findings(evidence: Evidence) -> Iterator[Finding]:
@@ -243,16 +275,23 @@ def _memory(mode: str, measured: Sequence[MeasuredPair]) -> Iterator[Finding]:
 
 
 def _scaling(series: BatchSeries) -> Finding:
-    fit = fit_batches({size: m.summary.step_ms.value for size, m in series.by_size.items()})
+    fit = series.fit()
+    per_sample, enough = fit.per_sample.interval, fit.enough_interval
+    worst = max(fit.left_out, key=lambda size: abs(size.error), default=None)
     return Scaling(
         subject=f"{series.mode}/step_ms",
         factor="batch_size",
         cells=series.cells,
         fixed_ms=fit.fixed.value,
         per_sample_us=1e3 * fit.per_sample.value,
+        per_sample_us_low=None if per_sample is None else 1e3 * per_sample.low,
+        per_sample_us_high=None if per_sample is None else 1e3 * per_sample.high,
         enough=fit.enough,
+        enough_low=None if enough is None or math.isinf(enough.low) else enough.low,
+        enough_high=None if enough is None or math.isinf(enough.high) else enough.high,
         largest=max(series.by_size),
-        worst_error=max((abs(size.error) for size in fit.left_out), default=None),
+        worst_error=None if worst is None else abs(worst.error),
+        allowed_error=None if worst is None else worst.allowed,
         fit=fit.verdict,
         n=len(series.by_size),
         interval=fit.fixed.interval,

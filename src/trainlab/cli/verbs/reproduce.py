@@ -1,6 +1,7 @@
 """trainlab reproduce: a built-in study run on the full data, held against the published figures."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,11 +20,9 @@ from trainlab.words.numbers import metric_value
 from trainlab.workloads.catalogue import BUILTIN
 
 if TYPE_CHECKING:
-    from trainlab.analyse.reproduce import PublishedFigure
+    from trainlab.analyse.reproduce import PublishedCurve, PublishedFigure
     from trainlab.lab import Run
 
-MIN_SHARE_INSIDE = 0.95
-"""Of the published figures, for exit code 0."""
 VERDICTS = {True: "inside", False: "outside", None: "too few seeds"}
 
 
@@ -41,7 +40,7 @@ def command(
     """Run a study on the full data, or take a run, and lay the published figures beside it."""
     if study not in PUBLISHED:
         raise SpecError([f"{study}: has no published figures; {', '.join(PUBLISHED)} have"])
-    from trainlab.analyse.reproduce import differing_settings, reproduce
+    from trainlab.analyse.reproduce import differing_settings, published_curves, reproduce
     from trainlab.analyse.side_by_side import pooled
     from trainlab.cli.summary import say
     from trainlab.lab import open_run
@@ -58,8 +57,9 @@ def command(
     console = Console(width=max(Console().width, 110) if os.isatty(1) else 110)
     if figures:
         print_blocks(console, [_table(study, figures)], words)
-    num_inside = sum(figure.inside is True for figure in figures)
-    say(console, f"{num_inside} of {len(figures)} published figures are inside.")
+    curves = published_curves(figures)
+    for text, style in _verdict_texts(figures, curves):
+        say(console, text, style)
     for cell, differences in differing_settings(evidence, settings).items():
         say(console, f"{cell}: not compared: {'; '.join(differences)}", "yellow")
     if any(trial.data is not None and trial.data.is_subset for trial in evidence.trials):
@@ -67,8 +67,43 @@ def command(
         say(console, subset, "yellow")
     for folder in folders:
         say(console, words("run_folder", path=folder.path))
-    if not figures or num_inside < MIN_SHARE_INSIDE * len(figures):
+    if not curves or not all(curve.agrees for curve in curves):
         raise typer.Exit(1)
+
+
+def _verdict_texts(
+    figures: "list[PublishedFigure]", curves: "list[PublishedCurve]"
+) -> Iterator[tuple[str, str]]:
+    """How many figures lie inside and how many should, then which curves no run of ours could have."""
+    from trainlab.analyse.reproduce import CHANCE_OUTSIDE, CURVES_LEVEL, FIGURES_LEVEL
+
+    if not figures:
+        yield "No published figure can be compared.", "yellow"
+        return
+    num_inside = sum(figure.inside is True for figure in figures)
+    text = f"{num_inside} of {len(figures)} published figures are inside"
+    chance = CHANCE_OUTSIDE * sum(figure.inside is not None for figure in figures)
+    yield f"{text}; by chance {chance:.1f} would be outside, and those of a run move together.", ""
+    if not curves:
+        yield "Nothing can be decided: it takes two seeds.", "yellow"
+        return
+    for curve in curves:
+        if not curve.agrees:
+            off = f"{abs(curve.deviation):.1f} standard deviations"
+            side = "above" if curve.deviation > 0 else "below"
+            p = min(curve.p_curve, curve.p_figure)
+            yield (
+                f"{curve.cell}, {curve.metric}: not reproduced: the published curve lies {off} "
+                f"{side} ours on average over its epochs (p = {p:.2g}).",
+                "red",
+            )
+    num_agree = sum(curve.agrees for curve in curves)
+    level = CURVES_LEVEL + FIGURES_LEVEL
+    yield (
+        f"{num_agree} of {len(curves)} published curves agree with ours; with all true, one or more "
+        f"would be called different in at most {level:.0%} of cases.",
+        "",
+    )
 
 
 def _table(study: str, figures: "list[PublishedFigure]") -> Table:

@@ -29,11 +29,21 @@ class PassCost:
     """What the forward or the backward pass of one call costs in one step."""
 
     us: float = 0.0
-    flops: int = 0
+    flops_by_kind: dict[str, int] = field(default_factory=dict)
+    """Of convolutions, of recurrent layers, and of all other products."""
     num_bytes: int = 0
     """Read and written."""
     saved_bytes: int = 0
     """Memory that is kept for the backward pass because of it."""
+
+    @property
+    def flops(self) -> int:
+        """Of all kinds."""
+        return sum(self.flops_by_kind.values())
+
+    def add_flops(self, kind: str, flops: int) -> None:
+        """One more operator's."""
+        self.flops_by_kind[kind] = self.flops_by_kind.get(kind, 0) + flops
 
 
 @dataclass

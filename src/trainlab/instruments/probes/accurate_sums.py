@@ -62,10 +62,9 @@ def count_positive(values: Tensor, exact: bool) -> Tensor:
     return _count(torch.gt, values, exact)
 
 
-def units_above(values: Tensor) -> Tensor:
-    """For every unit whether any of its elements is above zero; see DeadUnits for what a unit is."""
-    unit = 1 if values.dim() >= 4 else max(values.dim() - 1, 0)
-    others = [dim for dim in range(values.dim()) if dim != unit]
+def units_above(values: Tensor, dimension: int) -> Tensor:
+    """For every unit, of which that dimension has one each, whether any of its elements is above zero."""
+    others = [dim for dim in range(values.dim()) if dim != dimension]
     return (values.amax(dim=others) if others else values) > 0
 
 

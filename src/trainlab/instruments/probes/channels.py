@@ -37,6 +37,8 @@ class Channel:
     ) -> None:
         self.spec, self.layer, self.call, self.kind = spec, layer, call, kind
         self.types, self.place = types, place
+        self.owner = ""
+        """Of a parameter: the class of the module that holds it."""
         self.num_fired = 0
         self.why_not: str | None = None
         self.by_count = counts_positive(spec, types)
@@ -82,6 +84,7 @@ class Channel:
             layer=self.layer,
             call=self.call,
             type=self.types[0],
+            owner=self.owner,
             kind=self.kind,
             place=self.place,
             fired=self.num_fired,

@@ -16,7 +16,9 @@ from trainlab.instruments.calls.listener import CallListener, EndListener, Watch
 from trainlab.instruments.calls.watch import CallWatch, types_of
 from trainlab.instruments.probes import quantities as q
 from trainlab.instruments.probes.channels import Channel, Channels
+from trainlab.instruments.probes.reducers import DeadUnits
 from trainlab.instruments.probes.selectors import Selector, no_match
+from trainlab.instruments.probes.units import unit_dimension
 from trainlab.record.note import Note, note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Phase
@@ -184,6 +186,8 @@ class ProbedCalls(CallListener):
 
     def _take(self, channel: Channel, values: Tensor | None) -> None:
         if values is not None:
+            if isinstance(channel.reduction, DeadUnits) and channel.reduction.dimension is None:
+                channel.reduction.dimension = unit_dimension(channel.types, values)
             self._channels.take(channel, values)
         elif not channel.num_fired:
             channel.why_not = q.NO_TENSOR

@@ -29,7 +29,7 @@ class ProbedParameters:
                 types = [types_of(module)[0] for module in model.modules()]
                 raise no_match(str(spec), missed[0], names, types, "parameter")
             self._channels[spec] = [
-                (channels.at(spec, name, 1, ("parameter",), "parameter", place), parameter)
+                (self._channel(model, spec, name, place), parameter)
                 for place, (name, parameter) in enumerate(parameters.items())
             ]
         self._before: list[tuple[Channel, Tensor, Tensor]] = []
@@ -59,6 +59,11 @@ class ProbedParameters:
             if spec.quantity == "grad" and not any(channel.num_fired for channel, _ in probed):
                 why = "none of these parameters ever got a gradient; are they frozen or unused?"
                 raise SpecError([f"probe {spec}: never fired: {why}"])
+
+    def _channel(self, model: nn.Module, spec: ProbeSpec, name: str, place: int) -> Channel:
+        channel = self._all.at(spec, name, 1, ("parameter",), "parameter", place)
+        channel.owner = types_of(model.get_submodule(name.rpartition(".")[0]))[0]
+        return channel
 
     def _of(self, quantity: str) -> Iterator[tuple[Channel, Tensor]]:
         for spec, probed in self._channels.items():

@@ -20,6 +20,8 @@ from trainlab.instruments.probes.accurate_sums import (
     total,
     units_above,
 )
+from trainlab.instruments.probes.spread import Spread
+from trainlab.instruments.probes.units import unit_dimension
 from trainlab.record.probe import HistogramRecord
 from trainlab.spec.probe import Bins, ProbeSpec
 
@@ -109,15 +111,18 @@ class Extremes:
 
 
 class DeadUnits:
-    """The share of units that were never above zero. A unit is a feature: the last dimension, or of
-    images (four dimensions and more) a channel."""
+    """The share of units that were never above zero; `units` says what a unit is."""
 
     def __init__(self) -> None:
+        self.dimension: int | None = None
+        """That of the units; who probes a layer knows it better than the first tensor tells."""
         self._alive: Tensor | None = None
         self._num_units = 0
 
     def add(self, values: Tensor) -> None:
-        above = units_above(values).reshape(-1)
+        if self.dimension is None:
+            self.dimension = unit_dimension((), values)
+        above = units_above(values, self.dimension).reshape(-1)
         if self._num_units not in (0, len(above)):
             raise SpecError(
                 [
@@ -191,14 +196,10 @@ def reduction_for(spec: ProbeSpec, own: Reduce | None, device: torch.device) -> 
     exact = device.type != "mps"
     if own is not None:
         return Totals([own], lambda sums, count, fired: sums[0] / fired, not exact)
+    if spec.reducer == "std":
+        return Spread(exact)
     reduces, finish = _TOTALS[spec.reducer]
     return Totals([partial(reduce, exact=exact) for reduce in reduces], finish, not exact)
-
-
-def _std(sums: Sequence[float], count: int, fired: int) -> float:
-    mean = sums[0] / count
-    variance = max(sums[1] / count - mean * mean, 0.0)
-    return math.sqrt(variance) if math.isfinite(sums[1]) else math.nan
 
 
 def _root(sums: Sequence[float], count: int, fired: int) -> float:
@@ -210,7 +211,6 @@ _TOTALS: dict[str, tuple[list[Callable[..., Tensor]], Finish]] = {
     "sq_sum": ([square_sum], lambda sums, count, fired: sums[0]),
     "norm": ([square_sum], _root),
     "mean": ([total], lambda sums, count, fired: sums[0] / count),
-    "std": ([total, square_sum], _std),
     "zero_fraction": ([count_zero], lambda sums, count, fired: sums[0] / count),
     "positive_count": ([count_positive], lambda sums, count, fired: sums[0]),
 }

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainlab.analyse.cost.measurement import Measurement
-from trainlab.analyse.cost.operators import outside_us, ranked
+from trainlab.analyse.cost.operators import is_on_device, outside_us, ranked
 from trainlab.analyse.evidence import Evidence
 from trainlab.report.run_data import MOST_CELLS
 from trainlab.words.numbers import MIB, bare_operator
@@ -86,7 +86,7 @@ def _operator_shares(measurement: Measurement) -> dict[str, float]:
     shares: dict[str, float] = defaultdict(float)
     for operator in ranked(record):
         shares[bare_operator(operator.name)] += 100 * operator.share
-    if not any(row.self_device_us for row in record.rows):
+    if not is_on_device(record):
         shares[OUTSIDE] = 100 * max(0.0, outside_us(record) / record.profiled_step_us)
     return shares
 

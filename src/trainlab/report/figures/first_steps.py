@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainlab.analyse.cost.cold_start import settled_ms
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.report.run_data import MOST_LINES
 
@@ -14,17 +15,15 @@ class FirstSteps:
 
     mode: str
     points: tuple[tuple[str, int, float], ...]
-    """Cell, step from 1, times as long as the median bare step; the median over processes."""
+    """Cell, step from 1, the median of it over processes in multiples of `settled_ms`."""
 
 
 def first_steps(measured: Sequence[Measurement], mode: str) -> FirstSteps | None:
     """From the warm-up steps of the timed processes, as many as all processes of a cell have."""
     points = []
     for measurement in measured[:MOST_LINES]:
-        ratios = []
-        for record in measurement.costs:
-            settled_ms = statistics.median(record.step_ms)
-            ratios.append([step_ms / settled_ms for step_ms in record.warmup_ms])
-        for number, times in enumerate(zip(*ratios, strict=False), start=1):
-            points.append((measurement.trial.cell, number, statistics.median(times)))
+        base_ms = settled_ms(measurement.costs)
+        steps = zip(*(record.warmup_ms for record in measurement.costs), strict=False)
+        for number, step_ms in enumerate(steps, start=1):
+            points.append((measurement.trial.cell, number, statistics.median(step_ms) / base_ms))
     return FirstSteps(mode, tuple(points)) if points else None

@@ -6,7 +6,7 @@ import numpy as np
 
 from trainlab.analyse.batch_series import BatchSeries, batch_series
 from trainlab.analyse.evidence import Evidence
-from trainlab.stats.scaling import Fitted, fit_batches
+from trainlab.stats.scaling import Fitted
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def scaling_lines(evidence: Evidence, mode: str) -> tuple[ScalingLine, ...]:
 
 def _line(series: BatchSeries, is_labelled: bool) -> ScalingLine:
     times = {size: m.summary.step_ms.value for size, m in series.by_size.items()}
-    fit = fit_batches(times)
+    fit = series.fit()
     sizes = sorted({round(size) for size in np.geomspace(min(times), max(times), 25)})
     shared = [part for part in series.cells[0].split(",") if not part.startswith("batch_size=")]
     return ScalingLine(

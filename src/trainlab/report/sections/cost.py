@@ -101,6 +101,7 @@ def cold_section(data: RunData, words: Words) -> Section | None:
                     caption=caption,
                     alt=words("cold_alt", caption=caption, values=values),
                     spec=first_steps_chart(steps, words),
+                    note=words("settled_note"),
                 )
             )
         # One cell shows as well as any other why the first step is slow.

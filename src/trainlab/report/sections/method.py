@@ -1,5 +1,6 @@
 """The method: what was repeated and tested, what the instruments cost, what could not be decided."""
 
+import statistics
 from collections.abc import Iterable, Iterator
 
 from trainlab.analyse.cost.measurement import MODES
@@ -46,10 +47,23 @@ def _cost_method(data: RunData, words: Words) -> Iterator[Block]:
             steps=_range((s.num_steps for s in summaries), words),
         )
     )
+    yield Paragraph(_load_text(data, words))
     for mode in MODES:
         if (floor := noise_floor_of(data.evidence, mode)) is not None:
             step, cell = words.step(mode), data.evidence.cells[0].id
             yield Paragraph(words("method_floor", step=step, cell=cell, floor=percent(floor)))
+
+
+def _load_text(data: RunData, words: Words) -> str:
+    """What else ran meanwhile, as it was recorded: nobody measures alone because it was asked for."""
+    loads = [cost.load for measurement in data.evidence.measured for cost in measurement.costs]
+    others = [load.others_cores for load in loads]
+    return words(
+        "method_load",
+        others=f"{statistics.fmean(others):.2f}",
+        most=f"{max(others):.2f}",
+        stolen=f"{statistics.fmean(load.stolen_cores for load in loads):.2f}",
+    )
 
 
 def _range(values: Iterable[int], words: Words) -> str:

@@ -24,7 +24,7 @@ def operator_section(data: RunData, words: Words) -> Section | None:
         blocks: list[Block] = []
         bars = operator_bars(data.evidence, mode)
         if bars is not None:
-            blocks.append(bar_figure(bars, "operators", words("share_of_step"), words, str))
+            blocks.append(bar_figure(bars, "operators", words("per_cent"), words, str))
         findings = [
             finding
             for finding in data.findings_in("operators")

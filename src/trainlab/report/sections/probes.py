@@ -26,10 +26,11 @@ def probe_section(data: RunData, words: Words) -> Section | None:
     for curve in sorted(drawn, key=lambda curve: cells.index(curve.cell)):
         groups.setdefault((curve.probe, curve.target), []).append(curve)
     lines = {line.probe: line for probed in data.evidence.probed for line in probed.lines}
+    types = {(r.probe, r.target): r.type for probed in data.evidence.probed for r in probed.rows}
     figures = [
         chart
-        for number, curves in enumerate(groups.values(), start=1)
-        if (chart := _figure(number, curves, lines[curves[0].probe], cells, words))
+        for number, (key, curves) in enumerate(groups.items(), start=1)
+        if (chart := _figure(number, curves, lines[key[0]], types.get(key, ""), cells, words))
     ]
     blocks: list[Block] = [Paragraph(words("probes_intro")), *first_bullets(findings, words)]
     blocks += figures[:MOST_FIGURES]
@@ -53,6 +54,7 @@ def _figure(
     number: int,
     curves: Sequence[ProbeCurve],
     line: ProbeRecord,
+    of_type: str,
     cells: Sequence[str],
     words: Words,
 ) -> Figure | None:
@@ -65,6 +67,6 @@ def _figure(
         id=f"probe-{number}",
         caption=words("probe_caption", target=curves[0].target, probe=line.probe),
         alt=words("trend_alt", metric=f"{curves[0].target} {line.probe}", ends=ends),
-        note=words.probe_meaning(line.quantity, line.reducer, line.every),
+        note=words.probe_meaning(line.quantity, line.reducer, line.every, of_type),
         spec=curve_chart(averaged, cells, words, x_title=words("updates")),
     )

@@ -6,7 +6,7 @@ from functools import partial
 from trainlab.analyse.cost.cold_start import ColdStart, Pair, cold_start
 from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost.overhead import Overhead, overheads
-from trainlab.analyse.cost.roofline import Roofline, step_roofline
+from trainlab.analyse.cost.roofline import Roofline, counts_optimizer, step_roofline
 from trainlab.analyse.evidence import Evidence
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import (
@@ -34,18 +34,13 @@ STEP_DIGITS = 4
 def cost_table(evidence: Evidence, words: Words) -> Table:
     """Each cell's cost by mode, from bare processes, with the interval of repeats."""
 
-    def cell(measurement: Measurement) -> str:
-        notes = [words("again")] if measurement.trial.again else []
-        notes += [words("trained")] if measurement.is_trained else []
-        return _cell(measurement) + (f" ({words.listed(notes)})" if notes else "")
-
     def peak_mib(measurement: Measurement) -> float | None:
         return None if measurement.memory is None else measurement.memory.peak_bytes / MIB
 
     return table_of(
         words("cost_table"),
         [
-            name(words("cell"), cell),
+            name(words("cell"), lambda m: _measured_cell(m, words)),
             name(words("mode"), lambda m: words.mode(m.summary.mode)),
             name(words("device"), _device, is_extra=True),
             value(words("step_ms"), lambda m: m.summary.step_ms.value),
@@ -204,10 +199,19 @@ def limits_table(evidence: Evidence, words: Words) -> Table | None:
             name(words("near"), lambda row: words(f"near_{row[1].near}")),
         ],
         rows,
-        words("limits_note"),
+        words.sentences(*_limits_notes(rows, words)),
         cell=lambda row: _cell(row[0]),
         is_sortable=True,
     )
+
+
+def _limits_notes(rows: Sequence[tuple[Measurement, Roofline]], words: Words) -> Iterator[str]:
+    counted = all(counts_optimizer(measurement) for measurement, _ in rows)
+    yield words("limits_note" if counted else "limits_note_layers")
+    if any("+" in roofline.precision for _, roofline in rows):
+        yield words("limits_kinds")
+    if any(roofline.memory_share > 1 for _, roofline in rows):
+        yield words("above_memory")
 
 
 def cold_table(measurement: Measurement, words: Words) -> Table | None:
@@ -249,7 +253,7 @@ def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
             name(words("instrument"), lambda row: words.named("instrument", row[1].instrument)),
             name(words("mode"), lambda row: words.mode(row[0].summary.mode)),
             value(words("added"), lambda row: Entry(_signed(row[1].added), row[1].added)),
-            value(words("interval"), lambda row: Entry(_added_interval(row[1]))),
+            value(words("interval"), lambda row: Entry(_added_interval(row[1], words))),
             value(words("pairs"), lambda row: count(row[1].num_pairs)),
         ],
         [(m, overhead) for m in measured for overhead in overheads(m)],
@@ -260,7 +264,7 @@ def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
 def overhead_text(added: Sequence[Overhead], words: Words) -> str:
     """What each instrument added to a step, in a sentence."""
     parts = (
-        f"{words.named('instrument', o.instrument)} {_signed(o.added)} [{_added_interval(o)}]"
+        f"{words.named('instrument', o.instrument)} {_signed(o.added)} [{_added_interval(o, words)}]"
         for o in added
     )
     return words("overhead_text", parts=words("list_semicolon").join(parts))
@@ -271,11 +275,10 @@ def warning_table(evidence: Evidence, words: Words) -> Table | None:
     unstable = [m for m in evidence.measured if m.summary.warnings]
     if not unstable:
         return None
-    again = f" ({words('again')})"
     return table_of(
         words("warning_table"),
         [
-            name(words("cell"), lambda m: _cell(m) + (again if m.trial.again else "")),
+            name(words("cell"), lambda m: _measured_cell(m, words)),
             name(words("mode"), lambda m: words.mode(m.summary.mode)),
             name(words("why"), lambda m: words("list_semicolon").join(warning_texts(m, words))),
         ],
@@ -295,6 +298,13 @@ def _cell(measurement: Measurement) -> str:
     return measurement.trial.cell
 
 
+def _measured_cell(measurement: Measurement, words: Words) -> str:
+    """The cell, with which of its measurements it is."""
+    notes = [words("again")] if measurement.trial.again else []
+    notes += [words("trained")] if measurement.is_trained else []
+    return _cell(measurement) + (f" ({words.listed(notes)})" if notes else "")
+
+
 def _device(measurement: Measurement) -> str:
     return str(measurement.trial.resolved.get("device_name", ""))
 
@@ -303,5 +313,6 @@ def _signed(share: float) -> str:
     return f"{100 * share:+.1f} %"
 
 
-def _added_interval(overhead: Overhead) -> str:
-    return f"{_signed(overhead.low)}, {_signed(overhead.high)}"
+def _added_interval(overhead: Overhead, words: Words) -> str:
+    low, high = _signed(overhead.low), _signed(overhead.high)
+    return words("added_range" if overhead.is_range else "added_interval", low=low, high=high)

@@ -1,7 +1,8 @@
 """Operators as a table, the costliest first."""
 
 from trainlab.analyse.cost.measurement import Measurement
-from trainlab.analyse.cost.operators import Sort, outside_us, ranked
+from trainlab.analyse.cost.operators import Sort, device_us, is_on_device, outside_us, ranked
+from trainlab.record.cost import OperatorsRecord
 from trainlab.report.document import Table
 from trainlab.report.tables.columns import count, name, number, share, table_of, value
 from trainlab.words import Words
@@ -17,9 +18,7 @@ def operator_table(
     record, cell = measurement.operators, measurement.trial.cell
     assert record is not None
     by_shape = any(row.shapes for row in record.rows)
-    outside = outside_us(record)
-    share_text = percent(outside / record.profiled_step_us)
-    notes = [words("outside_note", time=f"{outside:,.1f}", share=share_text)]
+    notes = [_outside_text(record, words)]
     if not record.calls_are_equal:
         notes.append(words("calls_differ"))
     caption = words(
@@ -46,3 +45,12 @@ def operator_table(
         num_shown=top,
         is_sortable=True,
     )
+
+
+def _outside_text(record: OperatorsRecord, words: Words) -> str:
+    """What no operator accounts for; on a GPU the table has times of the device, which this is not."""
+    outside, step_us = outside_us(record), record.profiled_step_us
+    if is_on_device(record):
+        device, time, wall = (f"{us:,.1f}" for us in (device_us(record), outside, step_us))
+        return words("device_note", device=device, time=time, wall=wall)
+    return words("outside_note", time=f"{outside:,.1f}", share=percent(outside / step_us))

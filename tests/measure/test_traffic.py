@@ -1,0 +1,133 @@
+"""Bytes that layers and optimizers move, counted by hand."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from training import MakeSetup
+from trainlab.measure.layers import profile_layers
+from trainlab.measure.traffic import traffic_bytes
+from trainlab.record.cost import LayersRecord
+from trainlab.spec import CostSpec
+from trainlab.workloads.workload import Workload
+
+ROWS, WIDTH, BATCH, TOKENS = 50_000, 16, 10, 8
+TABLE = 4 * ROWS * WIDTH
+READ = 4 * BATCH * TOKENS * WIDTH
+"""Bytes of the rows that a batch looks up."""
+INDICES = 8 * BATCH * TOKENS
+SPARSE = {"optimizer": "sgd", "optimizer_code": "loop"}
+"""The fused updates take no sparse gradients."""
+SPEC = CostSpec(warmup_steps=1, active_steps=1)
+
+
+class Lookup(nn.Module):
+    """A large table of which a batch reads a few rows."""
+
+    def __init__(self, sparse: bool = False) -> None:
+        super().__init__()
+        self.table = nn.Embedding(ROWS, WIDTH, sparse=sparse)
+        self.last = nn.Linear(WIDTH, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.last(self.table((inputs * 1000).long().abs()).mean(1))
+        return logits
+
+
+def record_of(
+    make_setup: MakeSetup, tiny: Workload, model: Callable[[], nn.Module], **settings: Any
+) -> LayersRecord:
+    setup = make_setup(
+        workload=dataclasses.replace(tiny, model=model), batch_size=BATCH, **settings
+    )
+    assert setup.train_batches.gather(torch.arange(BATCH))[0].shape[1:].numel() == TOKENS
+    return profile_layers(setup, SPEC)
+
+
+def test_an_embedding_reads_the_rows_it_looks_up(make_setup: MakeSetup, tiny: Workload) -> None:
+    record = record_of(make_setup, tiny, Lookup, optimizer="sgd")
+    (row,) = [row for row in record.rows if row.name == "table"]
+    assert row.forward_bytes == READ + INDICES + READ
+    assert row.backward_bytes == READ + INDICES + TABLE, "a dense gradient is as large as the table"
+    assert record.optimizer is not None
+    assert TABLE * 3 <= record.optimizer.num_bytes < TABLE * 3.1
+
+
+def test_a_sparse_gradient_is_as_large_as_the_rows(make_setup: MakeSetup, tiny: Workload) -> None:
+    record = record_of(make_setup, tiny, lambda: Lookup(sparse=True), **SPARSE)
+    (row,) = [row for row in record.rows if row.name == "table"]
+    assert row.forward_bytes == READ + INDICES + READ
+    assert row.backward_bytes < 4 * READ
+    assert record.optimizer is not None
+    assert record.optimizer.num_bytes < 10 * READ
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "code", "passes"),
+    [
+        # Reads weight and gradient, writes weight.
+        ("sgd", "fused", 3),
+        # Reads weight, gradient and both moments, writes all but the gradient.
+        ("adam", "fused", 7),
+    ],
+)
+def test_the_optimizers_bytes_are_those_of_its_passes(
+    optimizer: str, code: str, passes: int, make_setup: MakeSetup, tiny: Workload
+) -> None:
+    settings = {"optimizer": optimizer, "optimizer_code": code}
+    record = record_of(make_setup, tiny, lambda: nn.Linear(TOKENS, 3), **settings)
+    weights = 4 * (TOKENS * 3 + 3)
+    assert record.optimizer is not None
+    extra = record.optimizer.num_bytes - passes * weights
+    assert 0 <= extra <= 100, "beside the weights there are counts of steps"
+
+
+def test_inference_has_no_optimizer(make_setup: MakeSetup, tiny: Workload) -> None:
+    setup = make_setup(workload=tiny)
+    record = profile_layers(setup, SPEC.model_copy(update={"mode": "inference"}))
+    assert record.optimizer is not None
+    assert record.optimizer.num_bytes == 0
+
+
+def test_flops_are_kept_by_kind(make_setup: MakeSetup, tiny: Workload) -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.last = nn.Conv1d(1, 2, 3), nn.Linear(12, 3)
+            self.cell = nn.LSTM(6, 6, batch_first=True)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            states, _ = self.cell(self.conv(inputs.unsqueeze(1)))
+            logits: Tensor = self.last(states.flatten(1))
+            return logits
+
+    record = record_of(make_setup, tiny, Mixed)
+    kinds = {row.name: set(row.flops_by_kind) for row in record.rows if row.flops_by_kind}
+    assert kinds["conv"] == {"convolution"}
+    assert kinds["last"] == {"matmul"}
+    for row in record.rows:
+        assert sum(row.flops_by_kind.values()) == row.forward_flops + row.backward_flops
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda x, at: (torch.ops.aten.index_select.default, (x, 0, at)), 2 * 64 + 16),
+        (lambda x, at: (torch.ops.aten.index.Tensor, (x, [at])), 2 * 64 + 16),
+        (
+            lambda x, at: (torch.ops.aten.index_add_.default, (x, 0, at, torch.ones(2, 8))),
+            3 * 64 + 16,
+        ),
+        (lambda x, at: (torch.ops.aten.copy_.default, (x, torch.ones(100, 8))), 2 * 3200),
+        (lambda x, at: (torch.ops.aten._foreach_add_.Scalar, ([x, x.clone()], 1.0)), 4 * 3200),
+        (lambda x, at: (torch.ops.aten.t.default, (x,)), 0),
+    ],
+)
+def test_operators_move_what_they_reach(call: Any, expected: int) -> None:
+    operator, arguments = call(torch.zeros(100, 8), torch.tensor([3, 5]))
+    result = operator(*arguments)
+    assert traffic_bytes(operator, arguments, {}, result) == expected
