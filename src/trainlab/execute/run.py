@@ -2,11 +2,12 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from trainlab import __version__
-from trainlab.plan import plan
+from trainlab.plan import Group, plan, trials_of
 from trainlab.record.folder import RunFolder, create_run
 from trainlab.record.study import GroupRecord, StudyRecord
 from trainlab.record.trial import TrialRecord
@@ -18,9 +19,7 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
     now = datetime.now().astimezone()
     groups = plan(study)
     folder = create_run(out, study.name, now)
-    for group in groups:
-        for trial in group.trials:
-            folder.trial(trial.id).write(TrialRecord(**trial.model_dump(mode="json")))
+    _write_trials(folder, groups)
     # Last: a folder with a study has all its trials.
     folder.write_study(
         StudyRecord(
@@ -29,10 +28,29 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
             trainlab=__version__,
             command=shlex.join(_command()) if command is None else command,
             study=study.model_dump(mode="json"),
-            groups=tuple(GroupRecord(trials=one.ids, is_alone=one.is_alone) for one in groups),
+            groups=_records(groups),
         )
     )
     return folder
+
+
+def add_groups(run: RunFolder, groups: Sequence[Group]) -> None:
+    """Plans further groups in a run that has started, as pending."""
+    _write_trials(run, groups)
+    record = run.study()
+    run.write_study(record.model_copy(update={"groups": record.groups + _records(groups)}))
+
+
+def _write_trials(run: RunFolder, groups: Sequence[Group]) -> None:
+    for trial in trials_of(groups):
+        run.trial(trial.id).write(TrialRecord(**trial.model_dump(mode="json")))
+
+
+def _records(groups: Sequence[Group]) -> tuple[GroupRecord, ...]:
+    return tuple(
+        GroupRecord(trials=group.ids, is_alone=group.is_alone, bench=group.bench)
+        for group in groups
+    )
 
 
 def _command() -> list[str]:

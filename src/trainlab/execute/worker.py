@@ -111,10 +111,7 @@ def _measure(run: RunFolder, attempt: Attempt, study: Study, load: Loader) -> No
     with attempt:
         cost = trial.cost
         assert cost is not None
-        engine, _ = engine_for(trial.settings.engine, [])
-        setup = _set_up(attempt, load, engine)
-        if trial.weights_of is not None:
-            load_weights(setup, run.trial(trial.weights_of))
+        setup = set_up_cost(run, attempt, load)
         if trial.watch == "operators":
             folder.operators.write(profile_operators(setup, cost, folder.trace_file))
         elif trial.watch == "layers":
@@ -128,6 +125,16 @@ def _measure(run: RunFolder, attempt: Attempt, study: Study, load: Loader) -> No
         attempt.progress.state = "done"
     attempt.end()
     attempt.pass_on_interrupt()
+
+
+def set_up_cost(run: RunFolder, attempt: Attempt, load: Loader) -> Setup:
+    """A cost trial set up on this machine, with the weights it asks for."""
+    trial = attempt.trial
+    engine, _ = engine_for(trial.settings.engine, [])
+    setup = _set_up(attempt, load, engine)
+    if trial.weights_of is not None:
+        load_weights(setup, run.trial(trial.weights_of))
+    return setup
 
 
 def _set_up(attempt: Attempt, load: Loader, engine: Engine) -> Setup:
