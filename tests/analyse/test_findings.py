@@ -235,7 +235,7 @@ def test_it_cannot_be_told_when_the_same_cell_measured_twice_differs_as_much(
 ) -> None:
     (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 0.06)))
     assert cost.verdict == "cannot tell"
-    assert cost.numbers["noise_floor"] == pytest.approx(0.06, abs=0.005)
+    assert cost.numbers["noise"] == pytest.approx(1.06, abs=0.005)
     assert cost.numbers["processes_needed"] is None
 
 
@@ -255,7 +255,7 @@ def test_without_an_a_a_pair_nothing_is_called_different(tmp_path: Path) -> None
         state=lambda t: "failed" if t.again else "done",
     )
     (cost,) = of_kind("cost", found)
-    assert (cost.verdict, cost.numbers["noise_floor"]) == ("cannot tell", None)
+    assert (cost.verdict, cost.numbers["noise"]) == ("cannot tell", None)
 
 
 def test_a_failed_process_is_left_out_of_the_cost(tmp_path: Path) -> None:

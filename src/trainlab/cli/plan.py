@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from trainlab.plan import plan, trials_of
-from trainlab.spec import Study
+from trainlab.spec import CostSpec, Study
 
 MOST_CELLS = 12
 """Cells that are named; of further ones only the number is given."""
@@ -42,7 +42,17 @@ def print_plan(console: Console, study: Study, *, each_device: bool = False) -> 
     if study.cost is not None:
         num_timed = sum(trial.watch == "steps" for trial in trials)
         num_watched = len(trials) - num_learn - num_timed
-        check = ", one cell measured twice as a check" if len(cells) > 1 else ""
-        parts.append(f"{num_timed} timed and {num_watched} watched trials for cost{check}")
+        check = ", two cells measured twice as a check" if len(cells) > 1 else ""
+        more = _more_text(study.cost) if len(cells) > 1 else ""
+        parts.append(f"{num_timed} timed and {num_watched} watched trials for cost{check}{more}")
     again = " The same again on each further device of the machine that runs it."
     console.print(f"{'; '.join(parts)}.{again if each_device else ''}", highlight=False)
+
+
+def _more_text(cost: CostSpec) -> str:
+    if cost.max_processes <= cost.processes or not cost.extra_s:
+        return ""
+    return (
+        f", more for up to {cost.extra_s:.0f} s where a ratio is not known to "
+        f"{100 * cost.ratio_within:.0f} %"
+    )

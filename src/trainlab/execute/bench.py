@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Literal, Protocol
 
-from trainlab.execute.executors.executor import IsOver
 from trainlab.execute.precision import is_precise
 from trainlab.execute.run import add_groups
 from trainlab.machine.footprint import Footprint
@@ -23,6 +22,7 @@ MOST_READY = 12
 """Processes that take turns in one block: more would stretch a round over seconds."""
 
 RunBench = Callable[[Sequence[Group]], None]
+IsOver = Callable[[], bool]
 
 
 class Seat(TurnTaker, Protocol):

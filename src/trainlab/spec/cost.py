@@ -15,10 +15,10 @@ class CostSpec(Spec):
     processes: Annotated[PositiveInt, Setting("processes")] = 3
     """Fresh processes of each cell at least, one sample each: the steps of one process share its luck."""
     max_processes: Annotated[PositiveInt, Setting("processes")] = 12
-    """The most: further ones are added until every ratio between cells is known to `precision`."""
+    """The most: further ones are added until every ratio between cells is known to `ratio_within`."""
     extra_s: Annotated[NonNegativeFloat, Setting("seconds")] = 60.0
     """Further processes are added for so long at most. 0: none are."""
-    precision: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.05
+    ratio_within: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.05
     """The half-width of the 95 % interval of a ratio between cells that is narrow enough."""
     active_steps: Annotated[PositiveInt, Setting("steps")] = 10
     """Training steps the profiler looks at; an inference pass is profiled whole."""

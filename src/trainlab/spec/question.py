@@ -71,7 +71,8 @@ class Question(Spec):
     """Metric to the value whose reaching is timed, as "test/accuracy" = 0.97 or "test/mae" = "<= 0.1"; a
     bare number must be reached from above by losses and errors, from below by all else."""
     margins: dict[str, PositiveFloat] = {}
-    """Metric to the difference that would not matter: within it, cells can be called equivalent."""
+    """Metric to the difference that would not matter: within it, cells can be called equivalent. Of a cost,
+    "train/sample_us" or "inference/sample_us", the share."""
     probes: tuple[Annotated[ProbeSpec, WithJsonSchema(TEXT_OR_TABLE)], ...] = ()
     """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
     tensorboard: bool = True
