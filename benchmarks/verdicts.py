@@ -4,7 +4,7 @@
 
 Bounds: "different" in at most 5 % of studies without any difference, after Holm; "equivalent" in at
 most 5 % where the difference is the margin; intervals cover 95 % within 1 point; the effect said to
-be detectable is found in 80 % of studies within 2 points; a 5 % slowdown is found where noise allows.
+be detectable is found in 80 % of studies within 2 points. Costs: `benchmarks.cost_power`.
 A true 5 % shows as more or less in so many studies: three standard errors are allowed for.
 Noise that is skewed in one of two cells only is printed without a bound: there no test holds.
 """
@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from trainlab.stats.cost_ratio import compare_cost, noise_floor
 from trainlab.stats.means import Interval, mean_of, new_run_interval
 from trainlab.stats.paired import fewest_pairs, p_different, p_equivalent, p_flip, p_student
 from trainlab.stats.power import detectable
@@ -236,49 +235,6 @@ def power(studies: int) -> None:
         hold("power", all(abs(share - 0.8) <= 0.02 for share in shares))
 
 
-COST_NOISES: dict[str, Draw] = {
-    "normal": rng.standard_normal,
-    "exponential": lambda shape: rng.exponential(size=shape),
-    "t, 2 degrees": lambda shape: rng.standard_t(2, shape),
-    "two modes": two_modes,
-    "one in ten slow": lambda shape: (
-        0.3 * rng.standard_normal(shape) + 5.0 * (rng.random(shape) < 0.1)
-    ),
-}
-
-
-def cost_share(
-    draw: Draw, shape: tuple[int, int], std: float, slower: float, hidden: float
-) -> float:
-    """How often `b` is called different from `a`, the floor being that of two more cells like `a`."""
-    studies, n = shape
-    logs = std * (draw((studies, 4, n)) + hidden * rng.standard_normal((studies, 4, 1)))
-    logs[:, 1] += math.log(slower)
-    figures = np.exp(logs).tolist()
-    verdicts = [compare_cost(a, b, noise_floor(c, d)).verdict for a, b, c, d in figures]
-    return verdicts.count("different") / studies
-
-
-def cost(studies: int) -> None:
-    """Two cells measured in fresh processes, with the noise floor of a third measured twice."""
-    print('\nCost: "different" by process noise; nothing there (at most 5 %) | 5 % slower')
-    stds = (0.0025, 0.005, 0.01, 0.02, 0.04)
-    for n in (3, 5):
-        row(f"{n} processes, noise", stds, "6.2%")
-        for name, draw in COST_NOISES.items():
-            false = cost_share(draw, (studies, n), 0.02, 1.0, 0.0)
-            found = [cost_share(draw, (studies, n), std, 1.05, 0.0) for std in stds]
-            hold(f"cost: {name}", at_most_level([false], studies))
-            print(f"  {name:28}{false:6.2%} | " + " ".join(f"{v:6.1%}" for v in found))
-            if name == "normal":
-                hold("slowdown", found[1] >= 0.95 and found[-1] <= 0.25)
-        hidden = [
-            cost_share(rng.standard_normal, (studies, n), 0.02, 1.0, shift)
-            for shift in (0.25, 0.5, 1.0)
-        ]
-        row("hidden 1/4, 1/2, 1 std", hidden)
-
-
 def scaling(studies: int) -> None:
     """A line that is true, measured with noise in proportion."""
     print(
@@ -311,7 +267,6 @@ def main() -> None:
         one_sided_equivalence,
         coverage,
         power,
-        cost,
         scaling,
     ):
         table(studies)

@@ -99,7 +99,7 @@ def _cost(run: RawRun, pair: Pair, mode: str, value: float, known: _Known) -> Ex
     }
     if verdict == "cannot tell" and known.is_noise:
         counts = range(known.n + 1, 1001)
-        enough = (m for m in counts if known.found_with(0.95, m) <= abs(value))
+        enough = (m for m in counts if known.found_with(0.9, m) <= abs(value))
         numbers["processes_needed"] = next(enough, None)
     for end, cell in zip("ab", pair, strict=True):
         record = run.processes(cell, mode)[0]
