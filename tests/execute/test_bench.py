@@ -205,3 +205,40 @@ def test_no_more_than_a_few_processes_stand_ready(
         for number in range(1, max(turn.round for turn in records[0].turns) + 1)
     ]
     assert max(together) == 3
+
+
+def adaptive(tiny_file: Path, out: Path, **changes: object) -> RunFolder:
+    values = {"processes": 2, "max_processes": 4, "extra_s": 600.0, "ratio_within": 1e-6}
+    return started(tiny_file, out, SPEC.model_copy(update={**values, **changes}), cells=2)
+
+
+def test_processes_are_added_until_ratios_are_known_or_there_are_enough(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    folder = adaptive(tiny_file, tmp_path / "r")
+    planned = len(timed(folder))
+    run_timed(folder, "inline")
+    ids = timed(folder)
+    assert planned == 2 * 4
+    assert len(ids) == 4 * 4
+    assert {folder.trial(trial_id).read().state for trial_id in ids} == {"done"}
+    # They are part of the run: their groups and benches are in its plan.
+    benches = [group.bench for group in folder.study().groups if group.bench]
+    assert sorted(set(benches)) == ["train-1", "train-2", "train-3", "train-4"]
+
+
+@pytest.mark.parametrize("changes", [{"ratio_within": 0.9999}, {"extra_s": 0.0}])
+def test_no_process_is_added_where_ratios_are_known_or_no_time_is_given(
+    changes: dict[str, object], tiny_file: Path, tmp_path: Path
+) -> None:
+    folder = adaptive(tiny_file, tmp_path / "r", **changes)
+    run_timed(folder, "inline")
+    assert len(timed(folder)) == 2 * 4
+
+
+def test_time_that_is_up_adds_no_process(tiny_file: Path, tmp_path: Path) -> None:
+    folder = adaptive(tiny_file, tmp_path / "r")
+    groups = [group for group in groups_of(folder) if group.bench is not None]
+    looks = iter([False, False])
+    executor_for("inline", Loader()).run(folder, groups, lambda: next(looks, True))
+    assert len(timed(folder)) == 2 * 4
