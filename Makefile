@@ -62,7 +62,9 @@ bench: install
 	@$(BIN)/python -m benchmarks.loop
 	@$(BIN)/python -m benchmarks.start
 	@$(BIN)/python -m benchmarks.cost
+	@$(BIN)/python -m benchmarks.turns
 	@$(BIN)/python -m benchmarks.repeat
+	@$(BIN)/python -m benchmarks.cost_power
 	@$(BIN)/python -m benchmarks.verdicts
 	@$(BIN)/python -m benchmarks.reproduce
 

@@ -15,6 +15,7 @@ from trainlab.record.cost import (
     MemoryRecord,
     OperatorRow,
     OperatorsRecord,
+    TurnRecord,
 )
 from trainlab.record.environment import Environment
 from trainlab.record.folder import RunFolder, TrialFolder
@@ -90,6 +91,8 @@ class Fabricated:
     phases_ms: Callable[[Trial], Mapping[str, float]] = lambda trial: (
         PHASES_MS[trial.cost.mode] if trial.cost else {}
     )
+    takes_turns: bool = True
+    """Whether timed processes took turns; earlier versions let each run by itself."""
     step_points: int = 0
     """Lines of kind `step` before each epoch's."""
     environment: Environment = ENVIRONMENT
@@ -172,7 +175,8 @@ class Fabricated:
         else:
             number = int(trial.id.rpartition("process")[2])
             step = self.step_ms(trial, number)
-            home.cost.write(_cost(mode, size, step, self.phases_ms(trial)))
+            bench = f"{mode}-{number}" if self.takes_turns else ""
+            home.cost.write(made_cost(mode, size, step, self.phases_ms(trial), bench))
 
     def _write_layers(self, home: TrialFolder, trial: Trial, mode: Any, size: int) -> None:
         home.layers.write(
@@ -253,8 +257,30 @@ def operator(name: str, self_us: float, calls: int = 1) -> OperatorRow:
     )
 
 
-def _cost(mode: Any, size: int, step_ms: float, phases: Mapping[str, float]) -> CostRecord:
+def made_turns(num_turns: int, num_bare: int = 1, num_marked: int = 0) -> list[TurnRecord]:
+    """Quiet turns, one in each round."""
+    return [
+        TurnRecord(
+            round=number,
+            lead_ms=[9.0],
+            num_bare=num_bare,
+            num_marked=num_marked,
+            others_cores=0.0,
+            stolen_cores=0.0,
+        )
+        for number in range(1, num_turns + 1)
+    ]
+
+
+def made_cost(
+    mode: Any, size: int, step_ms: float, phases: Mapping[str, float], bench: str = ""
+) -> CostRecord:
+    """Five bare steps, each a turn of its own in a bench, and one marked step."""
+    turns = made_turns(5) if bench else []
+    turns[:1] = [turn.model_copy(update={"num_marked": 1}) for turn in turns[:1]]
     return CostRecord(
+        bench=bench,
+        turns=turns,
         mode=mode,
         batch_size=size,
         num_samples=960,

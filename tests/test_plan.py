@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainlab.plan import Trial, trials_of
+from trainlab.plan import Group, Trial, trials_of
 from trainlab.plan import plan as plan_groups
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec
 
@@ -119,15 +119,34 @@ def test_cost_comes_after_the_first_seed_so_that_a_study_cut_short_has_something
     assert kinds[-12:] == ["learn"] * 12
 
 
-def test_the_first_cell_is_measured_twice_in_turns_with_the_others() -> None:
+def test_the_smallest_and_the_largest_batch_are_measured_twice_in_turns_with_the_others() -> None:
     trials = plan(grid(cost=CostSpec(processes=2, mode="both"), learn=False))
     again = [trial for trial in trials if trial.again]
-    assert {(t.cell, t.watch) for t in again} == {("batch_size=1", "steps")}
-    assert len(again) == 2 * 2
+    sizes = [trial.settings.batch_size for trial in trials]
+    assert {(t.settings.batch_size, t.watch) for t in again} == {
+        (min(sizes), "steps"),
+        (max(sizes), "steps"),
+    }
+    assert len(again) == 2 * 2 * 2
     timed = [trial for trial in trials if trial.watch == "steps"]
     half = len(timed) // 2
     assert all(trial.id.endswith("process1") for trial in timed[:half])
     assert all(trial.id.endswith("process2") for trial in timed[half:])
+
+
+def test_a_bench_has_every_cell_of_one_mode_the_first_of_all_first() -> None:
+    study = grid(cost=CostSpec(processes=2, mode="both"), learn=False)
+    benches: dict[str, list[Group]] = {}
+    for group in plan_groups(study):
+        if group.bench is not None:
+            benches.setdefault(group.bench, []).append(group)
+    assert list(benches) == ["train-1", "inference-1", "train-2", "inference-2"]
+    for groups in benches.values():
+        trials = [trial for group in groups for trial in group.trials]
+        assert {trial.watch for trial in trials} == {"steps"}
+        assert len({str(trial.cost) for trial in trials}) == 1
+        cells = [trial.cell for trial in trials if not trial.again]
+        assert cells == [cell.id for cell in study.all_cells]
 
 
 def test_a_single_cell_has_nothing_to_be_told_apart_from_noise() -> None:

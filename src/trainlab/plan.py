@@ -51,6 +51,8 @@ class Group(Spec):
     trials: tuple[Trial, ...]
     is_alone: bool
     """Whether nothing else may run on the machine meanwhile, and the process must be a fresh one."""
+    bench: str | None = None
+    """Groups of one bench are timed together: their processes take turns."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -99,16 +101,44 @@ def _shared_groups(trials: Iterable[Trial]) -> Iterator[Group]:
 
 
 def _cost_groups(study: Study) -> Iterator[Group]:
-    """A timed trial has a process to itself. Trials that supply no speed share one per cell, mode and
-    weights: starting a process takes most of their time."""
+    """Timed processes first, so that no profiler has warmed or slowed the machine before them. Trials that
+    supply no speed share a process per cell, mode and weights: starting one takes most of their time."""
+    if study.cost is None:
+        return
+    for number in range(1, study.cost.processes + 1):
+        for mode in study.cost.modes:
+            yield from bench_of(study, mode, number)
 
     def process_of(trial: Trial) -> object:
-        if trial.watch == "steps":
-            return trial.id
         return trial.cell, trial.cost, trial.weights_of
 
-    for _, trials in groupby(_cost_trials(study), process_of):
-        yield Group(trials=tuple(trials), is_alone=True)
+    for cell in study.all_cells:
+        for mode in study.cost.modes:
+            watched = _cost_trials_of(
+                study, cell, mode, {"layers": "layers", "operators": "operators"}
+            )
+            for _, trials in groupby(watched, process_of):
+                yield Group(trials=tuple(trials), is_alone=True)
+
+
+def bench_of(study: Study, mode: str, number: int) -> tuple[Group, ...]:
+    """A fresh process for every cell, the first cell first, and for the second of each A/A pair: they take
+    turns. Benches are numbered from 1; those beyond `processes` are run where the first do not suffice."""
+    cells = study.all_cells
+    timed = [(cell, False) for cell in cells] + [(cell, True) for cell in _measured_twice(cells)]
+    return tuple(
+        Group(trials=(trial,), is_alone=True, bench=f"{mode}-{number}")
+        for cell, again in timed
+        for trial in _cost_trials_of(study, cell, mode, {f"process{number}": "steps"}, again)
+    )
+
+
+def _measured_twice(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells whose steps should be the shortest and the longest; none where nothing is compared."""
+    if len(cells) < 2:
+        return []
+    by_size = sorted(cells, key=lambda cell: cell.settings.batch_size)
+    return [by_size[0], by_size[-1]]
 
 
 def _learn_trials(study: Study, seed: int) -> list[Trial]:
@@ -134,31 +164,14 @@ def _quickest_first(trials: list[Trial]) -> list[Trial]:
     return sorted(trials, key=lambda trial: trial is not quickest)
 
 
-def _cost_trials(study: Study) -> Iterator[Trial]:
-    """Timed processes first, so that no profiler has warmed or slowed the machine before them; process by
-    process over all cells, so that drift hits all alike."""
-    if study.cost is None:
-        return
-    cells = study.all_cells
-    for number in range(1, study.cost.processes + 1):
-        timed = [(cell, False) for cell in cells]
-        if len(cells) > 1:
-            timed.append((cells[0], True))
-        for cell, again in _shuffled(timed, f"{study.name}/cost/{number}"):
-            yield from _cost_trials_of(study, cell, {f"process{number}": "steps"}, again)
-    for cell in cells:
-        yield from _cost_trials_of(study, cell, {"layers": "layers", "operators": "operators"})
-
-
 def _cost_trials_of(
-    study: Study, cell: Cell, watches: Mapping[str, Watch], again: bool = False
+    study: Study, cell: Cell, mode: str, watches: Mapping[str, Watch], again: bool = False
 ) -> Iterator[Trial]:
-    """The cost trials of a cell: `watches`, by their part of the id, for each mode and kind of weights."""
+    """The cost trials of a cell: `watches`, by their part of the id, for each kind of weights."""
     assert study.cost is not None
     seed, cost = study.seeds[0], study.cost
-    modes: tuple[str, ...] = ("train", "inference") if cost.mode == "both" else (cost.mode,)
     kinds = ("untrained", "trained") if cost.weights == "both" else (cost.weights,)
-    for mode, weights, (name, watch) in product(modes, kinds, watches.items()):
+    for weights, (name, watch) in product(kinds, watches.items()):
         parts = [
             f"cost-{mode}",
             *([_folder_name(cell.id)] if len(study.all_cells) > 1 else []),

@@ -92,11 +92,15 @@ def _too_many(count: int) -> str:
 def _metric_problems(question: Question, facts: WorkloadFacts) -> list[str]:
     """Targets and margins of metrics that will never be recorded."""
     recorded = [f"{part}/{name}" for part in ("train", "test") for name in ("loss", *facts.metrics)]
+    costs = [] if question.cost is None else [f"{mode}/sample_us" for mode in question.cost.modes]
     return [
-        f"{field}.{metric}: {facts.name} has no such metric; it has {', '.join(recorded)}"
-        for field, metrics in (("targets", question.targets), ("margins", question.margins))
+        f"{field}.{metric}: {facts.name} has no such metric; it has {', '.join(known)}"
+        for field, metrics, known in (
+            ("targets", question.targets, recorded),
+            ("margins", question.margins, [*recorded, *costs]),
+        )
         for metric in metrics
-        if metric not in recorded
+        if metric not in known
     ]
 
 

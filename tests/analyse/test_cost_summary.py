@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from trainlab.analyse.cost.summary import repeat_interval, summarise
+from fabricate import made_turns
+from trainlab.analyse.cost.benches import process_steps_ms
+from trainlab.analyse.cost.summary import CostSummary, Estimate, repeat_interval, summarise
 from trainlab.record.cost import CostRecord, LoadRecord
 from trainlab.stats.median import median_interval
 from trainlab.words import Words
@@ -34,8 +36,13 @@ def record(step_ms: list[float], **changes: Any) -> CostRecord:
     return CostRecord(**(values | changes))
 
 
+def summed(records: list[CostRecord]) -> CostSummary:
+    """Of processes that ran by themselves."""
+    return summarise(records, [statistics.median(one.step_ms) for one in records])
+
+
 def test_units_on_hand_worked_numbers() -> None:
-    found = summarise([record([10.0] * 8), record([10.0] * 8)])
+    found = summed([record([10.0] * 8), record([10.0] * 8)])
     assert found.step_ms.value == pytest.approx(10)
     assert found.sample_us.value == pytest.approx(200)
     assert found.epoch_s.value == pytest.approx(0.2)
@@ -44,36 +51,93 @@ def test_units_on_hand_worked_numbers() -> None:
     assert found.phases_ms == pytest.approx({"forward": 60 / 11, "other": 50 / 11})
     assert found.first_step_ms == 900
     assert (found.num_steps, found.num_processes, found.num_warmup_steps) == (16, 2, 2)
-    assert found.warnings == ()
+    assert found.unstable is None
 
 
 def test_a_sample_is_a_process_not_a_step() -> None:
-    few = summarise([record([10.0] * 8), record([12.0] * 8)]).step_ms
-    many = summarise([record([10.0] * 800), record([12.0] * 800)]).step_ms
+    few = summed([record([10.0] * 8), record([12.0] * 8)]).step_ms
+    many = summed([record([10.0] * 800), record([12.0] * 800)]).step_ms
     assert few == many
     assert few.value == pytest.approx(math.sqrt(120))
 
 
+def loaded(**load: float) -> LoadRecord:
+    return QUIET.model_copy(update=load)
+
+
 @pytest.mark.parametrize(
-    ("records", "told"),
+    ("changes", "told"),
     [
-        ([record([10.0] * 9), record([12.0] * 9)], "processes differ by 20 %"),
-        ([record([10.0, 20.0, 10.0, 20.0] * 5)], "steps of one process spread by"),
-        ([record([10.0] * 10 + [11.2] * 20)], "steps drift by"),
-        (
-            [record([10.0] * 9, load=QUIET.model_copy(update={"others_cores": 1.5}))],
-            "used 1.5 cores",
-        ),
-        (
-            [record([10.0] * 9, load=QUIET.model_copy(update={"stolen_cores": 0.4}))],
-            "took 0.4 cores",
-        ),
+        ({}, "processes differ by 22 %"),
+        ({"step_ms": [10.0] * 10 + [11.2] * 20}, "steps drift by +12 %"),
+        ({"load": loaded(others_cores=1.5)}, "used 1.5 cores"),
+        ({"load": loaded(stolen_cores=0.4)}, "took 0.4 cores"),
     ],
 )
-def test_an_unstable_measurement_says_why(records: list[CostRecord], told: str) -> None:
+def test_a_time_that_is_not_known_well_says_by_how_much_and_why(
+    changes: dict[str, Any], told: str
+) -> None:
     words = Words("en")
-    warnings = summarise(records).warnings
-    assert any(told in words.warning(one.code, one.value) for one in warnings)
+    records = [record([10.0] * 9).model_copy(update=changes) for _ in range(3)]
+    unstable = summarise(records, [10.0, 11.0, 12.2]).unstable
+    assert unstable is not None
+    # Logs differ by 0.0953 and 0.1035; their deviation is 0.0994, and t(0.975, 2) = 4.3027.
+    assert unstable.off_by == pytest.approx(math.expm1(4.3027 * 0.0994 / math.sqrt(3)), rel=1e-3)
+    assert told in words.warning(unstable.reason, unstable.value)
+
+
+def test_symptoms_alone_are_no_reason_to_doubt_a_time_that_is_known_well() -> None:
+    load = loaded(others_cores=1.5, stolen_cores=0.4)
+    noisy = [record([10.0, 20.0, 10.0] * 5, load=load) for _ in range(3)]
+    assert summarise(noisy, [10.0, 10.1, 10.2]).unstable is None
+
+
+def test_a_single_process_has_no_interval() -> None:
+    found = summed([record([10.0, 12.0, 11.0])])
+    assert found.step_ms == Estimate(pytest.approx(11.0))
+    assert found.sample_us == Estimate(pytest.approx(220.0))
+    assert (found.epoch_s.low, found.samples_per_s.high, found.unstable) == (None, None, None)
+
+
+def test_an_epoch_is_what_its_steps_add_up_to() -> None:
+    # 21 batches of 50 and one of 25 samples; the mean step is 13 ms, the median 10.
+    steps = [10.0, 10.0, 19.0]
+    whole = record(steps, num_samples=1075, steps_per_epoch=22, last_ms=[8.0, 7.0, 9.0])
+    assert summed([whole]).epoch_s.value == pytest.approx((21 * 13 + 8) / 1e3)
+    # From before the last batch was measured: in proportion.
+    old = whole.model_copy(update={"last_ms": []})
+    assert summed([old]).epoch_s.value == pytest.approx(21.5 * 13 / 1e3)
+    even = record(steps, num_samples=1050, steps_per_epoch=21)
+    assert summed([even]).epoch_s.value == pytest.approx(21 * 13 / 1e3)
+
+
+def test_turns_beside_which_something_else_ran_are_set_aside_and_counted() -> None:
+    turns = made_turns(7)
+    turns[1] = turns[1].model_copy(update={"stolen_cores": 0.5})
+    turns[4] = turns[4].model_copy(update={"others_cores": 0.9})
+    found = record([10.0, 90.0, 11.0, 12.0, 80.0, 13.0, 14.0], turns=turns, bench="b")
+    assert found.quiet_medians_ms() == {1: 10.0, 3: 11.0, 4: 12.0, 6: 13.0, 7: 14.0}
+    summary = summarise([found], [12.0])
+    assert (summary.num_turns, summary.num_set_aside) == (7, 2)
+    assert summary.epoch_s.value == pytest.approx(20 * 12.0 / 1e3)
+
+
+def test_where_most_turns_are_disturbed_all_count() -> None:
+    loud = [turn.model_copy(update={"others_cores": 1.0}) for turn in made_turns(7)]
+    found = record([10.0] * 7, turns=loud, bench="b")
+    assert len(found.quiet_medians_ms()) == 7
+    assert summarise([found], [10.0]).num_set_aside == 0
+
+
+def test_processes_of_a_bench_are_seen_within_its_rounds() -> None:
+    # The machine slows down fourfold after the second round, when the first process has gone.
+    slowed = [10.0, 10.0, 40.0, 40.0, 40.0]
+    a = record(slowed, turns=made_turns(5), bench="b")
+    b = record([20.0, 20.0], turns=made_turns(2), bench="b")
+    alone = record([20.0, 20.0], turns=made_turns(2))
+    found = process_steps_ms({"a": a, "b": b, "alone": alone})
+    assert found["b"] / found["a"] == pytest.approx(2.0)
+    assert found["alone"] == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize("count", [3, 5, 10])
@@ -82,6 +146,8 @@ def test_a_repeated_measurement_falls_inside_the_interval_at_the_stated_rate(cou
     for _ in range(trials):
         first, second = ([math.exp(draw.gauss(0, 0.1)) for _ in range(count)] for _ in range(2))
         interval = repeat_interval(first)
+        assert interval.low is not None
+        assert interval.high is not None
         repeated = math.exp(statistics.fmean(map(math.log, second)))
         inside += interval.low <= repeated <= interval.high
     assert inside / trials == pytest.approx(0.95, abs=0.012)

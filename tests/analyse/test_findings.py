@@ -1,18 +1,20 @@
 """Findings from made-up records: planted differences are found, planted confounds named."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fabricate import DATA, Fabricated, made_study, operator
+from fabricate import DATA, QUIET, Fabricated, made_study, operator
 from trainlab.analyse.evidence import Evidence, gather
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.finding import Finding
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec, Study
 from trainlab.stats.means import mean_of
+from trainlab.words import Words
 
 NOISE = (0.0, 0.7, -0.4, 0.3, -0.8, 0.5, -0.2, 0.9, -0.6, 0.1)
 """By seed or process: fixed, so that every run of the tests sees the same."""
@@ -237,7 +239,7 @@ def test_it_cannot_be_told_when_the_same_cell_measured_twice_differs_as_much(
 ) -> None:
     (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 0.06)))
     assert cost.verdict == "cannot tell"
-    assert cost.numbers["noise_floor"] == pytest.approx(0.06, abs=0.005)
+    assert cost.numbers["noise"] == pytest.approx(1.06, abs=0.005)
     assert cost.numbers["processes_needed"] is None
 
 
@@ -257,7 +259,7 @@ def test_without_an_a_a_pair_nothing_is_called_different(tmp_path: Path) -> None
         state=lambda t: "failed" if t.again else "done",
     )
     (cost,) = of_kind("cost", found)
-    assert (cost.verdict, cost.numbers["noise_floor"]) == ("cannot tell", None)
+    assert (cost.verdict, cost.numbers["noise"]) == ("cannot tell", None)
 
 
 def test_a_failed_process_is_left_out_of_the_cost(tmp_path: Path) -> None:
@@ -346,3 +348,72 @@ def test_batches_are_only_laid_in_a_row_where_all_else_is_equal(tmp_path: Path) 
         ("batch_size=1,hidden=2", "batch_size=4,hidden=2"),
         ("batch_size=1,hidden=8", "batch_size=4,hidden=8"),
     ]
+
+
+def test_a_margin_of_a_cost_lets_it_be_called_equivalent(tmp_path: Path) -> None:
+    study = made_study(
+        vary={"lr": (0.1, 0.01)},
+        learn=False,
+        cost=CostSpec(processes=6),
+        margins={"train/sample_us": 0.05},
+    )
+    (cost,) = of_kind("cost", evidence(tmp_path, study, step_ms=slower(0.001, 0.002, 0.0)))
+    assert (cost.verdict, cost.numbers["margin"]) == ("equivalent", 0.05)
+    assert "equivalent within 5.0 %" in cost.sentence(Words("en"))
+    assert "[90 %:" in cost.sentence(Words("en"))
+
+
+def test_a_factor_is_told_as_a_factor_not_as_a_difference_of_logarithms(tmp_path: Path) -> None:
+    """80.3 % was printed where one measurement took 2.23 times as long as the other."""
+    (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 1.23)))
+    text = cost.sentence(Words("en"))
+    assert "80" not in text
+    assert "2.23" in text
+
+
+def test_a_time_that_is_off_names_itself_while_its_ratio_may_be_good(tmp_path: Path) -> None:
+    # Whole benches are 30 % slower than others; within each, cells differ by very little more or less.
+    def step_ms(trial: Trial, process: int) -> float:
+        own = 1 + 0.001 * NOISE[(process + len(trial.cell) + 3 * trial.again) % 10]
+        return own * (1, 1.3, 1.6)[process - 1] * (1 + (trial.cell == "lr=0.01"))
+
+    found = costs(tmp_path, step_ms)
+    (unstable,) = of_kind("unstable", found)
+    assert (unstable.numbers["num_unstable"], unstable.numbers["num_wide"]) == (4, 0)
+    text = unstable.sentence(Words("en"))
+    assert "4 of 4 times per batch may be off by more than 10.0 %" in text
+    assert "Ratios between cells, formed within rounds, are good to" in text
+    (cost,) = of_kind("cost", found)
+    assert cost.verdict == "different"
+    assert cost.numbers["ratio"] == pytest.approx(2.0, rel=0.01)
+
+
+def test_a_seed_that_took_far_longer_than_the_others_is_named(tmp_path: Path) -> None:
+    folder = Fabricated().write(tmp_path / "r", made_study(seeds=3))
+    for trial, seconds in zip(folder.trials(), (31.0, 95.0, 33.0), strict=True):
+        home = folder.trial(trial.id)
+        lines = [{**line, "train_s": seconds} for line in home.epochs()]
+        home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        load = QUIET.model_copy(update={"others_cores": 1.25})
+        home.write(trial.model_copy(update={"load": load}))
+    (slow,) = of_kind("slow_trial", gather(folder))
+    assert (slow.numbers["seed"], slow.numbers["others_s"]) == (2, 32.0)
+    text = slow.sentence(Words("en"))
+    assert "seed 2: an epoch of training took 95.0 s, where the other seeds took 32.0 s" in text
+    assert "other programs used 1.2 cores" in text
+
+
+def test_a_run_from_before_turns_is_read_and_compared_process_by_process(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec(processes=3))
+    made = Fabricated(step_ms=slower(0.5, 0.002, 0.0), takes_turns=False)
+    folder = made.write(tmp_path / "r", study)
+    for trial in folder.trials():
+        file = folder.trial(trial.id).path / "cost.json"
+        if file.exists():
+            old = json.loads(file.read_text())
+            for name in ("bench", "turns", "last_ms"):
+                del old[name]
+            file.write_text(json.dumps(old))
+    (cost,) = of_kind("cost", gather(folder))
+    assert cost.verdict == "different"
+    assert cost.numbers["ratio"] == pytest.approx(1.5, abs=0.01)

@@ -4,7 +4,7 @@ import pytest
 
 from fabricate import made_study
 from trainlab.cli.progress.time_left import FIRST_GUESS_S, TimeLeft
-from trainlab.plan import plan, trials_of
+from trainlab.plan import bench_of, plan, trials_of
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import CostSpec, Study
 
@@ -140,7 +140,7 @@ def test_starting_processes_is_time_of_its_own() -> None:
         vary={"batch_size": (1, 64)}, seeds=1, learn=False, cost=CostSpec(processes=1)
     )
     left, clock, ids = started(study)
-    assert len(ids) == 7
+    assert len(ids) == 8
     left.starting([(one,) for one in ids[:2]])
     assert left.left_s() is None
     clock.now += 4
@@ -149,15 +149,15 @@ def test_starting_processes_is_time_of_its_own() -> None:
         left.group_begins(one)
         clock.now += 1
         left.group_ends()
-    # Five more, each with its start.
-    assert left.left_s() == 5 * (1 + 2)
+    # Six more, each with its start.
+    assert left.left_s() == 6 * (1 + 2)
     left.starting([(ids[2],), (ids[3],)])
     clock.now += 1.5
-    assert left.left_s() == 15 - 1.5
+    assert left.left_s() == 18 - 1.5
     clock.now += 2.5
     left.ready()
-    assert left.left_s() == 11
-    assert left.share_done() == pytest.approx(10 / 21)
+    assert left.left_s() == 14
+    assert left.share_done() == pytest.approx(10 / 24)
 
 
 def test_training_says_nothing_about_what_cost_trials_take() -> None:
@@ -185,3 +185,21 @@ def test_trials_of_one_process_share_its_time() -> None:
     left.group_ends()
     assert [left.expected_s(one) for one in ids] == [2, 5, 5]
     assert (left.left_s(), left.share_done()) == (0, 1)
+
+
+def test_processes_that_take_turns_are_timed_together_and_further_ones_are_added() -> None:
+    study = made_study(vary={"lr": (0.1, 0.2)}, seeds=1, learn=False, cost=CostSpec(processes=1))
+    left, clock, ids = started(study)
+    left.group_begins(*ids[:4])
+    clock.now += 8
+    left.group_ends()
+    assert left.left_s() == 4 * 2
+    more = [
+        TrialRecord(**t.model_dump(mode="json")) for t in trials_of(bench_of(study, "train", 2))
+    ]
+    left.plan_more(more)
+    assert (left.num_trials, left.left_s()) == (12, 8 * 2)
+    left.group_begins(*(trial.id for trial in more))
+    left.progress(0.5)
+    clock.now += 4
+    assert left.left_s() == 4 + 4 * 2

@@ -51,23 +51,16 @@ def run_groups(
 def test_every_timed_trial_has_a_process_and_watched_ones_share_another(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And processes that are started together run their trials one after the other."""
     monkeypatch.setattr("trainlab.execute.executors.processes.usable_vcpus", lambda: 4)
-    spans = tmp_path / "spans"
+    seen = tmp_path / "seen"
     marker = f"""
-import atexit, os, time
-began = time.time()
-atexit.register(
-    lambda: open({str(spans)!r}, "a").write(f"{{os.getpid()}} {{began}} {{time.time()}}\\n")
-)
+import os
+open({str(seen)!r}, "a").write(f"{{os.getpid()}}\\n")
 """
     folder = started(tiny_file, tmp_path / "r")
     tiny_file.write_text(tiny_file.read_text() + marker)
     run_groups(folder)
-    lines = [line.split() for line in spans.read_text().splitlines()]
-    assert len({pid for pid, *_ in lines}) == 3
-    times = [float(number) for _, *span in lines for number in span]
-    assert times == sorted(times), "a trial began before the one before it had ended"
+    assert len(set(seen.read_text().split())) == 3
     assert {trial.state for trial in folder.trials()} == {"done"}
     assert {trial.kind for trial in folder.trials()} == {"cost"}
     # A watched process never supplies a speed, and a timed one nothing else.
@@ -96,14 +89,14 @@ atexit.register(tell)
     timed = [trial for trial in folder.trials() if trial.watch == "steps"]
     run_groups(folder, lambda group: group.trials[0].watch == "steps")
     assert [(trial.cost or {})["mode"] for trial in timed] == ["train", "inference"]
-    assert (tmp_path / "said").read_text() == "True False "
+    assert sorted((tmp_path / "said").read_text().split()) == ["False", "True"]
 
 
 def test_no_process_is_left_behind_when_time_is_up(tiny_file: Path, tmp_path: Path) -> None:
     folder = started(tiny_file, tmp_path / "r")
-    turns = iter([False, False, True])
+    looks = iter([False, True, True])
     before = set(psutil.Process().children())
-    run_groups(folder, is_over=lambda: next(turns))
+    run_groups(folder, is_over=lambda: next(looks))
     assert [trial.state for trial in folder.trials()] == ["done", *["pending"] * 3]
     assert set(psutil.Process().children()) == before
 

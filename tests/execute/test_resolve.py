@@ -13,6 +13,7 @@ from trainlab.errors import SpecError
 from trainlab.machine.device import devices_here
 from trainlab.resolve import MOST_TRIALS
 from trainlab.spec import CostSpec, Question, Study
+from trainlab.spec.question import checked_question
 
 Maker = Callable[..., Study]
 
@@ -90,7 +91,7 @@ def test_a_huge_grid_is_refused_before_it_is_laid_out(study_of: Maker) -> None:
 
 def test_cost_counts_towards_the_limit(study_of: Maker) -> None:
     sizes = tuple(range(1, MOST_TRIALS // 5 + 1))
-    with pytest.raises(SpecError, match="plans 603 trials"):
+    with pytest.raises(SpecError, match="plans 606 trials"):
         study_of(vary={"batch_size": sizes}, cost=CostSpec())
 
 
@@ -115,3 +116,12 @@ def test_a_bad_study_leaves_no_folder(tiny_file: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"vary\.lr: got 0\.1, must be a list"):
         trainlab.run(own, vary={"lr": 0.1}, out=tmp_path / "r")  # type: ignore[dict-item]
     assert not (tmp_path / "r").exists()
+
+
+def test_a_margin_may_name_a_cost_that_is_measured() -> None:
+    asked = {"workload": "mnist-cnn", "margins": {"train/sample_us": 0.05}}
+    measured = study_for(checked_question({**asked, "cost": {"mode": "train"}}))
+    assert measured.margins == {"train/sample_us": 0.05}
+    for cost in ({}, {"cost": {"mode": "inference"}}):
+        with pytest.raises(SpecError, match=r"margins.train/sample_us: mnist-cnn has no such"):
+            study_for(checked_question({**asked, **cost}))

@@ -1,6 +1,7 @@
 """A step of known work, held against what the machine can do."""
 
 import dataclasses
+import statistics
 
 import pytest
 import torch
@@ -21,12 +22,14 @@ from trainlab.workloads.workload import Workload
 
 def measured(setup: HomedSetup, spec: CostSpec) -> Measurement:
     costs = (measure(setup, spec),)
+    process_ms = (statistics.median(costs[0].step_ms),)
     asked = setup.trial.model_dump(mode="json")
     return Measurement(
         trial=TrialRecord(**asked).model_copy(update={"resolved": setup.resolved()}),
         processes=("t",),
         costs=costs,
-        summary=summarise(costs),
+        process_ms=process_ms,
+        summary=summarise(costs, process_ms),
         operators=None,
         layers=profile_layers(setup, spec),
         memory=None,

@@ -5,6 +5,7 @@ import mmap
 import statistics
 import time
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ import torch.nn.functional as F
 from training import MakeSetup
 from trainlab.analyse.cost.overhead import round_ratios
 from trainlab.measure import stopwatch as stopwatch_module
+from trainlab.measure import timing
 from trainlab.measure.stopwatch import CudaStopwatch, HostStopwatch
-from trainlab.measure.timing import measure
+from trainlab.measure.timing import StepTimer, measure
 from trainlab.spec import CostSpec
 from trainlab.workloads.workload import Workload
 
@@ -82,9 +84,80 @@ def test_what_the_first_step_loads_and_touches_is_counted(
 
 def test_warm_up_is_recorded_and_kept_apart(make_setup: MakeSetup, tiny: Workload) -> None:
     record = measure(make_setup(workload=taking(tiny, 0.001, first=0.2)), QUICK)
-    assert len(record.warmup_ms) == 4
+    assert len(record.warmup_ms) >= 4
     assert record.warmup_ms[0] > 200
     assert max(record.step_ms) < 100
+
+
+def test_steps_are_warmed_up_until_they_no_longer_get_faster(
+    make_setup: MakeSetup, tiny: Workload
+) -> None:
+    """They fall from 60 to 1 ms: after four of them most of that would be measured."""
+    left = [0.06 * 0.93 ** (59 - number) for number in range(60)]
+
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        time.sleep(left.pop() if left else 0.001)
+        return F.cross_entropy(outputs, targets)
+
+    record = measure(make_setup(workload=dataclasses.replace(tiny, loss=loss)), QUICK)
+    assert len(record.warmup_ms) > 25
+    assert statistics.median(record.step_ms) < 15
+
+
+def test_steps_that_never_settle_are_not_warmed_up_for_ever(
+    make_setup: MakeSetup, tiny: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "WARMUP_S", 0.3)
+    seconds = (0.05 * 0.99**number for number in count())
+
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        time.sleep(next(seconds))
+        return F.cross_entropy(outputs, targets)
+
+    record = measure(make_setup(workload=dataclasses.replace(tiny, loss=loss)), QUICK)
+    assert 4 <= len(record.warmup_ms) < 30
+
+
+def test_the_first_steps_of_a_turn_are_recorded_apart(
+    make_setup: MakeSetup, tiny: Workload
+) -> None:
+    """Those after a pause take longer here, as they do where another process has filled the caches."""
+    last = [time.perf_counter()]
+
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        if time.perf_counter() - last[0] > 0.1:
+            time.sleep(0.05)
+        time.sleep(0.004)
+        last[0] = time.perf_counter()
+        return F.cross_entropy(outputs, targets)
+
+    timer = StepTimer(make_setup(workload=dataclasses.replace(tiny, loss=loss)), QUICK)
+    timer.warm_up()
+    for number in range(1, 6):
+        time.sleep(0.15)
+        timer.turn(number)
+    record = timer.finish("bench", "budget")
+    assert all(turn.lead_ms[0] > 50 for turn in record.turns)
+    assert max(record.step_ms) < 50
+    assert [turn.round for turn in record.turns] == [1, 2, 3, 4, 5]
+
+
+def test_the_smaller_last_batch_of_an_epoch_is_measured(
+    make_setup: MakeSetup, tiny: Workload
+) -> None:
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.002 * len(targets))
+        return F.cross_entropy(outputs, targets)
+
+    workload = dataclasses.replace(tiny, loss=loss)
+    for mode in ("train", "inference"):
+        spec = QUICK.model_copy(update={"mode": mode})
+        record = measure(make_setup(workload=workload, batch_size=10), spec)
+        rest = record.num_samples % 10
+        assert rest
+        assert min(record.last_ms) == pytest.approx(2 * rest, rel=0.5)
+        whole = measure(make_setup(workload=workload, batch_size=record.num_samples), spec)
+        assert whole.last_ms == []
 
 
 @pytest.mark.parametrize("mode", ["train", "inference"])
@@ -111,19 +184,24 @@ def test_a_tight_interval_ends_the_measurement_and_the_budget_does_otherwise(
     assert measure(make_setup(workload=steady), QUICK).stopped == "budget"
 
 
-def test_only_full_batches_are_timed(make_setup: MakeSetup, tiny: Workload) -> None:
-    sizes = set()
-
-    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        sizes.add(len(targets))
-        return F.cross_entropy(outputs, targets)
-
-    workload = dataclasses.replace(tiny, loss=loss)
+def test_only_full_batches_are_among_the_steps(make_setup: MakeSetup, tiny: Workload) -> None:
+    """The smaller last one of an epoch is timed by itself, after all others."""
     for mode in ("train", "inference"):
+        sizes: list[int] = []
+
+        def loss(
+            outputs: torch.Tensor, targets: torch.Tensor, sizes: list[int] = sizes
+        ) -> torch.Tensor:
+            sizes.append(len(targets))
+            return F.cross_entropy(outputs, targets)
+
         spec = CostSpec(mode=mode, budget_s=0.1, warmup_steps=30)
+        workload = dataclasses.replace(tiny, loss=loss)
         record = measure(make_setup(workload=workload, batch_size=10), spec)
         assert record.steps_per_epoch == (11 if mode == "train" else 4)
-    assert sizes == {10}
+        num_last = len(record.last_ms) + 1
+        assert set(sizes[:-num_last]) == {10}
+        assert set(sizes[-num_last:]) == {record.num_samples % 10}
 
 
 def test_inference_updates_nothing(make_setup: MakeSetup) -> None:

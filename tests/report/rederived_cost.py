@@ -2,16 +2,17 @@
 
 import math
 import statistics
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from raw_run import Expected, Json, Pair, RawRun, Within, holm
+from raw_run import Expected, Json, Pair, RawRun, Within
 from rederived_learning import SUBJECTS, effects
 from scipy import optimize, stats
 
 from trainlab.analyse.findings.finding import Finding
+from trainlab.stats.contrasts import compare_cells, estimate
 
 LEVEL = 0.05
 MODES = ("train", "inference")
@@ -24,62 +25,173 @@ def cost(run: RawRun, found: Finding) -> Expected:
 
 @lru_cache
 def costs(run: RawRun, mode: str) -> dict[Pair, Expected]:
-    """One family: Welch's t on logs, Holm, and beyond what one cell measured twice shows."""
-    tests = {pair: _welch(run, pair, mode) for pair in run.pairs}
-    adjusted = holm([test.pvalue for test in tests.values()])
-    return {
-        pair: _cost(run, pair, mode, test, p)
-        for (pair, test), p in zip(tests.items(), adjusted, strict=True)
+    """One family: ratios within benches, their noise from all cells, more where cells differ from
+    themselves. The noise of contrasts and their critical value are held to account elsewhere."""
+    rows = _rows(run, mode)
+    figures = np.array([[bench[row] for bench in _benches(run, mode)] for row in rows])
+    twice = _weights([((cell, False), (cell, True)) for cell, again in rows if again], rows)
+    apart = estimate(figures, twice)
+    excess = max(0.0, float(np.mean(apart.value**2 - apart.error**2)))
+    is_noise = bool((np.abs(apart.scores(apart.value)) <= 3).all())
+    weights = _weights([((a, False), (b, False)) for a, b in run.pairs], rows)
+    family = compare_cells(figures, weights)
+    noise = math.exp(np.abs((twice @ figures).mean(axis=1)).max())
+    found = {}
+    for place, pair in enumerate(run.pairs):
+        plain = family.estimates.error[place]
+        freedom = family.estimates.degrees_of_freedom[place]
+        known = _Known(plain, excess, freedom, family.critical, figures.shape[1], is_noise)
+        value = float((weights[place] @ figures).mean())
+        found[pair] = _cost(run, pair, mode, value, known)
+        found[pair].numbers["noise"] = noise
+        wide = known.reach(known.critical.two_sided)
+        _intervals(run, mode)[pair] = (math.exp(value - wide), math.exp(value + wide))
+    return found
+
+
+@lru_cache
+def _intervals(run: RawRun, mode: str) -> dict[Pair, tuple[float, float]]:
+    """The 95 % intervals of all ratios, filled by `costs`."""
+    return {}
+
+
+@dataclass(frozen=True)
+class _Known:
+    """How well a log ratio is known."""
+
+    plain: float
+    excess: float
+    freedom: float
+    critical: Any
+    n: int
+    is_noise: bool
+
+    def reach(self, score: float) -> float:
+        """Half of an interval with this normal score at its ends."""
+        quantile = stats.t.ppf(stats.norm.cdf(score), self.freedom)
+        return float(quantile * math.hypot(self.plain, math.sqrt(self.excess)))
+
+    def found_with(self, power: float, n: int) -> float:
+        """The log ratio that n benches find so often: errors shrink with the root of n."""
+        error = math.sqrt(max(1.35 * self.plain**2, self.plain**2 + self.excess) * self.n / n)
+        freedom = self.freedom * (n - 1) / (self.n - 1)
+        quantile = stats.t.ppf(stats.norm.cdf(self.critical.two_sided), freedom)
+        return float(error * (quantile + stats.norm.ppf(power)))
+
+
+def _cost(run: RawRun, pair: Pair, mode: str, value: float, known: _Known) -> Expected:
+    margin = run.study["margins"].get(f"{mode}/sample_us")
+    wide, narrow = known.reach(known.critical.two_sided), known.reach(known.critical.one_sided)
+    verdict = "cannot tell"
+    if abs(value) > wide:
+        verdict = "different"
+    elif margin is not None and abs(value) + narrow < math.log1p(margin):
+        verdict = "equivalent"
+    error = math.hypot(known.plain, math.sqrt(known.excess))
+    score = stats.norm.isf(stats.t.sf(abs(value) / error, known.freedom))
+    beyond = int((known.critical.largest >= score).sum())
+    numbers: Json = {
+        "ratio": math.exp(value),
+        "p": (beyond + 1) / (len(known.critical.largest) + 1),
+        "family": len(run.pairs),
+        "margin": margin,
+        "detectable": math.exp(known.found_with(0.8, known.n)),
+        "processes_needed": None,
     }
-
-
-def _cost(run: RawRun, pair: Pair, mode: str, test: Any, p: float) -> Expected:
-    floor = _floor(run, mode)
-    first, second = (_logs(run, cell, mode) for cell in pair)
-    ratio = math.exp(second.mean() - first.mean())
-    ends = test.confidence_interval(0.95)
-    settled = p <= LEVEL and abs(math.log(ratio)) > floor
-    numbers: Json = {"ratio": ratio, "p": p, "family": len(run.pairs), "noise_floor": floor}
-    for end, logs, cell in (("a", first, pair[0]), ("b", second, pair[1])):
-        record = run.processes(cell, mode)[0]
-        sample_us = math.exp(logs.mean())
-        numbers[f"sample_us_{end}"] = sample_us
-        numbers[f"step_ms_{end}"] = sample_us * record["batch_size"] / 1e3
-        numbers[f"epoch_s_{end}"] = sample_us * record["num_samples"] / 1e6
-    n, std = len(first), math.sqrt((first.var(ddof=1) + second.var(ddof=1)) / 2)
-    level = LEVEL / len(run.pairs)
-    numbers["detectable"] = math.exp(_detectable(n, std, floor, level))
-    numbers["processes_needed"] = None
-    effect = abs(math.log(ratio))
-    if not settled and effect > floor:
-        enough = (m for m in range(2, 1001) if _detectable(m, std, floor, level) <= effect)
+    if verdict == "cannot tell" and known.is_noise:
+        counts = range(known.n + 1, 1001)
+        enough = (m for m in counts if known.found_with(0.9, m) <= abs(value))
         numbers["processes_needed"] = next(enough, None)
-    interval = (math.exp(ends.low), math.exp(ends.high))
-    return Expected(numbers, n, interval, "different" if settled else "cannot tell")
+    for end, cell in zip("ab", pair, strict=True):
+        record = run.processes(cell, mode)[0]
+        numbers[f"step_ms_{end}"] = _step_ms(run, cell, mode)
+        numbers[f"sample_us_{end}"] = 1e3 * _step_ms(run, cell, mode) / record["batch_size"]
+        numbers[f"epoch_s_{end}"] = _epoch_s(run, cell, mode)
+    reach = narrow if verdict == "equivalent" else wide
+    interval = (math.exp(value - reach), math.exp(value + reach))
+    return Expected(numbers, known.n, interval, verdict)
 
 
-def _welch(run: RawRun, pair: Pair, mode: str) -> Any:
-    first, second = (_logs(run, cell, mode) for cell in pair)
-    return stats.ttest_ind(second, first, equal_var=False)
+Row = tuple[str, bool]
+"""A cell, and whether it is the second of an A/A pair."""
 
 
-def _logs(run: RawRun, cell: str, mode: str, *, again: bool = False) -> np.ndarray:
-    """The log of µs per sample of each process's median step."""
-    records = run.processes(cell, mode, again=again)
-    return np.log([1e3 * np.median(r["step_ms"]) / r["batch_size"] for r in records])
+def _rows(run: RawRun, mode: str) -> list[Row]:
+    """In the order of the cells, an A/A pair in its own order."""
+    rows = [(cell, again) for cell in run.cells for again in (False, True)]
+    return [row for row in rows if run.processes(row[0], mode, again=row[1])]
 
 
-def _floor(run: RawRun, mode: str) -> float:
-    once, twice = (_logs(run, run.cells[0], mode, again=again) for again in (False, True))
-    return float(np.abs(twice - once).max())
+def _weights(pairs: list[tuple[Row, Row]], rows: list[Row]) -> np.ndarray:
+    weights = np.zeros((len(pairs), len(rows)))
+    for place, (a, b) in enumerate(pairs):
+        weights[place, rows.index(a)], weights[place, rows.index(b)] = -1, 1
+    return weights
 
 
-def _detectable(n: int, std: float, floor: float, level: float) -> float:
-    """The log ratio that passes the test and the floor in 80 % of cases."""
-    freedom, error = 1.5 * (n - 1), std * math.sqrt(2 / n)
-    beyond = stats.t.ppf(1 - level / 2, freedom)
-    shift = optimize.brentq(lambda s: stats.nct.sf(beyond, freedom, s) - 0.8, 0.1, 20 * beyond)
-    return max(shift * error, floor + stats.norm.ppf(0.8) * error)
+@lru_cache
+def _benches(run: RawRun, mode: str) -> list[dict[Row, float]]:
+    """By bench, the log of µs per sample of every row, as its rounds give it."""
+    found: dict[str, dict[Row, Json]] = {}
+    for cell, again in _rows(run, mode):
+        for record in run.processes(cell, mode, again=again):
+            found.setdefault(record["bench"], {})[cell, again] = record
+    return [_levels(records) for records in found.values()]
+
+
+def _levels(records: dict[Row, Json]) -> dict[Row, float]:
+    """Rows and rounds as a table with holes; the reference is the row with the fewest."""
+    rounds = sorted({t["round"] for r in records.values() for t in r["turns"]})
+    table = np.full((len(records), len(rounds)), np.nan)
+    for place, record in enumerate(records.values()):
+        for number, steps in _quiet(record).items():
+            table[place, rounds.index(number)] = np.log(np.median(steps))
+    reference = table[np.isnan(table).sum(axis=1).argmin()]
+    ratios = np.nanmedian(table - reference, axis=1, keepdims=True)
+    of_round = np.nanmedian(table - ratios, axis=0)
+    levels = np.nanmedian(table - of_round, axis=1) + np.nanmedian(of_round)
+    sizes = np.array([record["batch_size"] for record in records.values()])
+    return dict(zip(records, levels + np.log(1e3 / sizes), strict=True))
+
+
+def _quiet(record: Json) -> dict[int, list[float]]:
+    """The bare steps of turns beside which little else ran, by round."""
+    steps, found = iter(record["step_ms"]), {}
+    for turn in record["turns"]:
+        own = [next(steps) for _ in range(turn["num_bare"])]
+        if turn["others_cores"] <= 0.3 and turn["stolen_cores"] <= 0.1:
+            found[turn["round"]] = own
+    assert len(found) >= max(5, len(record["turns"]) / 2), "then all would count"
+    return found
+
+
+def _processes_ms(run: RawRun, row: Row, mode: str) -> list[float]:
+    size = run.processes(row[0], mode)[0]["batch_size"]
+    return [math.exp(bench[row]) * size / 1e3 for bench in _benches(run, mode)]
+
+
+def _step_ms(run: RawRun, cell: str, mode: str) -> float:
+    return statistics.geometric_mean(_processes_ms(run, (cell, False), mode))
+
+
+def _epoch_s(run: RawRun, cell: str, mode: str) -> float:
+    """Full batches at the mean step, and the smaller last one."""
+    epochs = []
+    steps = _processes_ms(run, (cell, False), mode)
+    for record, step in zip(run.processes(cell, mode), steps, strict=True):
+        quiet = _quiet(record).values()
+        mean = step * np.mean([ms for turn in quiet for ms in turn])
+        mean /= np.median([np.median(turn) for turn in quiet])
+        full, rest = divmod(record["num_samples"], record["batch_size"])
+        last = np.median(record["last_ms"]) if rest else 0.0
+        epochs.append((full * mean + last) / 1e3)
+    return statistics.geometric_mean(epochs)
+
+
+def _logs(run: RawRun, cell: str, mode: str) -> np.ndarray:
+    """The log of each process's time per sample."""
+    times = _processes_ms(run, (cell, False), mode)
+    return np.log(np.array(times) * 1e3 / run.processes(cell, mode)[0]["batch_size"])
 
 
 def memory(run: RawRun, found: Finding) -> Expected:
@@ -109,7 +221,7 @@ def scaling(run: RawRun, found: Finding) -> Expected:
         verdict = "fits"
     elif any(off > 0.25 and off > allowed for off, allowed in errors.items()):
         verdict = "does not fit"
-    intervals, enough = _intervals(times, (each, fixed), noise, freedom)
+    intervals, enough = _scaling_intervals(times, (each, fixed), noise, freedom)
     numbers = {
         "fixed_ms": fixed,
         "per_sample_us": 1e3 * each,
@@ -146,7 +258,7 @@ def _line(times: dict[int, float], error: float) -> tuple[np.ndarray, np.ndarray
     return inverse @ np.ones(len(times)), error**2 * inverse @ inverse.T
 
 
-def _intervals(
+def _scaling_intervals(
     times: dict[int, float], fitted: tuple[float, float], noise: float, freedom: int
 ) -> tuple[list[tuple[float, float]], tuple[float | None, float | None]]:
     """Of per sample and fixed; and of the size beyond which doubling gains little."""
@@ -180,10 +292,6 @@ def _intervals(
     enough = 4 * fitted[1] / fitted[0]
     low, high = sorted(4 * roots.real)
     return ends, (max(0.0, min(low, enough)), max(high, enough))
-
-
-def _step_ms(run: RawRun, cell: str, mode: str) -> float:
-    return statistics.geometric_mean(np.median(r["step_ms"]) for r in run.processes(cell, mode))
 
 
 def _fit(times: dict[int, float]) -> tuple[float, float]:
@@ -274,25 +382,62 @@ def optimizer_share(run: RawRun, found: Finding) -> Expected:
 
 
 def unstable(run: RawRun, found: Finding) -> Expected:
-    """Every measurement, in the order of the cells, that says something about itself."""
-    told = []
+    """Times known to no better than 10 %, in the order of the cells, and ratios to no better than 5 %."""
+    off, num_measured, widths = [], 0, []
     for cell in run.cells:
         for mode in MODES:
             for again in (False, True):
                 if records := run.processes(cell, mode, again=again):
-                    told.append(next(_warnings(records), None))
-    shaky = [one for one in told if one is not None]
-    numbers = {"num_unstable": len(shaky), "num_measured": len(told)}
-    numbers |= dict(zip(("warning", "warning_value"), shaky[0], strict=True))
-    return Expected(numbers, len(shaky))
+                    num_measured += 1
+                    logs = np.log(_processes_ms(run, (cell, again), mode))
+                    spread = stats.t.interval(0.95, len(logs) - 1, 0, stats.sem(logs))[1]
+                    if math.expm1(spread) > 0.1:
+                        off.append((math.expm1(spread), *_reason(records, np.exp(logs))))
+    for mode in MODES:
+        for pair, one in costs(run, mode).items():
+            low, high = _scaling_intervals(run, mode)[pair]
+            assert one.interval is not None
+            widths.append(math.sqrt(high / low) - 1)
+    worst = max(off, default=(None, None, None))
+    wide = [width for width in widths if width > 0.05]
+    numbers = {
+        "num_unstable": len(off),
+        "num_measured": num_measured,
+        "worst": worst[0],
+        "num_wide": len(wide),
+        "num_ratios": len(widths),
+        "worst_ratio": max(widths),
+        "limit": 0.1,
+        "ratio_limit": 0.05,
+        "reason": worst[1],
+        "reason_value": worst[2],
+    }
+    return Expected(numbers, len(off) + len(wide))
 
 
-def _warnings(records: list[Json]) -> Iterator[tuple[str, float]]:
-    medians = [np.median(r["step_ms"]) for r in records]
-    if (between := max(medians) / min(medians) - 1) > 0.1:
-        yield "processes_differ", between
+def _reason(records: list[Json], process_ms: np.ndarray) -> tuple[str, float]:
     if (others := max(r["load"]["others_cores"] for r in records)) > 0.2:
-        yield "others_busy", others
+        return "others_busy", others
+    return "processes_differ", max(process_ms) / min(process_ms) - 1
+
+
+def slow_trial(run: RawRun, found: Finding) -> Expected:
+    """One seed beside all others of its cell."""
+    (cell,), seed = found.cells, found.numbers["seed"]
+    times = {
+        number: statistics.median(line["train_s"] for line in lines)
+        for number, trial in run.learned(cell).items()
+        if (lines := [one for one in run.lines(trial, "curve.jsonl") if one["kind"] == "epoch"])
+    }
+    load = run.learned(cell)[seed]["load"] or {"others_cores": None, "stolen_cores": None}
+    numbers = {
+        "seed": seed,
+        "epoch_s": times[seed],
+        "others_s": statistics.median(time for one, time in times.items() if one != seed),
+        "others_cores": load["others_cores"],
+        "stolen_cores": load["stolen_cores"],
+    }
+    return Expected(numbers, len(times))
 
 
 def undecided(run: RawRun, found: Finding) -> Expected:

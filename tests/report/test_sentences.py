@@ -10,7 +10,7 @@ from told_numbers import NUMBER, kinds_of, without_fixed
 from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
-from trainlab.analyse.findings.cost import Scaling
+from trainlab.analyse.findings.cost import Scaling, SlowTrial
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.probes import (
@@ -58,7 +58,7 @@ def tellable(found: Finding) -> set[str]:
             texts.append(value)
         elif value is not None:
             texts += [str(value), figure(value), figure(value, 2), count(value), percent(value)]
-            texts.append(f"{100 * value:.0f}")
+            texts += [f"{100 * value:.0f}", f"{value:.1f}", figure(value, 4)]
             texts += [p_value(value), metric_value(found.subject, value)]
             texts.append(metric_difference(found.subject, value, ""))
     return {number for text in texts for number in numbers_in(text)}
@@ -105,6 +105,16 @@ SPREAD = SeedSpread(
     interval=Interval(0.0071, 0.0314),
     n=6,
 )
+SLOW = SlowTrial(
+    subject="train_s",
+    cells=("lr=0.1",),
+    n=3,
+    seed=2,
+    epoch_s=95.4,
+    others_s=32.1,
+    others_cores=1.27,
+    stolen_cores=0.31,
+)
 
 
 def sentence(found: Finding, lang: str = "en") -> str:
@@ -148,7 +158,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
             state=lambda t: "pending" if t.seed == 3 and t.kind == "learn" else "done",
         ).write(home / "b", cost),
     ]
-    return [*(one for run in runs for one in findings(gather(run))), *PROBED, SPREAD]
+    return [*(one for run in runs for one in findings(gather(run))), *PROBED, SPREAD, SLOW]
 
 
 def test_the_findings_held_against_their_sentences_are_of_every_kind(every: list[Finding]) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fabricate import Fabricated, made_study, operator
+from fabricate import QUIET, Fabricated, made_study, made_turns, operator
 from trainlab.plan import Trial
+from trainlab.record.cost import TurnRecord
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.record.trial import TrialRecord
@@ -28,6 +29,10 @@ SHIFTS = {"lr=0.01": 0.0623, "zero_grad=false": -0.21, "lr=0.1": 0.01}
 def drawn(*about: object) -> Random:
     """Chance that depends on nothing but the names."""
     return Random(repr(about))
+
+
+SLOWED = {("base", 2): 3.21, ("hidden=5", 1): 1.9}
+"""Trials beside which something else ran: how many times as long they took."""
 
 
 def learn_run(path: Path) -> RunFolder:
@@ -64,8 +69,12 @@ def _vary_curve(folder: RunFolder, trial: TrialRecord) -> None:
         elapsed += chance.uniform(1.0, 3.0)
         rest = 1 if line["epoch"] == trial.settings["epochs"] else chance.uniform(0.8, 1.0)
         metrics = {name: rest * v for name, v in line.items() if "/" in name}
-        lines.append({**line, **metrics, "time_s": elapsed})
+        train_s = chance.uniform(0.7, 0.8) * SLOWED.get((trial.cell, trial.seed), 1.0)
+        lines.append({**line, **metrics, "train_s": train_s, "time_s": elapsed})
     home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if (trial.cell, trial.seed) == ("base", 2):
+        load = QUIET.model_copy(update={"others_cores": 1.27, "stolen_cores": 0.31})
+        home.write(trial.model_copy(update={"load": load}))
     if trial.state == "diverged":
         step = chance.randrange(100, 2000)
         home.write(trial.model_copy(update={"diverged_at_step": step}))
@@ -109,6 +118,7 @@ def cost_run(path: Path) -> RunFolder:
         seeds=2,
         learn=False,
         cost=CostSpec(mode="both"),
+        margins={"train/sample_us": 0.05, "inference/sample_us": 0.6},
     )
     return _cost_run(path, study)
 
@@ -152,17 +162,33 @@ def _vary_cost(folder: RunFolder, trial: TrialRecord) -> None:
     home, chance = folder.trial(trial.id), drawn("cost", trial.id)
     if home.cost.exists():
         record = home.cost.read()
-        steps = [ms * chance.uniform(0.97, 1.04) for ms in record.step_ms for _ in range(3)]
+        step_ms = record.step_ms[0]
+        steps = [step_ms * chance.uniform(0.97, 1.04) for _ in range(3 * 8)]
         phases = {
             name: [ms[0] * chance.uniform(0.8, 1.2) for _ in range(4)]
             for name, ms in record.phases_ms.items()
         }
         load = record.load.model_copy(update={"others_cores": chance.uniform(0.0, 0.4)})
-        told = {"step_ms": steps, "phases_ms": phases, "load": load}
+        told = {"step_ms": steps, "phases_ms": phases, "load": load, "turns": _turns(chance)}
+        told |= {"num_samples": 965, "last_ms": [chance.uniform(0.5, 1.0) for _ in range(3)]}
         home.cost.write(record.model_copy(update=told))
     if home.operators.exists():
         told = {"num_steps": 4, "profiled_step_us": chance.uniform(900, 1100)}
         home.operators.write(home.operators.read().model_copy(update=told))
+
+
+def _turns(chance: Random) -> list[TurnRecord]:
+    """Of three bare steps each; one was disturbed, four have a marked step."""
+    loud = chance.randrange(8)
+    return [
+        turn.model_copy(
+            update={
+                "num_marked": int(place < 4),
+                "others_cores": 0.8 if place == loud else chance.uniform(0.0, 0.2),
+            }
+        )
+        for place, turn in enumerate(made_turns(8, 3))
+    ]
 
 
 PROBED = {"design": "one-at-a-time", "vary": {"zero_grad": (False,), "lr": (0.1,)}, "seeds": 5}

@@ -1,14 +1,17 @@
 """Evidence: all records of a run, read once, arranged by cell. The only reader of run folders."""
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from trainlab.analyse.cost.benches import process_steps_ms
 from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost.summary import summarise
 from trainlab.analyse.probes import ProbedTrial
+from trainlab.record.cost import CostRecord
 from trainlab.record.environment import UNKNOWN, Environment
 from trainlab.record.files import read_lines
 from trainlab.record.folder import RecordFile, RunFolder
@@ -36,6 +39,11 @@ class LearnedTrial:
     """The curve's lines of kind `epoch`, in order."""
     read_steps: Callable[[], Sequence[Line]] = tuple
     """Reads the lines of kind `step`: there are many, and only reports that draw them need them."""
+
+    def epoch_s(self) -> float | None:
+        """The median training time of its epochs; None where none ended."""
+        times_s = [float(line["train_s"]) for line in self.epochs]
+        return statistics.median(times_s) if times_s else None
 
     def value(self, metric: str) -> float:
         """A metric of the last epoch; NaN where the trial diverged or did not finish."""
@@ -160,22 +168,28 @@ def _learned(folder: RunFolder, trial: TrialRecord) -> LearnedTrial:
 def _measurements(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[Measurement]:
     """One per cell, mode and weights; those without a timed process are left out."""
     groups: dict[object, list[TrialRecord]] = {}
+    records: dict[str, CostRecord] = {}
     for trial in trials:
         if trial.kind == "cost" and trial.state == "done":
             key = (trial.cell, trial.again, trial.mode, trial.weights_of)
             groups.setdefault(key, []).append(trial)
+            if trial.watch == "steps":
+                records[trial.id] = folder.trial(trial.id).cost.read()
+    steps_ms = process_steps_ms(records)
     for group in groups.values():
         timed = [trial for trial in group if trial.watch == "steps"]
         if not timed:
             continue
-        costs = tuple(folder.trial(trial.id).cost.read() for trial in timed)
+        costs = tuple(records[trial.id] for trial in timed)
+        process_ms = tuple(steps_ms[trial.id] for trial in timed)
         files = {trial.watch: folder.trial(trial.id) for trial in group}
         operators, layers = files.get("operators"), files.get("layers")
         yield Measurement(
             trial=timed[0],
             processes=tuple(trial.id for trial in timed),
             costs=costs,
-            summary=summarise(costs),
+            process_ms=process_ms,
+            summary=summarise(costs, process_ms),
             operators=None if operators is None else _read(operators.operators),
             layers=None if layers is None else _read(layers.layers),
             memory=None if layers is None else _read(layers.memory),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from trainlab.analyse.cost.summary import epoch_s_of
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.probes import ProbedTrial
 from trainlab.record.folder import RunFolder
@@ -165,10 +166,10 @@ def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, 
         yield "peak_mib", measurement.memory.peak_bytes / MIB
     record = measurement.cost_of(trial.id)
     if record is not None:
-        step = statistics.median(record.step_ms)
+        step = measurement.step_ms_of(trial.id)
         yield "step_ms", step
         yield "sample_us", step * 1e3 / record.batch_size
-        yield "epoch_s", step / record.batch_size * record.num_samples / 1e3
+        yield "epoch_s", epoch_s_of(record, step)
         yield "samples_per_s", record.batch_size * 1e3 / step
 
 

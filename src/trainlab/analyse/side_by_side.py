@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from trainlab.analyse.confounds import Confound, pooling_problems, run_confounds, trial_confounds
 from trainlab.analyse.cost.measurement import MODES
+from trainlab.analyse.cost_ratios import ratios_between
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.findings.cost import compare_measurements, noise_floor_of
 from trainlab.analyse.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.errors import RecordError
 from trainlab.record.trial import TrialRecord
@@ -179,17 +179,17 @@ def _learned(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterat
 
 def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
     for mode in MODES:
-        floors = (noise_floor_of(run, mode) for run in (first, second))
-        floor = max((floor for floor in floors if floor is not None), default=None)
         measured = [
             (pair.name, a, b)
             for pair in pairs
             if (a := first.measurement(pair.a, mode)) and (b := second.measurement(pair.b, mode))
         ]
-        comparisons = compare_measurements([(a, b) for _, a, b in measured], floor)
+        comparisons = ratios_between(first, second, mode, [(a, b) for _, a, b in measured])
         for (name, a, b), comparison in zip(measured, comparisons, strict=True):
             us_a, us_b = a.summary.sample_us.value, b.summary.sample_us.value
-            change, interval = comparison.ratio.value, comparison.ratio.interval
+            is_equivalent = comparison.verdict == "equivalent"
+            change = comparison.ratio.value
+            interval = comparison.equivalence if is_equivalent else comparison.ratio.interval
             yield CellComparison(
                 name, f"{mode}/sample_us", us_a, us_b, change, interval, comparison
             )

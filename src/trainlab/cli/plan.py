@@ -10,7 +10,7 @@ from rich.markup import escape
 from trainlab.analyse.prospects import Prospect, earlier_runs, prospects
 from trainlab.plan import plan, trials_of
 from trainlab.record.folder import RUNS
-from trainlab.spec import Study
+from trainlab.spec import CostSpec, Study
 from trainlab.words.numbers import metric_difference
 
 MOST_CELLS = 12
@@ -55,8 +55,9 @@ def print_plan(
     if study.cost is not None:
         num_timed = sum(trial.watch == "steps" for trial in trials)
         num_watched = len(trials) - num_learn - num_timed
-        check = ", one cell measured twice as a check" if len(cells) > 1 else ""
-        parts.append(f"{num_timed} timed and {num_watched} watched trials for cost{check}")
+        check = ", two cells measured twice as a check" if len(cells) > 1 else ""
+        more = _more_text(study.cost) if len(cells) > 1 else ""
+        parts.append(f"{num_timed} timed and {num_watched} watched trials for cost{check}{more}")
     again = " The same again on each further device of the machine that runs it."
     console.print(f"{'; '.join(parts)}.{again if each_device else ''}", highlight=False)
     for line in _prospect_lines(study, runs):
@@ -106,3 +107,12 @@ def _margin_line(prospect: Prospect) -> str:
 
 def _amount(metric: str, value: float) -> str:
     return metric_difference(metric, value, "points").lstrip("+")
+
+
+def _more_text(cost: CostSpec) -> str:
+    if cost.max_processes <= cost.processes or not cost.extra_s:
+        return ""
+    return (
+        f", more for up to {cost.extra_s:.0f} s where a ratio is not known to "
+        f"{100 * cost.ratio_within:.0f} %"
+    )

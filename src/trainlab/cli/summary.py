@@ -32,7 +32,7 @@ from trainlab.report.tables.cost import (
     overhead_text,
     phases_of_step,
     step_table,
-    warning_texts,
+    warning_text,
 )
 from trainlab.report.tables.layers import layer_table
 from trainlab.report.tables.learning import epoch_table, learn_table
@@ -81,8 +81,8 @@ def print_measurement(
     step = step_table(name, measurement, words)
     print_blocks(console, [step, phases_of_step(measurement, words)], words)
     say(console, method_text(measurement, words))
-    for warning in warning_texts(measurement, words):
-        say(console, words("unstable_line", warning=warning), "yellow")
+    if (warning := warning_text(measurement, words)) is not None:
+        say(console, warning, "yellow")
     blocks: list[Block | None] = []
     if measurement.operators is not None and top:
         blocks.append(operator_table(measurement, words, sort=sort, top=top))

@@ -9,6 +9,7 @@ from typing import Any
 
 from trainlab.data.dataset import Dataset
 from trainlab.plan import Trial
+from trainlab.record.cost import LoadRecord
 from trainlab.record.folder import TrialFolder
 from trainlab.record.note import Note
 from trainlab.record.trial import DataRecord, Failure, State
@@ -25,6 +26,7 @@ class Attempt:
         self.folder = folder
         self.progress = Progress()
         self.notes: list[Note] = []
+        self.load: LoadRecord | None = None
         planned = folder.read().model_dump(include=set(Trial.model_fields))
         self.trial = checked(Trial, planned, str(folder.trial_file))
         self._environment = environment
@@ -72,6 +74,7 @@ class Attempt:
             "state": self._state(),
             "ended": _now(),
             "total_s": progress.total_s,
+            "load": self.load,
             "epochs_done": progress.epochs_done,
             "steps_done": progress.steps_done,
             "final": {n: v if math.isfinite(v) else None for n, v in progress.final.items()},

@@ -2,14 +2,25 @@
 
     python -P -m trainlab.execute.job '{"run": …, "trials": […], "environment": …}'
 
-The process imports all it needs, says `ready`, sleeps until a line comes, and runs its trials.
+The process imports all it needs, says `ready` and sleeps until a line comes on its standard input:
+
+    go                          runs its trials and ends
+    warm_up                     sets its one timed trial up and warms it; answers with its footprint
+    turn NUMBER                 takes a turn in the round of that number; answers with the median step
+    finish BENCH STOPPED        writes the record and ends
+
+Answers are lines of JSON on standard output; null where the trial has failed, which is then recorded.
 """
 
 import importlib
+import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import TextIO
 
+from trainlab.execute.timed import TimedTrial
 from trainlab.execute.worker import run_group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Spec
@@ -27,21 +38,56 @@ class Job(Spec):
 
 
 def main() -> int:
-    """Runs the job given as the first argument when a line comes; leaves when none will."""
+    """Does the job given as the first argument, as lines come; leaves when none will."""
     job = Job.model_validate_json(sys.argv[1])
     run = RunFolder(Path(job.run))
     try:
         _import_ahead(run, job)
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        if not sys.stdin.readline():
-            return 0
-        # What the user's code prints belongs to no one.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        run_group(run, job.trials, job.environment, Loader())
+        answers = _own_output()
+        _answer(answers, "ready")
+        command = sys.stdin.readline().split()
+        if command == ["go"]:
+            run_group(run, job.trials, job.environment, Loader())
+        elif command:
+            _take_turns(run, job, command, answers)
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _take_turns(run: RunFolder, job: Job, command: list[str], answers: TextIO) -> None:
+    """Obeys until the trial is finished, has failed, or nobody is left to take turns with."""
+    (trial_id,) = job.trials
+    trial = TimedTrial(run, trial_id, job.environment, Loader())
+    try:
+        while command:
+            match command:
+                case ["warm_up"]:
+                    found = trial.warm_up()
+                    answer: object = None if found is None else asdict(found)
+                case ["turn", number]:
+                    answer = trial.turn(int(number))
+                case ["finish", bench, "tight" | "budget" as stopped]:
+                    trial.finish(bench, stopped)
+                    return
+                case _:
+                    raise AssertionError(command)
+            _answer(answers, answer)
+            command = sys.stdin.readline().split()
+    finally:
+        trial.abandon()
+
+
+def _answer(answers: TextIO, value: object) -> None:
+    answers.write(json.dumps(value) + "\n")
+    answers.flush()
+
+
+def _own_output() -> TextIO:
+    """Standard output for answers alone: what the user's code prints belongs to no one."""
+    kept = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return kept
 
 
 def _import_ahead(run: RunFolder, job: Job) -> None:

@@ -2,12 +2,12 @@
 
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from trainlab import __version__
-from trainlab.plan import Group, further_groups, plan
+from trainlab.plan import Group, further_groups, plan, trials_of
 from trainlab.record.folder import RunFolder, create_run
 from trainlab.record.study import GroupRecord, StudyRecord
 from trainlab.record.trial import TrialRecord
@@ -28,10 +28,17 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
             trainlab=__version__,
             command=shlex.join(_command()) if command is None else command,
             study=study.model_dump(mode="json"),
-            groups=tuple(map(_group_record, groups)),
+            groups=_records(groups),
         )
     )
     return folder
+
+
+def add_groups(run: RunFolder, groups: Sequence[Group]) -> None:
+    """Plans further groups in a run that has started, as pending."""
+    _write_trials(run, groups)
+    record = run.study()
+    run.write_study(record.model_copy(update={"groups": record.groups + _records(groups)}))
 
 
 def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
@@ -41,21 +48,21 @@ def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
     added = range(len(study.seeds) + 1, num_seeds + 1)
     study = study.model_copy(update={"seeds": (*study.seeds, *added)})
     groups = further_groups(study, added)
-    _write_trials(run, groups)
-    planned = (*record.groups, *map(_group_record, groups))
-    changes = {"study": study.model_dump(mode="json"), "groups": planned}
-    run.write_study(record.model_copy(update=changes))
+    run.write_study(record.model_copy(update={"study": study.model_dump(mode="json")}))
+    add_groups(run, groups)
     return groups
 
 
-def _write_trials(run: RunFolder, groups: Iterable[Group]) -> None:
-    for group in groups:
-        for trial in group.trials:
-            run.trial(trial.id).write(TrialRecord(**trial.model_dump(mode="json")))
+def _write_trials(run: RunFolder, groups: Sequence[Group]) -> None:
+    for trial in trials_of(groups):
+        run.trial(trial.id).write(TrialRecord(**trial.model_dump(mode="json")))
 
 
-def _group_record(group: Group) -> GroupRecord:
-    return GroupRecord(trials=group.ids, is_alone=group.is_alone)
+def _records(groups: Sequence[Group]) -> tuple[GroupRecord, ...]:
+    return tuple(
+        GroupRecord(trials=group.ids, is_alone=group.is_alone, bench=group.bench)
+        for group in groups
+    )
 
 
 def _command() -> list[str]:

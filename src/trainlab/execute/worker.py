@@ -15,6 +15,7 @@ from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.progress import ProgressEvents
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.instruments.weights import Weights, load_weights
+from trainlab.machine.load import LoadMeter
 from trainlab.machine.process import prepare_process
 from trainlab.measure.layers import profile_layers
 from trainlab.measure.limits import measured_limits
@@ -88,13 +89,16 @@ def _learn_together(
             setup = _set_up(attempt, load, engine)
             members.append(Member(setup, moments, attempt.progress))
             ready.append(attempt)
+    meter = LoadMeter()
     with ending_together(ready):
         if members:
             session = engine.open(members)
             for attempt, member in zip(ready, members, strict=True):
                 member.moments.trial_begins(member.setup.view(attempt.folder))
             train(session, members)
+    load_meanwhile = meter.read()
     for attempt, member in zip(ready, members, strict=True):
+        attempt.load = load_meanwhile
         with attempt:
             member.moments.trial_ends(attempt.progress)
     # All records are written before an interrupt is passed on.
@@ -111,10 +115,7 @@ def _measure(run: RunFolder, attempt: Attempt, study: Study, load: Loader) -> No
     with attempt:
         cost = trial.cost
         assert cost is not None
-        engine, _ = engine_for(trial.settings.engine, [])
-        setup = _set_up(attempt, load, engine)
-        if trial.weights_of is not None:
-            load_weights(setup, run.trial(trial.weights_of))
+        setup = set_up_cost(run, attempt, load)
         if trial.watch == "operators":
             folder.operators.write(profile_operators(setup, cost, folder.trace_file))
         elif trial.watch == "layers":
@@ -128,6 +129,16 @@ def _measure(run: RunFolder, attempt: Attempt, study: Study, load: Loader) -> No
         attempt.progress.state = "done"
     attempt.end()
     attempt.pass_on_interrupt()
+
+
+def set_up_cost(run: RunFolder, attempt: Attempt, load: Loader) -> Setup:
+    """A cost trial set up on this machine, with the weights it asks for."""
+    trial = attempt.trial
+    engine, _ = engine_for(trial.settings.engine, [])
+    setup = _set_up(attempt, load, engine)
+    if trial.weights_of is not None:
+        load_weights(setup, run.trial(trial.weights_of))
+    return setup
 
 
 def _set_up(attempt: Attempt, load: Loader, engine: Engine) -> Setup:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -9,32 +10,61 @@ import psutil
 from trainlab.record.cost import LoadRecord
 
 
+@dataclass(frozen=True)
+class CpuTimes:
+    """What the CPUs of the machine had done at a moment, in seconds."""
+
+    at_s: float
+    busy_s: float
+    stolen_s: float
+    own_s: float
+    """Of this process, its threads included."""
+
+    def cores_since(self, before: "CpuTimes") -> tuple[float, float]:
+        """Cores used by others and cores stolen by the host, on average since then."""
+        elapsed_s = max(self.at_s - before.at_s, 1e-9)
+        others_s = self.busy_s - before.busy_s - (self.own_s - before.own_s)
+        return max(0.0, others_s / elapsed_s), (self.stolen_s - before.stolen_s) / elapsed_s
+
+
+def cpu_times() -> CpuTimes:
+    """Now. Systems count in ticks of 10 ms: over less than a tenth of a second it says little."""
+    machine, own = psutil.cpu_times(), os.times()
+    return CpuTimes(
+        at_s=time.monotonic(),
+        busy_s=_busy(machine),
+        stolen_s=getattr(machine, "steal", 0.0),
+        own_s=own.user + own.system,
+    )
+
+
 class LoadMeter:
     """Started before a measurement and read after it."""
 
     def __init__(self) -> None:
-        self._process = psutil.Process()
-        self._start = time.monotonic()
-        self._machine = psutil.cpu_times()
-        self._own = self._process.cpu_times()
-        # Windows has no such average.
-        self._load_before = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        self._start = cpu_times()
+        self._load_before = load_average()
 
     def read(self) -> LoadRecord:
         """Cores used by others and stolen by the host, on average since the start."""
-        elapsed = max(time.monotonic() - self._start, 1e-9)
-        machine, own = psutil.cpu_times(), self._process.cpu_times()
-        busy = _busy(machine) - _busy(self._machine)
-        own_s = own.user + own.system - self._own.user - self._own.system
-        stolen = getattr(machine, "steal", 0.0) - getattr(self._machine, "steal", 0.0)
-        return LoadRecord(
-            load_before=self._load_before,
-            others_cores=max(0.0, (busy - own_s) / elapsed),
-            stolen_cores=stolen / elapsed,
-            cpu_mhz=getattr(psutil.cpu_freq(), "current", None),
-            governor=_governor(),
-            affinity=_affinity(),
-        )
+        return load_record(*cpu_times().cores_since(self._start), self._load_before)
+
+
+def load_record(others_cores: float, stolen_cores: float, load_before: float | None) -> LoadRecord:
+    """With what else is known of the CPUs now."""
+    return LoadRecord(
+        load_before=load_before,
+        others_cores=others_cores,
+        stolen_cores=stolen_cores,
+        cpu_mhz=getattr(psutil.cpu_freq(), "current", None),
+        governor=_governor(),
+        affinity=_affinity(),
+    )
+
+
+def load_average() -> float | None:
+    """Over the last minute; Windows has no such average."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def _busy(times: object) -> float:

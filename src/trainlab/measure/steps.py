@@ -28,6 +28,8 @@ class Steps:
     """Full batches, epoch after epoch: a smaller last one would pass for a faster step."""
     one_pass: Iterator[Any]
     """Every batch of one epoch or pass, the smaller last one included."""
+    last: Any | None
+    """The smaller last batch; None where all are full."""
 
     @property
     def batch_size(self) -> int:
@@ -42,14 +44,26 @@ class Steps:
 @contextmanager
 def stepping(setup: Setup, mode: str) -> Iterator[Steps]:
     """The steps of a mode, ready to run inside this block and drawing from the trial's seed."""
+    with running_steps(setup, mode):
+        yield steps_of(setup, mode)
+
+
+@contextmanager
+def running_steps(setup: Setup, mode: str) -> Iterator[None]:
+    """The steps of a mode run inside such a block."""
     with seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device):
         if mode == "train":
             setup.model.train()
-            yield _training(setup)
+            yield
         else:
             setup.model.eval()
             with torch.no_grad():
-                yield _inference(setup)
+                yield
+
+
+def steps_of(setup: Setup, mode: str) -> Steps:
+    """The steps of a mode, which run inside `running_steps`."""
+    return _training(setup) if mode == "train" else _inference(setup)
 
 
 def _training(setup: Setup) -> Steps:
@@ -68,6 +82,7 @@ def _training(setup: Setup) -> Steps:
         bare=watched_by([]),
         endless=(rows for number in count(1) for rows in epoch(number) if _is_full(rows, batches)),
         one_pass=iter(epoch(1)),
+        last=_smaller(epoch(1)[-1], batches),
     )
 
 
@@ -84,6 +99,7 @@ def _inference(setup: Setup) -> Steps:
         bare=watched_by([]),
         endless=(b for _ in count(1) for b in batches.in_order() if _is_full(b[0], batches)),
         one_pass=batches.in_order(),
+        last=batches.last_smaller(),
     )
 
 
@@ -93,6 +109,10 @@ def _engine_of(setup: Setup, moments: Moments) -> Engine:
     if fallback is not None and fallback not in setup.notes:
         setup.notes.append(fallback)
     return engine
+
+
+def _smaller(batch: torch.Tensor, batches: Batches) -> torch.Tensor | None:
+    return None if _is_full(batch, batches) else batch
 
 
 def _is_full(batch: torch.Tensor, batches: Batches) -> bool:

@@ -1,11 +1,19 @@
 """The records of cost in a run folder: times, phases, operators, layers, memory, limits. Raw values."""
 
+import statistics
+from itertools import accumulate
 from typing import Literal
 
 from trainlab.record.note import Note
 from trainlab.record.schema import FileRecord, Record
 
 Mode = Literal["train", "inference"]
+
+QUIET_OTHERS_CORES = 0.3
+QUIET_STOLEN_CORES = 0.1
+"""Cores used by others, and stolen by the host, during a turn that is called quiet. Systems count in ticks
+of 10 ms, so that less cannot be told from nothing in a turn of a tenth of a second."""
+MIN_QUIET_TURNS = 5
 
 
 class LoadRecord(Record):
@@ -43,6 +51,23 @@ class StepRecord(FileRecord):
     batch_size: int
 
 
+class TurnRecord(Record):
+    """One turn of a process: its part of a round, in which the processes of a bench run one by one."""
+
+    round: int
+    """Which round of the bench, from 1."""
+    lead_ms: list[float]
+    """Its first steps, which find the caches cold: set aside."""
+    num_bare: int
+    """So many of the record's `step_ms` are of this turn."""
+    num_marked: int
+    """So many of the marked steps are."""
+    others_cores: float
+    """Cores kept busy by other processes during the turn."""
+    stolen_cores: float
+    """Cores the host of a virtual machine took away during the turn."""
+
+
 class CostRecord(StepRecord):
     """cost.json: one fresh process's measurement of a step, raw."""
 
@@ -55,14 +80,46 @@ class CostRecord(StepRecord):
     """The first few of them in detail."""
     settled: list[ColdStep]
     """The same for a few steps after the measurement, to compare with."""
-    round_steps: int
-    """Steps of a round; rounds without phase marks (bare) and with them (marked) alternate."""
+    bench: str = ""
+    """The same for all processes that took turns with each other; empty in runs from before turns."""
+    turns: list[TurnRecord] = []
+    """In order; steps without phase marks (bare) and with them (marked) alternate."""
+    round_steps: int = 0
+    """Bare steps, and marked ones, of a round in runs from before turns."""
     step_ms: list[float]
     """Bare steps: the only source of a reported time."""
+    last_ms: list[float] = []
+    """Steps on the smaller last batch of an epoch; empty where there is none."""
     phases_ms: dict[str, list[float]]
     """Per marked step, milliseconds of each phase; `other` is what lies between them."""
     stopped: Literal["tight", "budget"]
     load: LoadRecord
+
+    def bare_turns_ms(self) -> list[list[float]]:
+        """The bare steps of each turn; all as one where there were no turns."""
+        if not self.turns:
+            return [self.step_ms]
+        ends = list(accumulate(turn.num_bare for turn in self.turns))
+        return [self.step_ms[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+
+    def quiet_turns(self) -> list[int]:
+        """The places of the turns during which little else ran; of all turns where fewer than half were
+        so quiet, or fewer than MIN_QUIET_TURNS."""
+        quiet = [
+            place
+            for place, turn in enumerate(self.turns)
+            if turn.others_cores <= QUIET_OTHERS_CORES and turn.stolen_cores <= QUIET_STOLEN_CORES
+        ]
+        is_enough = len(quiet) >= max(MIN_QUIET_TURNS, len(self.turns) / 2)
+        return quiet if is_enough else list(range(max(1, len(self.turns))))
+
+    def quiet_medians_ms(self) -> dict[int, float]:
+        """The median bare step of each quiet turn, by round; of all steps, as round 0, without turns."""
+        bare_ms, turns = self.bare_turns_ms(), self.turns
+        return {
+            turns[place].round if turns else 0: statistics.median(bare_ms[place])
+            for place in self.quiet_turns()
+        }
 
 
 class OperatorRow(Record):

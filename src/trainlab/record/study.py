@@ -15,6 +15,8 @@ class GroupRecord(Record):
     trials: tuple[str, ...]
     is_alone: bool
     """Nothing else may run on the machine meanwhile."""
+    bench: str | None = None
+    """Groups of one bench take turns."""
 
 
 class StudyRecord(FileRecord):

@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from trainlab.record.cost import LoadRecord
 from trainlab.record.note import Note
 from trainlab.record.schema import FileRecord, Record
 
@@ -12,6 +13,7 @@ OUTCOME = frozenset(
     {
         *("format", "state", "attempt", "environment", "resolved", "data", "started", "ended"),
         *("total_s", "epochs_done", "steps_done", "final", "diverged_at_step", "error", "notes"),
+        "load",
     }
 )
 """Fields that are filled in when a trial runs; all others are known when it is planned."""
@@ -69,6 +71,8 @@ class TrialRecord(FileRecord):
     ended: str | None = None
     total_s: float | None = None
     """Wall time of training and testing, device synchronised; data loading and records apart."""
+    load: LoadRecord | None = None
+    """What else the machine did while a learn trial trained; None in runs from before it was recorded."""
     epochs_done: int = 0
     steps_done: int = 0
     final: dict[str, float | None] = {}

@@ -13,15 +13,23 @@ class CostSpec(Spec):
     mode: Literal["train", "inference", "both"] = "train"
     """The training step, the forward pass over the test set in eval mode, or one after the other."""
     processes: Annotated[PositiveInt, Setting("processes")] = 3
-    """Fresh processes, one sample each: the steps of one process share its luck."""
+    """Fresh processes of each cell at least, one sample each: the steps of one process share its luck."""
+    max_processes: Annotated[PositiveInt, Setting("processes")] = 12
+    """The most: further ones are added until every ratio between cells is known to `ratio_within`."""
+    extra_s: Annotated[NonNegativeFloat, Setting("seconds")] = 60.0
+    """Further processes are added for so long at most. 0: none are."""
+    ratio_within: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.05
+    """The half-width of the 95 % interval of a ratio between cells that is narrow enough."""
     active_steps: Annotated[PositiveInt, Setting("steps")] = 10
     """Training steps the profiler looks at; an inference pass is profiled whole."""
     warmup_steps: Annotated[NonNegativeInt, Setting("steps")] = 10
-    """Steps of a process that run before its clock starts; recorded, never averaged in."""
+    """Steps of a process that run before its clock starts, and more until they no longer get faster;
+    recorded, never averaged in."""
     budget_s: Annotated[PositiveFloat, Setting("seconds")] = 5.0
-    """Measured steps of a process take at most this long."""
+    """The turns of a process take about this long altogether."""
     tight: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.005
-    """A process stops early once the 95 % interval of its median step is this narrow."""
+    """Processes that take turns stop early once their ratios, within this one measurement, have a 95 %
+    interval of at most this half-width; a process by itself, once its median step has."""
     weights: Literal["untrained", "trained", "both"] = "untrained"
     """Measure with fresh weights, with those a learn trial of the same study ended with, or both."""
     by_shape: Annotated[bool, Setting("true|false")] = False
@@ -34,3 +42,8 @@ class CostSpec(Spec):
         """The mode of a trial: a plan has split `both`."""
         assert self.mode != "both"
         return self.mode
+
+    @property
+    def modes(self) -> tuple[Literal["train", "inference"], ...]:
+        """The modes that are measured."""
+        return ("train", "inference") if self.mode == "both" else (self.mode,)

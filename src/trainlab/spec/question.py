@@ -82,7 +82,8 @@ class Question(Spec):
     """Metric to the value whose reaching is timed, as "test/accuracy" = 0.97 or "test/mae" = "<= 0.1"; a
     bare number must be reached from above by losses and errors, from below by all else."""
     margins: dict[str, PositiveFloat] = {}
-    """Metric to the difference that would not matter: within it, cells can be called equivalent."""
+    """Metric to the difference that would not matter: within it, cells can be called equivalent. Of a cost,
+    "train/sample_us" or "inference/sample_us", the share."""
     spreads: dict[str, dict[str, PositiveFloat]] = {}
     """Standard deviation between seeds where it is known, by data (full, bundled) and metric: what can be
     shown is then said before training."""

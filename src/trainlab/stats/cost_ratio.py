@@ -1,211 +1,232 @@
-"""The cost of two cells over fresh processes, compared against the noise of one cell measured twice.
+"""The cost of cells over benches, as ratios: different, equivalent, or cannot tell.
 
-Welch's t test on logs: processes are not paired, and a slower cell may well vary more.
-
-Measured on simulated processes (`benchmarks.verdicts`), the floor being that of one cell measured twice:
-where nothing differs, at most 2 % are called different, whatever the shape of the noise; with three
-processes a slowdown of 5 % is found in all of them at 0.5 % noise between processes, in 96 % at 1 %, 42 %
-at 2 % and 10 % at 4 %. The limit: luck that all processes of a cell share. As large as the noise between
-processes, it is called different in 11 %; half as large, in 4 %.
+A figure is the log of a time; a bench measures every cell once, in fresh processes that take turns, so that
+a ratio is formed within a bench. Cells that were measured twice are two rows of figures: what their ratio
+differs from 1 beyond its own error is added to the error of every ratio, and falls as that does with the
+root of the number of benches.
 """
 
 import math
-import statistics
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from trainlab.errors import SpecError
-from trainlab.stats.contrasts import LEVEL
+from trainlab.stats.contrasts import Estimates, Family, compare_cells, estimate
 from trainlab.stats.means import Interval, Ratio, ratio_of_logs
-from trainlab.stats.power import POWER
-from trainlab.stats.verdict import Verdict, check_margin
+from trainlab.stats.verdict import Verdict
 
+Floats = NDArray[np.float64]
+Pair = tuple[int, int]
+"""Two rows of the figures, the reference first."""
+
+POWER = 0.8
+"""Of the smallest ratio that is called detectable."""
+PLANNED_POWER = 0.9
+"""Of the number of processes that is said to settle a comparison: noise and ratio are themselves only
+estimated, which takes a few points off."""
+USUAL_EXCESS = 0.35
+"""What the ratios of two cells with themselves add to the square of an error, on average, by chance."""
+CHANCE_SCORE = 3.0
+"""A cell that differs from itself by a larger normal score does so for a reason that will not go away."""
 MOST_PROCESSES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class HypothesisTest:
-    """The test of two cells, and its verdict once the family it belongs to is known."""
+class CostComparison:
+    """The cost of one cell over that of another, and what may be said about it."""
 
-    p: float | None
+    n: int
+    """Benches that measured both."""
+    ratio: Ratio
+    """With its simultaneous 95 % interval over the family; none for a single process."""
+    equivalence: Interval | None = None
+    """The simultaneous 90 % interval of the ratio: within the margin, it shows equivalence."""
+    p: float | None = None
+    """Adjusted for the family; None for a single process."""
     margin: float | None
-    p_equivalent: float | None
-    family: int = 1
-    p_holm: float | None = None
-    p_equivalent_holm: float | None = None
+    """Ratios nearer to 1 than this share do not matter; None: not stated, so never equivalent."""
+    family: int
+    std: float | None = None
+    """Of the log time of a process within its bench; 0.02 is about 2 %."""
     verdict: Verdict = "cannot tell"
     detectable: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CostComparison(HypothesisTest):
-    """The cost of `b` over that of `a`, and what may be said about it."""
-
-    n_a: int
-    n_b: int
-    """Processes of each cell."""
-    ratio: Ratio
-    std: float | None
-    """Of the logs between processes of one cell; 0.02 is about 2 %. `None` for a single process."""
-    noise_floor: float
-    """The largest log ratio between two measurements of the same cell."""
+    """The smallest ratio above 1 that so many processes find with power 0.8."""
     processes_needed: int | None = None
-    """Of each cell, to detect the observed ratio with power 0.8. `None`: already decided, or more
-    processes do not help because the ratio is within the noise floor."""
+    """Of each cell, to settle it if the ratio is as observed; None: settled, or it cannot be said."""
+
+    @property
+    def half_width(self) -> float | None:
+        """How far the ratio may be off, as a share of it."""
+        interval = self.ratio.interval
+        return None if interval is None else math.sqrt(interval.high / interval.low) - 1
 
 
-def noise_floor(first: Sequence[float], second: Sequence[float]) -> float:
-    """The largest absolute log ratio between processes of one cell measured twice, in turns."""
-    return max(abs(math.log(b / a)) for a, b in zip(first, second, strict=True))
+def compare_costs(
+    figures: Floats,
+    pairs: Sequence[Pair],
+    twice: Sequence[Pair],
+    margin: float | None = None,
+    excess: float | None = None,
+) -> tuple[CostComparison, ...]:
+    """The pairs of cells as one family; `figures` are logs [cells, benches], NaN where one is missing.
 
-
-def compare_cost(
-    a: Sequence[float], b: Sequence[float], noise_floor: float, margin: float | None = None
-) -> CostComparison:
-    """One figure per fresh process, decided as a family of its own.
-
-    SpecError if a figure or the margin is not positive.
+    `twice` are the pairs of rows that are one cell measured twice; without any nothing is called different
+    or equivalent, since noise cannot be told from a difference. `excess` is such a variance
+    known from elsewhere. SpecError if the margin is not positive.
     """
-    check_margin(margin)
-    _check_positive(a, b)
-    welch = _welch([math.log(value) for value in a], [math.log(value) for value in b])
-    comparison = CostComparison(
-        n_a=len(a),
-        n_b=len(b),
-        ratio=ratio_of_logs(welch.difference, welch.interval(), min(len(a), len(b))),
-        std=welch.std,
-        noise_floor=noise_floor,
-        p=welch.p_different(),
-        margin=margin,
-        p_equivalent=welch.p_within(math.log1p(margin)) if margin else None,
-    )
-    return decide_cost([comparison])[0]
-
-
-def decide_cost(comparisons: Sequence[CostComparison]) -> tuple[CostComparison, ...]:
-    """The same comparisons as one family, each with its verdict."""
-    return tuple(_decided(comparison) for comparison in adjust(comparisons))
-
-
-def _decided(comparison: CostComparison) -> CostComparison:
-    """With its verdict, the smallest ratio that so many processes detect, and how many are needed.
-
-    Below the noise floor nothing differs, and a margin below it cannot be shown to hold.
-    """
-    std, floor, margin = comparison.std, comparison.noise_floor, comparison.margin
-    effect = abs(math.log(comparison.ratio.value))
-    p = comparison.p_holm if effect > floor else None
-    is_margin_testable = margin is not None and math.log1p(margin) > floor
-    p_equivalent = comparison.p_equivalent_holm if is_margin_testable else None
-    verdict = verdict_of(p, p_equivalent)
-    smallest = needed = None
-    if std is not None:
-        level = LEVEL / comparison.family
-        smallest = math.exp(_detectable(comparison.ratio.n, std, floor, level))
-        if verdict == "cannot tell" and effect > floor:
-            counts = range(2, MOST_PROCESSES + 1)
-            needed = fewest_detecting(effect, counts, lambda n: _detectable(n, std, floor, level))
-    return replace(comparison, verdict=verdict, detectable=smallest, processes_needed=needed)
-
-
-def _detectable(num_processes: int, std: float, floor: float, level: float) -> float:
-    """The smallest log ratio that passes both the test and the noise floor with power 0.8.
-
-    Welch's degrees of freedom vary; three quarters of the most there can be gives a true power of 0.79
-    to 0.82 at a level of 5 % from three processes on, and of 0.66 with two.
-    """
-    degrees_of_freedom = 1.5 * (num_processes - 1)
-    error = std * math.sqrt(2 / num_processes)
-    quantile = special.stdtrit(degrees_of_freedom, 1 - level / 2)
-    by_test = float(special.nctdtrinc(degrees_of_freedom, 1 - POWER, quantile)) * error
-    return max(by_test, floor + float(special.ndtri(POWER)) * error)
+    _check_margin(margin)
+    if not pairs:
+        return ()
+    check = _check(figures, twice, excess)
+    return tuple(_comparisons(figures, pairs, _family(figures, pairs, check), margin, check))
 
 
 @dataclass(frozen=True)
-class _Welch:
-    """The difference of two means; the rest is `None` where a cell has a single value."""
+class _Check:
+    """What cells that were measured twice say about the errors of ratios."""
 
-    difference: float
-    std: float | None
-    error: float | None
-    """Standard error of the difference."""
-    degrees_of_freedom: float
-
-    def interval(self) -> Interval | None:
-        if self.error is None:
-            return None
-        half_width = float(special.stdtrit(self.degrees_of_freedom, 0.975)) * self.error
-        return Interval(self.difference - half_width, self.difference + half_width)
-
-    def p_different(self) -> float | None:
-        return self._tail(abs(self.difference), 2)
-
-    def p_within(self, margin: float) -> float | None:
-        return self._tail(margin - abs(self.difference), 1)
-
-    def _tail(self, distance: float, sides: int) -> float | None:
-        """The chance of a t statistic this far from zero, on one side or on both."""
-        if self.error is None:
-            return None
-        if not self.error:
-            return float(distance <= 0)
-        return sides * float(special.stdtr(self.degrees_of_freedom, -distance / self.error))
+    is_there: bool
+    """Whether any was."""
+    excess: float = 0.0
+    """How much more their ratios differ from 1 than their errors allow, squared and averaged."""
+    is_noise: bool = True
+    """Whether they differ from 1 by no more than chance allows: only then do more processes help."""
 
 
-def _welch(a: Sequence[float], b: Sequence[float]) -> _Welch:
-    difference = statistics.fmean(b) - statistics.fmean(a)
-    if min(len(a), len(b)) < 2:
-        return _Welch(difference, None, None, 1.0)
-    variance_a, variance_b = statistics.variance(a), statistics.variance(b)
-    of_mean_a, of_mean_b = variance_a / len(a), variance_b / len(b)
-    denominator = of_mean_a**2 / (len(a) - 1) + of_mean_b**2 / (len(b) - 1)
-    degrees_of_freedom = (of_mean_a + of_mean_b) ** 2 / denominator if denominator else 1.0
-    std = math.sqrt((variance_a + variance_b) / 2)
-    return _Welch(difference, std, math.sqrt(of_mean_a + of_mean_b), degrees_of_freedom)
+def excess_variance(figures: Floats, twice: Sequence[Pair]) -> float | None:
+    """How much more the ratios of cells with themselves differ from 1 than their errors allow, squared and
+    averaged; zero where they do not. None without such pairs or with a single process."""
+    check = _check(figures, twice, None)
+    return check.excess if check.is_there and figures.shape[1] > 1 else None
 
 
-def _check_positive(*cells: Sequence[float]) -> None:
-    wrong = [value for cell in cells for value in cell if not 0 < value < math.inf]
-    if wrong or not all(cells):
-        got = wrong[0] if wrong else "nothing"
-        raise SpecError([f"cost: got {got}, must be above 0 and finite, one figure per process"])
+def ratio_twice(figures: Floats, twice: Sequence[Pair]) -> float | None:
+    """The ratio of a cell with itself that is farthest from 1, as a number above 1; None without any."""
+    both = [figures[second] - figures[first] for first, second in twice]
+    means = [float(np.nanmean(values)) for values in both if np.isfinite(values).any()]
+    return math.exp(max(map(abs, means))) if means else None
 
 
-def fewest_detecting(effect: float, counts: range, smallest: Callable[[int], float]) -> int | None:
-    """The first count whose smallest detectable effect, which falls with the count, is at most this."""
-    index = bisect_left(counts, -effect, key=lambda n: -smallest(n))
-    return counts[index] if index < len(counts) else None
+def _check(figures: Floats, twice: Sequence[Pair], elsewhere: float | None) -> _Check:
+    if not twice or figures.shape[1] < 2:
+        return _Check(bool(twice) or elsewhere is not None, elsewhere or 0.0)
+    found = estimate(figures, _weights(twice, len(figures)))
+    beyond = found.value**2 - found.error**2
+    own = max(0.0, float(np.nan_to_num(np.nanmean(beyond))))
+    scores = np.abs(found.scores(found.value))
+    return _Check(True, max(own, elsewhere or 0.0), not np.any(scores > CHANCE_SCORE))
 
 
-def adjust(comparisons: Sequence[CostComparison]) -> list[CostComparison]:
-    """The same comparisons as one family, their p adjusted by Holm; no verdict yet."""
-    family = max(1, sum(comparison.p is not None for comparison in comparisons))
-    different = holm([comparison.p for comparison in comparisons])
-    equivalent = holm([comparison.p_equivalent for comparison in comparisons])
-    return [
-        replace(comparison, family=family, p_holm=p, p_equivalent_holm=p_same)
-        for comparison, p, p_same in zip(comparisons, different, equivalent, strict=True)
-    ]
+def _family(figures: Floats, pairs: Sequence[Pair], check: _Check) -> Family | None:
+    """None for a single process."""
+    if figures.shape[1] < 2:
+        return None
+    family = compare_cells(figures, _weights(pairs, len(figures)))
+    error = np.sqrt(family.estimates.error**2 + check.excess)
+    return replace(family, estimates=replace(family.estimates, error=error))
 
 
-def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Adjusted p, in the given order; a value without p is no part of the family."""
-    order = sorted((p, index) for index, p in enumerate(values) if p is not None)
-    adjusted: list[float | None] = [None] * len(values)
-    highest = 0.0
-    for rank, (p, index) in enumerate(order):
-        highest = max(highest, min(1.0, p * (len(order) - rank)))
-        adjusted[index] = highest
-    return adjusted
+def _comparisons(
+    figures: Floats,
+    pairs: Sequence[Pair],
+    family: Family | None,
+    margin: float | None,
+    check: _Check,
+) -> Iterator[CostComparison]:
+    wide, narrow, p = _widths(family)
+    for place, (a, b) in enumerate(pairs):
+        both = figures[b] - figures[a]
+        n, value = int(np.isfinite(both).sum()), float(np.nanmean(both))
+        plain = CostComparison(
+            n=n, ratio=ratio_of_logs(value, None, n), margin=margin, family=len(pairs)
+        )
+        if family is None or n < 2:
+            yield plain
+            continue
+        one = _One(family.estimates, place, family.critical.two_sided, n, check.excess)
+        interval = _interval(value, wide[place])
+        equivalence = _interval(value, narrow[place])
+        verdict = _verdict(interval, equivalence, margin) if check.is_there else "cannot tell"
+        is_open = verdict == "cannot tell" and check.is_there and check.is_noise
+        yield replace(
+            plain,
+            ratio=ratio_of_logs(value, interval, n),
+            equivalence=ratio_of_logs(value, equivalence, n).interval,
+            p=float(p[place]),
+            std=one.std,
+            verdict=verdict,
+            detectable=math.exp(one.found_with(POWER, n)),
+            processes_needed=one.processes_for(abs(value)) if is_open else None,
+        )
 
 
-def verdict_of(p: float | None, p_equivalent: float | None) -> Verdict:
-    """From adjusted p. "Different" comes first, even for a difference smaller than the margin."""
-    if p is not None and p <= LEVEL:
+def _widths(family: Family | None) -> tuple[Floats, Floats, Floats]:
+    """Half-widths of 95 % and of 90 % intervals, and p; computed once for all pairs."""
+    if family is None:
+        return np.zeros(0), np.zeros(0), np.zeros(0)
+    return family.half_width, family.half_width_90, family.p
+
+
+@dataclass(frozen=True)
+class _One:
+    """One contrast of a family, and what other numbers of benches would make of it."""
+
+    estimates: Estimates
+    place: int
+    score: float
+    """The critical score of the family, which hardly depends on the number of benches."""
+    n: int
+    excess: float
+    """That is part of the error."""
+
+    @property
+    def std(self) -> float:
+        """Of a process within its bench, from the error without excess."""
+        return math.sqrt((float(self.estimates.error[self.place]) ** 2 - self.excess) * self.n / 2)
+
+    def found_with(self, power: float, num_benches: int) -> float:
+        """The smallest log ratio that so many benches find with this power."""
+        usual = (1 + USUAL_EXCESS) * 2 * self.std**2
+        found = 2 * self.std**2 + self.n * self.excess
+        error = math.sqrt(max(usual, found) / num_benches)
+        freedom = float(self.estimates.degrees_of_freedom[self.place])
+        freedom *= (num_benches - 1) / (self.n - 1)
+        quantile = float(special.stdtrit(freedom, special.ndtr(self.score)))
+        return error * (quantile + float(special.ndtri(power)))
+
+    def processes_for(self, effect: float) -> int | None:
+        """How many benches find this log ratio; None where more than MOST_PROCESSES would be needed."""
+        for count in range(self.n + 1, MOST_PROCESSES + 1):
+            if self.found_with(PLANNED_POWER, count) <= effect:
+                return count
+        return None
+
+
+def _verdict(interval: Interval | None, narrow: Interval | None, margin: float | None) -> Verdict:
+    if interval is None or narrow is None:
+        return "cannot tell"
+    if not interval.contains(0.0):
         return "different"
-    if p_equivalent is not None and p_equivalent <= LEVEL:
-        return "equivalent"
-    return "cannot tell"
+    limit = 0.0 if margin is None else math.log1p(margin)
+    is_within = margin is not None and -limit < narrow.low and narrow.high < limit
+    return "equivalent" if is_within else "cannot tell"
+
+
+def _interval(value: float, half_width: float) -> Interval:
+    return Interval(value - float(half_width), value + float(half_width))
+
+
+def _weights(pairs: Sequence[Pair], num_rows: int) -> Floats:
+    weights = np.zeros((len(pairs), num_rows))
+    for place, (a, b) in enumerate(pairs):
+        weights[place, a], weights[place, b] = -1.0, 1.0
+    return weights
+
+
+def _check_margin(margin: float | None) -> None:
+    if margin is not None and not 0 < margin < math.inf:
+        raise SpecError([f"margin: got {margin}, must be above 0 and finite"])

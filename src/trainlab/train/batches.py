@@ -53,3 +53,10 @@ class Batches:
         """All batches on the device, as stored."""
         pieces = self._inputs.split(self.batch_size), self._targets.split(self.batch_size)
         yield from map(self.move, *pieces)
+
+    def last_smaller(self) -> tuple[Tensor, Tensor] | None:
+        """The last batch as stored, where it is smaller than the others."""
+        rest = self.num_samples % self.batch_size
+        if not rest or self.num_samples < self.batch_size:
+            return None
+        return self.move(self._inputs[-rest:], self._targets[-rest:])

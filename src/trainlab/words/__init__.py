@@ -39,6 +39,8 @@ NUMBER_FORMATS: Mapping[str, Callable[[float], str]] = {
     "count": count,
     "figure": figure,
     "figure_2": partial(figure, digits=2),
+    "ratio": partial(figure, digits=4),
+    "cores": "{:.1f}".format,
     "mib": mib,
     "percent": percent,
     "p": p_value,

@@ -26,12 +26,19 @@ class Measurement:
     """The timed trials, by id."""
     costs: tuple[CostRecord, ...]
     """One per timed process."""
+    process_ms: tuple[float, ...]
+    """The step of each timed process, seen within the rounds of its bench."""
     summary: CostSummary
     operators: OperatorsRecord | None
     layers: LayersRecord | None
     memory: MemoryRecord | None
     limits: LimitsRecord | None
     probe_price: ProbeCostRecord | None = None
+
+    @property
+    def benches(self) -> tuple[str, ...]:
+        """The bench of each timed process; in runs from before turns, its number."""
+        return tuple(cost.bench or str(number) for number, cost in enumerate(self.costs, 1))
 
     @property
     def is_trained(self) -> bool:
@@ -41,3 +48,7 @@ class Measurement:
     def cost_of(self, trial_id: str) -> CostRecord | None:
         """The raw record of one of its timed trials."""
         return dict(zip(self.processes, self.costs, strict=True)).get(trial_id)
+
+    def step_ms_of(self, trial_id: str) -> float:
+        """The step of one of its timed trials."""
+        return dict(zip(self.processes, self.process_ms, strict=True))[trial_id]

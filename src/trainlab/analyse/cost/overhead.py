@@ -1,7 +1,7 @@
 """What each instrument costs: the same step with it and without it, in the same process."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainlab.analyse.cost.measurement import Measurement
@@ -40,14 +40,25 @@ def overheads(measurement: Measurement) -> list[Overhead]:
 
 
 def round_ratios(record: CostRecord) -> list[float]:
-    """Marked over bare, per pair of neighbouring rounds: a machine that drifts hits both alike."""
+    """Marked over bare, per turn that has both: a machine that drifts hits both alike."""
     marked_ms = [sum(phases) for phases in zip(*record.phases_ms.values(), strict=True)]
+    if record.turns:
+        return list(_turn_ratios(record, marked_ms))
     size = record.round_steps
     return [
         statistics.median(marked_ms[start : start + size])
         / statistics.median(record.step_ms[start : start + size])
         for start in range(0, len(marked_ms), size)
     ]
+
+
+def _turn_ratios(record: CostRecord, marked_ms: Sequence[float]) -> Iterator[float]:
+    start = 0
+    for turn, bare_ms in zip(record.turns, record.bare_turns_ms(), strict=True):
+        if turn.num_marked:
+            marked = statistics.median(marked_ms[start : start + turn.num_marked])
+            yield marked / statistics.median(bare_ms)
+        start += turn.num_marked
 
 
 def _ratios(bare_ms: Sequence[float], watched_ms: Sequence[float]) -> list[float]:

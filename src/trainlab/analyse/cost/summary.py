@@ -9,13 +9,16 @@ from typing import Literal
 from scipy import special
 
 from trainlab.record.cost import CostRecord
-from trainlab.stats.median import median_interval
 
-IQR_LIMIT = 0.25
-PROCESS_LIMIT = 0.10
+STEP_LIMIT = 0.10
+"""A time per batch that may be off by more is called unstable."""
 DRIFT_LIMIT = 0.10
 OTHERS_LIMIT_CORES = 0.2
 STOLEN_LIMIT_CORES = 0.1
+"""Beyond these, drift within a process and what else ran are given as the reason."""
+LOW_SHARE = 0.1
+
+Reason = Literal["processes_differ", "steps_drift", "others_busy", "stolen"]
 
 
 @dataclass(frozen=True)
@@ -23,21 +26,25 @@ class Estimate:
     """A value with the interval in which the same measurement, repeated, falls in 95 % of cases."""
 
     value: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
+    """None for a single process: nothing was repeated."""
 
     def times(self, factor: float) -> "Estimate":
         """The same in another unit."""
-        return Estimate(self.value * factor, self.low * factor, self.high * factor)
+        ends = (None if end is None else end * factor for end in (self.low, self.high))
+        return Estimate(self.value * factor, *ends)
 
 
 @dataclass(frozen=True)
 class Instability:
-    """Why a measurement may not be trusted, and by how much; the report has the words of each code."""
+    """A time per batch that is not known well, by how much it may be off, and why, as far as is known."""
 
-    code: Literal["processes_differ", "steps_spread", "steps_drift", "others_busy", "stolen"]
+    off_by: float
+    """The half-width of its 95 % interval, as a share."""
+    reason: Reason
     value: float
-    """A share, or cores."""
+    """Of the reason: a share, or cores."""
 
 
 @dataclass(frozen=True)
@@ -49,43 +56,55 @@ class CostSummary:
     num_processes: int
     num_steps: int
     num_warmup_steps: int
+    """Of the process that took longest to warm up."""
+    num_turns: int
+    """Of all processes; 0 in runs from before turns."""
+    num_set_aside: int
+    """Turns set aside because something else ran meanwhile."""
     step_ms: Estimate
+    low_step_ms: float
+    """A tenth of the steps took less: the step of a machine at its best."""
     p95_step_ms: float
     spread: float
     """Interquartile range of the steps of a process over their median, the median over processes."""
     sample_us: Estimate
     epoch_s: Estimate
+    """All steps of an epoch, the smaller last one included: means, where `step_ms` is a median."""
     samples_per_s: Estimate
     phases_ms: dict[str, float]
     """Per step; they add up to the bare step. `overhead` says what marking them costs."""
     first_step_ms: float
     """The first step of a process, which pays for start-up: never part of the above."""
-    warnings: tuple[Instability, ...]
+    unstable: Instability | None
 
 
-def summarise(records: Sequence[CostRecord]) -> CostSummary:
-    """One sample per process, its median step; intervals are over processes where there are several."""
+def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> CostSummary:
+    """One sample per process, its step as its bench gives it; intervals are over processes."""
     first = records[0]
-    medians = [statistics.median(record.step_ms) for record in records]
-    step = (
-        repeat_interval(medians) if len(medians) > 1 else Estimate(*median_interval(first.step_ms))
-    )
+    step = repeat_interval(process_ms)
     per_sample = step.times(1e3 / first.batch_size)
+    epochs_s = [epoch_s_of(r, ms) for r, ms in zip(records, process_ms, strict=True)]
+    low, high = (None if end is None else 1e6 / end for end in (per_sample.high, per_sample.low))
     return CostSummary(
         mode=first.mode,
         batch_size=first.batch_size,
         num_processes=len(records),
         num_steps=sum(len(record.step_ms) for record in records),
-        num_warmup_steps=len(first.warmup_ms),
+        num_warmup_steps=max(len(record.warmup_ms) for record in records),
+        num_turns=sum(len(record.turns) for record in records),
+        num_set_aside=sum(
+            len(record.turns) - len(record.quiet_turns()) for record in records if record.turns
+        ),
         step_ms=step,
+        low_step_ms=statistics.median(_quantile(r.step_ms, LOW_SHARE) for r in records),
         p95_step_ms=statistics.median(_quantile(record.step_ms, 0.95) for record in records),
         spread=statistics.median(_relative_iqr(record) for record in records),
         sample_us=per_sample,
-        epoch_s=per_sample.times(first.num_samples / 1e6),
-        samples_per_s=Estimate(1e6 / per_sample.value, 1e6 / per_sample.high, 1e6 / per_sample.low),
+        epoch_s=step.times(statistics.geometric_mean(epochs_s) / step.value),
+        samples_per_s=Estimate(1e6 / per_sample.value, low, high),
         phases_ms=_phases(records, step.value),
         first_step_ms=statistics.median((r.warmup_ms or r.step_ms)[0] for r in records),
-        warnings=tuple(_warnings(records, medians)),
+        unstable=_instability(records, process_ms),
     )
 
 
@@ -93,9 +112,31 @@ def repeat_interval(samples: Sequence[float]) -> Estimate:
     """Geometric mean, and where the mean of as many fresh samples would fall in 95 % of cases."""
     logs = [math.log(sample) for sample in samples]
     middle, count = statistics.fmean(logs), len(logs)
-    quantile = float(special.stdtrit(count - 1, 0.975))
-    half_width = quantile * statistics.stdev(logs) * math.sqrt(2 / count)
+    if count < 2:
+        return Estimate(math.exp(middle))
+    half_width = math.sqrt(2) * _half_width(logs)
     return Estimate(*(math.exp(log) for log in (middle, middle - half_width, middle + half_width)))
+
+
+def epoch_s_of(record: CostRecord, step_ms: float) -> float:
+    """What the steps of an epoch add up to in one process whose typical step is `step_ms`."""
+    bare_ms = record.bare_turns_ms()
+    quiet_ms = [ms for place in record.quiet_turns() for ms in bare_ms[place]]
+    medians_ms = record.quiet_medians_ms().values()
+    mean_ms = step_ms * statistics.fmean(quiet_ms) / statistics.median(medians_ms)
+    num_full, rest = divmod(record.num_samples, record.batch_size)
+    if not rest:
+        return num_full * mean_ms / 1e3
+    # Runs from before it was measured: in proportion, which is a little less than it takes.
+    in_proportion = mean_ms * rest / record.batch_size
+    last_ms = statistics.median(record.last_ms) if record.last_ms else in_proportion
+    return (num_full * mean_ms + last_ms) / 1e3
+
+
+def _half_width(logs: Sequence[float]) -> float:
+    """Of the 95 % interval of the mean."""
+    quantile = float(special.stdtrit(len(logs) - 1, 0.975))
+    return quantile * statistics.stdev(logs) / math.sqrt(len(logs))
 
 
 def _phases(records: Sequence[CostRecord], step_ms: float) -> dict[str, float]:
@@ -125,15 +166,25 @@ def _drift(record: CostRecord) -> float:
     return statistics.median(last) / statistics.median(first) - 1
 
 
-def _warnings(records: Sequence[CostRecord], medians: Sequence[float]) -> Iterator[Instability]:
-    between = max(medians) / min(medians) - 1
-    if between > PROCESS_LIMIT:
-        yield Instability("processes_differ", between)
-    if (iqr := max(map(_relative_iqr, records))) > IQR_LIMIT:
-        yield Instability("steps_spread", iqr)
-    if abs(drift := max(map(_drift, records), key=abs)) > DRIFT_LIMIT:
-        yield Instability("steps_drift", drift)
-    if (others := max(record.load.others_cores for record in records)) > OTHERS_LIMIT_CORES:
-        yield Instability("others_busy", others)
+def _instability(records: Sequence[CostRecord], process_ms: Sequence[float]) -> Instability | None:
+    """None for a single process: what it would be when repeated is not known."""
+    if len(process_ms) < 2:
+        return None
+    off_by = math.expm1(_half_width([math.log(ms) for ms in process_ms]))
+    if off_by <= STEP_LIMIT:
+        return None
+    reason, value = next(_reasons(records, process_ms))
+    return Instability(off_by, reason, value)
+
+
+def _reasons(
+    records: Sequence[CostRecord], process_ms: Sequence[float]
+) -> Iterator[tuple[Reason, float]]:
+    """The likeliest first; at last, that processes differ, which needs no cause that can be seen."""
     if (stolen := max(record.load.stolen_cores for record in records)) > STOLEN_LIMIT_CORES:
-        yield Instability("stolen", stolen)
+        yield "stolen", stolen
+    if (others := max(record.load.others_cores for record in records)) > OTHERS_LIMIT_CORES:
+        yield "others_busy", others
+    if abs(drift := max(map(_drift, records), key=abs)) > DRIFT_LIMIT:
+        yield "steps_drift", drift
+    yield "processes_differ", max(process_ms) / min(process_ms) - 1

@@ -2,23 +2,28 @@
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from trainlab.analyse.batch_series import BatchSeries, batch_series
 from trainlab.analyse.confounds import trial_confounds
 from trainlab.analyse.contrast import Contrast, contrasts
 from trainlab.analyse.cost.measurement import MODES, Measurement
+from trainlab.analyse.cost.summary import STEP_LIMIT
+from trainlab.analyse.cost_ratios import noise_ratio, ratios_in
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.operators import operator_findings
-from trainlab.stats.cost_ratio import CostComparison, compare_cost, decide_cost, noise_floor
+from trainlab.spec import CostSpec
+from trainlab.stats.cost_ratio import CostComparison
 from trainlab.stats.scaling import FitVerdict
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure
 
 SMALL_CHANGE = 0.05
 """A change of memory below this share answers nothing."""
+STANDS_OUT = 1.5
+"""A trial whose epochs took so many times those of the other seeds stands out."""
 FARTHEST_FIT = 2
 """A batch of more than this many times the largest measured is beyond what a fit can tell."""
 
@@ -44,18 +49,30 @@ class CostRatio(Finding):
     epoch_s_b: float
     p: float | None
     family: int
-    noise_floor: float | None
+    margin: float | None
+    """The share that would not matter."""
+    noise: float | None
+    """How many times as long a cell takes as itself; None where none was measured twice."""
     detectable: float | None
     processes_needed: int | None
 
     def statement(self, words: Words) -> str:
-        noise = "" if self.noise_floor is None else self.fill(words, "cost_noise")
+        noise = "" if self.noise is None else self.fill(words, "cost_noise")
         cost = self.fill(words, f"cost_of_{self.mode}")
         verdict = words.named("mark", (self.verdict or "").replace(" ", "_"))
+        if self.verdict == "equivalent":
+            verdict = self.fill(words, "cost_equivalent")
         text = words("cost_verdict", cost=cost, verdict=verdict, noise=noise)
         if self.verdict != "cannot tell" or self.processes_needed is None:
             return text
         return words.sentences(text, self.fill(words, "processes_would_do"))
+
+    def interval_text(self, words: Words, text: Callable[[float], str] = figure) -> str:
+        """The interval that decides: of 90 % where the cells are equivalent."""
+        if self.interval is None or self.verdict != "equivalent":
+            return super().interval_text(words, text)
+        low, high = text(self.interval.low), text(self.interval.high)
+        return words("cost_within_90", low=low, high=high)
 
     @property
     def group(self) -> tuple[str, ...]:
@@ -161,20 +178,59 @@ class OptimizerShare(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class Unstable(Finding):
-    """Measurements that cannot be trusted as they are."""
+    """Times per batch, or ratios, that are not known well: which, and by how much they may be off."""
 
     kind = "unstable"
     section = "method"
 
     num_unstable: int
+    """Times per batch that may be off by more than STEP_LIMIT."""
     num_measured: int
-    warning: str
-    """The code of the first warning, and its value."""
-    warning_value: float
+    worst: float | None
+    """How far the least known of them may be off, as a share."""
+    num_wide: int
+    """Ratios that may be off by more than was asked for."""
+    num_ratios: int
+    worst_ratio: float | None
+    """How far the least known ratio may be off, as a share; None where none has an interval."""
+    limit: float
+    ratio_limit: float
+    reason: str | None
+    """The likeliest for the least known time, as a code, and its value."""
+    reason_value: float | None
 
     def statement(self, words: Words) -> str:
-        why = words.warning(self.warning, self.warning_value)
-        return self.fill(words, "unstable", why=why)
+        parts = []
+        if self.reason is not None and self.reason_value is not None:
+            why = words.warning(self.reason, self.reason_value)
+            parts.append(self.fill(words, "unstable_times", why=why))
+        if self.num_wide:
+            parts.append(self.fill(words, "wide_ratios"))
+        elif self.worst_ratio is not None:
+            parts.append(self.fill(words, "good_ratios"))
+        return words.sentences(*parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowTrial(Finding):
+    """A learn trial that took far longer than the other seeds of its cell."""
+
+    kind = "slow_trial"
+    section = "method"
+
+    seed: int
+    epoch_s: float
+    others_s: float
+    """The median of the other seeds."""
+    others_cores: float | None
+    """Kept busy by other programs meanwhile; None where that was not recorded."""
+    stolen_cores: float | None
+
+    def statement(self, words: Words) -> str:
+        text = self.fill(words, "slow_trial")
+        if self.others_cores is None or self.stolen_cores is None:
+            return text
+        return words.sentences(text, self.fill(words, "slow_trial_load"))
 
 
 def _within(low: float | None, high: float | None, words: Words) -> str:
@@ -186,6 +242,7 @@ def _within(low: float | None, high: float | None, words: Words) -> str:
 def cost_findings(evidence: Evidence) -> Iterator[Finding]:
     """By mode: time, memory, scaling, operators, the optimizer's share; then what was unstable."""
     pairs = contrasts(evidence.cells)
+    ratios: list[CostComparison] = []
     for mode in MODES:
         measured = [
             (pair, first, second)
@@ -193,45 +250,27 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
             if (first := evidence.measurement(pair.reference.id, mode))
             and (second := evidence.measurement(pair.other.id, mode))
         ]
-        yield from _times(mode, measured, noise_floor_of(evidence, mode))
+        comparisons = ratios_in(evidence, mode, [(first, second) for _, first, second in measured])
+        ratios += comparisons
+        yield from _times(mode, measured, comparisons, noise_ratio(evidence, mode))
         yield from _memory(mode, measured)
         for series in batch_series(evidence, mode):
             yield _scaling(series)
             yield from operator_findings(series)
             yield from _optimizer_share(series)
-    yield from _unstable(evidence)
+    yield from _unstable(evidence, ratios)
+    yield from _slow_trials(evidence)
 
 
-def noise_floor_of(evidence: Evidence, mode: str) -> float | None:
-    """The log ratio between two measurements of one cell; None without an A/A pair."""
-    cell = evidence.cells[0].id
-    first, second = (evidence.measurement(cell, mode, again=again) for again in (False, True))
-    if first is None or second is None or len(first.costs) != len(second.costs):
-        return None
-    return noise_floor(_sample_us(first), _sample_us(second))
-
-
-def compare_measurements(
-    pairs: Sequence[tuple[Measurement, Measurement]], floor: float | None
-) -> tuple[CostComparison, ...]:
-    """Time per sample, decided as one family."""
-    samples_us = ((_sample_us(first), _sample_us(second)) for first, second in pairs)
-    comparisons = decide_cost([compare_cost(a, b, floor or 0.0) for a, b in samples_us])
-    if floor is not None:
-        return comparisons
-    # Without an A/A pair noise cannot be told from a difference.
-    return tuple(replace(comparison, verdict="cannot tell") for comparison in comparisons)
-
-
-def _sample_us(measurement: Measurement) -> list[float]:
-    """The median time per sample of every process."""
-    return [statistics.median(r.step_ms) * 1e3 / r.batch_size for r in measurement.costs]
-
-
-def _times(mode: str, measured: Sequence[MeasuredPair], floor: float | None) -> Iterator[Finding]:
-    comparisons = compare_measurements([(first, second) for _, first, second in measured], floor)
+def _times(
+    mode: str,
+    measured: Sequence[MeasuredPair],
+    comparisons: Sequence[CostComparison],
+    noise: float | None,
+) -> Iterator[Finding]:
     for (pair, first, second), comparison in zip(measured, comparisons, strict=True):
         a, b = first.summary, second.summary
+        is_equivalent = comparison.verdict == "equivalent"
         yield CostRatio(
             subject=f"{mode}/sample_us",
             factor=pair.factor,
@@ -244,13 +283,14 @@ def _times(mode: str, measured: Sequence[MeasuredPair], floor: float | None) -> 
             step_ms_b=b.step_ms.value,
             epoch_s_a=a.epoch_s.value,
             epoch_s_b=b.epoch_s.value,
-            p=comparison.p_holm,
+            p=comparison.p,
             family=comparison.family,
-            noise_floor=floor,
+            margin=comparison.margin,
+            noise=noise,
             detectable=comparison.detectable,
             processes_needed=comparison.processes_needed,
-            n=min(comparison.n_a, comparison.n_b),
-            interval=comparison.ratio.interval,
+            n=comparison.n,
+            interval=comparison.equivalence if is_equivalent else comparison.ratio.interval,
             verdict=comparison.verdict,
             confounds=trial_confounds(first.trial, second.trial, pair.factors),
         )
@@ -318,17 +358,51 @@ def _optimizer_share(series: BatchSeries) -> Iterator[Finding]:
     )
 
 
-def _unstable(evidence: Evidence) -> Iterator[Finding]:
-    """One finding for all measurements with warnings."""
-    unstable = [measurement for measurement in evidence.measured if measurement.summary.warnings]
-    if unstable:
-        first = unstable[0].summary
-        yield Unstable(
-            subject=f"{first.mode}/step_ms",
-            cells=tuple(dict.fromkeys(measurement.trial.cell for measurement in unstable)),
-            num_unstable=len(unstable),
-            num_measured=len(evidence.measured),
-            warning=first.warnings[0].code,
-            warning_value=first.warnings[0].value,
-            n=len(unstable),
-        )
+def _unstable(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iterator[Finding]:
+    """One finding for all times and ratios that are not known well."""
+    spec = evidence.study.cost
+    ratio_limit = CostSpec().ratio_within if spec is None else spec.ratio_within
+    off = [(m, m.summary.unstable) for m in evidence.measured if m.summary.unstable is not None]
+    widths = [one.half_width for one in ratios if one.half_width is not None]
+    wide = [width for width in widths if width > ratio_limit]
+    if not off and not wide:
+        return
+    _, worst = max(off, key=lambda one: one[1].off_by, default=(None, None))
+    cells = [measurement.trial.cell for measurement, _ in off]
+    mode = off[0][0].summary.mode if off else evidence.measured[0].summary.mode
+    yield Unstable(
+        subject=f"{mode}/step_ms",
+        cells=tuple(dict.fromkeys(cells)),
+        num_unstable=len(off),
+        num_measured=len(evidence.measured),
+        worst=None if worst is None else worst.off_by,
+        num_wide=len(wide),
+        num_ratios=len(widths),
+        worst_ratio=max(widths, default=None),
+        limit=STEP_LIMIT,
+        ratio_limit=ratio_limit,
+        reason=None if worst is None else worst.reason,
+        reason_value=None if worst is None else worst.value,
+        n=len(off) + len(wide),
+    )
+
+
+def _slow_trials(evidence: Evidence) -> Iterator[Finding]:
+    """Learn trials whose epochs took STANDS_OUT times those of their cell's other seeds, or longer."""
+    for cell, seeds in evidence.learned.items():
+        times_s = {seed: s for seed, one in seeds.items() if (s := one.epoch_s()) is not None}
+        for seed, epoch_s in times_s.items():
+            others_s = [s for other, s in times_s.items() if other != seed]
+            if len(others_s) < 2 or epoch_s < STANDS_OUT * statistics.median(others_s):
+                continue
+            load = seeds[seed].trial.load
+            yield SlowTrial(
+                subject="train_s",
+                cells=(cell,),
+                seed=seed,
+                epoch_s=epoch_s,
+                others_s=statistics.median(others_s),
+                others_cores=None if load is None else load.others_cores,
+                stolen_cores=None if load is None else load.stolen_cores,
+                n=len(times_s),
+            )

@@ -6,8 +6,9 @@ to the terminal does not disturb the trials.
 
 import threading
 import time
+from collections.abc import Iterable
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
@@ -36,6 +37,7 @@ class StudyProgress:
     def __init__(self, console: Console, run: RunFolder) -> None:
         trials = run.trials()
         self._console, self._events = console, EventReader(run.events_folder)
+        self._run = run
         self._event_time_s: float | None = None
         """Of the event being handled; None between events."""
         self._time_left = TimeLeft(trials, self._now_s)
@@ -86,6 +88,7 @@ class StudyProgress:
         self._bar.update(self._task, completed=self._time_left.share_done())
 
     def _handle(self, event: Event) -> None:
+        self._learn_of_new(chain(event.trials, *event.groups))
         match event.kind:
             case "starting":
                 self._time_left.starting(event.groups)
@@ -104,11 +107,25 @@ class StudyProgress:
                 self._show_progress(event)
                 self._print_epoch(event)
 
+    def _learn_of_new(self, trial_ids: Iterable[str]) -> None:
+        """Trials that were planned after the start, when they are first heard of."""
+        new = [trial_id for trial_id in trial_ids if trial_id not in self._trials]
+        if new:
+            trials = [self._run.trial(trial_id).read() for trial_id in new]
+            self._trials |= {trial.id: trial for trial in trials}
+            self._time_left.plan_more(trials)
+
     def _begin_group(self, trial_ids: tuple[str, ...]) -> None:
         time_left = self._time_left
         time_left.group_begins(*trial_ids)
         count = f"{time_left.number}/{time_left.num_trials} " if time_left.num_trials > 1 else ""
         first, *others = (self._trials[trial_id] for trial_id in trial_ids)
+        if others and all(trial.watch == "steps" for trial in (first, *others)):
+            text = f"{first.mode}: timing steps of {len(trial_ids)} processes in turns"
+            self._set_label(f"{count}{text}")
+            if not self._console.is_terminal:
+                self._print(self._label)
+            return
         also = "".join(f", {WATCH_TEXTS[other.watch or 'steps']}" for other in others)
         self._set_label(f"{count}{_trial_text(first, self._is_study)}{also}")
         if first.kind == "cost" and not self._console.is_terminal:

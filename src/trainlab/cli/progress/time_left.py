@@ -34,6 +34,13 @@ class TimeLeft:
         self._num_starting = 0
         self.num_trials = len(trials)
 
+    def plan_more(self, trials: Sequence[TrialRecord]) -> None:
+        """Trials that were planned after the start."""
+        self._keys |= {trial.id: _similarity_keys(trial) for trial in trials}
+        # They run next.
+        self._waiting = [trial.id for trial in trials] + self._waiting
+        self.num_trials += len(trials)
+
     @property
     def number(self) -> int:
         """Which trial runs, from 1."""

@@ -27,6 +27,9 @@ from trainlab.spec import CostSpec, TrainSpec, checked
 from trainlab.spec.question import checked_question
 from trainlab.words import Words
 
+COST_MARGIN = 0.05
+"""Two profiles whose times differ by less are equivalent, where that can be shown."""
+
 
 def _profile(
     workload: WorkloadArgument,
@@ -46,7 +49,13 @@ def _profile(
 ) -> None:
     cost = checked(CostSpec, given_fields(CostSpec, options), "settings")
     settings = given_fields(TrainSpec, options)
-    values = {"workload": workload, "settings": settings, "cost": cost, "learn": False}
+    values = {
+        "workload": workload,
+        "settings": settings,
+        "cost": cost,
+        "learn": False,
+        "margins": {f"{mode}/sample_us": COST_MARGIN for mode in cost.modes},
+    }
     question = checked_question(values, "settings")
     words = Words(lang)
     with redirect_stdout(sys.stderr) if as_json else nullcontext():

@@ -33,7 +33,7 @@ def notices(data: RunData, words: Words) -> Iterator[Notice]:
 def unstable_notices(data: RunData, words: Words) -> Iterator[Notice]:
     """A warning at the top of the report where measurements are unstable."""
     for finding in data.findings:
-        if isinstance(finding, Unstable):
+        if isinstance(finding, Unstable) and finding.num_unstable:
             some, measured = finding.num_unstable, finding.num_measured
             yield Notice(words("unstable_notice", some=some, all=measured))
 

@@ -4,14 +4,14 @@ import statistics
 from collections.abc import Iterable, Iterator
 
 from trainlab.analyse.cost.measurement import MODES
-from trainlab.analyse.findings.cost import noise_floor_of
+from trainlab.analyse.cost_ratios import cells_twice, noise_ratio
 from trainlab.analyse.findings.finding import confounds_text
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph, Section
 from trainlab.report.run_data import RunData
 from trainlab.report.tables.cost import overhead_table, warning_table
 from trainlab.words import Words
-from trainlab.words.numbers import percent
+from trainlab.words.numbers import figure
 
 
 def method_section(data: RunData, words: Words) -> Section:
@@ -47,11 +47,16 @@ def _cost_method(data: RunData, words: Words) -> Iterator[Block]:
             steps=_range((s.num_steps for s in summaries), words),
         )
     )
+    if turns := sum(summary.num_turns for summary in summaries):
+        aside = sum(summary.num_set_aside for summary in summaries)
+        yield Paragraph(words("method_turns", turns=f"{turns:,}", aside=f"{aside:,}"))
     yield Paragraph(_load_text(data, words))
     for mode in MODES:
-        if (floor := noise_floor_of(data.evidence, mode)) is not None:
-            step, cell = words.step(mode), data.evidence.cells[0].id
-            yield Paragraph(words("method_floor", step=step, cell=cell, floor=percent(floor)))
+        if (ratio := noise_ratio(data.evidence, mode)) is not None:
+            cells = words.listed(cells_twice(data.evidence, mode))
+            yield Paragraph(
+                words("method_noise", step=words.step(mode), cells=cells, ratio=figure(ratio, 4))
+            )
 
 
 def _load_text(data: RunData, words: Words) -> str:

@@ -93,7 +93,9 @@ def share(value: float) -> Entry:
 
 
 def estimate(cost: Estimate) -> Entry:
-    """`12.3 [11.9, 12.8]`: the interval in which the same measurement, repeated, falls."""
+    """`12.3 [11.9, 12.8]`: the interval in which the same measurement, repeated, falls; none for one."""
+    if cost.low is None or cost.high is None:
+        return number(cost.value)
     return Entry(f"{figure(cost.value)} [{figure(cost.low)}, {figure(cost.high)}]", cost.value)
 
 

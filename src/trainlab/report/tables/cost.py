@@ -7,6 +7,7 @@ from trainlab.analyse.cost.cold_start import ColdStart, Pair, cold_start
 from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost.overhead import Overhead, overheads
 from trainlab.analyse.cost.roofline import Roofline, counts_optimizer, step_roofline
+from trainlab.analyse.cost.summary import Estimate
 from trainlab.analyse.evidence import Evidence
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import (
@@ -67,8 +68,7 @@ def step_table(title: str, measurement: Measurement, words: Words) -> Table:
     }
     rows = []
     for key, cost in costs.items():
-        low, high = figure(cost.low, STEP_DIGITS), figure(cost.high, STEP_DIGITS)
-        rows.append((words(key), cost.value, words("range", low=low, high=high)))
+        rows.append((words(key), cost.value, _repeats(cost, words)))
     if (roofline := step_roofline(measurement)) is not None:
         best = words("of_best", share=percent(roofline.compute_share))
         rows.append((words("gflop_per_s"), roofline.flops_per_s / 1e9, best))
@@ -92,6 +92,13 @@ def step_table(title: str, measurement: Measurement, words: Words) -> Table:
     )
 
 
+def _repeats(cost: Estimate, words: Words) -> str:
+    if cost.low is None or cost.high is None:
+        return ""
+    low, high = figure(cost.low, STEP_DIGITS), figure(cost.high, STEP_DIGITS)
+    return words("range", low=low, high=high)
+
+
 def method_text(measurement: Measurement, words: Words) -> str:
     """How a measurement was made, in a sentence."""
     summary = measurement.summary
@@ -101,6 +108,7 @@ def method_text(measurement: Measurement, words: Words) -> str:
         warmups=summary.num_warmup_steps,
         first=figure(summary.first_step_ms, STEP_DIGITS),
         steps=f"{summary.num_steps:,}",
+        low=figure(summary.low_step_ms, STEP_DIGITS),
         p95=figure(summary.p95_step_ms, STEP_DIGITS),
     )
 
@@ -271,27 +279,32 @@ def overhead_text(added: Sequence[Overhead], words: Words) -> str:
 
 
 def warning_table(evidence: Evidence, words: Words) -> Table | None:
-    """Every measurement that was unstable, and why."""
-    unstable = [m for m in evidence.measured if m.summary.warnings]
+    """Every measurement whose time per batch is not known well, by how much it may be off, and why."""
+    unstable = [(m, m.summary.unstable) for m in evidence.measured if m.summary.unstable]
     if not unstable:
         return None
     return table_of(
         words("warning_table"),
         [
-            name(words("cell"), lambda m: _measured_cell(m, words)),
-            name(words("mode"), lambda m: words.mode(m.summary.mode)),
-            name(words("why"), lambda m: words("list_semicolon").join(warning_texts(m, words))),
+            name(words("cell"), lambda row: _measured_cell(row[0], words)),
+            name(words("mode"), lambda row: words.mode(row[0].summary.mode)),
+            value(words("off_by"), lambda row: Entry(f"±{percent(row[1].off_by)}", row[1].off_by)),
+            name(words("why"), lambda row: words.warning(row[1].reason, row[1].value)),
         ],
         unstable,
-        cell=_cell,
+        cell=lambda row: _cell(row[0]),
         num_shown=MOST_WARNINGS,
         is_sortable=True,
     )
 
 
-def warning_texts(measurement: Measurement, words: Words) -> list[str]:
-    """Why a measurement may be unstable."""
-    return [words.warning(w.code, w.value) for w in measurement.summary.warnings]
+def warning_text(measurement: Measurement, words: Words) -> str | None:
+    """By how much a time per batch may be off and why; None where it is known well."""
+    unstable = measurement.summary.unstable
+    if unstable is None:
+        return None
+    why = words.warning(unstable.reason, unstable.value)
+    return words("unstable_line", off_by=percent(unstable.off_by), why=why)
 
 
 def _cell(measurement: Measurement) -> str:

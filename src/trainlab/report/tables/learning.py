@@ -1,5 +1,6 @@
 """What was learned, as tables: each cell's means, and every epoch."""
 
+import statistics
 from collections.abc import Callable
 
 from trainlab.analyse.evidence import Evidence, Line
@@ -29,8 +30,9 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         )
 
     def seconds(cell: str) -> float | None:
-        lines = [line for trial in evidence.learned[cell].values() for line in trial.epochs]
-        return sum(float(line["train_s"]) for line in lines) / len(lines) if lines else None
+        times_s = [one.epoch_s() for one in evidence.learned[cell].values()]
+        known_s = [time_s for time_s in times_s if time_s is not None]
+        return statistics.median(known_s) if known_s else None
 
     return table_of(
         words("learn_table"),

@@ -1,0 +1,76 @@
+"""TimedTrial: a cost trial whose steps are timed in turns, with a record of it whatever happens."""
+
+from typing import Literal
+
+from trainlab.execute.attempt import Attempt
+from trainlab.execute.worker import set_up_cost
+from trainlab.machine.footprint import Footprint, footprint
+from trainlab.measure.timing import StepTimer
+from trainlab.record.folder import RunFolder
+from trainlab.train.loader import Loader
+
+
+class TimedTrial:
+    """One seat of a bench, in this process. Once it has failed it takes no more turns."""
+
+    def __init__(self, run: RunFolder, trial_id: str, environment: str, load: Loader) -> None:
+        self._run, self._load = run, load
+        self._attempt = Attempt(run.trial(trial_id), environment)
+        self._timer: StepTimer | None = None
+        self._is_running = self._has_ended = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is finished or has failed."""
+        return self._has_ended
+
+    def warm_up(self) -> Footprint | None:
+        """Sets the trial up and runs its steps until they are warm; None where that fails."""
+        self._attempt.begin()
+        self._is_running = True
+        found: Footprint | None = None
+        with self._attempt:
+            cost = self._attempt.trial.cost
+            assert cost is not None
+            setup = set_up_cost(self._run, self._attempt, self._load)
+            self._timer = StepTimer(setup, cost)
+            self._timer.warm_up()
+            found = footprint(setup.device)
+        if found is None:
+            self._end()
+        return found
+
+    def turn(self, number: int) -> float | None:
+        """A turn in the round of that number: its median step in ms; None where it failed."""
+        if self._timer is None:
+            return None
+        median_ms: float | None = None
+        with self._attempt:
+            median_ms = self._timer.turn(number)
+        if median_ms is None:
+            self._end()
+        return median_ms
+
+    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
+        """Writes what was measured, and that the trial is done."""
+        if self._timer is None:
+            return
+        with self._attempt:
+            self._attempt.folder.cost.write(self._timer.finish(bench, stopped))
+            self._attempt.progress.state = "done"
+        self._end()
+
+    def abandon(self) -> None:
+        """Records a trial that was under way as interrupted."""
+        if self._is_running:
+            with self._attempt:
+                raise KeyboardInterrupt
+            self._close()
+
+    def _end(self) -> None:
+        self._close()
+        self._attempt.pass_on_interrupt()
+
+    def _close(self) -> None:
+        self._timer, self._is_running, self._has_ended = None, False, True
+        self._attempt.end()

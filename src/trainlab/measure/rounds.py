@@ -1,0 +1,70 @@
+"""Rounds: processes take turns, one running at a time, until their ratios are known well or time is up.
+
+What hits the machine for longer than a round (its clock, other programs, time stolen by a host) hits all
+turns of the round, so that the ratio of two of them hardly depends on it.
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from trainlab.spec.cost import CostSpec
+from trainlab.stats.median import median_interval
+
+MIN_ROUNDS = 5
+"""Without so many no median over rounds is worth having."""
+MIN_TIGHT_ROUNDS = 10
+"""With fewer no interval is called tight."""
+
+
+class TurnTaker(Protocol):
+    """Something that runs some steps when it is its turn."""
+
+    def turn(self, number: int) -> float | None:
+        """Runs a turn in that round; its median step in ms, or None where it cannot go on."""
+
+
+class Rounds:
+    """The rounds of one bench; each in an order of its own, so that no one always runs after the same."""
+
+    def __init__(self, spec: CostSpec, name: str = "") -> None:
+        self._tight, self._budget_s = spec.tight, spec.budget_s
+        self._order = random.Random(name)  # noqa: S311  an order, not a secret
+        self._number = 0
+
+    def run(
+        self, takers: Sequence[TurnTaker], report: Callable[[float], None] = lambda share: None
+    ) -> Literal["tight", "budget"]:
+        """Rounds until the first taker's ratio to every other is tight, or `budget_s` for each is spent.
+        One that cannot go on is left out of the rest. `report` is told the share of the time spent."""
+        first = takers[0]
+        logs: dict[TurnTaker, dict[int, float]] = {taker: {} for taker in takers}
+        start_s, budget_s = time.monotonic(), self._budget_s * len(takers)
+        done = 0
+        while logs and (done < MIN_ROUNDS or time.monotonic() - start_s < budget_s):
+            self._number += 1
+            done += 1
+            for taker in self._order.sample(list(logs), len(logs)):
+                median_ms = taker.turn(self._number)
+                if median_ms is None:
+                    del logs[taker]
+                else:
+                    logs[taker][self._number] = math.log(median_ms)
+            report(min(1.0, (time.monotonic() - start_s) / budget_s))
+            if done >= MIN_TIGHT_ROUNDS and self._is_tight(first, logs):
+                return "tight"
+        return "budget"
+
+    def _is_tight(self, first: TurnTaker, logs: dict[TurnTaker, dict[int, float]]) -> bool:
+        base = logs.get(first)
+        if base is None:
+            return False
+        others = [taken for taker, taken in logs.items() if taker is not first]
+        ratios = [[taken[number] - base[number] for number in taken] for taken in others]
+        for values in ratios or [list(base.values())]:
+            _, low, high = median_interval(values)
+            if high - low > 2 * self._tight:
+                return False
+        return bool(logs)

@@ -1,0 +1,53 @@
+import math
+import random
+
+import pytest
+
+from trainlab.stats.rounds import levels
+
+
+def test_a_ratio_is_the_median_over_rounds_of_the_ratio_within() -> None:
+    # The machine is twice as slow from the third round on; the second takes 1.5 times as long.
+    first = {1: 10.0, 2: 10.0, 3: 20.0, 4: 20.0, 5: 20.0}
+    second = {number: 1.5 * time for number, time in first.items()}
+    a, b = levels([first, second])
+    assert b - a == pytest.approx(math.log(1.5))
+    assert a == pytest.approx(math.log(20.0))
+
+
+def test_a_disturbed_turn_moves_nothing() -> None:
+    first = dict.fromkeys(range(1, 8), 10.0)
+    second, third = dict.fromkeys(first, 20.0), dict.fromkeys(first, 30.0)
+    second[3] = 500.0
+    assert levels([first, second, third]) == pytest.approx([math.log(t) for t in (10, 20, 30)])
+
+
+def test_series_of_different_rounds_are_linked_by_the_one_that_has_all() -> None:
+    machine = {number: 1.0 + 0.3 * number for number in range(1, 11)}
+    early = {number: 2.0 * machine[number] for number in range(1, 6)}
+    late = {number: 3.0 * machine[number] for number in range(6, 11)}
+    a, b, c = levels([machine, early, late])
+    assert (b - a, c - a) == pytest.approx((math.log(2), math.log(3)))
+
+
+def test_one_that_shares_no_round_stands_by_its_own_median() -> None:
+    assert levels([{1: 2.0, 2: 2.0}, {7: 5.0}]) == pytest.approx([math.log(2.0), math.log(5.0)])
+    assert levels([{0: 7.0}]) == pytest.approx([math.log(7.0)])
+
+
+def test_drift_that_would_ruin_a_ratio_of_medians_leaves_that_of_rounds_alone() -> None:
+    draw = random.Random(3)
+    errors = []
+    for _ in range(200):
+        speed, rounds = 0.0, {}
+        for number in range(25):
+            speed += draw.gauss(0, 0.15)
+            rounds[number] = math.exp(speed)
+        noisy = [
+            {number: base * t * math.exp(draw.gauss(0, 0.03)) for number, t in rounds.items()}
+            for base in (1.0, 4.0, 2.0)
+        ]
+        a, b, _ = levels(noisy)
+        errors.append(b - a - math.log(4.0))
+    assert abs(sum(errors) / len(errors)) < 0.003
+    assert math.sqrt(sum(error**2 for error in errors) / len(errors)) < 0.015
