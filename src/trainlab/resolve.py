@@ -39,7 +39,7 @@ def resolve(
         raise SpecError([*problems, prefix + _too_many(count)])
     layout = Layout((), ())
     with _gathering(problems):
-        layout = layout_of(question, facts.defaults, facts.parameters, where)
+        layout = layout_of(question, facts.defaults, facts.parameters, where, facts.model_defaults)
     cells = layout.cells
     with _gathering(problems):
         study = _without_cells(question, facts.name, where)

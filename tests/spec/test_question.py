@@ -145,6 +145,14 @@ def test_a_level_that_the_base_has_without_naming_it_is_the_base() -> None:
     assert layout.same_as_base == ("lr=0.001",)
 
 
+def test_a_level_that_the_model_has_by_default_is_the_base() -> None:
+    text = 'workload = "w"\ndesign = "one-at-a-time"\n[vary]\nhidden = [8, 128]'
+    question = checked_question(tomllib.loads(text))
+    layout = layout_of(question, {}, PARAMETERS, model_defaults={"hidden": 128})
+    assert [cell.id for cell in layout.cells] == ["base", "hidden=8"]
+    assert layout.same_as_base == ("hidden=128",)
+
+
 def test_listed_cells_alone_start_from_the_base() -> None:
     found = cells('workload = "w"\n[[cells]]\noptimizer = "sgd"\nlr = 0.5')
     assert [cell.id for cell in found] == ["base", "optimizer=sgd,lr=0.5"]

@@ -171,11 +171,12 @@ def layout_of(
     defaults: Mapping[str, Any],
     parameters: Collection[str] | None,
     where: str = "",
+    model_defaults: Mapping[str, Any] | None = None,
 ) -> Layout:
     """Every cell with its settings, or a SpecError with all problems.
 
-    `parameters` are the model's, None where it takes any. In a one-at-a-time design, and with cells
-    listed by hand, the first cell is the base.
+    `parameters` are the model's, None where it takes any; `model_defaults` what they are where they are
+    not set. In a one-at-a-time design, and with cells listed by hand, the first cell is the base.
     """
     problems: list[str] = []
     vary = {
@@ -199,7 +200,8 @@ def layout_of(
         except SpecError as error:
             problems += error.problems
             continue
-        name, key = cell_id(levels), json.dumps(settings.meaning, sort_keys=True)
+        model = {**(model_defaults or {}), **settings.model}
+        name, key = cell_id(levels), json.dumps(settings.meaning | {"model": model}, sort_keys=True)
         if key in cells and cells[key].id != BASE:
             problems.append(f"{name}: is the same as {cells[key].id}; leave one out")
         elif key not in cells and name in ids:

@@ -1,7 +1,7 @@
 """WorkloadFacts: what a study needs to know of a workload, without its model, data or torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainlab.errors import WorkloadError
@@ -18,6 +18,8 @@ class WorkloadFacts:
     """The names of the model's parameters; None where it takes any."""
     metrics: tuple[str, ...]
     """Beside the loss."""
+    model_defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What the model's parameters are where they are not set."""
 
     def check_parameters(self, given: Mapping[str, Any]) -> None:
         """Raises a WorkloadError that names the parameters there are, where one is not among them."""

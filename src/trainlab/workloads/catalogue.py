@@ -16,13 +16,16 @@ class Entry:
     summary: str
     module: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    parameters: tuple[str, ...] = ()
-    """Of its model."""
+    model_defaults: Mapping[str, Any] = field(default_factory=dict)
+    """The parameters of its model, and what they are where they are not set."""
 
     @property
     def facts(self) -> WorkloadFacts:
         """What a study needs to know of it."""
-        return WorkloadFacts(self.name, self.defaults, self.parameters, ("accuracy",))
+        parameters = tuple(self.model_defaults)
+        return WorkloadFacts(
+            self.name, self.defaults, parameters, ("accuracy",), self.model_defaults
+        )
 
 
 _ENTRIES = (
@@ -44,7 +47,7 @@ _ENTRIES = (
         summary="one hidden layer of 128 on Fashion-MNIST",
         module="trainlab.workloads.fashion_mlp",
         defaults={"epochs": 5, "batch_size": 32, "optimizer": "adam", "lr": 0.001},
-        parameters=("hidden",),
+        model_defaults={"hidden": 128},
     ),
 )
 

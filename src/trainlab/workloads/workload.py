@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from trainlab.data.dataset import Dataset
 from trainlab.errors import WorkloadError
+from trainlab.spec.settings import Scalar
 from trainlab.spec.workload import WorkloadFacts
 
 
@@ -89,7 +90,13 @@ class Workload:
             parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
         )
         names = None if takes_any else tuple(parameters)
-        return WorkloadFacts(self.name, self.defaults, names, tuple(self.metrics))
+        model_defaults = {
+            name: parameter.default
+            for name, parameter in parameters.items()
+            if isinstance(parameter.default, Scalar)
+        }
+        metrics = tuple(self.metrics)
+        return WorkloadFacts(self.name, self.defaults, names, metrics, model_defaults)
 
     def build(self, parameters: Mapping[str, Any]) -> nn.Module:
         """The untrained model with these parameters."""
