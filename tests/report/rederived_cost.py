@@ -395,7 +395,7 @@ def unstable(run: RawRun, found: Finding) -> Expected:
                         off.append((math.expm1(spread), *_reason(records, np.exp(logs))))
     for mode in MODES:
         for pair, one in costs(run, mode).items():
-            low, high = _scaling_intervals(run, mode)[pair]
+            low, high = _intervals(run, mode)[pair]
             assert one.interval is not None
             widths.append(math.sqrt(high / low) - 1)
     worst = max(off, default=(None, None, None))

@@ -1,6 +1,5 @@
 """Cells that differ by batch size alone: what a step costs as a function of the batch."""
 
-import statistics
 from dataclasses import dataclass
 
 from trainlab.analyse.cost.measurement import Measurement
@@ -23,10 +22,7 @@ class BatchSeries:
     def fit(self) -> BatchScaling:
         """The time of a step by batch size, and the noise between the processes that measured it."""
         times = {size: m.summary.step_ms.value for size, m in self.by_size.items()}
-        processes = (
-            [statistics.median(record.step_ms) for record in m.costs] for m in self.by_size.values()
-        )
-        return fit_batches(times, noise_of(processes))
+        return fit_batches(times, noise_of(m.process_ms for m in self.by_size.values()))
 
 
 def batch_series(evidence: Evidence, mode: str) -> list[BatchSeries]:
