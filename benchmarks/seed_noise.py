@@ -179,7 +179,7 @@ def main() -> None:
         for source, folder in (("bundled", BUNDLED), ("full", asked.data)):
             for lab, name, forward, cells, epochs, scale in labs:
                 data = read(folder / name, *scale)
-                for cell in reversed(cells):
+                for cell in cells:
                     values = list(trained(forward, cell, data, epochs, seeds))
                     for seed, metrics in zip(seeds, values, strict=True):
                         where = {"lab": lab, "data": source, "cell": cell.name, "seed": seed}

@@ -22,7 +22,7 @@ from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.record.study import GroupRecord, StudyRecord
 from trainlab.record.trial import DataRecord, Failure, TrialRecord
 from trainlab.spec import Question, Study
-from trainlab.spec.question import cells_of, seeds_of
+from trainlab.spec.question import cells_of, looks_of, seeds_of
 
 ENVIRONMENT = Environment(
     cpu="Made-up CPU",
@@ -62,13 +62,15 @@ def made_study(
     question = Question(workload=workload, **{"seeds": 3, **q})
     cells = cells_of(question, {"epochs": 2, **(defaults or {})}, ("hidden",))
     varied = cells if len(cells) > 1 or cells[0].levels else ()
-    kept = question.model_dump(exclude={"vary", "design", "settings", "cells", "seeds", "name"})
+    of_study = {"vary", "design", "settings", "cells", "seeds", "name"}
+    kept = question.model_dump(exclude={*of_study, "until_decided", "max_seeds"})
     return Study(
         **kept,
         name=question.name or "made",
         settings=cells[0].settings,
         cells=varied,
         seeds=seeds_of(question),
+        looks=looks_of(question),
     )
 
 

@@ -96,6 +96,9 @@ class Watcher:
     def planned(self, study: Study) -> None:
         """All checks have passed; this is what will be run."""
 
+    def added(self, num_open: int, num_seeds: int) -> None:
+        """So many comparisons are open; seeds are added up to `num_seeds`."""
+
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         """Entered while trials run; the events in the run folder say how far they are."""
         return nullcontext()
@@ -140,7 +143,7 @@ def run_question(
     with watcher.status("starting torch"):
         from trainlab.data.fetch import reporting_to
         from trainlab.execute.executors import executor_for
-        from trainlab.execute.run import start_run
+        from trainlab.execute.run import add_seeds, start_run
         from trainlab.execute.signals import signals_interrupt
         from trainlab.machine.process import process_restored
         from trainlab.plan import plan
@@ -156,10 +159,19 @@ def run_question(
         study = resolve(question, facts, where, devices=devices, many=many)
         watcher.planned(study)
         run, was_interrupted = Run(start_run(study, out).path), False
+        deadline = math.inf if budget_s is None else time.monotonic() + budget_s
         try:
             with watcher.running(run):
-                deadline = math.inf if budget_s is None else time.monotonic() + budget_s
                 executor.run(run, plan(study), lambda: time.monotonic() > deadline)
+            for num_seeds in study.looks[1:]:
+                with watcher.status("looking at what is decided"):
+                    num_open = _num_open(run)
+                if not num_open or time.monotonic() > deadline:
+                    break
+                added = add_seeds(run, num_seeds)
+                watcher.added(num_open, num_seeds)
+                with watcher.running(run):
+                    executor.run(run, added, lambda: time.monotonic() > deadline)
         except KeyboardInterrupt:
             was_interrupted = True
     with watcher.status("reading the records"):
@@ -236,6 +248,14 @@ def run(
         workloads=workloads,
         instruments=instruments,
     ).complete_run()
+
+
+def _num_open(run: Run) -> int:
+    """Comparisons that a study which adds seeds has not decided yet."""
+    from trainlab.analyse.evidence import gather
+    from trainlab.analyse.findings.effects import num_undecided
+
+    return num_undecided(gather(run))
 
 
 def _facts(question: Question, load: "Loader | None" = None) -> WorkloadFacts:

@@ -40,6 +40,10 @@ class Trial(Spec):
     weights_of: str | None = None
     """The learn trial whose trained weights a cost trial starts from."""
 
+    def seed_of(self, part: Literal["weights", "order", "dropout"]) -> int:
+        """The seed of one part of what is random; 0 for those that the study holds fixed."""
+        return self.seed if self.settings.seed_parts in ("all", part) else 0
+
 
 class Group(Spec):
     """Trials that one worker runs in one process, and what they need."""
@@ -78,6 +82,11 @@ def plan(study: Study) -> tuple[Group, ...]:
         *_cost_groups(study),
         *_shared_groups(trial for seed in others for trial in _learn_trials(study, seed)),
     )
+
+
+def further_groups(study: Study, seeds: Sequence[int]) -> tuple[Group, ...]:
+    """The learn trials of seeds that are added to a study."""
+    return tuple(_shared_groups(trial for seed in seeds for trial in _learn_trials(study, seed)))
 
 
 def trials_of(groups: Iterable[Group]) -> tuple[Trial, ...]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.plan import plan, trials_of
 from trainlab.spec import Cell, Question, Study, TrainSpec, checked
-from trainlab.spec.question import EACH_DEVICE, cells_of, seeds_of
+from trainlab.spec.question import EACH_DEVICE, cells_of, looks_of, seeds_of
 from trainlab.spec.workload import WorkloadFacts
 
 MOST_TRIALS = 500
@@ -50,6 +50,8 @@ def resolve(
     # The first cell stands for the base, which a grid may make unsound: momentum, with optimizers varied.
     varied = cells if len(cells) > 1 or cells[0].levels else ()
     study = study.model_copy(update={"settings": cells[0].settings, "cells": varied})
+    if study.looks and not (study.learn and varied):
+        raise SpecError(["until_decided: there is nothing to compare; vary a setting"], where)
     if not many and (count := len(trials_of(plan(study)))) > MOST_TRIALS:
         raise SpecError([_too_many(count)], where)
     return study
@@ -102,8 +104,14 @@ def _metric_problems(question: Question, facts: WorkloadFacts) -> list[str]:
 
 def _without_cells(question: Question, name: str, where: str) -> Study:
     """The study with all but its cells and its base settings, checked."""
-    shared = question.model_dump(exclude={"vary", "design", "name", "seeds", "settings", "cells"})
-    own = {"name": question.name or name, "seeds": seeds_of(question), "settings": TrainSpec()}
+    not_shared = {"vary", "design", "name", "seeds", "settings", "cells"}
+    shared = question.model_dump(exclude={*not_shared, "until_decided", "max_seeds"})
+    own = {
+        "name": question.name or name,
+        "seeds": seeds_of(question),
+        "looks": looks_of(question),
+        "settings": TrainSpec(),
+    }
     return checked(Study, {**shared, **own}, where)
 
 

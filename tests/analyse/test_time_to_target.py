@@ -34,8 +34,10 @@ def test_a_cell_says_how_many_got_there_and_when() -> None:
     trials = [trial(0.9), trial(0.1, 0.9), trial(0.1, 0.1, 0.9, epoch_s=1.0), trial(0.1, 0.2), []]
     found = time_to_target(trials, ACCURATE)
     assert (found.num_reached, found.num_trials) == (3, 5)
-    # Epochs 1, 2, 3 and 2, 4, 3 seconds among those that got there.
-    assert (found.median_epoch, found.median_elapsed_s) == (2, 3)
+    # Epochs 1, 2, 3 and 2, 4, 3 seconds, and two that never got there: they are later than all.
+    assert (found.median_epoch, found.median_elapsed_s) == (3, 4)
+    assert found.epochs == (1, 2, 3, math.inf, math.inf)
+    assert time_to_target(trials[2:], ACCURATE).median_epoch is None
 
 
 def test_a_cell_without_trials_has_no_median() -> None:

@@ -18,7 +18,7 @@ class Expected:
 
     numbers: Json
     n: int
-    interval: tuple[float, float] | None = None
+    interval: tuple[Any, ...] | None = None
     verdict: str | None = None
 
 

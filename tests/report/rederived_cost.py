@@ -380,7 +380,6 @@ def undecided(run: RawRun, found: Finding) -> Expected:
         "num_open": num_open,
         "num_tested": len(tested),
         "most_seeds": max((one.n for one in open_learn), default=None),
-        "fewest_seeds": max((one.numbers["fewest_seeds"] for one in open_learn), default=None),
         "seeds_needed": min(needed, key=lambda one: one.low, default=None),
     }
     return Expected(numbers, num_open, verdict="cannot tell")

@@ -1,18 +1,32 @@
 """What learn trials show, computed again from their raw files."""
 
 import math
-from bisect import bisect_left
-from functools import cache, lru_cache
-from itertools import product
+from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
-from raw_run import Expected, Json, Pair, RawRun, Within, holm
-from scipy import optimize, stats
+from raw_run import Expected, Json, Pair, RawRun, Within
+from rederived_contrasts import Row, Table, family
+from scipy import stats
 
 from trainlab.analyse.findings.finding import Finding
 
 SUBJECTS = ("test/accuracy", "test/loss", "train/loss")
 LEVEL = 0.05
+
+
+def _table(run: RawRun, metric: str) -> Table:
+    """Finite values of every cell that has one."""
+    cells = run.cells or ["base"]
+    values = {
+        c: {s: v for s, v in run.values(c, metric).items() if math.isfinite(v)} for c in cells
+    }
+    return {cell: by_seed for cell, by_seed in values.items() if by_seed}
+
+
+def _resolution(run: RawRun, metric: str) -> float:
+    sizes = [t["data"]["num_test"] for t in run.trials if t["kind"] == "learn" and t["data"]]
+    return 1 / min(sizes) if metric == "test/accuracy" and sizes else 0.0
 
 
 def effect(run: RawRun, found: Finding) -> Expected:
@@ -23,131 +37,235 @@ def effect(run: RawRun, found: Finding) -> Expected:
 @lru_cache
 def effects(run: RawRun, metric: str) -> dict[Pair, Expected]:
     """One family."""
+    table = _table(run, metric)
+    pairs = [pair for pair in run.pairs if {*pair} <= table.keys()]
+    rows: list[Row] = [{a: -1.0, b: 1.0} for a, b in pairs]
+    made = dict(zip(pairs, family(table, rows, _resolution(run, metric)), strict=True))
+    both = [pair for pair in run.pairs if all(run.learned(cell) for cell in pair)]
+    return {pair: _effect(run, pair, metric, made.get(pair), len(pairs)) for pair in both}
+
+
+def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compared: int) -> Expected:
+    first, second = (run.values(cell, metric) for cell in pair)
+    shared = sorted(first.keys() & second.keys())
+    seeds = [s for s in shared if math.isfinite(first[s]) and math.isfinite(second[s])]
+    a, b = (np.array([side[s] for s in seeds]) for side in (first, second))
+    failed = [sum(not math.isfinite(v) for v in side.values()) for side in (first, second)]
     margin = run.study["margins"].get(metric)
-    sides = {pair: _paired(run, pair, metric) for pair in run.pairs}
-    known = [pair for pair, (a, _) in sides.items() if len(a) > 1]
-    different = dict(zip(known, holm([_p_different(*sides[p]) for p in known]), strict=True))
-    same: dict[Pair, float] = {}
-    if margin is not None:
-        tested = holm([_p_equivalent(*sides[p], margin) for p in known])
-        same = dict(zip(known, tested, strict=True))
-    return {
-        pair: _effect(
-            run, pair, metric, sides[pair], different.get(pair), same.get(pair), len(known)
-        )
-        for pair in run.pairs
-    }
-
-
-def _paired(run: RawRun, pair: Pair, metric: str) -> tuple[np.ndarray, np.ndarray]:
-    first, second = (run.values(cell, metric) for cell in pair)
-    seeds = [
-        seed
-        for seed in sorted(first.keys() & second.keys())
-        if math.isfinite(first[seed]) and math.isfinite(second[seed])
-    ]
-    return np.array([first[s] for s in seeds]), np.array([second[s] for s in seeds])
-
-
-def _effect(
-    run: RawRun,
-    pair: Pair,
-    metric: str,
-    sides: tuple[np.ndarray, np.ndarray],
-    p: float | None,
-    p_same: float | None,
-    family: int,
-) -> Expected:
-    a, b = sides
-    first, second = (run.values(cell, metric) for cell in pair)
-    margin, level = run.study["margins"].get(metric), LEVEL / family
-    fewest = next(n for n in range(2, 60) if 2.0 ** (1 - n) <= level)
-    numbers: Json = dict.fromkeys(("mean_a", "mean_b", "difference", "seeds_needed", "detectable"))
-    interval, verdict = None, "cannot tell"
-    if p is not None and p <= LEVEL:
-        verdict = "different"
-    elif p_same is not None and p_same <= LEVEL:
-        verdict = "equivalent"
-    if len(a):
+    numbers: Json = dict.fromkeys(
+        ("mean_a", "mean_b", "difference", "seeds_needed", "detectable", "std", "p")
+    )
+    interval, verdict, confidence = None, "cannot tell", 0.95
+    if len(seeds):
         numbers |= {"mean_a": a.mean(), "mean_b": b.mean(), "difference": (b - a).mean()}
-    if len(a) > 1:
-        std = (b - a).std(ddof=1)
-        low, high = stats.t.interval(0.95, len(a) - 1, (b - a).mean(), std / math.sqrt(len(a)))
-        interval = (float(low), float(high))
-        numbers["detectable"] = _detectable(len(a), level, fewest, std)
+    if made is not None:
+        value, widths = made["value"], made["widths"]
+        assert not widths[0] < abs(value) < widths[1], "too near to the limit to be a test"
+        if abs(value) > widths[1]:
+            verdict = "different"
+        elif margin and abs(value) + made["widths_90"][1] < margin and failed[0] == failed[1]:
+            verdict, widths, confidence = "equivalent", made["widths_90"], 0.90
+        interval = tuple(
+            Within(*sorted((value + sign * widths[0], value + sign * widths[1])))
+            for sign in (-1, 1)
+        )
+        numbers["std"] = made["std"]
+        numbers["p"] = Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004)
+        numbers["detectable"] = _detectable(made)
         if verdict == "cannot tell":
-            numbers["seeds_needed"] = _seeds_needed((b - a).mean(), std, margin, level, fewest)
+            error = made["std"] * math.sqrt(2)
+            least = ((2.0 + 0.84) * error / abs(value)) ** 2
+            numbers["seeds_needed"] = Within(2, 2.5 * least + 2) if least < 9000 else None
     numbers |= {
-        "p": p,
-        "family": family,
+        "confidence": confidence,
+        "family": num_compared,
         "margin": margin,
-        "fewest_seeds": fewest,
         "num_dropped": len(first.keys() ^ second.keys()),
-        "num_diverged": len(first.keys() & second.keys()) - len(a),
+        "num_diverged": len(shared) - len(seeds),
+        "diverged_a": failed[0],
+        "diverged_b": failed[1],
+        **_chance(first, second),
     }
-    return Expected(numbers, len(a), interval, verdict)
+    return Expected(numbers, len(seeds), interval, verdict)
 
 
-def _p_different(a: np.ndarray, b: np.ndarray) -> float:
-    """The larger of the paired t test and the exact sign flip."""
-    d = b - a
-    flipped = np.abs(_patterns(len(d)) @ d)
-    by_flip = float((flipped >= abs(d.sum()) - 1e-9 * np.abs(d).sum()).mean())
-    return max(float(stats.ttest_rel(b, a).pvalue), by_flip)
+def _detectable(made: Json) -> Within:
+    """Near the half width and 0.84 errors more, which is where normal noise has a power of 0.8."""
+    error = made["std"] * math.sqrt(2 / made["n"])
+    width = made["widths"][0]
+    return Within(0.5 * (width + 0.84 * error), 2.0 * (width + 0.84 * error))
 
 
-def _p_equivalent(a: np.ndarray, b: np.ndarray, margin: float) -> float:
-    """Two one-sided tests, each the larger of t and sign flip."""
-    return max(_p_above(margin + (b - a)), _p_above(margin - (b - a)))
+def _chance(first: dict[int, float], second: dict[int, float]) -> Json:
+    """Every run against every other; the interval solves Newcombe's equation by search."""
+    a, b = ([v for v in side.values() if math.isfinite(v)] for side in (first, second))
+    if min(len(a), len(b)) < 2:
+        return dict.fromkeys(("chance", "chance_low", "chance_high"))
+    share = np.mean([0.5 * (y == x) + (y > x) for x in a for y in b])
+    true = np.linspace(0, 1, 200_001)
+    half = (len(a) + len(b)) / 2
+    spread = 1 + (half - 1) * ((1 - true) / (2 - true) + true / (1 + true))
+    error = np.sqrt(true * (1 - true) * spread / (len(a) * len(b)))
+    inside = true[np.abs(share - true) <= 1.959964 * error + 1e-9]
+    low, high = (Within(end - 2e-5, end + 2e-5) for end in (inside.min(), inside.max()))
+    return {"chance": share, "chance_low": low, "chance_high": high}
 
 
-def _p_above(values: np.ndarray) -> float:
-    by_t = float(stats.ttest_1samp(values, 0.0, alternative="greater").pvalue)
-    flipped = _patterns(len(values)) @ values
-    by_flip = float((flipped >= values.sum() - 1e-9 * np.abs(values).sum()).mean())
-    return max(by_t, by_flip)
+def failure_rate(run: RawRun, found: Finding) -> Expected:
+    """Fisher's test of every pair whose cells fail at different rates."""
+    rates = {}
+    for pair in run.pairs:
+        sides = [run.values(cell, SUBJECTS[0]) for cell in pair]
+        counts = [(sum(map(math.isnan, side.values())), len(side)) for side in sides]
+        if all(of for _, of in counts) and len({num / of for num, of in counts}) > 1:
+            rates[pair] = counts
+    (num_a, of_a), (num_b, of_b) = rates[found.cells[0], found.cells[1]]
+    p = stats.fisher_exact([[num_a, of_a - num_a], [num_b, of_b - num_b]]).pvalue * len(rates)
+    numbers = {"num_a": num_a, "of_a": of_a, "num_b": num_b, "of_b": of_b, "p": min(1.0, p)}
+    verdict = "different" if p <= LEVEL else "cannot tell"
+    return Expected(numbers, min(of_a, of_b), verdict=verdict)
 
 
-@lru_cache
-def _patterns(size: int) -> np.ndarray:
-    return np.array(list(product((1.0, -1.0), repeat=size)))
+def best(run: RawRun, found: Finding) -> Expected:
+    """The highest mean; all pairs are one family, and what the effects call different is worse too."""
+    table = _table(run, found.subject)
+    means = {cell: float(np.mean(list(values.values()))) for cell, values in table.items()}
+    first = max(means, key=lambda cell: means[cell])
+    rows: list[Row] = [{a: -1.0, b: 1.0} for a, b in combinations(table, 2)]
+    worse = set()
+    for row, made in zip(rows, family(table, rows, _resolution(run, found.subject)), strict=True):
+        if made is not None and abs(made["value"]) > made["widths"][1]:
+            worse |= set(row) if first in row else set()
+    for pair, one in effects(run, found.subject).items():
+        if one.verdict == "different" and first in pair:
+            worse |= set(pair)
+    tied = len(table) - 1 - len(worse - {first})
+    numbers = {
+        "mean": means[first],
+        "num_cells": len(table),
+        "num_tied": tied,
+        "num_worse": len(table) - 1 - tied,
+    }
+    assert found.cells[0] == first
+    return Expected(numbers, len(table[first]))
 
 
-def _detectable(n: int, level: float, fewest: int, std: float) -> Within | None:
-    """The difference found in 80 % of simulated studies."""
-    if n < fewest:
-        return None
-    size = optimize.brentq(lambda effect: _power(effect, n, level) - 0.8, 0.05, 30.0)
-    return Within(0.93 * size * std, 1.07 * size * std)
+def trend(run: RawRun, found: Finding) -> Expected:
+    """The slope of a line through the means, over doublings of the level where levels span enough."""
+    table, cells = _table(run, found.subject), list(found.cells)
+    name = found.factor or ""
+    levels = [_level(run, cell, name) for cell in cells]
+    doubles = min(levels) > 0 and max(levels) / min(levels) >= 4
+    x = np.array([math.log2(level) if doubles else level for level in levels])
+    row = dict(zip(cells, (x - x.mean()) / ((x - x.mean()) ** 2).sum(), strict=True))
+    # All trends of the study are one family: here, the same levels beside each other factor's.
+    rest = dict.fromkeys(",".join(p for p in c.split(",") if not p.startswith(name)) for c in table)
+    rows = [
+        {c: w for c in table for own, w in row.items() if _same(c, own, name) and _at(c, where)}
+        for where in rest
+        if len(rest) > 1
+    ] or [row]
+    made = family(table, rows, _resolution(run, found.subject))[rows.index(row)]
+    assert made is not None
+    slope = np.polyfit(x, [np.mean(list(table[cell].values())) for cell in cells], 1)[0]
+    numbers = {
+        "slope": slope,
+        "is_per_doubling": doubles,
+        "lowest": min(levels),
+        "highest": max(levels),
+        "num_levels": len(levels),
+        "p": Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004),
+    }
+    ends = tuple(
+        Within(*sorted(made["value"] + sign * width for width in made["widths"]))
+        for sign in (-1, 1)
+    )
+    verdict = "different" if abs(made["value"]) > made["widths"][1] else "cannot tell"
+    return Expected(numbers, made["n"], ends, verdict)
 
 
-def _seeds_needed(
-    difference: float, std: float, margin: float | None, level: float, fewest: int
-) -> Within:
-    """For the difference, or for its being within the margin, whichever takes fewer."""
-    counts = [_seeds(abs(difference) / std, level, 0.8, fewest)]
-    gap = (margin or 0.0) - abs(difference)
-    if gap > 0:
-        counts.append(_seeds(gap / std, 2 * level, 0.9, fewest - 1))
-    return Within(math.floor(0.93 * min(counts)), math.ceil(1.07 * min(counts)))
+def _at(cell: str, where: str) -> bool:
+    return all(part in cell.split(",") for part in where.split(",") if part)
 
 
-def _seeds(effect: float, level: float, power: float, fewest: int) -> int:
-    counts = range(fewest, 10_000)
-    return counts[bisect_left(counts, power, key=lambda n: _power(effect, n, level))]
+def _same(cell: str, other: str, factor: str) -> bool:
+    """Whether two cells have the same level of the factor."""
+    levels = ({p for p in c.split(",") if p.startswith(f"{factor}=")} for c in (cell, other))
+    return next(levels) == next(levels)
 
 
-@cache
-def _power(effect: float, n: int, level: float) -> float:
-    """How often both tests reject; beyond 12 seeds the sign flip adds nothing to t."""
-    if n > 12:
-        beyond = stats.t.ppf(1 - level / 2, n - 1)
-        return float(stats.nct.sf(beyond, n - 1, effect * math.sqrt(n)))
-    draws = np.random.default_rng(5).standard_normal((1500, n)) + effect
-    by_t = stats.ttest_1samp(draws, 0.0, axis=1).pvalue
-    half = _patterns(n)[: 2 ** (n - 1)]
-    by_flip = (np.abs(draws @ half.T) >= np.abs(draws.sum(axis=1))[:, None] - 1e-9).mean(axis=1)
-    return float((np.maximum(by_t, by_flip) <= level).mean())
+def _level(run: RawRun, cell: str, factor: str) -> float:
+    own = next(one for one in run.study["cells"] if one["id"] == cell)
+    name = factor.removeprefix("model.")
+    settings = own["settings"]
+    return float(own["levels"].get(factor, settings["model"].get(name, settings.get(name))))
+
+
+def interaction(run: RawRun, found: Finding) -> Expected:
+    """The effect of one change at two levels of the other factor."""
+    table = _table(run, found.subject)
+    cells = run.study["cells"]
+    levels = {tuple(cell["levels"].values()): cell["id"] for cell in cells}
+    first = tuple(cells[0]["levels"].values())
+    rows: list[Row] = []
+    index = -1
+    for place, cell in sorted(levels.items(), key=str):
+        changed = [i for i, level in enumerate(place) if level != first[i]]
+        if len(changed) != 2:
+            continue
+        one, other = (
+            tuple(first[i] if i == keep else level for i, level in enumerate(place))
+            for keep in reversed(changed)
+        )
+        rows.append({cell: 1.0, levels[one]: -1.0, levels[other]: -1.0, levels[first]: 1.0})
+        index = len(rows) - 1 if cell == found.cells[1] else index
+    made = family(table, rows, _resolution(run, found.subject))[index]
+    assert made is not None
+    numbers = {
+        "other_factor": found.numbers["other_factor"],
+        "change_a": found.numbers["change_a"],
+        "change_b": found.numbers["change_b"],
+        "difference": made["value"],
+        "p": Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004),
+    }
+    ends = tuple(
+        Within(*sorted(made["value"] + sign * width for width in made["widths"]))
+        for sign in (-1, 1)
+    )
+    verdict = "different" if abs(made["value"]) > made["widths"][1] else "cannot tell"
+    return Expected(numbers, made["n"], ends, verdict)
+
+
+def sampling(run: RawRun, found: Finding) -> Expected:
+    """The binomial error of the highest mean accuracy."""
+    size = round(1 / _resolution(run, found.subject))
+    means = [np.mean(list(values.values())) for values in _table(run, found.subject).values()]
+    value = float(max(means))
+    half = 1.96 * math.sqrt(value * (1 - value) / size)
+    numbers = {
+        "num_samples": size,
+        "value": value,
+        "half_width": half,
+        "half_width_difference": half * math.sqrt(2),
+    }
+    return Expected(numbers, size)
+
+
+def seed_spread(run: RawRun, found: Finding) -> Expected:
+    """The standard deviation over seeds, with the interval of chi square."""
+    table = _table(run, found.subject)
+
+    def std(cell: str) -> float:
+        return float(np.std(list(table[cell].values()), ddof=1))
+
+    cell = found.cells[0]
+    own, n = std(cell), len(table[cell])
+    part = next(c["levels"]["seed_parts"] for c in run.study["cells"] if c["id"] == cell)
+    share = None if part == "all" else (own / std("seed_parts=all")) ** 2
+    ends = tuple(
+        own * math.sqrt((n - 1) / stats.chi2.ppf(level, n - 1)) for level in (0.975, 0.025)
+    )
+    return Expected({"part": part, "std": own, "share": share}, n, ends)
 
 
 def diverged(run: RawRun, found: Finding) -> Expected:
@@ -163,15 +281,63 @@ def time_to_target(run: RawRun, found: Finding) -> Expected:
     target = run.study["targets"][found.subject]
     ended = [t for t in run.learned(found.cells[0]).values() if t["state"] in ("done", "diverged")]
     sign = -1 if found.subject.endswith("loss") else 1
-    firsts = []
+    firsts: list[Json | None] = []
     for trial in ended:
         lines = [one for one in run.lines(trial, "curve.jsonl") if one["kind"] == "epoch"]
         met = [one for one in lines if sign * one[found.subject] >= sign * target]
-        firsts += met[:1]
-    numbers: Json = {"target": target, "num_reached": len(firsts)}
+        firsts.append(met[0] if met else None)
+    numbers: Json = {"target": target, "num_reached": sum(one is not None for one in firsts)}
     for key, name in (("median_epoch", "epoch"), ("median_s", "time_s")):
-        numbers[key] = np.median([one[name] for one in firsts]) if firsts else None
+        times = [math.inf if one is None else one[name] for one in firsts]
+        median = float(np.median(times))
+        numbers[key] = median if math.isfinite(median) else None
     return Expected(numbers, len(ended))
+
+
+def _epochs(run: RawRun, cell: str, metric: str) -> list[float]:
+    target, sign = run.study["targets"][metric], -1 if metric.endswith("loss") else 1
+    found = []
+    for trial in run.learned(cell).values():
+        if trial["state"] in ("done", "diverged"):
+            lines = [one for one in run.lines(trial, "curve.jsonl") if one["kind"] == "epoch"]
+            met = [one["epoch"] for one in lines if sign * one[metric] >= sign * target]
+            found.append(float(met[0]) if met else math.inf)
+    return found
+
+
+def time_difference(run: RawRun, found: Finding) -> Expected:
+    """Mann and Whitney's test, exact by all permutations; never is later than any epoch."""
+    metric = found.subject
+    tested = {}
+    for pair in run.pairs:
+        a, b = (_epochs(run, cell, metric) for cell in pair)
+        if a and b and len({*a, *b}) > 1:
+            tested[pair] = a, b
+    a, b = tested[found.cells[0], found.cells[1]]
+    late = [1e9 if math.isinf(x) else x for x in (*a, *b)]
+
+    def away(x: np.ndarray, y: np.ndarray) -> float:
+        return abs(stats.mannwhitneyu(x, y, method="asymptotic").statistic - len(x) * len(y) / 2)
+
+    exact = stats.permutation_test(
+        (late[: len(a)], late[len(a) :]),
+        away,
+        alternative="greater",
+        n_resamples=2000,
+        rng=np.random.default_rng(1),
+    )
+    p = exact.pvalue * len(tested)
+    medians = [float(np.median(side)) for side in (a, b)]
+    numbers = {
+        "target": run.study["targets"][metric],
+        "epoch_a": medians[0] if math.isfinite(medians[0]) else None,
+        "epoch_b": medians[1] if math.isfinite(medians[1]) else None,
+        "never_a": sum(map(math.isinf, a)),
+        "never_b": sum(map(math.isinf, b)),
+        "p": Within(min(1.0, 0.6 * p - 0.01), min(1.0, 1.4 * p + 0.01)),
+    }
+    verdict = "different" if found.numbers["p"] <= LEVEL else "cannot tell"  # type: ignore[operator]
+    return Expected(numbers, min(len(a), len(b)), verdict=verdict)
 
 
 def unfinished(run: RawRun, found: Finding) -> Expected:

@@ -20,7 +20,17 @@ SOURCE = Path(trainlab.__file__).parent
 BUILT = ("state_", "mode_", "step_", "phase_", "memory_", "near_", "subject_", "mark_", "file_")
 """Starts of keys that are put together from names in records."""
 BUILT += ("cost_of_", "update_", "quantity_", "reducer_", "every_", "differs_", "effect_")
-BUILT += ("counted_", "instrument_", "level_", "note_", "silent_", "test_", "warning_")
+BUILT += (
+    "counted_",
+    "instrument_",
+    "level_",
+    "note_",
+    "silent_",
+    "test_",
+    "warning_",
+    "failure_",
+    "part_",
+)
 BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")
 
 
@@ -54,7 +64,15 @@ def test_a_key_is_in_one_table_only() -> None:
 
 def test_chinese_texts_are_chinese() -> None:
     same = {key for key, (english, chinese) in WORDS.items() if english == chinese}
-    assert same <= {"env_cpu", "env_gpu", "interval", "n", "repeat_file", "note_text"}
+    assert same <= {
+        "env_cpu",
+        "env_gpu",
+        "interval",
+        "n",
+        "repeat_file",
+        "note_text",
+        "part_dropout",
+    }
 
 
 def test_no_text_is_left_that_nothing_shows() -> None:

@@ -11,8 +11,8 @@ from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.cost import Scaling, SlowTrial
+from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
-from trainlab.analyse.findings.learning import Effect
 from trainlab.analyse.findings.probes import (
     Accumulation,
     BrokenGradient,
@@ -22,6 +22,7 @@ from trainlab.analyse.findings.probes import (
     UpdateRatio,
     VanishingGradient,
 )
+from trainlab.analyse.findings.spread import SeedSpread
 from trainlab.errors import SpecError
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec
@@ -104,6 +105,16 @@ SLOW = SlowTrial(
     others_cores=1.27,
     stolen_cores=0.31,
 )
+SPREAD = SeedSpread(
+    subject="test/accuracy",
+    factor="seed_parts",
+    cells=("seed_parts=weights",),
+    part="weights",
+    std=0.0123,
+    share=0.456,
+    interval=Interval(0.0071, 0.0314),
+    n=6,
+)
 
 
 def sentence(found: Finding, lang: str = "en") -> str:
@@ -147,7 +158,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
             state=lambda t: "pending" if t.seed == 3 and t.kind == "learn" else "done",
         ).write(home / "b", cost),
     ]
-    return [*(one for run in runs for one in findings(gather(run))), *PROBED, SLOW]
+    return [*(one for run in runs for one in findings(gather(run))), *PROBED, SPREAD, SLOW]
 
 
 def test_the_findings_held_against_their_sentences_are_of_every_kind(every: list[Finding]) -> None:
@@ -155,6 +166,7 @@ def test_the_findings_held_against_their_sentences_are_of_every_kind(every: list
     assert {one.verdict for one in every if one.kind == "effect"} == {
         "different",
         "equivalent",
+        "identical",
         "cannot tell",
     }
 
@@ -198,41 +210,64 @@ def effect(**given: Any) -> Finding:
         mean_b=0.95,
         difference=0.05,
         p=0.25,
+        confidence=0.95,
         family=1,
         margin=None,
-        fewest_seeds=6,
         seeds_needed=None,
         detectable=None,
+        std=0.01,
         num_dropped=0,
         num_diverged=0,
+        diverged_a=0,
+        diverged_b=0,
+        chance=None,
+        chance_low=None,
+        chance_high=None,
         n=3,
-        interval=Interval(0.02, 0.08),
+        interval=Interval(-0.02, 0.12),
         verdict="cannot tell",
     )
     return replace(made, **given)
 
 
-def test_too_few_seeds_are_told_with_how_many_it_takes() -> None:
-    assert sentence(effect()) == (
-        "lr 0.1 → 0.01: test/accuracy 90.00 % → 95.00 % (mean of 3 seeds): cannot tell; the difference "
-        "is +5.00 points [95 %: +2.00 points to +8.00 points]. With 3 seeds no difference could be "
-        "shown; it takes at least 6."
+def test_one_seed_is_told_to_be_too_few() -> None:
+    assert sentence(effect(n=1, interval=None, p=None)) == (
+        "lr 0.1 → 0.01: test/accuracy 90.00 % → 95.00 % (1 seed): cannot tell; the difference is +5.00 "
+        "points. One seed cannot show a difference; it takes at least 2."
     )
-    assert sentence(effect(), "zh").endswith("3 个种子无法证明任何差异，至少需要 6 个。")
 
 
-def test_enough_seeds_that_do_not_settle_it_are_told_with_how_many_would() -> None:
-    told = sentence(effect(n=6, seeds_needed=21))
-    assert told.endswith("About 21 seeds would settle it if the difference is real.")
+def test_seeds_that_do_not_settle_it_are_told_with_how_many_would() -> None:
+    told = sentence(effect(n=6, seeds_needed=21, detectable=0.0712))
+    assert told.endswith(
+        "6 seeds find a difference of 7.12 points in four of five studies. About 21 would settle it if "
+        "this difference is the true one."
+    )
+
+
+def test_identical_results_and_diverged_seeds_are_told() -> None:
+    same = effect(verdict="identical", difference=0.0, interval=None, p=None)
+    assert sentence(same).endswith(": identical in all 3 seeds.")
+    told = sentence(effect(diverged_b=2))
+    assert told.endswith(
+        "Diverged: 0 of lr=0.1, 2 of lr=0.01; only seeds that trained in both are compared."
+    )
+
+
+def test_a_difference_within_the_margin_is_told_not_to_matter() -> None:
+    small = effect(verdict="different", p=0.01, margin=0.2, interval=Interval(0.02, 0.08))
+    assert sentence(small).endswith("but by less than the 20.00 points that would matter.")
+    assert "matter" not in sentence(replace(small, margin=0.07))  # type: ignore[call-arg]
 
 
 def test_a_difference_and_an_equivalence_are_told_with_their_evidence() -> None:
     assert (
-        ": different, by +5.00 points [95 %: +2.00 points to +8.00 points], p = 0.004."
+        ": different, by +5.00 points [95 %: -2.00 points to +12.00 points], p = 0.004."
         in sentence(effect(n=8, verdict="different", p=0.004))
     )
-    assert ": equivalent within 0.50 points; the difference is +0.10 points" in sentence(
-        effect(n=8, verdict="equivalent", margin=0.005, difference=0.001)
+    assert (
+        ": equivalent within 0.50 points; the difference is +0.10 points [90 %: -2.00 points"
+        in sentence(effect(n=8, verdict="equivalent", margin=0.005, difference=0.001))
     )
 
 

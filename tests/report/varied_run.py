@@ -80,6 +80,37 @@ def _vary_curve(folder: RunFolder, trial: TrialRecord) -> None:
         home.write(trial.model_copy(update={"diverged_at_step": step}))
 
 
+def grid_run(path: Path) -> RunFolder:
+    """Three sizes of two widths: a trend, and an effect that depends on the other factor."""
+    study = made_study(vary={"batch_size": (1, 4, 16), "hidden": (3, 5)}, seeds=4)
+
+    def final(trial: Trial) -> dict[str, float]:
+        size, hidden = trial.settings.batch_size, trial.settings.model["hidden"]
+        chance = drawn("grid", trial.cell, trial.seed)
+        accuracy = 0.7 + 0.01 * size + (0.1 if size == 16 and hidden == 5 else 0.0)
+        loss = 0.5 + chance.gauss(0, 0.02)
+        return {
+            "test/accuracy": accuracy + chance.gauss(0, 0.004),
+            "test/loss": loss,
+            "train/loss": loss,
+        }
+
+    return Fabricated(final=final).write(path, study)
+
+
+def seed_parts_run(path: Path) -> RunFolder:
+    """What seeds change, one part at a time."""
+    study = made_study(vary={"seed_parts": ("all", "weights", "dropout")}, seeds=5)
+    stds = {"all": 0.01, "weights": 0.006, "dropout": 0.002}
+
+    def final(trial: Trial) -> dict[str, float]:
+        chance = drawn("parts", trial.cell, trial.seed)
+        own = chance.gauss(0, stds[trial.settings.seed_parts])
+        return {"test/accuracy": 0.9 + own, "test/loss": 0.5 - own, "train/loss": 0.4 + 2 * own}
+
+    return Fabricated(final=final).write(path, study)
+
+
 def cost_run(path: Path) -> RunFolder:
     """Three sizes of three widths in both modes: one bends, one hardly differs from the first."""
     study = made_study(
@@ -230,6 +261,8 @@ def _fired(probe: str, layer: str, place: int) -> FiredRecord:
 
 RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "learn": learn_run,
+    "grid": grid_run,
+    "seed parts": seed_parts_run,
     "cost": cost_run,
     "two sizes": two_sizes_run,
     "probes": probe_run,

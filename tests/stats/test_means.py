@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainlab.stats.means import mean_of, new_run_interval, pair
+from trainlab.stats.means import SHARES, mean_of, new_run_interval
 
 finite = st.floats(-1e6, 1e6)
 
@@ -45,11 +45,14 @@ def test_diverged_runs_are_left_out_and_counted() -> None:
     assert (found.value, found.n, found.num_diverged) == (2, 2, 2)
 
 
-def test_pairs_hold_what_both_cells_have() -> None:
-    found = pair({3: 1.0, 1: 2.0, 4: math.nan, 5: 7.0}, {1: 2.5, 3: 4.0, 4: 1.0, 9: 0.0})
-    assert (found.a, found.b) == ((2, 1), (2.5, 4))
-    assert found.differences == (0.5, 3)
-    assert (found.num_dropped, found.num_diverged) == (2, 1)
+def test_the_interval_of_an_accuracy_stays_within_what_an_accuracy_can_be() -> None:
+    free, cut = mean_of([0.9, 1.0, 0.98]), mean_of([0.9, 1.0, 0.98], SHARES)
+    assert free is not None
+    assert cut is not None
+    assert free.interval is not None
+    assert cut.interval is not None
+    assert free.interval.high > 1
+    assert (cut.interval.low, cut.interval.high) == (free.interval.low, 1.0)
 
 
 @settings(deadline=None)

@@ -8,7 +8,7 @@ from trainlab.analyse.confounds import Confound, pooling_problems, run_confounds
 from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.cost_ratios import ratios_between
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.findings.learning import compared_metrics
+from trainlab.analyse.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.errors import RecordError
 from trainlab.record.trial import TrialRecord
 from trainlab.stats.cost_ratio import CostComparison
@@ -160,14 +160,21 @@ def _done_trials(evidence: Evidence, cell: str) -> dict[str, TrialRecord]:
 def _learned(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
     in_both = [pair for pair in pairs if first.learned.get(pair.a) and second.learned.get(pair.b)]
     for metric in compared_metrics(first):
-        values = [(first.values(a, metric), second.values(b, metric)) for _, a, b in in_both]
-        comparisons = compare_all(values, first.study.margins.get(metric))
+        # A cell of the one run and the same cell of the other are two cells here.
+        values = {f"A/{pair.a}": first.values(pair.a, metric) for pair in in_both}
+        values |= {f"B/{pair.b}": second.values(pair.b, metric) for pair in in_both}
+        limits = limits_of(metric)
+        comparisons = compare_all(
+            values,
+            [(f"A/{pair.a}", f"B/{pair.b}") for pair in in_both],
+            first.study.margins.get(metric),
+            resolution=resolution_of(first, metric),
+            most=limits.high - limits.low,
+        )
         for pair, comparison in zip(in_both, comparisons, strict=True):
-            a, b, difference = comparison.mean_a, comparison.mean_b, comparison.difference
-            if a is not None and b is not None and difference is not None:
-                yield CellComparison(
-                    pair.name, metric, a, b, b - a, difference.interval, comparison
-                )
+            a, b, interval = comparison.mean_a, comparison.mean_b, comparison.interval
+            if a is not None and b is not None:
+                yield CellComparison(pair.name, metric, a, b, b - a, interval, comparison)
 
 
 def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:

@@ -1,10 +1,11 @@
 """How long training takes to get good enough: epochs and seconds to a target."""
 
-import statistics
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainlab.spec.target import Target
+from trainlab.stats.ranks import censored_median
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,11 @@ class TimeToTarget:
     num_trials: int
     num_reached: int
     median_epoch: float | None
-    """Among the trials that reached it, as is the next: too optimistic where some never did."""
+    """A trial that never reached it counts as later than all others; None where that is the median trial.
+    Likewise the next."""
     median_elapsed_s: float | None
+    epochs: tuple[float, ...] = ()
+    """Of every trial; infinite where it never reached the target."""
 
 
 def first_reached(epochs: Sequence[EpochValue], target: Target) -> EpochValue | None:
@@ -35,11 +39,13 @@ def first_reached(epochs: Sequence[EpochValue], target: Target) -> EpochValue | 
 
 def time_to_target(trials: Sequence[Sequence[EpochValue]], target: Target) -> TimeToTarget:
     """Over the trials of one cell; a trial without epochs never reached it."""
-    first_epochs = (first_reached(epochs, target) for epochs in trials)
-    reached = [epoch for epoch in first_epochs if epoch is not None]
+    reached = [first_reached(epochs, target) for epochs in trials]
+    epochs = tuple(math.inf if one is None else float(one.epoch) for one in reached)
+    seconds = [math.inf if one is None else one.elapsed_s for one in reached]
     return TimeToTarget(
         num_trials=len(trials),
-        num_reached=len(reached),
-        median_epoch=statistics.median(e.epoch for e in reached) if reached else None,
-        median_elapsed_s=statistics.median(e.elapsed_s for e in reached) if reached else None,
+        num_reached=sum(one is not None for one in reached),
+        median_epoch=censored_median(epochs) if epochs else None,
+        median_elapsed_s=censored_median(seconds) if seconds else None,
+        epochs=epochs,
     )

@@ -1,12 +1,17 @@
 """A study's plan in words, before the long part begins."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
+from trainlab.analyse.prospects import Prospect, earlier_runs, prospects
 from trainlab.plan import plan, trials_of
+from trainlab.record.folder import RUNS
 from trainlab.spec import CostSpec, Study
+from trainlab.words.numbers import metric_difference
 
 MOST_CELLS = 12
 """Cells that are named; of further ones only the number is given."""
@@ -26,8 +31,13 @@ def plan_json(study: Study) -> dict[str, Any]:
     }
 
 
-def print_plan(console: Console, study: Study, *, each_device: bool = False) -> None:
-    """The cells and how many trials of which kind. `each_device`: every device is asked for."""
+def print_plan(
+    console: Console, study: Study, *, each_device: bool = False, runs: Path = RUNS
+) -> None:
+    """The cells, how many trials of which kind, and what they can show.
+
+    `each_device`: every device is asked for; `runs` holds earlier runs, whose noise is used.
+    """
     trials = trials_of(plan(study))
     num_learn = sum(trial.kind == "learn" for trial in trials)
     cells = [cell.id for cell in study.all_cells]
@@ -47,6 +57,53 @@ def print_plan(console: Console, study: Study, *, each_device: bool = False) -> 
         parts.append(f"{num_timed} timed and {num_watched} watched trials for cost{check}{more}")
     again = " The same again on each further device of the machine that runs it."
     console.print(f"{'; '.join(parts)}.{again if each_device else ''}", highlight=False)
+    for line in _prospect_lines(study, runs):
+        console.print(line, highlight=False)
+
+
+def _prospect_lines(study: Study, runs: Path) -> Iterator[str]:
+    """What the seeds can show, and what they cannot."""
+    if not study.learn or len(study.all_cells) < 2:
+        return
+    if len(study.seeds) < 2:
+        yield "One seed cannot show a difference in what is learned; use --seeds 3 or more."
+        return
+    found = prospects(study, earlier_runs(runs, study))
+    if study.looks:
+        *others, last = map(str, study.looks)
+        yield f"Seeds are added until all is decided: looks after {', '.join(others)} and {last}."
+    for prospect in found[:1]:
+        size = f"{prospect.stds:.1f} standard deviations of a run"
+        yield f"{prospect.num_seeds} seeds find differences of {size} or more{_noise(prospect)}."
+    for prospect in found:
+        if prospect.margin is not None:
+            yield _margin_line(prospect)
+
+
+def _noise(prospect: Prospect) -> str:
+    if prospect.spread is None or prospect.difference is None:
+        return " (four times out of five)"
+    amount = _amount(prospect.metric, prospect.difference)
+    count = prospect.spread.num_trials
+    source = "this study's known noise" if count is None else f"the noise of {count} earlier trials"
+    return f", that is {amount} of {prospect.metric} by {source}"
+
+
+def _margin_line(prospect: Prospect) -> str:
+    metric, margin, most = prospect.metric, prospect.margin or 0.0, prospect.largest_std or 0.0
+    text = (
+        f"{metric}: equivalence within {_amount(metric, margin)} can be shown if runs vary by "
+        f"{_amount(metric, most)} or less (standard deviation)"
+    )
+    if prospect.spread is None:
+        return f"{text}."
+    verdict = "they do" if prospect.can_be_equivalent else "so it cannot be shown here"
+    whose = "here they vary" if prospect.spread.num_trials is None else "earlier trials vary"
+    return f"{text}; {whose} by about {_amount(metric, prospect.spread.std)}: {verdict}."
+
+
+def _amount(metric: str, value: float) -> str:
+    return metric_difference(metric, value, "points").lstrip("+")
 
 
 def _more_text(cost: CostSpec) -> str:

@@ -16,8 +16,8 @@ from trainlab.analyse.cost.overhead import overheads
 from trainlab.analyse.cost.roofline import step_roofline
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings import findings
+from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
-from trainlab.analyse.findings.learning import Effect
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import DataRecord, TrialRecord
 from trainlab.report.bullets import bullets

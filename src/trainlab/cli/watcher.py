@@ -36,6 +36,10 @@ class ConsoleWatcher(Watcher):
         if study.cells:
             print_plan(self._console, study)
 
+    def added(self, num_open: int, num_seeds: int) -> None:
+        comparisons = "1 comparison is" if num_open == 1 else f"{num_open} comparisons are"
+        self._console.print(f"{comparisons} open; going on to {num_seeds} seeds.", highlight=False)
+
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         from trainlab.cli.progress.study import StudyProgress
 

@@ -2,12 +2,12 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from trainlab import __version__
-from trainlab.plan import Group, plan, trials_of
+from trainlab.plan import Group, further_groups, plan
 from trainlab.record.folder import RunFolder, create_run
 from trainlab.record.study import GroupRecord, StudyRecord
 from trainlab.record.trial import TrialRecord
@@ -28,7 +28,7 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
             trainlab=__version__,
             command=shlex.join(_command()) if command is None else command,
             study=study.model_dump(mode="json"),
-            groups=_records(groups),
+            groups=tuple(map(_group_record, groups)),
         )
     )
     return folder
@@ -38,19 +38,32 @@ def add_groups(run: RunFolder, groups: Sequence[Group]) -> None:
     """Plans further groups in a run that has started, as pending."""
     _write_trials(run, groups)
     record = run.study()
-    run.write_study(record.model_copy(update={"groups": record.groups + _records(groups)}))
+    planned = (*record.groups, *map(_group_record, groups))
+    run.write_study(record.model_copy(update={"groups": planned}))
 
 
-def _write_trials(run: RunFolder, groups: Sequence[Group]) -> None:
-    for trial in trials_of(groups):
-        run.trial(trial.id).write(TrialRecord(**trial.model_dump(mode="json")))
+def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
+    """Adds seeds to a study up to so many: their trials, pending, which are returned by group."""
+    record = run.study()
+    study = record.to_study(str(run.study_file))
+    added = range(len(study.seeds) + 1, num_seeds + 1)
+    study = study.model_copy(update={"seeds": (*study.seeds, *added)})
+    groups = further_groups(study, added)
+    _write_trials(run, groups)
+    planned = (*record.groups, *map(_group_record, groups))
+    changes = {"study": study.model_dump(mode="json"), "groups": planned}
+    run.write_study(record.model_copy(update=changes))
+    return groups
 
 
-def _records(groups: Sequence[Group]) -> tuple[GroupRecord, ...]:
-    return tuple(
-        GroupRecord(trials=group.ids, is_alone=group.is_alone, bench=group.bench)
-        for group in groups
-    )
+def _write_trials(run: RunFolder, groups: Iterable[Group]) -> None:
+    for group in groups:
+        for trial in group.trials:
+            run.trial(trial.id).write(TrialRecord(**trial.model_dump(mode="json")))
+
+
+def _group_record(group: Group) -> GroupRecord:
+    return GroupRecord(trials=group.ids, is_alone=group.is_alone, bench=group.bench)
 
 
 def _command() -> list[str]:

@@ -51,7 +51,7 @@ def stepping(setup: Setup, mode: str) -> Iterator[Steps]:
 @contextmanager
 def running_steps(setup: Setup, mode: str) -> Iterator[None]:
     """The steps of a mode run inside such a block."""
-    with seeded(setup.trial.seed, "dropout", 1, setup.device):
+    with seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device):
         if mode == "train":
             setup.model.train()
             yield
@@ -74,7 +74,7 @@ def _training(setup: Setup) -> Steps:
         return _engine_of(setup, moments).training_step(setup, moments)
 
     def epoch(number: int) -> tuple[Any, ...]:
-        return batches.rows(data_order(setup.trial.seed, number, batches.num_samples))
+        return batches.rows(data_order(setup.trial.seed_of("order"), number, batches.num_samples))
 
     return Steps(
         batches=batches,

@@ -29,6 +29,9 @@ from trainlab.record.trial import TrialRecord
 
 R = TypeVar("R", bound=Record)
 
+RUNS = Path("runs")
+"""Where run folders are made unless told otherwise."""
+
 
 @dataclass(frozen=True)
 class RecordFile(Generic[R]):
@@ -166,7 +169,7 @@ def create_run(out: Path | None, name: str, now: datetime, base: Path | None = N
     """A new run folder: `out`, or `runs/<name>-<time>`. Never one that another run has."""
     if out is not None:
         return _claim(out)
-    stem = (base or Path("runs")) / f"{name}-{now.strftime('%Y-%m-%dT%H-%M-%S')}"
+    stem = (base or RUNS) / f"{name}-{now.strftime('%Y-%m-%dT%H-%M-%S')}"
     path, count = stem, 1
     while True:
         with writing(path):

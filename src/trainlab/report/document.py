@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
 
-Mark = Literal["different", "equivalent", "cannot tell", "fact"]
+Mark = Literal["different", "equivalent", "identical", "cannot tell", "fact"]
 
 
 @dataclass(frozen=True)

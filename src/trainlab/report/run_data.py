@@ -8,7 +8,7 @@ from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.evidence import Evidence, Line
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.finding import Finding, Section
-from trainlab.analyse.findings.learning import compared_metrics
+from trainlab.analyse.metrics import compared_metrics, limits_of
 from trainlab.stats.means import mean_of
 
 MOST_LINES = 10
@@ -47,7 +47,7 @@ class RunData:
             return tuple(cells[:MOST_LINES])
 
         def final_mean(cell: str) -> float:
-            mean = mean_of(list(evidence.values(cell, metrics[0]).values()))
+            mean = mean_of(list(evidence.values(cell, metrics[0]).values()), limits_of(metrics[0]))
             return -math.inf if mean is None else mean.value
 
         by_mean = sorted(cells, key=final_mean)

@@ -27,6 +27,10 @@ from trainlab.spec.target import WrittenTarget
 MISSPELT_CUTOFF = 0.8
 """A name as similar to a setting's as this is taken for it, misspelt, not for a parameter of the model."""
 
+MOST_LOOKS = 10
+FIRST_LOOK = 3
+"""Fewer seeds know too little of their noise for a look to be worth its price."""
+
 EACH_DEVICE = "each"
 """As a level of `device`: every device this machine has."""
 
@@ -55,6 +59,11 @@ class Question(Spec):
     """The question in words, for the report."""
     seeds: Annotated[PositiveInt | tuple[NonNegativeInt, ...], BeforeValidator(_seeds)] = 1
     """How many seeds, or the seeds themselves: one learn trial per cell and seed."""
+    until_decided: bool = False
+    """Add seeds until every comparison is decided, or there are `max_seeds`: of the metrics with a margin,
+    else of the first metric. The error rate holds over all looks at the results."""
+    max_seeds: PositiveInt = 20
+    """The most seeds that `until_decided` goes to."""
     design: Literal["grid", "one-at-a-time"] = "grid"
     """All combinations of levels, or the base and one change at a time."""
     settings: dict[str, Any] = {}
@@ -73,6 +82,9 @@ class Question(Spec):
     margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter: within it, cells can be called equivalent. Of a cost,
     "train/sample_us" or "inference/sample_us", the share."""
+    spreads: dict[str, dict[str, PositiveFloat]] = {}
+    """Standard deviation between seeds where it is known, by data (full, bundled) and metric: what can be
+    shown is then said before training."""
     probes: tuple[Annotated[ProbeSpec, WithJsonSchema(TEXT_OR_TABLE)], ...] = ()
     """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
     tensorboard: bool = True
@@ -108,7 +120,29 @@ def checked_question(values: Mapping[str, Any], where: str = "") -> Question:
 def seeds_of(question: Question) -> tuple[int, ...]:
     """The seeds themselves."""
     seeds = question.seeds
-    return tuple(range(1, seeds + 1)) if isinstance(seeds, int) else seeds
+    if not isinstance(seeds, int):
+        return seeds
+    looks = looks_of(question)
+    return tuple(range(1, (looks[0] if looks else seeds) + 1))
+
+
+def looks_of(question: Question) -> tuple[int, ...]:
+    """After how many seeds it is looked whether all is decided; empty where seeds are not added.
+
+    Ten at most: every look costs a little power. SpecError where seeds cannot be added.
+    """
+    if not question.until_decided:
+        return ()
+    if not isinstance(question.seeds, int):
+        raise SpecError(
+            ["until_decided: adds seeds to 1, 2, …; give a number of seeds, not a list"]
+        )
+    first, last = max(question.seeds, FIRST_LOOK), question.max_seeds
+    if last < first:
+        raise SpecError([f"max_seeds: got {last}, must be {first} or more: so many come first"])
+    steps = min(MOST_LOOKS, last - first + 1)
+    spaced = (first * (last / first) ** (step / max(1, steps - 1)) for step in range(steps))
+    return tuple(sorted({*(round(count) for count in spaced), last}))
 
 
 def cells_of(

@@ -106,6 +106,9 @@ class TrainSpec(Spec):
         ),
     ] = "auto"
     """auto, cpu, cuda, cuda:N or mps; auto picks the accelerator if there is one."""
+    seed_parts: Literal["all", "weights", "order", "dropout"] = "all"
+    """What a trial's seed changes: all that is random, or one part of it, the others being held as with
+    seed 0. Give several to learn where the spread between seeds comes from."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """bf16 is autocast with fp32 weights."""
     engine: Annotated[

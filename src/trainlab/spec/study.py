@@ -2,7 +2,14 @@
 
 from typing import Annotated
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 from trainlab.spec.base import Spec
 from trainlab.spec.cell import BASE, Cell
@@ -27,6 +34,9 @@ class Study(Spec):
     """Every combination of levels that is compared; empty: the base alone."""
     seeds: tuple[NonNegativeInt, ...] = (1,)
     """One learn trial per cell and seed; initial weights, data order and dropout derive from it alone."""
+    looks: tuple[PositiveInt, ...] = ()
+    """Numbers of seeds after which verdicts are made, where seeds are added until all is decided; the
+    error rate holds over all of them. Empty: one look, at the end."""
     learn: bool = True
     """Train every cell, once per seed."""
     cost: CostSpec | None = None
@@ -35,6 +45,9 @@ class Study(Spec):
     """Metric to the value whose reaching is timed."""
     margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter."""
+    spreads: dict[str, dict[str, PositiveFloat]] = {}
+    """Standard deviation between seeds where it is known, by data (full, bundled) and metric: what can be
+    shown is then said before training."""
     probes: tuple[ProbeSpec, ...] = ()
     """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
     tensorboard: bool = True

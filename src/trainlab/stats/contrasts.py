@@ -11,9 +11,10 @@ before the last count as part of the family.
 What this achieves on studies whose truth is known is in `benchmarks.verdicts`.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -32,8 +33,8 @@ AGREES = 0.3
 UNEQUAL = 0.3
 """Spread of the log of the cells' standard deviations in the simulated studies: real cells differ."""
 
-MOST_DRAWS, FEWEST_DRAWS = 20_000, 4_000
-VALUES_AT_ONCE = 2**21
+MOST_DRAWS, FEWEST_DRAWS = 40_000, 1_000
+VALUES_AT_ONCE, VALUES_IN_ALL = 2**18, 2**24
 ALL_PAIRS_UP_TO = 12
 """Cells; with more, each is paired with its six neighbours on either side."""
 NUM_NEIGHBOURS = 6
@@ -68,6 +69,8 @@ class Estimates:
     value: Floats
     error: Floats
     degrees_of_freedom: Floats
+    std: Floats
+    """Of a run, as this contrast sees it: what the error follows from."""
 
     def scores(self, distance: Floats) -> Floats:
         """Distances in errors, as scores of a normal distribution with the same tail."""
@@ -96,6 +99,11 @@ class Family:
         return self.critical.share_beyond(np.abs(self.estimates.scores(self.estimates.value)))
 
     @property
+    def stds(self) -> Floats:
+        """Of a run, as each contrast sees it."""
+        return self.estimates.std
+
+    @property
     def half_width(self) -> Floats:
         """Of simultaneous 95 % intervals: all of them hold the truth in 95 % of studies."""
         return self.estimates.half_width(self.critical.two_sided)
@@ -115,15 +123,13 @@ class Critical:
     """On either side."""
     largest_above: Floats
     """On one side."""
-    shift: Floats
-    """By contrast: the difference found with 80 % power, in standard deviations of a cell."""
 
-    @property
+    @cached_property
     def two_sided(self) -> float:
         """Exceeded in 5 % of studies."""
         return float(np.quantile(self.largest, 1 - LEVEL))
 
-    @property
+    @cached_property
     def one_sided(self) -> float:
         """Exceeded on a given side in 5 % of studies."""
         return float(np.quantile(self.largest_above, 1 - LEVEL))
@@ -152,11 +158,10 @@ def compare_cells(
 def estimate(values: Floats, weights: Floats, resolution: float = 0.0) -> Estimates:
     """The contrasts of values [..., cells, seeds]; which are NaN is the same in every study."""
     present = np.isfinite(values.reshape(-1, *values.shape[-2:])[0])
-    known = np.where(present, values, 0.0)
-    pairs = _Spread.of(known, present, _pair_rows(len(present)))
-    own = _Spread.of(known, present, weights)
+    pairs = _Spread.of(values, present, _pair_rows(len(present)))
+    own = _Spread.of(values, present, weights)
     freedom = np.maximum(own.count - 1.0, 1.0)
-    typical, typical_freedom = _typical(known, present, pairs, freedom)
+    typical, typical_freedom = _typical(values, present, pairs, freedom)
     variance = np.fmax(own.variance, _of_cells(pairs, weights))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(typical > 0, variance / typical, 1.0)
@@ -172,34 +177,50 @@ def estimate(values: Floats, weights: Floats, resolution: float = 0.0) -> Estima
     return Estimates(
         value=np.where(is_tested, own.mean, np.nan),
         error=np.where(is_tested, np.sqrt(variance * scale), np.nan),
+        std=np.where(is_tested, np.sqrt(variance), np.nan),
         degrees_of_freedom=np.where(is_tested, freedom + borrowed, np.nan),
     )
 
 
 @lru_cache(maxsize=64)
-def critical_of(design: Design) -> Critical:
+def critical_of(design: Design, most_draws: int = MOST_DRAWS) -> Critical:
     """By simulation of studies with normal noise in which nothing differs; the same at every call."""
-    weights, present = np.array(design.weights), np.array(design.present)
+    weights = np.array(design.weights)
     looks = sorted({*design.looks, design.num_seeds})
-    size = present.size * max(1, len(_pair_rows(len(present)))) // len(present) * len(looks)
-    num_draws = int(np.clip(2**23 // max(size, 1), FEWEST_DRAWS, MOST_DRAWS))
-    largest, largest_above, needed = [], [], []
-    for noise in _noise(present, max(looks), num_draws, max(1, VALUES_AT_ONCE // max(size, 1))):
-        both = above = np.full(len(noise), -np.inf)
-        for count in looks:
-            estimates = estimate(noise[..., :count], weights)
-            scores = estimates.scores(estimates.value)
-            above = np.fmax(above, np.fmax.reduce(scores, axis=-1))
-            both = np.fmax(both, np.fmax.reduce(np.abs(scores), axis=-1))
-        largest.append(both)
-        largest_above.append(above)
-        needed.append(estimate(noise[..., : design.num_seeds], weights))
-    critical = Critical(
-        np.sort(np.concatenate(largest)), np.sort(np.concatenate(largest_above)), np.zeros(0)
+    parts = [_largest_scores(noise, weights, looks) for noise in null_studies(design, most_draws)]
+    # An earlier look asks for higher scores: see `_caution`.
+    scores = np.concatenate(parts, axis=1) * _caution(design.num_seeds, looks)
+    return Critical(*np.sort(scores, axis=1))
+
+
+def null_studies(
+    design: Design, most_draws: int = MOST_DRAWS, unequal: float = UNEQUAL
+) -> Iterator[Floats]:
+    """Values [studies, cells, seeds] without any difference, some studies at a time.
+
+    Seeds beyond those of the design, for later looks, have every cell. `unequal` is the spread of the log
+    of the cells' standard deviations.
+    """
+    rng = np.random.default_rng(20261115)
+    num_cells, num_seeds = design.shape
+    most_seeds = max(num_seeds, *design.looks) if design.looks else num_seeds
+    mask = np.ones((num_cells, most_seeds), dtype=bool)
+    mask[:, :num_seeds] = design.present
+    size = num_cells * max(num_cells, most_seeds)
+    draws = int(
+        np.clip(VALUES_IN_ALL // (size * (1 + len(design.looks))), FEWEST_DRAWS, most_draws)
     )
-    shifts = [part.half_width(critical.two_sided) - part.value for part in needed]
-    shift = np.quantile(np.concatenate(shifts), 0.8, axis=0)
-    return Critical(critical.largest, critical.largest_above, shift)
+    chunk = max(1, VALUES_AT_ONCE // size)
+    for start in range(0, draws, chunk):
+        shape = (min(chunk, draws - start), *mask.shape)
+        stds = np.exp(unequal * rng.standard_normal((*shape[:2], 1)))
+        yield np.where(mask, stds * rng.standard_normal(shape), np.nan)
+
+
+def complete(weights: Floats, num_seeds: int, looks: tuple[int, ...] = ()) -> Design:
+    """The design of a study in which no value is missing."""
+    present = ((True,) * num_seeds,) * weights.shape[1]
+    return Design(tuple(map(tuple, weights.tolist())), present, looks)
 
 
 def against_first(num_cells: int) -> Floats:
@@ -212,16 +233,21 @@ def all_pairs(num_cells: int) -> Floats:
     return _rows(combinations(range(num_cells), 2), num_cells)
 
 
-def _noise(present: NDArray[np.bool_], num_seeds: int, draws: int, chunk: int) -> Iterator[Floats]:
-    """Studies without differences; seeds beyond those present have every cell."""
-    rng = np.random.default_rng(20261115)
-    mask = np.ones((len(present), num_seeds), dtype=bool)
-    width = min(num_seeds, present.shape[1])
-    mask[:, :width] = present[:, :width]
-    for start in range(0, draws, chunk):
-        shape = (min(chunk, draws - start), *mask.shape)
-        stds = np.exp(UNEQUAL * rng.standard_normal((*shape[:2], 1)))
-        yield np.where(mask, stds * rng.standard_normal(shape), np.nan)
+def _largest_scores(noise: Floats, weights: Floats, looks: list[int]) -> Floats:
+    """Over all contrasts and looks, of every study: on either side, and on one."""
+    largest = np.full((2, len(noise)), -np.inf)
+    for count in looks:
+        estimates = estimate(noise[..., :count], weights)
+        scores = estimates.scores(estimates.value) / _caution(count, looks)
+        highest, lowest = np.fmax.reduce(scores, axis=-1), np.fmin.reduce(scores, axis=-1)
+        largest = np.fmax(largest, [np.fmax(highest, -lowest), highest])
+    return largest
+
+
+def _caution(num_seeds: int, looks: list[int]) -> float:
+    """How much higher than at the last look scores must be: little, so that large differences are found
+    early, but enough that the last look, which most studies reach, pays less for the early ones."""
+    return math.sqrt(math.sqrt(max(looks) / num_seeds))
 
 
 @dataclass(frozen=True)
@@ -235,30 +261,58 @@ class _Spread:
     """In units of the variance of a cell; NaN below two seeds."""
 
     @classmethod
-    def of(cls, known: Floats, present: NDArray[np.bool_], rows: Floats) -> "_Spread":
-        is_used = rows != 0
-        has_all = (is_used.astype(float) @ ~present) == 0
-        count = has_all.sum(axis=-1).astype(float)
-        by_seed = np.where(has_all, rows @ known, 0.0)
-        mean = by_seed.sum(axis=-1) / np.maximum(count, 1)
-        squares = (np.where(has_all, by_seed - mean[..., np.newaxis], 0.0) ** 2).sum(axis=-1)
+    def of(cls, values: Floats, present: NDArray[np.bool_], rows: Floats) -> "_Spread":
+        if present.all():
+            count = np.full(len(rows), float(present.shape[1]))
+            mean, squares = _complete(values, rows)
+        else:
+            count, mean, squares = _incomplete(values, present, rows)
         with np.errstate(divide="ignore", invalid="ignore"):
             variance = np.where(count >= 2, squares / (count - 1), np.nan) / (rows**2).sum(axis=1)
         return cls(rows, count, mean, variance)
 
 
+def _complete(values: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """Mean and sum of squares of every row, by way of the cells' products: the fastest."""
+    means = values.mean(axis=-1)
+    centred = values - means[..., np.newaxis]
+    products = centred @ np.swapaxes(centred, -1, -2)
+    is_pair = ((rows != 0).sum(axis=1) == 2) & (np.abs(rows).sum(axis=1) == 2)
+    if is_pair.all() and (rows.sum(axis=1) == 0).all():
+        first, second = np.argmin(rows, axis=1), np.argmax(rows, axis=1)
+        own = np.diagonal(products, axis1=-2, axis2=-1)
+        squares = own[..., first] + own[..., second] - 2 * products[..., first, second]
+    else:
+        squares = ((rows @ products) * rows).sum(axis=-1)
+    # A sum of squares is not negative; what is left of equal values is rounding.
+    squares = np.where(squares < 1e-20 * (means**2).max(axis=-1, keepdims=True), 0.0, squares)
+    return means @ rows.T, np.maximum(squares, 0.0)
+
+
+def _incomplete(
+    values: Floats, present: NDArray[np.bool_], rows: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Count, mean and sum of squares of every row over the seeds that have all its cells."""
+    has_all = ((rows != 0).astype(float) @ ~present) == 0
+    count = has_all.sum(axis=-1).astype(float)
+    by_seed = np.where(has_all, rows @ np.where(present, values, 0.0), 0.0)
+    mean = by_seed.sum(axis=-1) / np.maximum(count, 1)
+    away = np.where(has_all, by_seed - mean[..., np.newaxis], 0.0)
+    return count, mean, (away**2).sum(axis=-1)
+
+
 def _typical(
-    known: Floats, present: NDArray[np.bool_], pairs: _Spread, freedom: Floats
+    values: Floats, present: NDArray[np.bool_], pairs: _Spread, freedom: Floats
 ) -> tuple[Floats, Floats]:
     """The variance of a typical cell, and how many degrees of freedom the other contrasts lend it."""
     num_cells = len(present)
     if num_cells == 2:
         # There is no other pair: what the two cells show apart, which is more where seeds matter.
-        cells = _Spread.of(known, present, np.eye(2))
+        cells = _Spread.of(values, present, np.eye(2))
         return np.mean(cells.variance, axis=-1, keepdims=True), freedom
     usable = pairs.count >= 2
     if not usable.any():
-        return np.zeros((*known.shape[:-2], 1)), freedom
+        return np.zeros((*values.shape[:-2], 1)), freedom
     middle = np.median(pairs.variance[..., usable], axis=-1, keepdims=True)
     residual = present.sum() - num_cells - (present.sum(axis=0) > 0).sum() + 1.0
     return middle, np.maximum(residual - freedom, 1.0)
@@ -273,11 +327,13 @@ def _of_cells(pairs: _Spread, weights: Floats) -> Floats:
     num_cells = weights.shape[1]
     if num_cells == 2:
         return np.full((*pairs.variance.shape[:-1], len(weights)), np.nan)
-    usable = (pairs.count >= 2).astype(float)
-    member = (pairs.rows != 0).astype(float) * usable[:, np.newaxis]
+    if not (pairs.count >= 2).any():
+        return np.full((*pairs.variance.shape[:-1], len(weights)), np.nan)
+    of_cell = pairs.variance[..., _pairs_of_cell(num_cells)]
+    count = np.isfinite(of_cell).sum(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = (np.nan_to_num(pairs.variance) @ member) / member.sum(axis=0)
-    total = num_cells * np.nanmean(mean, axis=-1, keepdims=True) if usable.any() else np.nan
+        mean = np.nan_to_num(of_cell).sum(axis=-1) / count
+    total = num_cells * np.nanmean(mean, axis=-1, keepdims=True)
     share = (num_cells - 1) / (num_cells - 2)
     cells = np.maximum((2 * mean - total / (num_cells - 1)) * share, 0.0)
     parts = weights**2 / (weights**2).sum(axis=1, keepdims=True)
@@ -292,6 +348,13 @@ def _pair_rows(num_cells: int) -> Floats:
     near = range(1, NUM_NEIGHBOURS + 1)
     ring = ((cell, (cell + step) % num_cells) for cell in range(num_cells) for step in near)
     return _rows(ring, num_cells)
+
+
+@lru_cache(maxsize=64)
+def _pairs_of_cell(num_cells: int) -> NDArray[np.intp]:
+    """By cell, the rows of `_pair_rows` that it is in; every cell is in equally many."""
+    _, rows = np.nonzero(_pair_rows(num_cells).T)
+    return rows.reshape(num_cells, -1)
 
 
 def _rows(pairs: Iterable[tuple[int, int]], cells: int) -> Floats:

@@ -8,7 +8,7 @@ tails (`benchmarks.verdicts`).
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scipy import special
@@ -24,6 +24,17 @@ class Interval:
     def contains(self, value: float) -> bool:
         """Whether the value lies in the interval."""
         return self.low <= value <= self.high
+
+    def cut(self, other: "Interval | None") -> "Interval | None":
+        """The part of another interval that lies within this one, which holds its middle."""
+        if other is None:
+            return None
+        return Interval(max(self.low, other.low), min(self.high, other.high))
+
+
+UNLIMITED = Interval(-math.inf, math.inf)
+SHARES = Interval(0.0, 1.0)
+"""What an accuracy can be."""
 
 
 @dataclass(frozen=True)
@@ -54,33 +65,15 @@ class Ratio:
     n: int
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """The values of two cells for the seeds that both have, in the order of the seeds."""
-
-    a: tuple[float, ...]
-    b: tuple[float, ...]
-    num_dropped: int
-    """Seeds that only one of the cells has."""
-    num_diverged: int
-    """Seeds of both whose value in at least one is not finite."""
-
-    @property
-    def differences(self) -> tuple[float, ...]:
-        """`b` minus `a`; values that differ by rounding alone are equal."""
-        both = zip(self.a, self.b, strict=True)
-        return tuple(0.0 if math.isclose(a, b, rel_tol=1e-12) else b - a for a, b in both)
-
-
-def mean_of(values: Sequence[float]) -> Mean | None:
-    """Mean with its t interval; `None` if no value is finite."""
+def mean_of(values: Sequence[float], limits: Interval = UNLIMITED) -> Mean | None:
+    """Mean with its t interval, which stays within the limits; `None` if no value is finite."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return None
     value, std = statistics.fmean(finite), _std(finite)
     return Mean(
         value=value,
-        interval=_interval(value, std, len(finite), 1 / len(finite)),
+        interval=limits.cut(_interval(value, std, len(finite), 1 / len(finite))),
         std=std,
         n=len(finite),
         num_diverged=len(values) - len(finite),
@@ -91,18 +84,6 @@ def new_run_interval(values: Sequence[float]) -> Interval | None:
     """Where one further run falls in 95 % of cases: what a published single run is compared with."""
     mean = mean_of(values)
     return None if mean is None else _interval(mean.value, mean.std, mean.n, 1 + 1 / mean.n)
-
-
-def pair(a: Mapping[int, float], b: Mapping[int, float]) -> Pairs:
-    """Values by seed, matched; seeds without a partner or with a diverged run are only counted."""
-    both = sorted(a.keys() & b.keys())
-    seeds = [seed for seed in both if math.isfinite(a[seed]) and math.isfinite(b[seed])]
-    return Pairs(
-        a=tuple(a[seed] for seed in seeds),
-        b=tuple(b[seed] for seed in seeds),
-        num_dropped=len(a.keys() ^ b.keys()),
-        num_diverged=len(both) - len(seeds),
-    )
 
 
 def ratio_of_logs(value: float, interval: Interval | None, n: int) -> Ratio:

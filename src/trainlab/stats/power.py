@@ -1,14 +1,16 @@
-"""Which effects a number of seeds can detect, before or after they are run; noise is taken as normal."""
+"""What a number of seeds can show, before or after they are run; noise is taken as normal.
+
+From the same simulated studies that give the critical values, so that it holds for the test as it is.
+"""
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
 
-from trainlab.stats.paired import fewest_pairs
+from trainlab.stats.contrasts import Floats, Rows, complete, critical_of, estimate, null_studies
 
 POWER = 0.8
 """The chance of detecting a true effect, at which needed seeds are counted."""
@@ -16,62 +18,75 @@ POWER = 0.8
 MOST_SEEDS = 10_000
 """An estimate beyond this says nothing: it is not given."""
 
-NUM_DRAWS = 4000
-SIMULATED_BELOW = 128
-"""Power is simulated if fewer sign patterns than this may lie beyond the level: coarser than t."""
-NUM_LOWEST = 10
+NUM_DRAWS = 8_000
+COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
+"""Numbers of seeds that are simulated; between and beyond them needs fall with the root of the number."""
 
 
-@lru_cache(maxsize=4096)
-def detectable(num_seeds: int, level: float, power: float = POWER) -> float | None:
-    """The smallest mean difference that is detected with this power, in standard deviations.
-
-    `None` if so few seeds never reach the level.
-    """
-    fewest = fewest_pairs(level)
-    if fewest is None or num_seeds < fewest:
-        return None
-    # Of the 2^(n-1) patterns of signs this many may exceed the observed one.
-    rank = int(level * 2.0 ** min(num_seeds - 1, 60))
-    if rank < SIMULATED_BELOW:
-        return _detectable_by_simulation(num_seeds, level, rank, power)
-    quantile = special.stdtrit(num_seeds - 1, 1 - level / 2)
-    shift = special.nctdtrinc(num_seeds - 1, 1 - power, quantile)
-    return float(shift / math.sqrt(num_seeds))
+MANY_CELLS = 12
 
 
-def seeds_for(effect: float, level: float, power: float = POWER) -> int | None:
-    """How many seeds detect an effect, given in standard deviations; `None` if too many to estimate."""
-    fewest = fewest_pairs(level)
-    if fewest is None or not effect:
-        return None
-    counts = range(fewest, MOST_SEEDS + 1)
-    return fewest_detecting(abs(effect), counts, lambda n: detectable(n, level, power) or 0.0)
+@dataclass(frozen=True)
+class Ability:
+    """What so many seeds show with power 0.8, in standard deviations of a run; one entry per contrast."""
+
+    num_seeds: int
+    difference: Floats
+    """The smallest true difference that is found."""
+    margin: Floats
+    """The smallest margin within which cells that do not differ are shown to be equivalent."""
+    beyond: Floats
+    """How far a margin must lie beyond a true difference for equivalence to be shown."""
+
+    def scaled(self, num_seeds: int) -> "Ability":
+        """The same for a number of seeds nearby, or large."""
+        factor = math.sqrt(self.num_seeds / num_seeds)
+        return Ability(
+            num_seeds, self.difference * factor, self.margin * factor, self.beyond * factor
+        )
 
 
-def fewest_detecting(effect: float, counts: range, smallest: Callable[[int], float]) -> int | None:
-    """The first count whose smallest detectable effect, which falls with the count, is at most this."""
-    index = bisect_left(counts, -effect, key=lambda n: -smallest(n))
-    return counts[index] if index < len(counts) else None
+@lru_cache(maxsize=256)
+def ability(weights: Rows, num_seeds: int) -> Ability:
+    """Of a complete study of so many seeds."""
+    if num_seeds > COUNTS[-1]:
+        return ability(weights, COUNTS[-1]).scaled(num_seeds)
+    rows = np.array(weights)
+    design = complete(rows, num_seeds)
+    # What a report has simulated for its intervals is used again where it took long.
+    is_large = len(weights[0]) > MANY_CELLS
+    critical = critical_of(design) if is_large else critical_of(design, NUM_DRAWS)
+    drawn = [estimate(noise, rows) for noise in null_studies(design, NUM_DRAWS, 0.0)]
+    found = [each.half_width(critical.two_sided) - each.value for each in drawn]
+    above = [each.half_width(critical.one_sided) + each.value for each in drawn]
+    around = [each.half_width(critical.one_sided) + np.abs(each.value) for each in drawn]
+    return Ability(
+        num_seeds,
+        *(np.quantile(np.concatenate(part), POWER, axis=0) for part in (found, around, above)),
+    )
 
 
-def _detectable_by_simulation(num_seeds: int, level: float, rank: int, power: float) -> float:
-    """The quantile, over draws of noise, of the smallest shift at which both tests reject.
+def seeds_for(
+    weights: Rows, contrast: int, effect: float, margin: float | None = None, known: int = 3
+) -> int | None:
+    """How many seeds show a true effect, or that it lies within the margin; both in standard deviations of
+    a run. `None` if too many to estimate. `known`: a number of seeds that has been simulated already."""
+    for able in _abilities(weights, known):
+        is_within = margin is not None and margin >= max(
+            able.margin[contrast], abs(effect) + able.beyond[contrast]
+        )
+        if is_within or abs(effect) >= able.difference[contrast]:
+            return able.num_seeds
+    return None
 
-    Flipping the signs of a subset of the pairs exceeds the observed sum if the shift is at most minus
-    the subset's mean, so the sign flip rejects beyond the rank-th largest of these. Subsets of the
-    lowest ten values are enough: with those of twelve the effect is at most 1 % larger.
-    """
-    noise = np.random.default_rng(num_seeds).standard_normal((NUM_DRAWS, num_seeds))
-    quantile = special.stdtrit(num_seeds - 1, 1 - level / 2)
-    by_student = quantile * noise.std(axis=1, ddof=1) / math.sqrt(num_seeds) - noise.mean(axis=1)
-    lowest = np.sort(noise, axis=1)[:, :NUM_LOWEST]
-    members = np.arange(1, 2 ** lowest.shape[1])[:, np.newaxis] >> np.arange(lowest.shape[1]) & 1
-    weights = (members / members.sum(axis=1, keepdims=True)).T
-    # A few draws at a time: all at once would need 32 MiB.
-    by_flip = [
-        np.partition(-(draws @ weights), -rank, axis=1)[:, -rank]
-        for draws in np.array_split(lowest, 16)
-    ]
-    shifts = np.maximum(by_student, np.concatenate(by_flip))
-    return float(np.quantile(shifts, power))
+
+def _abilities(weights: Rows, known: int) -> Iterator[Ability]:
+    """From few seeds to many, in steps of a few per cent."""
+    # Of many cells one simulation takes long, and how much they know of their noise hardly changes.
+    counts = COUNTS if len(weights[0]) <= MANY_CELLS else (min(max(known, COUNTS[0]), COUNTS[-1]),)
+    for num_seeds in range(COUNTS[0], COUNTS[-1] + 1):
+        simulated = max((count for count in counts if count <= num_seeds), default=counts[0])
+        yield ability(weights, simulated).scaled(num_seeds)
+    num_seeds = COUNTS[-1]
+    while (num_seeds := math.ceil(1.05 * num_seeds)) <= MOST_SEEDS:
+        yield ability(weights, counts[-1]).scaled(num_seeds)

@@ -1,142 +1,109 @@
-"""Two cells over the same seeds: different, equivalent, or cannot tell.
+"""Two cells over the same seeds: different, equivalent, identical, or cannot tell.
 
-"Different" requires that the paired t test and the exact sign flip agree (`paired`), after Holm over
-the family; "equivalent", two one-sided tests of the same kind against a margin stated beforehand.
+All comparisons of a metric are one family (`contrasts`): the interval that is shown is the one that
+decides. "Different": the simultaneous 95 % interval of the difference excludes zero. "Equivalent": the
+simultaneous 90 % interval lies within a margin stated beforehand, and as many seeds diverged in the one
+cell as in the other. "Identical": every seed gave the same value in both.
 
-Measured on 10,000 simulated studies each (`benchmarks.verdicts`): where nothing differs, "different"
-comes up in at most 5 % of them, within the error of so many, from 3 to 16 seeds, after Holm, under
-normal, skewed, heavy-tailed, two-moded and rounded noise; where the difference is the margin,
-"equivalent" likewise. The limit: noise that is skewed in one cell only, about a mean that is the same.
-There each is wrong in 6 to 21 % of studies, and in 19 to 59 % if one run in ten of that cell fails badly.
+How often each is right, on studies whose truth is known: `benchmarks.verdicts`.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal, TypeVar
+from typing import Literal
+
+import numpy as np
 
 from trainlab.errors import SpecError
-from trainlab.stats.means import Mean, mean_of, pair
-from trainlab.stats.paired import fewest_pairs, p_different, p_equivalent, p_of_each
-from trainlab.stats.power import detectable, seeds_for
+from trainlab.stats.contrasts import Family, Floats, Rows, compare_cells
+from trainlab.stats.failures import Failures
+from trainlab.stats.means import Interval
+from trainlab.stats.power import ability, seeds_for
 
-Verdict = Literal["different", "equivalent", "cannot tell"]
+Verdict = Literal["different", "equivalent", "identical", "cannot tell"]
 BySeed = Mapping[int, float]
-"""The final value of each trial of a cell, by seed."""
+"""The final value of each trial of a cell, by seed; not finite where it diverged."""
 
-LEVEL = 0.05
-"""The chance, over a whole family, of one or more wrong "different"; likewise for "equivalent"."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HypothesisTest:
-    """The test of two cells, and its verdict once the family it belongs to is known."""
-
-    p: float | None
-    """`None` where there are too few values for a test."""
-    margin: float | None
-    """Differences smaller than this do not matter; `None`: not stated, so never equivalent."""
-    p_equivalent: float | None
-    family: int = 1
-    """Comparisons decided together."""
-    p_holm: float | None = None
-    p_equivalent_holm: float | None = None
-    verdict: Verdict = "cannot tell"
-    detectable: float | None = None
-    """The smallest difference, or ratio above 1, that so many values detect with power 0.8."""
-
-
-T = TypeVar("T", bound=HypothesisTest)
+FEWEST_SEEDS = 2
+"""One seed knows nothing of its noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(HypothesisTest):
+class Comparison:
     """The difference `b` minus `a` over seeds, and what may be said about it."""
 
     n: int
     """Pairs compared."""
     num_dropped: int
     """Seeds that only one of the cells has."""
-    num_diverged: int
-    """Seeds left out because a value was not finite."""
+    failures: Failures
+    """Seeds left out because a value was not finite, by cell."""
     mean_a: float | None
     mean_b: float | None
-    difference: Mean | None
-    fewest_seeds: int | None = None
-    """Fewer pairs never reach the level in this family, whatever the data."""
-    seeds_needed: int | None = None
+    difference: float | None
+    interval: Interval | None
+    """The one that decides: simultaneous over the family, at `confidence`. `None` below two pairs."""
+    confidence: float
+    """0.90 beside "equivalent", otherwise 0.95."""
+    p: float | None
+    """Of a difference as large somewhere in the family where nothing differs; `None` below two pairs."""
+    std: float | None
+    """Of a run, as estimated for this comparison from all cells."""
+    margin: float | None
+    """Differences smaller than this do not matter; `None`: not stated, so never equivalent."""
+    family: int
+    """Comparisons decided together."""
+    verdict: Verdict
+    detectable: float | None
+    """The smallest difference that so many seeds detect with power 0.8."""
+    seeds_needed: int | None
     """Estimated to decide it with power 0.8 if the observed effect is the true one; `None`: already
     decided, or cannot be estimated."""
+
+    @property
+    def num_diverged(self) -> int:
+        """Seeds of both cells of which at least one diverged."""
+        return self.failures.num_left_out
 
 
 def compare(a: BySeed, b: BySeed, margin: float | None = None) -> Comparison:
     """Decided as a family of its own. SpecError if the margin is not positive."""
-    return compare_all([(a, b)], margin)[0]
+    return compare_all({"a": a, "b": b}, [("a", "b")], margin)[0]
 
 
 def compare_all(
-    cells: Iterable[tuple[BySeed, BySeed]], margin: float | None = None
+    values: Mapping[str, BySeed],
+    pairs: Sequence[tuple[str, str]],
+    margin: float | None = None,
+    *,
+    looks: tuple[int, ...] = (),
+    resolution: float = 0.0,
+    most: float = math.inf,
 ) -> tuple[Comparison, ...]:
-    """One comparison per pair of cells, decided as one family. SpecError if the margin is not positive."""
+    """One comparison per pair of cells, decided as one family; the noise of all cells is used.
+
+    `looks`: after how many seeds verdicts are made; `resolution`: the step in which values come; `most`:
+    the largest difference there can be. SpecError if the margin is not positive.
+    """
     check_margin(margin)
-    matched = [pair(a, b) for a, b in cells]
-    differences = [pairs.differences for pairs in matched]
-    different = p_of_each(differences, p_different)
-    equivalent = p_of_each(differences, partial(p_equivalent, margin=margin) if margin else None)
-    return decide(
-        [
-            Comparison(
-                n=len(pairs.a),
-                num_dropped=pairs.num_dropped,
-                num_diverged=pairs.num_diverged,
-                mean_a=fmean(pairs.a) if pairs.a else None,
-                mean_b=fmean(pairs.b) if pairs.b else None,
-                difference=mean_of(pairs.differences),
-                p=p,
-                margin=margin,
-                p_equivalent=p_same,
-            )
-            for pairs, p, p_same in zip(matched, different, equivalent, strict=True)
-        ]
-    )
-
-
-def decide(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """The same comparisons as one family, each with its verdict."""
-    return tuple(_decided(comparison) for comparison in adjust(comparisons))
-
-
-def adjust(comparisons: Sequence[T]) -> list[T]:
-    """The same comparisons as one family, their p adjusted by Holm; no verdict yet."""
-    family = max(1, sum(comparison.p is not None for comparison in comparisons))
-    different = holm([comparison.p for comparison in comparisons])
-    equivalent = holm([comparison.p_equivalent for comparison in comparisons])
-    return [
-        replace(comparison, family=family, p_holm=p, p_equivalent_holm=p_same)
-        for comparison, p, p_same in zip(comparisons, different, equivalent, strict=True)
-    ]
-
-
-def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Adjusted p, in the given order; a value without p is no part of the family."""
-    order = sorted((p, index) for index, p in enumerate(values) if p is not None)
-    adjusted: list[float | None] = [None] * len(values)
-    highest = 0.0
-    for rank, (p, index) in enumerate(order):
-        highest = max(highest, min(1.0, p * (len(order) - rank)))
-        adjusted[index] = highest
-    return adjusted
-
-
-def verdict_of(p: float | None, p_equivalent: float | None) -> Verdict:
-    """From adjusted p. "Different" comes first, even for a difference smaller than the margin."""
-    if p is not None and p <= LEVEL:
-        return "different"
-    if p_equivalent is not None and p_equivalent <= LEVEL:
-        return "equivalent"
-    return "cannot tell"
+    seeds = sorted({seed for by_seed in values.values() for seed in by_seed})
+    cells = [cell for cell, by_seed in values.items() if any(map(math.isfinite, by_seed.values()))]
+    tested = [pair for pair in pairs if {*pair} <= {*cells} and pair[0] != pair[1]]
+    table = np.array([[_finite(values[cell].get(s, math.nan)) for s in seeds] for cell in cells])
+    rows = np.zeros((len(tested), len(cells)))
+    for row, (a, b) in zip(rows, tested, strict=True):
+        row[cells.index(a)], row[cells.index(b)] = -1.0, 1.0
+    family = compare_cells(table, rows, looks, resolution) if tested else None
+    weights = tuple(map(tuple, rows.tolist()))
+    made: dict[tuple[str, str], Comparison] = {}
+    for a, b in pairs:
+        found = None
+        if family is not None and (a, b) in tested:
+            found = _Found.at(family, weights, tested.index((a, b)))
+        made[a, b] = _compared(values[a], values[b], found, margin, len(tested), most)
+    return tuple(made[pair] for pair in pairs)
 
 
 def check_margin(margin: float | None) -> None:
@@ -145,40 +112,93 @@ def check_margin(margin: float | None) -> None:
         raise SpecError([f"margin: got {margin}, must be above 0"])
 
 
-def _decided(comparison: Comparison) -> Comparison:
-    """With its verdict, the smallest difference that so many seeds detect, and how many are needed.
+@dataclass(frozen=True)
+class _Found:
+    """What a family says about one of its contrasts."""
 
-    Both are counted at the strictest step of Holm.
-    """
-    verdict = verdict_of(comparison.p_holm, comparison.p_equivalent_holm)
-    level = LEVEL / comparison.family
-    difference = comparison.difference
-    smallest = needed = None
-    if difference is not None and difference.std is not None:
-        smallest = detectable(comparison.n, level)
-        smallest = None if smallest is None else smallest * difference.std
-        if verdict == "cannot tell":
-            needed = _seeds_needed(difference.value, difference.std, comparison.margin, level)
-    return replace(
-        comparison,
+    weights: Rows
+    index: int
+    value: float
+    half_width: float
+    half_width_90: float
+    std: float
+    p: float
+
+    @classmethod
+    def at(cls, family: Family, weights: Rows, index: int) -> "_Found | None":
+        """`None` where fewer than two seeds have both cells."""
+
+        def one(entries: Floats) -> float:
+            return float(entries[..., index])
+
+        if math.isnan(one(family.estimates.value)):
+            return None
+        return cls(
+            weights=weights,
+            index=index,
+            value=one(family.estimates.value),
+            half_width=one(family.half_width),
+            half_width_90=one(family.half_width_90),
+            std=one(family.stds),
+            p=one(family.p),
+        )
+
+
+def _compared(
+    a: BySeed, b: BySeed, found: _Found | None, margin: float | None, family: int, most: float
+) -> Comparison:
+    both = sorted(a.keys() & b.keys())
+    seeds = [seed for seed in both if math.isfinite(a[seed]) and math.isfinite(b[seed])]
+    failures = Failures.of(a, b)
+    is_identical = bool(seeds) and all(math.isclose(a[s], b[s], rel_tol=1e-12) for s in seeds)
+    mean_a, mean_b = (fmean(cell[s] for s in seeds) if seeds else None for cell in (a, b))
+    difference = None if mean_a is None or mean_b is None else mean_b - mean_a
+    verdict: Verdict = "cannot tell"
+    half_width = None if found is None else found.half_width
+    if found is not None and difference is not None:
+        is_within = margin is not None and abs(difference) + found.half_width_90 < margin
+        if abs(difference) > found.half_width:
+            verdict = "different"
+        elif is_within and not failures.differ:
+            verdict, half_width = "equivalent", found.half_width_90
+    if is_identical and not failures.differ:
+        verdict, difference, half_width = "identical", 0.0, None
+    return Comparison(
+        n=len(seeds),
+        num_dropped=len(a.keys() ^ b.keys()),
+        failures=failures,
+        mean_a=mean_a,
+        mean_b=mean_b,
+        difference=difference,
+        interval=_interval(difference, half_width, most),
+        confidence=0.90 if verdict == "equivalent" else 0.95,
+        p=None if found is None or is_identical else found.p,
+        std=None if found is None else found.std,
+        margin=margin,
+        family=family,
         verdict=verdict,
-        fewest_seeds=fewest_pairs(level),
-        seeds_needed=needed,
-        detectable=smallest,
+        detectable=None if found is None else _detectable(found, len(seeds)),
+        seeds_needed=_seeds_needed(found, margin, len(seeds)) if verdict == "cannot tell" else None,
     )
 
 
-def _seeds_needed(difference: float, std: float, margin: float | None, level: float) -> int | None:
-    """The smaller of what shows the difference and, with a margin, what shows that it lies within."""
-    counts = [seeds_for(_in_stds(difference, std), level)]
-    gap = (margin or 0.0) - abs(difference)
-    if gap > 0:
-        # One-sided: twice the level. Both sides must hold: each with half the chance of failing.
-        counts.append(seeds_for(_in_stds(gap, std), 2 * level, power=0.9))
-    return min((count for count in counts if count is not None), default=None)
+def _interval(middle: float | None, half_width: float | None, most: float) -> Interval | None:
+    if middle is None or half_width is None:
+        return None
+    return Interval(max(-most, middle - half_width), min(most, middle + half_width))
 
 
-def _in_stds(size: float, std: float) -> float:
-    if std:
-        return size / std
-    return math.inf if size else 0.0
+def _detectable(found: _Found, num_seeds: int) -> float:
+    return float(ability(found.weights, num_seeds).difference[found.index]) * found.std
+
+
+def _seeds_needed(found: _Found | None, margin: float | None, num_seeds: int) -> int | None:
+    if found is None or not found.std:
+        return None
+    in_stds = None if margin is None else margin / found.std
+    effect = found.value / found.std
+    return seeds_for(found.weights, found.index, effect, in_stds, num_seeds)
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else math.nan

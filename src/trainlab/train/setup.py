@@ -109,7 +109,7 @@ def set_up(
     device = pick_device(settings.device)
     if device.type == "cuda":
         torch.cuda.set_device(device.index or 0)  # events and streams are the current device's
-    with seeded(trial.seed, "weights"):
+    with seeded(trial.seed_of("weights"), "weights"):
         # On the CPU first: the same seed gives the same weights on every device.
         model = workload.build(settings.model)
     model.to(device)

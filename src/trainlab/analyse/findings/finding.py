@@ -127,7 +127,12 @@ class Finding:
         """The 95 % interval, where there is one."""
         if self.interval is None:
             return ""
-        return words("within", low=text(self.interval.low), high=text(self.interval.high))
+        low, high = text(self.interval.low), text(self.interval.high)
+        return words(self.interval_key(), low=low, high=high)
+
+    def interval_key(self) -> str:
+        """The key of the text that gives its interval."""
+        return "within"
 
     @property
     def _factor(self) -> str:

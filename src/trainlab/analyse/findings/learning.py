@@ -1,102 +1,21 @@
-"""What the learn trials show: effects of factors on loss and accuracy, divergence, time to a target."""
+"""What the learn trials show beside the effects of factors: divergence, time to a target."""
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trainlab.analyse.confounds import Confound, trial_confounds
-from trainlab.analyse.contrast import Contrast, contrasts
+from trainlab.analyse.contrast import contrasts
 from trainlab.analyse.evidence import ENDED_WELL, Evidence
-from trainlab.analyse.findings.finding import Finding, arrow, num_seeds
+from trainlab.analyse.findings.effects import effect_findings
+from trainlab.analyse.findings.finding import Finding, arrow
+from trainlab.analyse.findings.patterns import pattern_findings
+from trainlab.analyse.findings.spread import spread_findings
 from trainlab.analyse.time_to_target import EpochValue, time_to_target
 from trainlab.spec.target import Target, target_of
-from trainlab.stats.verdict import compare_all
+from trainlab.stats.contrasts import LEVEL
+from trainlab.stats.ranks import rank_p
 from trainlab.words import Words
-from trainlab.words.numbers import metric_difference, metric_value
-
-ACCURACY = "test/accuracy"
-USUAL = (ACCURACY, "test/loss", "train/loss")
-"""The metrics that people ask about, the most wanted first."""
-
-COMPARISON_FIELDS = (
-    *("mean_a", "mean_b", "family", "margin", "fewest_seeds", "seeds_needed", "detectable"),
-    *("num_dropped", "num_diverged"),
-)
-"""Fields of an effect that a comparison has under the same name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effect(Finding):
-    """What a change of one factor does to a metric, seed by seed."""
-
-    kind = "effect"
-    section = "factors"
-    rank = 1
-    test = "learning"
-
-    mean_a: float | None
-    mean_b: float | None
-    difference: float | None
-    p: float | None
-    family: int
-    """Comparisons decided together."""
-    margin: float | None
-    fewest_seeds: int | None
-    """Fewer never reach the level, whatever the data."""
-    seeds_needed: int | None
-    detectable: float | None
-    num_dropped: int
-    num_diverged: int
-
-    def phrases(self, words: Words) -> dict[str, object]:
-        metric, seeds = self.subject, num_seeds(self.n, words)
-
-        def difference(value: float | None) -> str:
-            return metric_difference(metric, value or 0.0, words("points"))
-
-        return super().phrases(words) | {
-            "metric": metric,
-            "means": arrow(metric_value(metric, mean) for mean in (self.mean_a, self.mean_b)),
-            "mean_of": seeds if self.n == 1 else words("mean_of_seeds", seeds=seeds),
-            "difference": difference(self.difference),
-            "margin": difference(self.margin).lstrip("+"),
-            "within": self.interval_text(words, difference),
-        }
-
-    def statement(self, words: Words) -> str:
-        if self.difference is None:
-            return self.fill(words, "effect_unknown")
-        effect = self.fill(words, "effect")
-        if self.verdict != "cannot tell":
-            return self.fill(words, f"effect_{self.verdict}", effect=effect)
-        text = self.fill(words, "effect_open", effect=effect)
-        if self.fewest_seeds is not None and self.n < self.fewest_seeds:
-            too_few = self.fill(words, "seeds_too_few", fewest=self.fewest_seeds)
-            return words.sentences(text, too_few)
-        if self.seeds_needed is None:
-            return text
-        return words.sentences(text, words("seeds_would_do", needed=self.seeds_needed))
-
-    @property
-    def group(self) -> tuple[str, ...]:
-        return "effect", self.factor or ""
-
-    @property
-    def weight(self) -> float:
-        # Accuracy on the test set is what people ask about; then the largest effect.
-        size = abs(self.difference or 0.0) if self.verdict != "equivalent" else 0.0
-        return 1e6 * (self.subject == ACCURACY) + size / (1 + abs(self.mean_a or 0.0))
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoReset(Effect):
-    """The effect of never resetting gradients; the sentence says why."""
-
-    kind = "no_reset"
-    rank = 0
-
-    def statement(self, words: Words) -> str:
-        return words.sentences(super().statement(words), words("no_reset_why"))
+from trainlab.words.numbers import count, metric_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +49,8 @@ class TimeToTarget(Finding):
 
     def statement(self, words: Words) -> str:
         key = "target_reached" if self.num_reached else "target_never"
+        if self.num_reached and self.median_epoch is None:
+            key = "target_seldom"
         return self.fill(words, key, target_text=metric_value(self.subject, self.target))
 
     @property
@@ -141,64 +62,46 @@ class TimeToTarget(Finding):
         return self.num_reached / self.n - 1e-9 * (self.median_s or 0.0)
 
 
-def learn_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Effects first, then what went wrong, then time to the targets."""
-    pairs = [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= evidence.learned.keys()]
-    confounds = [_confounds(evidence, pair) for pair in pairs]
-    for metric in compared_metrics(evidence):
-        yield from _effects(evidence, metric, pairs, confounds)
-    yield from _divergence(evidence)
-    for metric, target in evidence.study.targets.items():
-        yield from _times_to_target(evidence, target_of(metric, target))
+@dataclass(frozen=True, kw_only=True)
+class TimeDifference(Finding):
+    """Whether a change of one factor makes the target be reached earlier, or at all."""
 
+    kind = "time_difference"
+    section = "factors"
 
-def compared_metrics(evidence: Evidence) -> list[str]:
-    """The usual ones, then any of the workload's own on the test set."""
-    usual = [name for name in USUAL if name in evidence.metrics]
-    own = [name for name in evidence.metrics if name.startswith("test/")]
-    return list(dict.fromkeys([*usual, *own]))
+    target: float
+    epoch_a: float | None
+    """The median over trials; None where half or more never reached it."""
+    epoch_b: float | None
+    never_a: int
+    never_b: int
+    p: float
+    """Of the rank sum, by permutation, adjusted for all such comparisons."""
 
-
-def _effects(
-    evidence: Evidence,
-    metric: str,
-    pairs: Sequence[Contrast],
-    confounds: Sequence[tuple[Confound, ...]],
-) -> Iterator[Finding]:
-    """One family per metric: all its comparisons are decided together."""
-    values = {cell.id: evidence.values(cell.id, metric) for cell in evidence.cells}
-    compared = compare_all(
-        [(values[pair.reference.id], values[pair.other.id]) for pair in pairs],
-        evidence.study.margins.get(metric),
-    )
-    for pair, comparison, also_differs in zip(pairs, compared, confounds, strict=True):
-        never_resets = pair.factor == "zero_grad" and pair.levels[1] is False
-        difference = comparison.difference
-        yield (NoReset if never_resets else Effect)(
-            subject=metric,
-            factor=pair.factor,
-            levels=pair.levels,
-            cells=pair.ids,
-            difference=None if difference is None else difference.value,
-            p=comparison.p_holm,
-            n=comparison.n,
-            interval=None if difference is None else difference.interval,
-            verdict=comparison.verdict,
-            confounds=also_differs,
-            **{name: getattr(comparison, name) for name in COMPARISON_FIELDS},
+    def statement(self, words: Words) -> str:
+        first, second = (_after(epoch, words) for epoch in (self.epoch_a, self.epoch_b))
+        return self.fill(
+            words,
+            "time_different" if self.verdict == "different" else "time_open",
+            target_text=metric_value(self.subject, self.target),
+            times=arrow((first, second)),
         )
 
 
-def _confounds(evidence: Evidence, pair: Contrast) -> tuple[Confound, ...]:
-    """Of every two trials that are compared, each named once."""
-    first, second = (evidence.learned[cell] for cell in pair.ids)
-    confounds = (
-        confound
-        for seed, a in first.items()
-        if (b := second.get(seed)) and a.trial.state == b.trial.state == "done"
-        for confound in trial_confounds(a.trial, b.trial, pair.factors)
-    )
-    return tuple(dict.fromkeys(confounds))
+def _after(epoch: float | None, words: Words) -> str:
+    if epoch is None:
+        return words("never")
+    return words("one_epoch") if epoch == 1 else words("epochs", number=count(epoch))
+
+
+def learn_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Effects first, then what went wrong, then time to the targets."""
+    yield from effect_findings(evidence)
+    yield from pattern_findings(evidence)
+    yield from spread_findings(evidence)
+    yield from _divergence(evidence)
+    for metric, target in evidence.study.targets.items():
+        yield from _times_to_target(evidence, target_of(metric, target))
 
 
 def _divergence(evidence: Evidence) -> Iterator[Finding]:
@@ -216,27 +119,55 @@ def _divergence(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
-    metric = target.metric
-    for cell in evidence.cells:
-        trials = [
-            [
-                EpochValue(int(line["epoch"]), float(line["time_s"]), float(line[metric]))
-                for line in learned.epochs
-                if line.get(metric) is not None
-            ]
-            for learned in evidence.learned.get(cell.id, {}).values()
-            # One that was stopped from outside might yet have reached it.
-            if learned.trial.state in ENDED_WELL
-        ]
-        if not trials:
-            continue
-        times = time_to_target(trials, target)
+    """Of every cell, then every cell against its reference."""
+    times = {
+        cell.id: time_to_target(trials, target)
+        for cell in evidence.cells
+        if (trials := _trials_of(evidence, cell.id, target.metric))
+    }
+    for cell, reached in times.items():
         yield TimeToTarget(
-            subject=metric,
-            cells=(cell.id,),
+            subject=target.metric,
+            cells=(cell,),
             target=target.value,
-            num_reached=times.num_reached,
-            median_epoch=times.median_epoch,
-            median_s=times.median_elapsed_s,
-            n=times.num_trials,
+            num_reached=reached.num_reached,
+            median_epoch=reached.median_epoch,
+            median_s=reached.median_elapsed_s,
+            n=reached.num_trials,
         )
+    pairs = [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= times.keys()]
+    tested = [
+        (pair, p)
+        for pair in pairs
+        if (p := rank_p(*(times[cell].epochs for cell in pair.ids))) is not None
+    ]
+    for pair, p in tested:
+        a, b = (times[cell] for cell in pair.ids)
+        adjusted = min(1.0, p * len(tested))
+        yield TimeDifference(
+            subject=target.metric,
+            factor=pair.factor,
+            levels=pair.levels,
+            cells=pair.ids,
+            target=target.value,
+            epoch_a=a.median_epoch,
+            epoch_b=b.median_epoch,
+            never_a=a.num_trials - a.num_reached,
+            never_b=b.num_trials - b.num_reached,
+            p=adjusted,
+            n=min(a.num_trials, b.num_trials),
+            verdict="different" if adjusted <= LEVEL else "cannot tell",
+        )
+
+
+def _trials_of(evidence: Evidence, cell: str, metric: str) -> list[list[EpochValue]]:
+    return [
+        [
+            EpochValue(int(line["epoch"]), float(line["time_s"]), float(line[metric]))
+            for line in learned.epochs
+            if line.get(metric) is not None
+        ]
+        for learned in evidence.learned.get(cell, {}).values()
+        # One that was stopped from outside might yet have reached it.
+        if learned.trial.state in ENDED_WELL
+    ]

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainlab.analyse.evidence import ENDED_WELL, Evidence
+from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding, num_seeds
-from trainlab.analyse.findings.learning import Effect
+from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 
 ENDED_BADLY = ("failed", "interrupted", "pending")
@@ -44,15 +45,15 @@ class Undecided(Finding):
     num_tested: int
     most_seeds: int | None
     """Of the open comparisons of what was learned."""
-    fewest_seeds: int | None
     seeds_needed: int | None
+    """The fewest that would settle one of them."""
 
     def statement(self, words: Words) -> str:
         text = self.fill(words, "undecided")
-        fewest, seeds = self.fewest_seeds, self.most_seeds
-        if fewest is None or seeds is None or seeds >= fewest:
+        seeds = self.most_seeds
+        if seeds is None or seeds >= FEWEST_SEEDS:
             return text
-        too_few = words("undecidable", seeds=num_seeds(seeds, words), fewest=fewest)
+        too_few = words("undecidable", seeds=num_seeds(seeds, words), fewest=FEWEST_SEEDS)
         return words.sentences(text, too_few)
 
 
@@ -75,12 +76,11 @@ def unfinished_findings(evidence: Evidence) -> Iterator[Finding]:
 
 def undecided_findings(others: Sequence[Finding]) -> Iterator[Finding]:
     """One finding, if a comparison among the others was not decided."""
-    tested = [finding for finding in others if finding.verdict is not None]
+    tested = [finding for finding in others if finding.test and finding.verdict is not None]
     undecided = [finding for finding in tested if finding.verdict == "cannot tell"]
     if not undecided:
         return
     effects = [finding for finding in undecided if isinstance(finding, Effect)]
-    fewest = [effect.fewest_seeds for effect in effects if effect.fewest_seeds is not None]
     needed = [effect.seeds_needed for effect in effects if effect.seeds_needed is not None]
     yield Undecided(
         subject="comparisons",
@@ -88,7 +88,6 @@ def undecided_findings(others: Sequence[Finding]) -> Iterator[Finding]:
         num_open=len(undecided),
         num_tested=len(tested),
         most_seeds=max((effect.n for effect in effects), default=None),
-        fewest_seeds=max(fewest, default=None),
         seeds_needed=min(needed, default=None),
         n=len(undecided),
         verdict="cannot tell",

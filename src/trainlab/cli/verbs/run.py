@@ -59,6 +59,17 @@ def _run(
     seed: Annotated[
         str | None, typer.Option(metavar="SEEDS", help="The seeds themselves, as 1 or 1,2,3.")
     ] = None,
+    until_decided: Annotated[
+        bool,
+        typer.Option(
+            "--until-decided",
+            help="Add seeds until every comparison is decided; the error rate holds over all looks.",
+        ),
+    ] = False,
+    max_seeds: Annotated[
+        int | None,
+        typer.Option(min=2, metavar="COUNT", help="The most seeds for --until-decided."),
+    ] = None,
     out: OutOption = None,
     tensorboard: Annotated[bool | None, typer.Option(help="Write TensorBoard event files.")] = None,
     save_model: Annotated[
@@ -104,12 +115,16 @@ def _run(
         vary or (),
         design=design,
         seeds=requested_seeds(seed, seeds),
+        until_decided=until_decided or None,
+        max_seeds=max_seeds,
         tensorboard=tensorboard,
         save_model=save_model,
         probes=tuple(probe_of(text) for text in probe) if probe else None,
     )
     question = _with_cost(question, profile, given_fields(CostSpec, settings))
     check_language(lang)
+    if max_seeds is not None and not question.until_decided:
+        raise SpecError(["--max-seeds: is for --until-decided; for a fixed number use --seeds"])
     budget_s = None if budget is None else seconds_of(budget)
     if dry_run:
         study = planned(question, where, many=yes)

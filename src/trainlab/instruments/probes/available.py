@@ -48,7 +48,7 @@ def probeable(setup: Setup) -> list[Probeable]:
     setup.model.train()
     watch.install()
     try:
-        with seeded(setup.trial.seed, "dropout", 1, setup.device):
+        with seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device):
             inputs, targets = batches.move(*batches.gather(rows))
             inputs = setup.workload.prepare(inputs)
             watch.start_watching()

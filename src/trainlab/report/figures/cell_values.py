@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.cost.summary import Estimate
 from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.metrics import limits_of
 from trainlab.report.run_data import MOST_CELLS
 from trainlab.stats.means import mean_of
 from trainlab.words.numbers import MIB
@@ -43,7 +44,7 @@ def metric_values(evidence: Evidence, metric: str) -> CellValues | None:
     values, seed_values = [], []
     for cell in evidence.cells:
         by_seed = list(evidence.values(cell.id, metric).values())
-        if (mean := mean_of(by_seed)) is not None:
+        if (mean := mean_of(by_seed, limits_of(metric))) is not None:
             values.append(CellValue(cell.id, None, mean.value, *mean.ends))
             seed_values += [(cell.id, value) for value in by_seed if math.isfinite(value)]
     return _first_cells(metric, values, seed_values)

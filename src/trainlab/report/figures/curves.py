@@ -5,8 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainlab.analyse.metrics import limits_of
 from trainlab.report.run_data import RunData
-from trainlab.stats.means import mean_of
+from trainlab.stats.means import Interval, mean_of
 
 MOST_POINTS = 120
 """Points of one curve; a longer one is thinned out and keeps its last point."""
@@ -50,7 +51,10 @@ def metric_curves(data: RunData, metric: str) -> Curves | None:
             ]
             for cell in data.drawn_cells
         }
-    points = [point for cell, curves in seed_curves.items() for point in _averaged(cell, curves)]
+    limits = limits_of(metric)
+    points = [
+        point for cell, curves in seed_curves.items() for point in _averaged(cell, curves, limits)
+    ]
     return Curves(metric, tuple(points), by_step) if points else None
 
 
@@ -65,7 +69,7 @@ def _step_points(
 
 
 def _averaged(
-    cell: str, seed_curves: Sequence[Sequence[tuple[float, float | None]]]
+    cell: str, seed_curves: Sequence[Sequence[tuple[float, float | None]]], limits: Interval
 ) -> Iterator[CurvePoint]:
     """Over the seeds that have a finite value at the same moment."""
     values: dict[float, list[float]] = defaultdict(list)
@@ -74,7 +78,7 @@ def _averaged(
             if value is not None and math.isfinite(value):
                 values[epoch].append(value)
     for epoch in thinned(sorted(values)):
-        mean = mean_of(values[epoch])
+        mean = mean_of(values[epoch], limits)
         if mean is not None:
             yield CurvePoint(cell, epoch, mean.value, *mean.ends, mean.n)
 

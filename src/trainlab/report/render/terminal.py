@@ -22,6 +22,7 @@ BETWEEN = 2
 MARKS: dict[Mark, tuple[str, str]] = {
     "different": ("≠", "green"),
     "equivalent": ("=", "cyan"),
+    "identical": ("=", "cyan"),
     "cannot tell": ("?", "yellow"),
     "fact": ("·", ""),
 }

@@ -1,7 +1,9 @@
 """Comparison by factor: every cell's costs and metrics, and what each level does, in words."""
 
+from trainlab.analyse.findings.cost import CostRatio, MemoryRatio
+from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
-from trainlab.analyse.findings.learning import compared_metrics
+from trainlab.analyse.metrics import compared_metrics
 from trainlab.report.bullets import MOST_FINDINGS, first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.cell_values import COSTS, CellValues, cost_values, memory_values
@@ -67,7 +69,9 @@ def cost_figure(cell_values: CellValues, words: Words) -> Figure:
 def _factor_section(factor: str, findings: list[Finding], words: Words) -> Section:
     name = factor.removeprefix("model.").replace(",", " + ")
     slug = "".join(c if c.isalnum() and c.isascii() else "-" for c in factor)
-    blocks = (factor_table(name, findings, words), *first_bullets(_decided_first(findings), words))
+    compared = [f for f in findings if isinstance(f, Effect | CostRatio | MemoryRatio)]
+    table = [factor_table(name, compared, words)] if compared else []
+    blocks = (*table, *first_bullets(_decided_first(findings), words))
     return Section(f"factor-{slug}", words("factor", factor=name), blocks)
 
 

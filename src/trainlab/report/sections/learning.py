@@ -1,6 +1,6 @@
 """What was learned: curves over training, where every cell ended, time to the targets."""
 
-from trainlab.analyse.findings.learning import compared_metrics
+from trainlab.analyse.metrics import compared_metrics
 from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.cell_values import metric_values

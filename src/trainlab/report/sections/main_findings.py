@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from trainlab.analyse.findings.cost import Unstable
+from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import UNRANKED, Finding
-from trainlab.analyse.findings.learning import Effect
 from trainlab.analyse.findings.run import Undecided, Unfinished
 
 MOST = 5
@@ -31,7 +31,9 @@ def _chosen(findings: Sequence[Finding], room: int) -> list[Finding]:
         if finding.weight > best.setdefault(finding.group, finding).weight:
             best[finding.group] = finding
     ranked = sorted(best.values(), key=lambda finding: (finding.rank, -finding.weight))
-    decided = [finding for finding in ranked if finding.verdict in ("different", "equivalent")]
+    decided = [
+        finding for finding in ranked if finding.verdict in ("different", "equivalent", "identical")
+    ]
     facts = [finding for finding in ranked if finding.verdict is None]
     # Room is kept for one fact where there is any: a study of cost has more to say than its tests.
     if facts and len(decided) >= room:

@@ -23,7 +23,7 @@ def beside_table(
     def interval(pair: CellComparison) -> Entry:
         if pair.is_cost:
             return within(pair.interval)
-        return difference_within(pair.subject, pair.interval)
+        return difference_within(pair.subject, pair.interval, pair.verdict)
 
     return table_of(
         caption,

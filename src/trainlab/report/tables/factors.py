@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from trainlab.analyse.findings.cost import CostRatio, MemoryRatio
+from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding, arrow
-from trainlab.analyse.findings.learning import Effect
 from trainlab.report.bullets import mark_label, mark_of
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import EMPTY, count, name, number, table_of, value, within
@@ -50,12 +50,13 @@ def subject_text(subject: str, words: Words) -> str:
     return words(key) if key in WORDS else subject
 
 
-def difference_within(metric: str, interval: Interval | None) -> Entry:
-    """The interval of a difference, without its unit."""
+def difference_within(metric: str, interval: Interval | None, verdict: Verdict | None) -> Entry:
+    """The interval of a difference, without its unit; beside "equivalent" it is the 90 % one."""
     if interval is None:
         return EMPTY
     ends = (interval.low, interval.high)
-    return Entry(", ".join(metric_difference(metric, end, "").strip() for end in ends))
+    text = ", ".join(metric_difference(metric, end, "").strip() for end in ends)
+    return Entry(f"{text} (90 %)" if verdict == "equivalent" else text)
 
 
 def _change(finding: Finding, words: Words) -> str:
@@ -89,5 +90,5 @@ def _effect(effect: Effect, words: Words) -> tuple[Entry, ...]:
     return (
         *(EMPTY if mean is None else Entry(metric_value(metric, mean), mean) for mean in means),
         difference,
-        difference_within(metric, effect.interval),
+        difference_within(metric, effect.interval, effect.verdict),
     )

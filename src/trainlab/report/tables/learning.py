@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable
 
 from trainlab.analyse.evidence import Evidence, Line
-from trainlab.analyse.findings.learning import compared_metrics
+from trainlab.analyse.metrics import compared_metrics, limits_of
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import count, mean, name, number, table_of, value
@@ -25,7 +25,9 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         return Entry(text, float(done))
 
     def final_mean(metric: str) -> Callable[[str], Entry]:
-        return lambda cell: mean(metric, mean_of([*evidence.values(cell, metric).values()]), words)
+        return lambda cell: mean(
+            metric, mean_of([*evidence.values(cell, metric).values()], limits_of(metric)), words
+        )
 
     def seconds(cell: str) -> float | None:
         times_s = [one.epoch_s() for one in evidence.learned[cell].values()]

@@ -58,9 +58,9 @@ class EagerSession:
     def training(self, epoch: int) -> Iterator[None]:
         setup = self._setup
         setup.model.train()
-        order = data_order(setup.trial.seed, epoch, setup.train_batches.num_samples)
+        order = data_order(setup.trial.seed_of("order"), epoch, setup.train_batches.num_samples)
         self._batches = iter(setup.train_batches.rows(order))
-        with seeded(setup.trial.seed, "dropout", epoch, setup.device):
+        with seeded(setup.trial.seed_of("dropout"), "dropout", epoch, setup.device):
             yield
 
     def advance(self, num_steps: int) -> Sequence[Means]:
