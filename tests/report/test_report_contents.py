@@ -71,7 +71,7 @@ def test_the_answer_has_at_most_five_lines_and_says_what_differs(tmp_path: Path)
 
 
 def test_what_is_open_ends_the_answer(tmp_path: Path) -> None:
-    data = rich_data(tmp_path / "run", study=rich_study(seeds=2))
+    data = rich_data(tmp_path / "run", study=rich_study(seeds=1))
     assert main_findings(data.findings)[-1].kind == "undecided"
 
 
