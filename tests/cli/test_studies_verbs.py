@@ -89,10 +89,10 @@ def test_a_study_trains_and_says_what_follows_in_the_language_asked(
     assert "4/4 lr=" in done.stderr
     assert "各组学到的结果" in done.stdout
     assert "运行文件夹：r" in done.stdout
-    assert "五分之四的把握" in "".join(done.stdout.split())
+    assert "结论只针对当前测试集" in "".join(done.stdout.split())
     assert (tmp_path / "r/results.csv").is_file()
     shown = " ".join(trainlab("show", "r").stdout.split())
-    assert "With 2 seeds no difference could be shown; it takes at least 6." in shown
+    assert "Verdicts are about this test set." in shown
 
 
 @pytest.mark.parametrize("flag", ["--json", "--quiet"])

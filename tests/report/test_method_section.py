@@ -54,9 +54,9 @@ def test_unstable_measurements_with_trained_weights_are_told_from_the_others(
     tmp_path: Path,
 ) -> None:
     study = made_study(cost={"processes": 3, "weights": "both"}, vary={"lr": (0.1, 0.01)})
-    folder = Fabricated().write(tmp_path / "r", study)
+    folder = Fabricated(step_ms=lambda t, process: 2.0 + process).write(tmp_path / "r", study)
     document, _ = method_of(loaded(folder, others_cores=1.5))
-    names = [row.entries[0].text for row in table_of(document, "Unstable measurements").rows]
+    names = [row.entries[0].text for row in table_of(document, Words("en")("warning_table")).rows]
     assert len(names) == len(set(names))
     assert "lr=0.01 (trained weights)" in names
     assert "lr=0.01" in names
