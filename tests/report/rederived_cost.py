@@ -149,7 +149,7 @@ def _levels(records: dict[Row, Json]) -> dict[Row, float]:
     reference = table[np.isnan(table).sum(axis=1).argmin()]
     ratios = np.nanmedian(table - reference, axis=1, keepdims=True)
     of_round = np.nanmedian(table - ratios, axis=0)
-    levels = np.nanmedian(table - of_round, axis=1) + np.nanmedian(of_round)
+    levels = np.nanquantile(table - of_round, 0.25, axis=1) + np.nanmedian(of_round)
     sizes = np.array([record["batch_size"] for record in records.values()])
     return dict(zip(records, levels + np.log(1e3 / sizes), strict=True))
 

@@ -6,7 +6,7 @@ import pytest
 from trainlab.stats.rounds import levels
 
 
-def test_a_ratio_is_the_median_over_rounds_of_the_ratio_within() -> None:
+def test_a_ratio_is_formed_within_rounds() -> None:
     # The machine is twice as slow from the third round on; the second takes 1.5 times as long.
     first = {1: 10.0, 2: 10.0, 3: 20.0, 4: 20.0, 5: 20.0}
     second = {number: 1.5 * time for number, time in first.items()}
@@ -22,6 +22,25 @@ def test_a_disturbed_turn_moves_nothing() -> None:
     assert levels([first, second, third]) == pytest.approx([math.log(t) for t in (10, 20, 30)])
 
 
+def test_turns_that_are_often_made_longer_are_still_told_by_the_others() -> None:
+    draw = random.Random(4)
+
+    def turns(base: float) -> dict[int, float]:
+        """Four turns in ten meet something that makes them up to twice as long."""
+        return {
+            number: base
+            * (1 + draw.random() * (draw.random() < 0.4))
+            * math.exp(draw.gauss(0, 0.01))
+            for number in range(25)
+        }
+
+    errors = [
+        b - a - math.log(3)
+        for a, b, *_ in (levels([turns(1.0), turns(3.0), turns(2.0)]) for _ in range(200))
+    ]
+    assert math.sqrt(sum(error**2 for error in errors) / len(errors)) < 0.03
+
+
 def test_series_of_different_rounds_are_linked_by_the_one_that_has_all() -> None:
     machine = {number: 1.0 + 0.3 * number for number in range(1, 11)}
     early = {number: 2.0 * machine[number] for number in range(1, 6)}
@@ -30,7 +49,7 @@ def test_series_of_different_rounds_are_linked_by_the_one_that_has_all() -> None
     assert (b - a, c - a) == pytest.approx((math.log(2), math.log(3)))
 
 
-def test_one_that_shares_no_round_stands_by_its_own_median() -> None:
+def test_one_that_shares_no_round_stands_by_itself() -> None:
     assert levels([{1: 2.0, 2: 2.0}, {7: 5.0}]) == pytest.approx([math.log(2.0), math.log(5.0)])
     assert levels([{0: 7.0}]) == pytest.approx([math.log(7.0)])
 

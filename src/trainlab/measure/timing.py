@@ -23,7 +23,7 @@ from trainlab.spec.cost import CostSpec
 from trainlab.train.moments import Instrument, Phase
 from trainlab.train.setup import Setup
 
-TURN_MS = 80.0
+TURN_MS = 30.0
 """Bare steps of a turn: short, so that the turns of a round meet the same machine."""
 MIN_TURN_STEPS = 2
 LEAD_MS = 10.0

@@ -2,18 +2,19 @@
 
     log(time of a series in a round) = its level + the round + noise
 
-What a round does to all series is estimated by the median over them, and each level by the median over
-rounds of what is left: a single disturbed turn moves neither.
+What a round does to all series is estimated by the median over them, and each level by the lower quartile
+over rounds of what is left: what comes between only ever makes a turn longer. On two cores and on a GPU's
+host the levels of fresh processes lay half as far apart as with the median.
 """
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def levels(times: Sequence[Mapping[int, float]]) -> list[float]:
     """The log level of each series; `times` maps rounds to times. The differences of levels are the log
-    ratios. One that shares no round with the series that has most rounds stands by its own median."""
+    ratios. One that shares no round with the series that has most rounds stands by itself."""
     logs = [{number: math.log(time) for number, time in one.items()} for one in times]
     base = max(logs, key=len)
     ratios = [_median_difference(one, base) for one in logs]
@@ -25,11 +26,20 @@ def levels(times: Sequence[Mapping[int, float]]) -> list[float]:
     rounds = {number: statistics.median(values) for number, values in by_round.items()}
     middle = statistics.median(rounds.values())
     return [
-        statistics.median(one.values())
+        lower_quartile(one.values())
         if ratio is None
-        else middle + statistics.median(value - rounds[number] for number, value in one.items())
+        else middle + lower_quartile(value - rounds[number] for number, value in one.items())
         for one, ratio in zip(logs, ratios, strict=True)
     ]
+
+
+def lower_quartile(values: Iterable[float]) -> float:
+    """A quarter of the way up, between two values where it falls between them."""
+    ordered = sorted(values)
+    place = 0.25 * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
 def _median_difference(one: Mapping[int, float], base: Mapping[int, float]) -> float | None:
