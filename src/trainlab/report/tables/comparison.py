@@ -8,7 +8,12 @@ from trainlab.record.environment import Environment
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import Field, name, table_of, value, within
 from trainlab.report.tables.environment import environment_rows
-from trainlab.report.tables.factors import difference_within, subject_text, verdict_entry
+from trainlab.report.tables.factors import (
+    at_confidence,
+    difference_within,
+    subject_text,
+    verdict_entry,
+)
 from trainlab.words import Words
 from trainlab.words.numbers import figure, metric_difference, metric_value
 
@@ -22,7 +27,7 @@ def beside_table(
 
     def interval(pair: CellComparison) -> Entry:
         if pair.is_cost:
-            return within(pair.interval)
+            return at_confidence(within(pair.interval), pair.verdict)
         return difference_within(pair.subject, pair.interval, pair.verdict)
 
     return table_of(

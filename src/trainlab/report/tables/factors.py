@@ -1,6 +1,7 @@
 """What the levels of a factor do, as a table: every comparison with its reference."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from trainlab.analyse.findings.cost import CostRatio, MemoryRatio
 from trainlab.analyse.findings.effects import Effect
@@ -51,12 +52,19 @@ def subject_text(subject: str, words: Words) -> str:
 
 
 def difference_within(metric: str, interval: Interval | None, verdict: Verdict | None) -> Entry:
-    """The interval of a difference, without its unit; beside "equivalent" it is the 90 % one."""
+    """The interval of a difference, without its unit."""
     if interval is None:
         return EMPTY
     ends = (interval.low, interval.high)
     text = ", ".join(metric_difference(metric, end, "").strip() for end in ends)
-    return Entry(f"{text} (90 %)" if verdict == "equivalent" else text)
+    return at_confidence(Entry(text), verdict)
+
+
+def at_confidence(interval: Entry, verdict: Verdict | None) -> Entry:
+    """The interval; beside "equivalent" it is the 90 % one, and says so."""
+    if verdict != "equivalent" or not interval.text:
+        return interval
+    return replace(interval, text=f"{interval.text} (90 %)")
 
 
 def _change(finding: Finding, words: Words) -> str:
@@ -78,7 +86,7 @@ def _entries(finding: Finding, words: Words) -> tuple[Entry, ...]:
         case _:
             return (EMPTY,) * 4
     ratio = Entry(words("times", value=figure(finding.ratio)), finding.ratio)
-    return *pair, ratio, within(finding.interval)
+    return *pair, ratio, at_confidence(within(finding.interval), finding.verdict)
 
 
 def _effect(effect: Effect, words: Words) -> tuple[Entry, ...]:
