@@ -309,7 +309,7 @@ def sequential(
 def contradictions(studies: int) -> None:
     """Comparisons as users get them, with missing and diverged runs: interval and verdict agree."""
     num, wrong, counts = 0, 0, dict[str, int]()
-    for _ in range(max(1, studies // 5)):
+    for _ in range(max(1, studies // 2)):
         cells, n = int(rng.integers(2, 6)), int(rng.integers(1, 9))
         values = rng.normal(0.9, 0.01, (cells, n)) + rng.choice([0, 0, 0.01, 0.1], (cells, 1))
         values = np.clip(np.round(values, 3), 0, 1)

@@ -128,16 +128,30 @@ def failure_rate(run: RawRun, found: Finding) -> Expected:
 
 def best(run: RawRun, found: Finding) -> Expected:
     """The highest mean; all pairs are one family, and what the effects call different is worse too."""
-    table = _table(run, found.subject)
+    every = _table(run, found.subject)
+    steady = [c for c in every if all(map(math.isfinite, run.values(c, found.subject).values()))]
+    table = {cell: every[cell] for cell in steady}
     means = {cell: float(np.mean(list(values.values()))) for cell, values in table.items()}
-    first = max(means, key=lambda cell: means[cell])
+    lead = {
+        cell: np.mean(
+            [
+                np.mean(
+                    [table[cell][s] - table[o][s] for s in table[cell].keys() & table[o].keys()]
+                )
+                for o in table
+                if o != cell
+            ]
+        )
+        for cell in table
+    }
+    first = max(lead, key=lambda cell: lead[cell])
     rows: list[Row] = [{a: -1.0, b: 1.0} for a, b in combinations(table, 2)]
     worse = set()
     for row, made in zip(rows, family(table, rows, _resolution(run, found.subject)), strict=True):
         if made is not None and abs(made["value"]) > made["widths"][1]:
             worse |= set(row) if first in row else set()
     for pair, one in effects(run, found.subject).items():
-        if one.verdict == "different" and first in pair:
+        if one.verdict == "different" and first in pair and {*pair} <= table.keys():
             worse |= set(pair)
     tied = len(table) - 1 - len(worse - {first})
     numbers = {
@@ -145,6 +159,7 @@ def best(run: RawRun, found: Finding) -> Expected:
         "num_cells": len(table),
         "num_tied": tied,
         "num_worse": len(table) - 1 - tied,
+        "num_diverging": sum(bool(run.learned(cell)) for cell in run.cells) - len(table),
     }
     assert found.cells[0] == first
     return Expected(numbers, len(table[first]))
@@ -156,7 +171,8 @@ def trend(run: RawRun, found: Finding) -> Expected:
     name = found.factor or ""
     levels = [_level(run, cell, name) for cell in cells]
     doubles = min(levels) > 0 and max(levels) / min(levels) >= 4
-    x = np.array([math.log2(level) if doubles else level for level in levels])
+    span = max(levels) - min(levels)
+    x = np.array([math.log2(level) if doubles else level / span for level in levels])
     row = dict(zip(cells, (x - x.mean()) / ((x - x.mean()) ** 2).sum(), strict=True))
     # All trends of the study are one family: here, the same levels beside each other factor's.
     rest = dict.fromkeys(",".join(p for p in c.split(",") if not p.startswith(name)) for c in table)
@@ -241,7 +257,8 @@ def sampling(run: RawRun, found: Finding) -> Expected:
     size = round(1 / _resolution(run, found.subject))
     means = [np.mean(list(values.values())) for values in _table(run, found.subject).values()]
     value = float(max(means))
-    half = 1.96 * math.sqrt(value * (1 - value) / size)
+    share = (value * size + 2) / (size + 4)
+    half = 1.96 * math.sqrt(2 * share * (1 - share) / size)
     numbers = {
         "num_samples": size,
         "value": value,

@@ -65,7 +65,7 @@ def test_values_equal_in_every_seed_are_identical() -> None:
         None,
         None,
     )
-    assert compare({1: 0.5}, {1: 0.5}).verdict == "identical"
+    assert compare({1: 0.5}, {1: 0.5}).verdict == "cannot tell", "one seed is no evidence"
     one_differs = compare(by_seed([0.3, 0.5, 0.4]), by_seed([0.3, 0.5, 0.41]))
     assert one_differs.verdict == "cannot tell"
 
@@ -122,6 +122,44 @@ def test_the_interval_stays_within_what_a_difference_can_be() -> None:
     )
     assert made[0].interval is not None
     assert (made[0].interval.low, made[0].interval.high) == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize("size", [1e4, 1e8, 1e12, 1e20, 1e30])
+def test_a_cell_that_exploded_does_not_make_others_differ(size: float) -> None:
+    cells = [
+        *([0.50, 0.51, 0.52], [0.51, 0.50, 0.53], [0.49, 0.52, 0.51], [0.50, 0.52, 0.50]),
+        *([0.53, 0.51, 0.50], [size, 2 * size, 4 * size]),
+    ]
+    *calm, exploded = study(*cells)
+    for found in calm:
+        assert found.verdict == "cannot tell"
+        assert found.interval is not None
+        assert 0.02 < found.interval.high - found.interval.low < 0.2
+    assert exploded.interval is not None
+    assert exploded.interval.high > size
+
+
+def test_a_large_level_leaves_its_noise_alone() -> None:
+    cells = [[1e11 + value for value in cell] for cell in NOISE[:3]]
+    assert {found.verdict for found in study(*cells)} == {"cannot tell"}
+
+
+def test_what_looks_cost_is_part_of_what_is_promised() -> None:
+    table = {"a": by_seed(NOISE[0][:3]), "b": by_seed(shifted(NOISE[1][:3], 0.4))}
+    (plain,) = compare_all(table, [("a", "b")])
+    (looked,) = compare_all(table, [("a", "b")], looks=(3, 4, 6, 8, 12, 20))
+    assert plain.detectable is not None
+    assert looked.detectable is not None
+    assert looked.interval is not None
+    assert looked.detectable > 1.5 * plain.detectable
+    assert looked.detectable > (looked.interval.high - looked.interval.low) / 2
+
+
+def test_seeds_never_promise_an_equivalence_that_failures_bar() -> None:
+    calm = [0.5 + 0.001 * (seed % 5) for seed in range(40)]
+    found = compare(by_seed(calm), by_seed([math.nan, *calm[:-1]]), 0.5)
+    assert found.verdict == "cannot tell"
+    assert found.seeds_needed is None or found.seeds_needed > 40
 
 
 def test_a_margin_must_be_positive() -> None:

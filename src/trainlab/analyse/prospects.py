@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy import special
 
 from trainlab.analyse.contrast import contrasts
 from trainlab.errors import TrainlabError
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import Study
-from trainlab.stats.contrasts import Floats
-from trainlab.stats.power import ability
+from trainlab.stats.contrasts import Floats, complete, critical_of
+from trainlab.stats.power import NUM_DRAWS, ability
 
 MOST_RUNS = 5
 """The newest earlier runs that are read."""
@@ -80,17 +81,21 @@ def prospects(study: Study, earlier: Sequence[RunFolder] = ()) -> tuple[Prospect
 def _prospects(
     study: Study, rows: Floats, margins: dict[str, float | None], earlier: Sequence[RunFolder]
 ) -> Iterator[Prospect]:
-    able = ability(tuple(map(tuple, rows.tolist())), len(study.seeds))
+    num_seeds = len(study.seeds)
+    able = ability(tuple(map(tuple, rows.tolist())), num_seeds)
+    with_looks = critical_of(complete(rows, num_seeds, study.looks), NUM_DRAWS).two_sided
+    # Looks on the way ask for higher scores at each of them.
+    dearer = with_looks / critical_of(complete(rows, num_seeds), NUM_DRAWS).two_sided
     spreads = _stated(study) | _spreads(study, earlier)
     for metric, margin in margins.items():
         yield Prospect(
             metric=metric,
             num_seeds=len(study.seeds),
             num_comparisons=len(rows),
-            stds=float(able.difference.max()),
+            stds=float(able.difference.max()) * dearer,
             spread=spreads.get(metric),
             margin=margin,
-            largest_std=None if margin is None else margin / float(able.margin.max()),
+            largest_std=None if margin is None else margin / float(able.margin.max()) / dearer,
         )
 
 
@@ -131,13 +136,19 @@ def _spreads(study: Study, earlier: Sequence[RunFolder]) -> dict[str, Spread]:
             values = [trial.final.get(metric) for trial in trials]
             known = [value for value in values if value is not None and math.isfinite(value)]
             if "/" in metric and len(known) > 1:
-                stds.setdefault(metric, []).append(statistics.stdev(known))
+                stds.setdefault(metric, []).append(_typical_std(known))
                 counts[metric] = counts.get(metric, 0) + len(known)
     return {
         metric: Spread(statistics.median(of_cells), counts[metric])
         for metric, of_cells in stds.items()
         if statistics.median(of_cells) > 0
     }
+
+
+def _typical_std(values: Sequence[float]) -> float:
+    """The standard deviation, without the bias that the median of those of few values has."""
+    freedom = len(values) - 1
+    return statistics.stdev(values) / math.sqrt(float(special.chdtri(freedom, 0.5)) / freedom)
 
 
 def _done(run: RunFolder) -> Iterator[TrialRecord]:

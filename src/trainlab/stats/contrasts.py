@@ -35,6 +35,8 @@ UNEQUAL = 0.3
 
 MOST_DRAWS, FEWEST_DRAWS = 40_000, 1_000
 VALUES_AT_ONCE, VALUES_IN_ALL = 2**18, 2**24
+EXPLODED = 1e6
+"""Times the typical variance: a pair that varies more counts as so much, where other pairs are judged."""
 ALL_PAIRS_UP_TO = 12
 """Cells; with more, each is paired with its six neighbours on either side."""
 NUM_NEIGHBOURS = 6
@@ -126,18 +128,22 @@ class Critical:
 
     @cached_property
     def two_sided(self) -> float:
-        """Exceeded in 5 % of studies."""
-        return float(np.quantile(self.largest, 1 - LEVEL))
+        """Exceeded in 5 % of studies; infinite where nothing can be tested."""
+        return _upper(self.largest)
 
     @cached_property
     def one_sided(self) -> float:
         """Exceeded on a given side in 5 % of studies."""
-        return float(np.quantile(self.largest_above, 1 - LEVEL))
+        return _upper(self.largest_above)
 
     def share_beyond(self, scores: Floats) -> Floats:
         """The adjusted p of these scores; never zero, since a simulation cannot show that."""
         beyond = len(self.largest) - np.searchsorted(self.largest, scores, side="left")
         return np.where(np.isnan(scores), np.nan, (beyond + 1.0) / (len(self.largest) + 1.0))
+
+
+def _upper(scores: Floats) -> float:
+    return math.inf if np.isneginf(scores[-1]) else float(np.quantile(scores, 1 - LEVEL))
 
 
 def compare_cells(
@@ -278,15 +284,19 @@ def _complete(values: Floats, rows: Floats) -> tuple[Floats, Floats]:
     centred = values - means[..., np.newaxis]
     products = centred @ np.swapaxes(centred, -1, -2)
     is_pair = ((rows != 0).sum(axis=1) == 2) & (np.abs(rows).sum(axis=1) == 2)
+    own = np.diagonal(products, axis1=-2, axis2=-1)
+    # What rounding leaves of squares that cancel out, and of values that are equal.
+    rounding = 1e-13 * own + 1e-28 * means**2
     if is_pair.all() and (rows.sum(axis=1) == 0).all():
         first, second = np.argmin(rows, axis=1), np.argmax(rows, axis=1)
-        own = np.diagonal(products, axis1=-2, axis2=-1)
         squares = own[..., first] + own[..., second] - 2 * products[..., first, second]
+        rounding = rounding[..., first] + rounding[..., second]
+        mean = means[..., second] - means[..., first]
     else:
         squares = ((rows @ products) * rows).sum(axis=-1)
-    # A sum of squares is not negative; what is left of equal values is rounding.
-    squares = np.where(squares < 1e-20 * (means**2).max(axis=-1, keepdims=True), 0.0, squares)
-    return means @ rows.T, np.maximum(squares, 0.0)
+        rounding = rounding @ (rows**2).T
+        mean = means @ rows.T
+    return mean, np.where(squares < rounding, 0.0, squares)
 
 
 def _incomplete(
@@ -329,7 +339,9 @@ def _of_cells(pairs: _Spread, weights: Floats) -> Floats:
         return np.full((*pairs.variance.shape[:-1], len(weights)), np.nan)
     if not (pairs.count >= 2).any():
         return np.full((*pairs.variance.shape[:-1], len(weights)), np.nan)
-    of_cell = pairs.variance[..., _pairs_of_cell(num_cells)]
+    # One cell whose values exploded must not drown the others in its rounding.
+    most = EXPLODED * np.nanmedian(pairs.variance, axis=-1, keepdims=True)
+    of_cell = np.fmin(pairs.variance, most)[..., _pairs_of_cell(num_cells)]
     count = np.isfinite(of_cell).sum(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.nan_to_num(of_cell).sum(axis=-1) / count

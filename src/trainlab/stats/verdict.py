@@ -20,7 +20,7 @@ from trainlab.errors import SpecError
 from trainlab.stats.contrasts import Family, Floats, Rows, compare_cells
 from trainlab.stats.failures import Failures
 from trainlab.stats.means import Interval
-from trainlab.stats.power import ability, seeds_for
+from trainlab.stats.power import MOST_SEEDS, ability, seeds_for
 
 Verdict = Literal["different", "equivalent", "identical", "cannot tell"]
 BySeed = Mapping[int, float]
@@ -101,7 +101,7 @@ def compare_all(
     for a, b in pairs:
         found = None
         if family is not None and (a, b) in tested:
-            found = _Found.at(family, weights, tested.index((a, b)))
+            found = _Found.at(family, weights, tested.index((a, b)), bool(looks))
         made[a, b] = _compared(values[a], values[b], found, margin, len(tested), most)
     return tuple(made[pair] for pair in pairs)
 
@@ -121,11 +121,13 @@ class _Found:
     value: float
     half_width: float
     half_width_90: float
+    error: float
     std: float
     p: float
+    has_looks: bool
 
     @classmethod
-    def at(cls, family: Family, weights: Rows, index: int) -> "_Found | None":
+    def at(cls, family: Family, weights: Rows, index: int, has_looks: bool) -> "_Found | None":
         """`None` where fewer than two seeds have both cells."""
 
         def one(entries: Floats) -> float:
@@ -139,8 +141,10 @@ class _Found:
             value=one(family.estimates.value),
             half_width=one(family.half_width),
             half_width_90=one(family.half_width_90),
+            error=one(family.estimates.error),
             std=one(family.stds),
             p=one(family.p),
+            has_looks=has_looks,
         )
 
 
@@ -150,7 +154,9 @@ def _compared(
     both = sorted(a.keys() & b.keys())
     seeds = [seed for seed in both if math.isfinite(a[seed]) and math.isfinite(b[seed])]
     failures = Failures.of(a, b)
-    is_identical = bool(seeds) and all(math.isclose(a[s], b[s], rel_tol=1e-12) for s in seeds)
+    is_identical = len(seeds) >= FEWEST_SEEDS and all(
+        math.isclose(a[s], b[s], rel_tol=1e-12) for s in seeds
+    )
     mean_a, mean_b = (fmean(cell[s] for s in seeds) if seeds else None for cell in (a, b))
     difference = None if mean_a is None or mean_b is None else mean_b - mean_a
     verdict: Verdict = "cannot tell"
@@ -178,7 +184,9 @@ def _compared(
         family=family,
         verdict=verdict,
         detectable=None if found is None else _detectable(found, len(seeds)),
-        seeds_needed=_seeds_needed(found, margin, len(seeds)) if verdict == "cannot tell" else None,
+        seeds_needed=_seeds_needed(found, None if failures.differ else margin, len(seeds))
+        if verdict == "cannot tell"
+        else None,
     )
 
 
@@ -189,15 +197,24 @@ def _interval(middle: float | None, half_width: float | None, most: float) -> In
 
 
 def _detectable(found: _Found, num_seeds: int) -> float:
+    if found.has_looks:
+        # Each look asks for more than a study of as many seeds would: 0.84 errors beyond give power 0.8.
+        return found.half_width + 0.8416 * found.error
     return float(ability(found.weights, num_seeds).difference[found.index]) * found.std
 
 
 def _seeds_needed(found: _Found | None, margin: float | None, num_seeds: int) -> int | None:
     if found is None or not found.std:
         return None
+    if found.has_looks:
+        needed = math.inf
+        if found.value:
+            needed = num_seeds * (_detectable(found, num_seeds) / found.value) ** 2
+        return math.ceil(needed) if needed <= MOST_SEEDS else None
     in_stds = None if margin is None else margin / found.std
     effect = found.value / found.std
-    return seeds_for(found.weights, found.index, effect, in_stds, num_seeds)
+    needed_seeds = seeds_for(found.weights, found.index, effect, in_stds, num_seeds)
+    return needed_seeds if needed_seeds is None or needed_seeds > num_seeds else num_seeds + 1
 
 
 def _finite(value: float) -> float:

@@ -57,7 +57,8 @@ def metric_value(metric: str, value: float | None) -> str:
 def metric_difference(metric: str, value: float, points: str) -> str:
     """`+0.41 points` for accuracies, `+0.0123` otherwise; `points` is the language's word."""
     if is_share(metric):
-        return f"{100 * value:+.2f} {points}"
+        rounds_to_zero = 0 < abs(value) < 5e-5
+        return f"{100 * value:+.1g} {points}" if rounds_to_zero else f"{100 * value:+.2f} {points}"
     return f"{value:+.4f}" if 0.001 <= abs(value) < LARGE_LOSS or value == 0 else f"{value:+.3g}"
 
 

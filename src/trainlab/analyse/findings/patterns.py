@@ -5,7 +5,7 @@ Each is a family of contrasts of its own, decided like the effects, with the noi
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -18,7 +18,16 @@ from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.metrics import compared_metrics, num_test_samples, resolution_of
 from trainlab.spec import Cell
 from trainlab.spec.target import lower_is_better
-from trainlab.stats.contrasts import LEVEL, Family, Floats, all_pairs, compare_cells, estimate
+from trainlab.stats.contrasts import (
+    LEVEL,
+    Family,
+    Floats,
+    all_pairs,
+    compare_cells,
+    complete,
+    critical_of,
+    estimate,
+)
 from trainlab.stats.means import Interval
 from trainlab.words import Words
 from trainlab.words.numbers import is_share, metric_difference, metric_value
@@ -43,9 +52,13 @@ class BestCells(Finding):
     """Others that cannot be told from the best; they follow it in `cells`."""
     num_worse: int
     """Others that are worse than the best beyond noise."""
+    num_diverging: int
+    """Cells left out because seeds of theirs diverged, or none ended."""
 
     def statement(self, words: Words) -> str:
-        key = "best_alone" if not self.num_tied else "best_tied"
+        key = (
+            "best_tied" if self.num_tied else "best_alone" if self.num_worse > 1 else "best_of_two"
+        )
         if self.num_tied == self.num_cells - 1:
             key = "best_unknown"
         named = self.cells[1 : 1 + MOST_NAMED]
@@ -53,7 +66,9 @@ class BestCells(Finding):
         if self.num_tied > len(named):
             others = words("and_others", listed=others, number=self.num_tied - len(named))
         mean = metric_value(self.subject, self.mean)
-        return self.fill(words, key, mean_text=mean, others=others)
+        text = self.fill(words, key, mean_text=mean, others=others)
+        left_out = [self.fill(words, "best_left_out")] if self.num_diverging else []
+        return words.sentences(text, *left_out)
 
     @property
     def says_something(self) -> bool:
@@ -69,7 +84,7 @@ class Trend(Finding):
     rank = 11
 
     slope: float
-    """Per doubling of the level, or per unit where the levels do not span enough."""
+    """Per doubling of the level, or from the lowest to the highest where they do not span enough."""
     is_per_doubling: bool
     lowest: float
     highest: float
@@ -180,7 +195,7 @@ def pattern_findings(evidence: Evidence) -> Iterator[Finding]:
         if values is None:
             continue
         if len(values.cells) > 1 and values.table.shape[1] > 1:
-            yield from _best(values, metric, _found_different(evidence, metric))
+            yield from _best(evidence, values, metric)
             yield from _trends(values, metric)
             yield from _interactions(values, metric)
         yield from _test_set(evidence, values, metric)
@@ -198,51 +213,79 @@ def _values(evidence: Evidence, metric: str) -> _Values | None:
     return _Values(tuple(cell for cell, _ in known), table, evidence.study.looks, resolution)
 
 
-def _found_different(evidence: Evidence, metric: str) -> set[frozenset[str]]:
-    """Pairs of cells that the effects call different: the best cells must not say otherwise."""
+def _found_worse(evidence: Evidence, metric: str, sign: float) -> set[tuple[str, str]]:
+    """Worse and better cell of the pairs that the effects call different: the best must agree with them."""
     pairs = [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= evidence.learned.keys()]
-    comparisons = compared(evidence, metric, pairs)
-    decided = zip(pairs, comparisons, strict=True)
-    return {frozenset(pair.ids) for pair, made in decided if made.verdict == "different"}
+    worse = set()
+    for pair, made in zip(pairs, compared(evidence, metric, pairs), strict=True):
+        if made.verdict == "different" and made.difference is not None:
+            first, second = pair.ids
+            worse.add((first, second) if sign * made.difference > 0 else (second, first))
+    return worse
 
 
-def _best(values: _Values, metric: str, known: set[frozenset[str]]) -> Iterator[Finding]:
-    """With all cells compared with each other, as one family: the truly best is among those named."""
+def _best(evidence: Evidence, values: _Values, metric: str) -> Iterator[Finding]:
+    """Of the cells none of whose seeds diverged, all compared with each other as one family."""
+    steady = [
+        index
+        for index, cell in enumerate(values.cells)
+        if all(map(math.isfinite, evidence.values(cell.id, metric).values()))
+    ]
+    if len(steady) < 2:
+        return
+    cells = [values.cells[index].id for index in steady]
+    kept = replace(values, cells=tuple(values.cells[i] for i in steady), table=values.table[steady])
     sign = -1.0 if lower_is_better(metric) else 1.0
-    means = sign * values.means
-    best = int(np.argmax(means))
-    others = [index for index in range(len(values.cells)) if index != best]
-    differs = _differ_from(values, best, others)
+    lead = sign * _leads(kept)
+    best = int(np.argmax(lead))
+    known = _found_worse(evidence, metric, sign)
+    others = [index for index in range(len(cells)) if index != best]
+    differs = _worse_than(kept, best, others, sign)
     worse = {
         other
-        for other, different in zip(others, differs, strict=True)
-        if different or {values.cells[best].id, values.cells[other].id} in known
+        for other, is_worse in zip(others, differs, strict=True)
+        if (is_worse or (cells[other], cells[best]) in known)
+        and (cells[best], cells[other]) not in known
     }
-    tied = [index for index in np.argsort(-means) if index != best and index not in worse]
+    tied = [int(index) for index in np.argsort(-lead) if index != best and index not in worse]
     yield BestCells(
         subject=metric,
-        cells=(values.cells[best].id, *(values.cells[index].id for index in tied)),
-        mean=float(values.means[best]),
-        num_cells=len(values.cells),
+        cells=(cells[best], *(cells[index] for index in tied)),
+        mean=float(kept.means[best]),
+        num_cells=len(cells),
         num_tied=len(tied),
-        num_worse=len(others) - len(tied),
-        n=int(np.isfinite(values.table[best]).sum()),
+        num_worse=len(worse),
+        num_diverging=len(evidence.learned) - len(cells),
+        n=int(np.isfinite(kept.table[best]).sum()),
     )
 
 
-def _differ_from(values: _Values, best: int, others: Sequence[int]) -> list[bool]:
-    """Which of the others differ from the best, all pairs of cells being one family."""
-    num_cells = len(values.cells)
+def _leads(values: _Values) -> Floats:
+    """By how much each cell exceeds the others on average, seed by seed: seeds that a cell lacks are no
+    advantage to it."""
+    rows = all_pairs(len(values.cells))
+    difference = estimate(values.table, rows).value
+    counted = np.isfinite(difference)
+    total = np.where(counted, difference, 0.0) @ rows
+    count = counted.astype(float) @ np.abs(rows)
+    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), -np.inf))
+
+
+def _worse_than(values: _Values, best: int, others: Sequence[int], sign: float) -> list[bool]:
+    """Which of the others are worse than the best, all pairs of cells being one family."""
+    num_cells, num_seeds = values.table.shape
     rows = np.zeros((len(others), num_cells))
     rows[:, best], rows[np.arange(len(others)), others] = 1.0, -1.0
     estimates = estimate(values.table, rows, values.resolution)
-    pairs = all_pairs(num_cells)
     if num_cells <= MANY_CELLS:
-        limit = values.compared(pairs).critical.two_sided
+        limit = values.compared(all_pairs(num_cells)).critical.two_sided
     else:
-        # Of so many pairs the simulation would take long; Bonferroni's bound asks for a little more.
-        limit = float(-special.ndtri(LEVEL / 2 / len(pairs)))
-    return [bool(d) for d in np.abs(estimates.value) > estimates.half_width(limit)]
+        # Of so many pairs a simulation would take long: that of fewer, raised as Bonferroni's bound is.
+        some = all_pairs(MANY_CELLS)
+        limit = critical_of(complete(some, num_seeds, values.looks)).two_sided
+        num_pairs = num_cells * (num_cells - 1) / 2
+        limit *= float(special.ndtri(LEVEL / 2 / num_pairs) / special.ndtri(LEVEL / 2 / len(some)))
+    return [bool(d) for d in sign * estimates.value > estimates.half_width(limit)]
 
 
 def _trends(values: _Values, metric: str) -> Iterator[Finding]:
@@ -260,7 +303,8 @@ def _trends(values: _Values, metric: str) -> Iterator[Finding]:
             # Up and down again is no trend, whatever the slope of a line through it.
             continue
         doubles = min(numbers) > 0 and max(numbers) >= WIDE_RANGE * min(numbers)
-        x = np.log2(numbers) if doubles else np.array(numbers)
+        span = max(numbers) - min(numbers)
+        x = np.log2(numbers) if doubles else np.array(numbers) / span
         x = x - x.mean()
         row = np.zeros(len(values.cells))
         row[[index_of[cell.id] for cell in cells]] = x / (x**2).sum()
@@ -332,9 +376,9 @@ def _interactions(values: _Values, metric: str) -> Iterator[Finding]:
         yield Interaction(
             subject=metric,
             factor=one.factor,
-            other_factor=other.factor,
-            change_a=f"{one.factor} {one.levels[0]} → {one.levels[1]}",
-            change_b=f"{other.factor} {other.levels[0]} → {other.levels[1]}",
+            other_factor=other.factor.removeprefix("model."),
+            change_a=_change(one),
+            change_b=_change(other),
             cells=(one.reference.id, last.id),
             difference=entry.value,
             p=entry.p,
@@ -342,6 +386,10 @@ def _interactions(values: _Values, metric: str) -> Iterator[Finding]:
             verdict="different" if entry.is_different else "cannot tell",
             n=entry.n,
         )
+
+
+def _change(pair: Contrast) -> str:
+    return f"{pair.factor.removeprefix('model.')} {pair.levels[0]} → {pair.levels[1]}"
 
 
 @dataclass(frozen=True)
@@ -381,7 +429,10 @@ def _test_set(evidence: Evidence, values: _Values, metric: str) -> Iterator[Find
     if not is_share(metric) or not num_samples:
         return
     value = float(np.nanmax(values.means))
-    half_width = 1.96 * math.sqrt(max(value * (1 - value), 0.0) / num_samples)
+    # Two right and two wrong more: without them nothing would be left to chance at 100 %.
+    share = (value * num_samples + 2) / (num_samples + 4)
+    # Both test sets are drawn: this one and the other.
+    half_width = 1.96 * math.sqrt(2 * share * (1 - share) / num_samples)
     yield SamplingError(
         subject=metric,
         cells=(),

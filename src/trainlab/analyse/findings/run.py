@@ -51,7 +51,7 @@ class Undecided(Finding):
     def statement(self, words: Words) -> str:
         text = self.fill(words, "undecided")
         seeds = self.most_seeds
-        if seeds is None or seeds >= FEWEST_SEEDS:
+        if seeds != 1:
             return text
         too_few = words("undecidable", seeds=num_seeds(seeds, words), fewest=FEWEST_SEEDS)
         return words.sentences(text, too_few)
