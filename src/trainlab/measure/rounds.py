@@ -17,6 +17,8 @@ MIN_ROUNDS = 5
 """Without so many no median over rounds is worth having."""
 MIN_TIGHT_ROUNDS = 10
 """With fewer no interval is called tight."""
+PATIENCE = 4
+"""Rounds go on for up to so many times the budget while a ratio is not known as well as asked."""
 
 
 class TurnTaker(Protocol):
@@ -30,7 +32,7 @@ class Rounds:
     """The rounds of one bench; each in an order of its own, so that no one always runs after the same."""
 
     def __init__(self, spec: CostSpec, name: str = "") -> None:
-        self._tight, self._budget_s = spec.tight, spec.budget_s
+        self._tight, self._within, self._budget_s = spec.tight, spec.ratio_within, spec.budget_s
         self._order = random.Random(name)  # noqa: S311  an order, not a secret
         self._number = 0
 
@@ -38,7 +40,11 @@ class Rounds:
         self, takers: Sequence[TurnTaker], report: Callable[[float], None] = lambda share: None
     ) -> Literal["tight", "budget"]:
         """Rounds until the first taker's ratio to every other is tight, or `budget_s` for each is spent.
-        One that cannot go on is left out of the rest. `report` is told the share of the time spent."""
+
+        Where turns vary so much that a ratio is not known to `ratio_within` by then, they go on for up to
+        PATIENCE times as long. A taker that cannot go on is left out of the rest. `report` gets the share of
+        the time that is spent.
+        """
         first = takers[0]
         logs: dict[TurnTaker, dict[int, float]] = {taker: {} for taker in takers}
         start_s, budget_s = time.monotonic(), self._budget_s * len(takers)
@@ -52,12 +58,19 @@ class Rounds:
                     del logs[taker]
                 else:
                     logs[taker][self._number] = math.log(median_ms)
-            report(min(1.0, (time.monotonic() - start_s) / budget_s))
-            if done >= MIN_TIGHT_ROUNDS and self._is_tight(first, logs):
+            spent_s = time.monotonic() - start_s
+            if spent_s >= budget_s and not self._is_known(first, logs, self._within):
+                budget_s = min(PATIENCE * self._budget_s * len(takers), 1.25 * spent_s)
+            report(min(1.0, spent_s / budget_s))
+            if done >= MIN_TIGHT_ROUNDS and self._is_known(first, logs, self._tight):
                 return "tight"
         return "budget"
 
-    def _is_tight(self, first: TurnTaker, logs: dict[TurnTaker, dict[int, float]]) -> bool:
+    def _is_known(
+        self, first: TurnTaker, logs: dict[TurnTaker, dict[int, float]], within: float
+    ) -> bool:
+        """Whether the first taker's ratio to every other has an interval of no more than this share either
+        way."""
         base = logs.get(first)
         if base is None:
             return False
@@ -65,6 +78,6 @@ class Rounds:
         ratios = [[taken[number] - base[number] for number in taken] for taken in others]
         for values in ratios or [list(base.values())]:
             _, low, high = median_interval(values)
-            if high - low > 2 * self._tight:
+            if high - low > 2 * within:
                 return False
         return bool(logs)
