@@ -42,8 +42,8 @@ class Rounds:
         """Rounds until the first taker's ratio to every other is tight, or `budget_s` for each is spent.
 
         Where turns vary so much that a ratio is not known to `ratio_within` by then, they go on for up to
-        PATIENCE times as long. A taker that cannot go on is left out of the rest. `report` gets the share of
-        the time that is spent.
+        PATIENCE times as long. A taker that cannot go on is left out of the rest. `report` gets the share
+        of the time that is spent.
         """
         first = takers[0]
         logs: dict[TurnTaker, dict[int, float]] = {taker: {} for taker in takers}
