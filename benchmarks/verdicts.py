@@ -22,7 +22,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainlab.stats.contrasts import LEVEL, against_first, complete, critical_of, estimate
+from trainlab.stats.contrasts import (
+    LEVEL,
+    complete,
+    critical_of,
+    estimate,
+    pair_rows,
+    rows_of,
+)
 from trainlab.stats.means import Interval, mean_of, new_run_interval
 from trainlab.stats.power import ability
 from trainlab.stats.scaling import fit_batches
@@ -38,6 +45,11 @@ CELLS = (2, 3, 7)
 LOOKS = (3, 4, 5, 6, 8, 10, 12, 14, 16, 20)
 NOISE_FILE = Path(__file__).parent / "seed_noise.csv"
 failed: list[str] = []
+
+
+def against_first(num_cells: int) -> Floats:
+    """Every cell less the first."""
+    return pair_rows(((0, cell) for cell in range(1, num_cells)), num_cells)
 
 
 def alike(draw: Callable[[tuple[int, ...]], Floats]) -> Draw:
@@ -245,7 +257,7 @@ def power(studies: int) -> None:
     row("seeds", SEEDS, "6")
     for cells in CELLS:
         weights = against_first(cells)
-        rows, shares = tuple(map(tuple, weights.tolist())), []
+        rows, shares = rows_of(weights), []
         for n in SEEDS:
             values = rng.standard_normal((studies, cells, n))
             values[:, 1] += ability(rows, n).difference[0]

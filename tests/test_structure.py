@@ -227,3 +227,9 @@ def test_help_does_not_even_import_the_specs() -> None:
 def test_no_room_is_called_utils() -> None:
     banned = {"utils", "util", "helpers", "common", "misc"}
     assert not banned & {path.stem for path in SOURCE.rglob("*")}
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """pytest imports test files by their bare names: the second of one name is not collected."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)

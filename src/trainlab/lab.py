@@ -5,7 +5,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from trainlab.analyse.evidence import Evidence
     from trainlab.analyse.findings.finding import Finding
+    from trainlab.plan import Group
     from trainlab.train.loader import Loader
     from trainlab.train.moments import Instrument
     from trainlab.workloads.workload import Workload
@@ -143,10 +144,9 @@ def run_question(
     with watcher.status("starting torch"):
         from trainlab.data.fetch import reporting_to
         from trainlab.execute.executors import executor_for
-        from trainlab.execute.run import add_seeds, start_run
+        from trainlab.execute.run import start_run
         from trainlab.execute.signals import signals_interrupt
         from trainlab.machine.process import process_restored
-        from trainlab.plan import plan
         from trainlab.train.loader import Loader
 
         load = Loader(workloads)
@@ -161,17 +161,11 @@ def run_question(
         run, was_interrupted = Run(start_run(study, out).path), False
         deadline = math.inf if budget_s is None else time.monotonic() + budget_s
         try:
-            with watcher.running(run):
-                executor.run(run, plan(study), lambda: time.monotonic() > deadline)
-            for num_seeds in study.looks[1:]:
-                with watcher.status("looking at what is decided"):
-                    num_open = _num_open(run)
-                if not num_open or time.monotonic() > deadline:
-                    break
-                added = add_seeds(run, num_seeds)
-                watcher.added(num_open, num_seeds)
+            for groups in _planned_groups(run, study, watcher):
                 with watcher.running(run):
-                    executor.run(run, added, lambda: time.monotonic() > deadline)
+                    executor.run(run, groups, lambda: time.monotonic() > deadline)
+                if time.monotonic() > deadline:
+                    break
         except KeyboardInterrupt:
             was_interrupted = True
     with watcher.status("reading the records"):
@@ -250,12 +244,22 @@ def run(
     ).complete_run()
 
 
-def _num_open(run: Run) -> int:
-    """Comparisons that a study which adds seeds has not decided yet."""
+def _planned_groups(run: Run, study: Study, watcher: Watcher) -> "Iterator[tuple[Group, ...]]":
+    """What is to run: all that is planned; then, look by look, further seeds while a comparison is open."""
     from trainlab.analyse.evidence import gather
     from trainlab.analyse.findings.effects import num_undecided
+    from trainlab.execute.run import add_seeds
+    from trainlab.plan import plan
 
-    return num_undecided(gather(run))
+    yield plan(study)
+    for num_seeds in study.looks[1:]:
+        with watcher.status("looking at what is decided"):
+            num_open = num_undecided(gather(run))
+        if not num_open:
+            return
+        groups = add_seeds(run, num_seeds)
+        watcher.added(num_open, num_seeds)
+        yield groups
 
 
 def _facts(question: Question, load: "Loader | None" = None) -> WorkloadFacts:

@@ -5,8 +5,8 @@ from pathlib import Path
 from fabricate import Fabricated, made_study
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
+from trainlab.analyse.findings.best import BestCells
 from trainlab.analyse.findings.effects import Effect
-from trainlab.analyse.findings.patterns import BestCells
 from trainlab.plan import Trial
 from trainlab.words import Words
 

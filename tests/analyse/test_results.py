@@ -1,6 +1,5 @@
 """Tables: tidy rows with units, and trials that did not end well seen but never counted."""
 
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -135,17 +134,6 @@ def test_a_run_of_which_nothing_has_ended_has_empty_tables(tmp_path: Path) -> No
     assert not folder.epochs_csv.exists()
     assert not evidence.is_complete
     assert [one.kind for one in findings(evidence)] == ["unfinished"]
-
-
-def test_a_thousand_trials_load_in_seconds(tmp_path: Path) -> None:
-    # 10,000 and their memory: benchmarks.study_load.
-    study = made_study(vary={"batch_size": tuple(range(1, 101))}, seeds=10)
-    folder = Fabricated().write(tmp_path / "r", study)
-    start = time.perf_counter()
-    evidence = gather(folder)
-    assert len(trial_table(evidence)) == 1000
-    assert len(findings(evidence)) > 297
-    assert time.perf_counter() - start < 15
 
 
 def test_a_finished_run_is_read_once_and_an_unfinished_one_every_time(tmp_path: Path) -> None:

@@ -18,9 +18,8 @@ from trainlab import lab
 from trainlab.analyse.cost.overhead import overheads
 from trainlab.analyse.evidence import gather
 from trainlab.cli.summary import print_measurement
-from trainlab.execute.executors.executor import IsOver
 from trainlab.execute.executors.processes import ProcessesExecutor
-from trainlab.execute.run import start_run
+from trainlab.execute.run import IsOver, start_run
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec

@@ -10,7 +10,8 @@ from told_numbers import NUMBER, kinds_of, without_fixed
 from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
-from trainlab.analyse.findings.cost import Scaling, SlowTrial
+from trainlab.analyse.findings.batch_scaling import Scaling
+from trainlab.analyse.findings.disturbed import SlowTrial
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.probes import (

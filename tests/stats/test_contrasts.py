@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 
 from trainlab.stats.contrasts import (
-    against_first,
     all_pairs,
     compare_cells,
     complete,
     critical_of,
     estimate,
+    pair_rows,
+    rows_of,
 )
 from trainlab.stats.power import ability, seeds_for
 
@@ -15,8 +16,9 @@ STUDIES = 4000
 THREE_ERRORS = 3 * np.sqrt(0.05 * 0.95 / STUDIES)
 
 
-def rows_of(weights: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    return tuple(map(tuple, weights.tolist()))
+def against_first(num_cells: int) -> np.ndarray:
+    """Every cell less the first."""
+    return pair_rows(((0, cell) for cell in range(1, num_cells)), num_cells)
 
 
 def called_different(values: np.ndarray, resolution: float = 0.0) -> float:

@@ -108,6 +108,10 @@ class Evidence:
             if learned.trial.state in ENDED_WELL
         }
 
+    def finite_values(self, cell: str, metric: str) -> list[float]:
+        """A metric of the last epoch of the trials that did not diverge."""
+        return [value for value in self.values(cell, metric).values() if math.isfinite(value)]
+
     def measurement(
         self, cell: str, mode: str, *, again: bool = False, trained: bool | None = None
     ) -> Measurement | None:

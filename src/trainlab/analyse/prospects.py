@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from scipy import special
 
 from trainlab.analyse.contrast import contrasts
@@ -18,7 +17,7 @@ from trainlab.errors import TrainlabError
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import Study
-from trainlab.stats.contrasts import Floats, complete, critical_of
+from trainlab.stats.contrasts import Floats, complete, critical_of, pair_rows, rows_of
 from trainlab.stats.power import NUM_DRAWS, ability
 
 MOST_RUNS = 5
@@ -71,9 +70,8 @@ def prospects(study: Study, earlier: Sequence[RunFolder] = ()) -> tuple[Prospect
     if not study.learn or not pairs or len(study.seeds) < 2 or len(cells) > MOST_CELLS:
         return ()
     index_of = {cell.id: index for index, cell in enumerate(cells)}
-    rows = np.zeros((len(pairs), len(cells)))
-    for row, pair in zip(rows, pairs, strict=True):
-        row[index_of[pair.reference.id]], row[index_of[pair.other.id]] = -1.0, 1.0
+    places = ((index_of[pair.reference.id], index_of[pair.other.id]) for pair in pairs)
+    rows = pair_rows(places, len(cells))
     margins = {name: margin for name, margin in study.margins.items() if not _is_cost(name)}
     return tuple(_prospects(study, rows, {FIRST_METRIC: None, **margins}, earlier))
 
@@ -82,7 +80,7 @@ def _prospects(
     study: Study, rows: Floats, margins: dict[str, float | None], earlier: Sequence[RunFolder]
 ) -> Iterator[Prospect]:
     num_seeds = len(study.seeds)
-    able = ability(tuple(map(tuple, rows.tolist())), num_seeds)
+    able = ability(rows_of(rows), num_seeds)
     with_looks = critical_of(complete(rows, num_seeds, study.looks), NUM_DRAWS).two_sided
     # Looks on the way ask for higher scores at each of them.
     dearer = with_looks / critical_of(complete(rows, num_seeds), NUM_DRAWS).two_sided

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Literal, Protocol
 
 from trainlab.execute.precision import is_precise
-from trainlab.execute.run import add_groups
+from trainlab.execute.run import IsOver, add_groups
 from trainlab.machine.footprint import Footprint
 from trainlab.measure.rounds import Rounds, TurnTaker
 from trainlab.plan import Group, bench_of
@@ -22,7 +22,6 @@ MOST_READY = 12
 """Processes that take turns in one block: more would stretch a round over seconds."""
 
 RunBench = Callable[[Sequence[Group]], None]
-IsOver = Callable[[], bool]
 
 
 class Seat(TurnTaker, Protocol):

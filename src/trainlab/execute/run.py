@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -12,6 +12,9 @@ from trainlab.record.folder import RunFolder, create_run
 from trainlab.record.study import GroupRecord, StudyRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import Study
+
+IsOver = Callable[[], bool]
+"""Whether no further group is to be started."""
 
 
 def start_run(study: Study, out: Path | None = None, command: str | None = None) -> RunFolder:

@@ -48,7 +48,7 @@ class Rounds:
         first = takers[0]
         logs: dict[TurnTaker, dict[int, float]] = {taker: {} for taker in takers}
         start_s, budget_s = time.monotonic(), self._budget_s * len(takers)
-        done = 0
+        done, share = 0, 0.0
         while logs and (done < MIN_ROUNDS or time.monotonic() - start_s < budget_s):
             self._number += 1
             done += 1
@@ -61,7 +61,8 @@ class Rounds:
             spent_s = time.monotonic() - start_s
             if spent_s >= budget_s and not self._is_known(first, logs, self._within):
                 budget_s = min(PATIENCE * self._budget_s * len(takers), 1.25 * spent_s)
-            report(min(1.0, spent_s / budget_s))
+            share = max(share, min(1.0, spent_s / budget_s))
+            report(share)
             if done >= MIN_TIGHT_ROUNDS and self._is_known(first, logs, self._tight):
                 return "tight"
         return "budget"

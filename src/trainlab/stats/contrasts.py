@@ -12,7 +12,7 @@ What this achieves on studies whose truth is known is in `benchmarks.verdicts`.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -101,11 +101,6 @@ class Family:
         return self.critical.share_beyond(np.abs(self.estimates.scores(self.estimates.value)))
 
     @property
-    def stds(self) -> Floats:
-        """Of a run, as each contrast sees it."""
-        return self.estimates.std
-
-    @property
     def half_width(self) -> Floats:
         """Of simultaneous 95 % intervals: all of them hold the truth in 95 % of studies."""
         return self.estimates.half_width(self.critical.two_sided)
@@ -153,11 +148,8 @@ def compare_cells(
 
     `resolution`: the step in which values come, as 1 / 10,000 for an accuracy on so many samples.
     """
-    design = Design(
-        weights=tuple(map(tuple, weights.tolist())),
-        present=tuple(map(tuple, np.isfinite(values).tolist())),
-        looks=looks,
-    )
+    present = tuple(map(tuple, np.isfinite(values).tolist()))
+    design = Design(weights=rows_of(weights), present=present, looks=looks)
     return Family(estimate(values, weights, resolution), critical_of(design))
 
 
@@ -172,9 +164,9 @@ def estimate(values: Floats, weights: Floats, resolution: float = 0.0) -> Estima
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(typical > 0, variance / typical, 1.0)
     # Few differences can all be equal by chance: that alone does not make a contrast a quiet one.
-    below = special.fdtr(freedom, typical_freedom, ratio) + 0.5 ** (own.count - 1)
-    above = special.fdtrc(freedom, typical_freedom, ratio)
-    borrowed = typical_freedom * np.minimum(1.0, np.minimum(above, below) / AGREES)
+    tail = special.fdtr(freedom, typical_freedom, ratio)
+    below = tail + 0.5 ** (own.count - 1)
+    borrowed = typical_freedom * np.minimum(1.0, np.minimum(1.0 - tail, below) / AGREES)
     together = (borrowed * typical + freedom * variance) / (borrowed + freedom)
     # Values that are equal after rounding vary by no more than about half a step.
     variance = np.maximum(np.maximum(together, variance), (resolution / 2) ** 2)
@@ -226,17 +218,38 @@ def null_studies(
 def complete(weights: Floats, num_seeds: int, looks: tuple[int, ...] = ()) -> Design:
     """The design of a study in which no value is missing."""
     present = ((True,) * num_seeds,) * weights.shape[1]
-    return Design(tuple(map(tuple, weights.tolist())), present, looks)
+    return Design(rows_of(weights), present, looks)
 
 
-def against_first(num_cells: int) -> Floats:
-    """Every cell less the first."""
-    return np.hstack((-np.ones((num_cells - 1, 1)), np.eye(num_cells - 1)))
+def rows_of(weights: Floats) -> Rows:
+    """The weights as a value that can be told apart and remembered."""
+    return tuple(map(tuple, weights.tolist()))
+
+
+def pair_rows(pairs: Iterable[tuple[int, int]], num_cells: int) -> Floats:
+    """For each pair of cells the second less the first."""
+    chosen = np.array(list(pairs), dtype=int).reshape(-1, 2)
+    rows = np.zeros((len(chosen), num_cells))
+    rows[np.arange(len(chosen)), chosen[:, 0]] = -1.0
+    rows[np.arange(len(chosen)), chosen[:, 1]] = 1.0
+    return rows
 
 
 def all_pairs(num_cells: int) -> Floats:
     """Every cell less every one before it."""
-    return _rows(combinations(range(num_cells), 2), num_cells)
+    return pair_rows(combinations(range(num_cells), 2), num_cells)
+
+
+def table_of(values: Mapping[str, Mapping[int, float]]) -> tuple[tuple[str, ...], Floats]:
+    """The cells that have a finite value, and their values by seed, NaN where there is none."""
+    known = {
+        cell: {seed: value for seed, value in by_seed.items() if math.isfinite(value)}
+        for cell, by_seed in values.items()
+    }
+    cells = tuple(cell for cell, by_seed in known.items() if by_seed)
+    seeds = sorted({seed for by_seed in values.values() for seed in by_seed})
+    rows = [[known[cell].get(seed, math.nan) for seed in seeds] for cell in cells]
+    return cells, np.array(rows).reshape(len(cells), len(seeds))
 
 
 def _largest_scores(noise: Floats, weights: Floats, looks: list[int]) -> Floats:
@@ -359,7 +372,7 @@ def _pair_rows(num_cells: int) -> Floats:
         return all_pairs(num_cells)
     near = range(1, NUM_NEIGHBOURS + 1)
     ring = ((cell, (cell + step) % num_cells) for cell in range(num_cells) for step in near)
-    return _rows(ring, num_cells)
+    return pair_rows(ring, num_cells)
 
 
 @lru_cache(maxsize=64)
@@ -367,11 +380,3 @@ def _pairs_of_cell(num_cells: int) -> NDArray[np.intp]:
     """By cell, the rows of `_pair_rows` that it is in; every cell is in equally many."""
     _, rows = np.nonzero(_pair_rows(num_cells).T)
     return rows.reshape(num_cells, -1)
-
-
-def _rows(pairs: Iterable[tuple[int, int]], cells: int) -> Floats:
-    chosen = np.array(list(pairs), dtype=int).reshape(-1, 2)
-    rows = np.zeros((len(chosen), cells))
-    rows[np.arange(len(chosen)), chosen[:, 0]] = -1.0
-    rows[np.arange(len(chosen)), chosen[:, 1]] = 1.0
-    return rows

@@ -14,17 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from trainlab.errors import SpecError
-from trainlab.stats.contrasts import Estimates, Family, compare_cells, estimate
+from trainlab.stats.contrasts import Estimates, Family, compare_cells, estimate, pair_rows
 from trainlab.stats.means import Interval, Ratio, ratio_of_logs
-from trainlab.stats.verdict import Verdict
+from trainlab.stats.power import POWER
+from trainlab.stats.verdict import Verdict, check_margin
 
 Floats = NDArray[np.float64]
 Pair = tuple[int, int]
 """Two rows of the figures, the reference first."""
 
-POWER = 0.8
-"""Of the smallest ratio that is called detectable."""
 PLANNED_POWER = 0.9
 """Of the number of processes that is said to settle a comparison: noise and ratio are themselves only
 estimated, which takes a few points off."""
@@ -78,7 +76,7 @@ def compare_costs(
     or equivalent, since noise cannot be told from a difference. `excess` is such a variance
     known from elsewhere. SpecError if the margin is not positive.
     """
-    _check_margin(margin)
+    check_margin(margin)
     if not pairs:
         return ()
     check = _check(figures, twice, excess)
@@ -114,7 +112,7 @@ def ratio_twice(figures: Floats, twice: Sequence[Pair]) -> float | None:
 def _check(figures: Floats, twice: Sequence[Pair], elsewhere: float | None) -> _Check:
     if not twice or figures.shape[1] < 2:
         return _Check(bool(twice) or elsewhere is not None, elsewhere or 0.0)
-    found = estimate(figures, _weights(twice, len(figures)))
+    found = estimate(figures, pair_rows(twice, len(figures)))
     beyond = found.value**2 - found.error**2
     own = max(0.0, float(np.nan_to_num(np.nanmean(beyond))))
     scores = np.abs(found.scores(found.value))
@@ -125,7 +123,7 @@ def _family(figures: Floats, pairs: Sequence[Pair], check: _Check) -> Family | N
     """None for a single process."""
     if figures.shape[1] < 2:
         return None
-    family = compare_cells(figures, _weights(pairs, len(figures)))
+    family = compare_cells(figures, pair_rows(pairs, len(figures)))
     error = np.sqrt(family.estimates.error**2 + check.excess)
     return replace(family, estimates=replace(family.estimates, error=error))
 
@@ -218,15 +216,3 @@ def _verdict(interval: Interval | None, narrow: Interval | None, margin: float |
 
 def _interval(value: float, half_width: float) -> Interval:
     return Interval(value - float(half_width), value + float(half_width))
-
-
-def _weights(pairs: Sequence[Pair], num_rows: int) -> Floats:
-    weights = np.zeros((len(pairs), num_rows))
-    for place, (a, b) in enumerate(pairs):
-        weights[place, a], weights[place, b] = -1.0, 1.0
-    return weights
-
-
-def _check_margin(margin: float | None) -> None:
-    if margin is not None and not 0 < margin < math.inf:
-        raise SpecError([f"margin: got {margin}, must be above 0 and finite"])

@@ -11,6 +11,8 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 
 def levels(times: Sequence[Mapping[int, float]]) -> list[float]:
     """The log level of each series; `times` maps rounds to times. The differences of levels are the log
@@ -26,20 +28,15 @@ def levels(times: Sequence[Mapping[int, float]]) -> list[float]:
     rounds = {number: statistics.median(values) for number, values in by_round.items()}
     middle = statistics.median(rounds.values())
     return [
-        lower_quartile(one.values())
+        _lower_quartile(one.values())
         if ratio is None
-        else middle + lower_quartile(value - rounds[number] for number, value in one.items())
+        else middle + _lower_quartile(value - rounds[number] for number, value in one.items())
         for one, ratio in zip(logs, ratios, strict=True)
     ]
 
 
-def lower_quartile(values: Iterable[float]) -> float:
-    """A quarter of the way up, between two values where it falls between them."""
-    ordered = sorted(values)
-    place = 0.25 * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+def _lower_quartile(values: Iterable[float]) -> float:
+    return float(np.quantile(list(values), 0.25))
 
 
 def _median_difference(one: Mapping[int, float], base: Mapping[int, float]) -> float | None:

@@ -1,12 +1,11 @@
 """How often a run of one setting beats a run of another, whatever their scale."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trainlab.stats.means import Interval
+from scipy import optimize
 
-Distance = Callable[[float], float]
+from trainlab.stats.means import Interval
 
 Z = 1.959963984540054
 """The 97.5 % quantile of the normal distribution."""
@@ -43,11 +42,6 @@ def superiority(a: Sequence[float], b: Sequence[float]) -> Superiority | None:
     return Superiority(share, Interval(_root(distance, 0.0, share), _root(distance, 1.0, share)))
 
 
-def _root(distance: Distance, far: float, near: float) -> float:
+def _root(distance: Callable[[float], float], end: float, share: float) -> float:
     """Where the distance changes its sign between the end and the observed share."""
-    if math.isclose(far, near, abs_tol=1e-12):
-        return far
-    for _ in range(60):
-        middle = (far + near) / 2
-        far, near = (middle, near) if distance(middle) > 0 else (far, middle)
-    return (far + near) / 2
+    return end if share == end else float(optimize.brentq(distance, end, share))

@@ -14,10 +14,16 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-import numpy as np
-
 from trainlab.errors import SpecError
-from trainlab.stats.contrasts import Family, Floats, Rows, compare_cells
+from trainlab.stats.contrasts import (
+    Family,
+    Floats,
+    Rows,
+    compare_cells,
+    pair_rows,
+    rows_of,
+    table_of,
+)
 from trainlab.stats.failures import Failures
 from trainlab.stats.means import Interval
 from trainlab.stats.power import MOST_SEEDS, ability, seeds_for
@@ -88,28 +94,23 @@ def compare_all(
     the largest difference there can be. SpecError if the margin is not positive.
     """
     check_margin(margin)
-    seeds = sorted({seed for by_seed in values.values() for seed in by_seed})
-    cells = [cell for cell, by_seed in values.items() if any(map(math.isfinite, by_seed.values()))]
+    cells, table = table_of(values)
     tested = [pair for pair in pairs if {*pair} <= {*cells} and pair[0] != pair[1]]
-    table = np.array([[_finite(values[cell].get(s, math.nan)) for s in seeds] for cell in cells])
-    rows = np.zeros((len(tested), len(cells)))
-    for row, (a, b) in zip(rows, tested, strict=True):
-        row[cells.index(a)], row[cells.index(b)] = -1.0, 1.0
-    family = compare_cells(table, rows, looks, resolution) if tested else None
-    weights = tuple(map(tuple, rows.tolist()))
+    weights = pair_rows(((cells.index(a), cells.index(b)) for a, b in tested), len(cells))
+    family = compare_cells(table, weights, looks, resolution) if tested else None
     made: dict[tuple[str, str], Comparison] = {}
     for a, b in pairs:
         found = None
         if family is not None and (a, b) in tested:
-            found = _Found.at(family, weights, tested.index((a, b)), bool(looks))
+            found = _Found.at(family, rows_of(weights), tested.index((a, b)), bool(looks))
         made[a, b] = _compared(values[a], values[b], found, margin, len(tested), most)
     return tuple(made[pair] for pair in pairs)
 
 
 def check_margin(margin: float | None) -> None:
-    """SpecError unless the margin is positive or not stated."""
-    if margin is not None and not margin > 0:
-        raise SpecError([f"margin: got {margin}, must be above 0"])
+    """SpecError unless the margin is positive and finite, or not stated."""
+    if margin is not None and not 0 < margin < math.inf:
+        raise SpecError([f"margin: got {margin}, must be above 0 and finite"])
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class _Found:
             half_width=one(family.half_width),
             half_width_90=one(family.half_width_90),
             error=one(family.estimates.error),
-            std=one(family.stds),
+            std=one(family.estimates.std),
             p=one(family.p),
             has_looks=has_looks,
         )
@@ -215,7 +216,3 @@ def _seeds_needed(found: _Found | None, margin: float | None, num_seeds: int) ->
     effect = found.value / found.std
     needed_seeds = seeds_for(found.weights, found.index, effect, in_stds, num_seeds)
     return needed_seeds if needed_seeds is None or needed_seeds > num_seeds else num_seeds + 1
-
-
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else math.nan

@@ -12,8 +12,8 @@ from trainlab.stats.rounds import levels
 
 
 def process_steps_ms(records: Mapping[str, CostRecord]) -> dict[str, float]:
-    """The step of each timed trial, by id, seen within the rounds of its bench: its ratio to another is the
-    median over rounds. One that ran by itself has the median of its own turns."""
+    """The step of each timed trial, by id, as the rounds of its bench give it; of one that ran by
+    itself, as its own turns do."""
     benches: dict[str, list[str]] = {}
     for trial_id, record in records.items():
         benches.setdefault(record.bench or f"alone: {trial_id}", []).append(trial_id)

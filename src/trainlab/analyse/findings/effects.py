@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from trainlab.analyse.confounds import Confound, trial_confounds
 from trainlab.analyse.contrast import Contrast, contrasts
@@ -13,7 +14,7 @@ from trainlab.stats.failures import Failures
 from trainlab.stats.superiority import superiority
 from trainlab.stats.verdict import FEWEST_SEEDS, Comparison, compare_all
 from trainlab.words import Words
-from trainlab.words.numbers import metric_difference, metric_value
+from trainlab.words.numbers import metric_value
 
 COMPARISON_FIELDS = (
     *("mean_a", "mean_b", "difference", "p", "n", "interval", "confidence", "verdict", "family"),
@@ -56,10 +57,7 @@ class Effect(Finding):
 
     def phrases(self, words: Words) -> dict[str, object]:
         metric, seeds = self.subject, num_seeds(self.n, words)
-
-        def difference(value: float | None) -> str:
-            return metric_difference(metric, value or 0.0, words("points"))
-
+        difference = partial(self.difference_text, words)
         return super().phrases(words) | {
             "metric": metric,
             "first_name": self.cells[0],
@@ -71,9 +69,6 @@ class Effect(Finding):
             "detectable": difference(self.detectable).lstrip("+"),
             "within": self.interval_text(words, difference),
         }
-
-    def interval_key(self) -> str:
-        return "within_90" if self.verdict == "equivalent" else "within"
 
     def statement(self, words: Words) -> str:
         return words.sentences(self._verdict_text(words), *self._left_out(words))
@@ -152,7 +147,7 @@ class FailureRate(Finding):
 
 def effect_findings(evidence: Evidence) -> Iterator[Finding]:
     """For every metric all its comparisons, decided together; then how often training failed."""
-    pairs = [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= evidence.learned.keys()]
+    pairs = _learned_pairs(evidence)
     confounds = [_confounds(evidence, pair) for pair in pairs]
     metrics = compared_metrics(evidence)
     for metric in metrics:
@@ -161,7 +156,12 @@ def effect_findings(evidence: Evidence) -> Iterator[Finding]:
         yield from _failure_rates(evidence, metric, pairs)
 
 
-def compared(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> tuple[Comparison, ...]:
+def _learned_pairs(evidence: Evidence) -> list[Contrast]:
+    """The contrasts of which trials of both cells have ended."""
+    return [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= evidence.learned.keys()]
+
+
+def _compared(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> tuple[Comparison, ...]:
     """The comparisons of a metric, as one family."""
     values = {cell.id: evidence.values(cell.id, metric) for cell in evidence.cells}
     limits = limits_of(metric)
@@ -182,12 +182,9 @@ def num_undecided(evidence: Evidence) -> int:
     """
     metrics = compared_metrics(evidence)
     asked = [metric for metric in metrics if metric in evidence.study.margins] or metrics[:1]
-    pairs = [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= evidence.learned.keys()]
-    return sum(
-        comparison.verdict == "cannot tell"
-        for metric in asked
-        for comparison in compared(evidence, metric, pairs)
-    )
+    pairs = _learned_pairs(evidence)
+    comparisons = (made for metric in asked for made in _compared(evidence, metric, pairs))
+    return sum(comparison.verdict == "cannot tell" for comparison in comparisons)
 
 
 def _effects(
@@ -196,11 +193,10 @@ def _effects(
     pairs: Sequence[Contrast],
     confounds: Sequence[tuple[Confound, ...]],
 ) -> Iterator[Finding]:
-    comparisons = compared(evidence, metric, pairs)
+    comparisons = _compared(evidence, metric, pairs)
     for pair, comparison, also_differs in zip(pairs, comparisons, confounds, strict=True):
         never_resets = pair.factor == "zero_grad" and pair.levels[1] is False
-        sides = [_finite(evidence.values(cell, metric)) for cell in pair.ids]
-        chance = superiority(*sides)
+        chance = superiority(*(evidence.finite_values(cell, metric) for cell in pair.ids))
         yield (NoReset if never_resets else Effect)(
             subject=metric,
             factor=pair.factor,
@@ -214,10 +210,6 @@ def _effects(
             confounds=also_differs,
             **{name: getattr(comparison, name) for name in COMPARISON_FIELDS},
         )
-
-
-def _finite(values: dict[int, float]) -> list[float]:
-    return [value for value in values.values() if value == value]
 
 
 def _failure_rates(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from trainlab.spec.settings import Scalar
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict
 from trainlab.words import Words
-from trainlab.words.numbers import figure
+from trainlab.words.numbers import figure, metric_difference
 
 Section = Literal[
     "run", "factors", "learning", "probes", "operators", "phases", "scaling", "method"
@@ -37,7 +37,7 @@ class Finding:
     factor: str | None = None
     levels: tuple[Scalar | None, Scalar | None] = (None, None)
     interval: Interval | None = None
-    """The 95 % interval of the difference or ratio."""
+    """Of the difference or ratio: of 95 %, of 90 % beside the verdict "equivalent"."""
     verdict: Verdict | None = None
     """None where nothing was tested: a count, or a figure that does not vary."""
     confounds: tuple[Confound, ...] = ()
@@ -124,15 +124,15 @@ class Finding:
         return words("at", rest=words.listed(shared)) if shared else ""
 
     def interval_text(self, words: Words, text: Callable[[float], str] = figure) -> str:
-        """The 95 % interval, where there is one."""
+        """The interval, where there is one: of 95 %, or of 90 % where that decided."""
         if self.interval is None:
             return ""
-        low, high = text(self.interval.low), text(self.interval.high)
-        return words(self.interval_key(), low=low, high=high)
+        key = "within_90" if self.verdict == "equivalent" else "within"
+        return words(key, low=text(self.interval.low), high=text(self.interval.high))
 
-    def interval_key(self) -> str:
-        """The key of the text that gives its interval."""
-        return "within"
+    def difference_text(self, words: Words, value: float | None) -> str:
+        """A difference of the metric it is about: `+0.41 points`, `+0.0123`."""
+        return metric_difference(self.subject, value or 0.0, words("points"))
 
     @property
     def _factor(self) -> str:

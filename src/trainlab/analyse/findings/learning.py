@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 from trainlab.analyse.contrast import contrasts
 from trainlab.analyse.evidence import ENDED_WELL, Evidence
-from trainlab.analyse.findings.effects import effect_findings
+from trainlab.analyse.findings.best import best_findings
+from trainlab.analyse.findings.effects import Effect, effect_findings
 from trainlab.analyse.findings.finding import Finding, arrow
 from trainlab.analyse.findings.patterns import pattern_findings
+from trainlab.analyse.findings.sampling import sampling_findings
 from trainlab.analyse.findings.spread import spread_findings
+from trainlab.analyse.metric_table import metric_table
+from trainlab.analyse.metrics import compared_metrics
 from trainlab.analyse.time_to_target import EpochValue, time_to_target
 from trainlab.spec.target import Target, target_of
 from trainlab.stats.contrasts import LEVEL
@@ -51,7 +55,12 @@ class TimeToTarget(Finding):
         key = "target_reached" if self.num_reached else "target_never"
         if self.num_reached and self.median_epoch is None:
             key = "target_seldom"
-        return self.fill(words, key, target_text=metric_value(self.subject, self.target))
+        return self.fill(
+            words,
+            key,
+            target_text=metric_value(self.subject, self.target),
+            epochs=_epochs(self.median_epoch, words),
+        )
 
     @property
     def says_something(self) -> bool:
@@ -79,7 +88,7 @@ class TimeDifference(Finding):
     """Of the rank sum, by permutation, adjusted for all such comparisons."""
 
     def statement(self, words: Words) -> str:
-        first, second = (_after(epoch, words) for epoch in (self.epoch_a, self.epoch_b))
+        first, second = (_epochs(epoch, words) for epoch in (self.epoch_a, self.epoch_b))
         return self.fill(
             words,
             "time_different" if self.verdict == "different" else "time_open",
@@ -88,7 +97,7 @@ class TimeDifference(Finding):
         )
 
 
-def _after(epoch: float | None, words: Words) -> str:
+def _epochs(epoch: float | None, words: Words) -> str:
     if epoch is None:
         return words("never")
     return words("one_epoch") if epoch == 1 else words("epochs", number=count(epoch))
@@ -96,9 +105,17 @@ def _after(epoch: float | None, words: Words) -> str:
 
 def learn_findings(evidence: Evidence) -> Iterator[Finding]:
     """Effects first, then what went wrong, then time to the targets."""
-    yield from effect_findings(evidence)
-    yield from pattern_findings(evidence)
-    yield from spread_findings(evidence)
+    effects = list(effect_findings(evidence))
+    yield from effects
+    # For the metric that people ask about first; the tables have the others.
+    for metric in compared_metrics(evidence)[:1]:
+        table = metric_table(evidence, metric)
+        if len(table.cells) > 1:
+            own = [one for one in effects if isinstance(one, Effect) and one.subject == metric]
+            yield from best_findings(evidence, table, own)
+            yield from pattern_findings(table)
+            yield from spread_findings(evidence, metric)
+        yield from sampling_findings(evidence, table)
     yield from _divergence(evidence)
     for metric, target in evidence.study.targets.items():
         yield from _times_to_target(evidence, target_of(metric, target))

@@ -10,10 +10,8 @@ from scipy import special
 from trainlab.analyse.contrast import level_of
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding
-from trainlab.analyse.metrics import compared_metrics
 from trainlab.stats.means import Interval
 from trainlab.words import Words
-from trainlab.words.numbers import metric_difference
 
 FACTOR = "seed_parts"
 FEWEST = 3
@@ -35,7 +33,7 @@ class SeedSpread(Finding):
 
     def phrases(self, words: Words) -> dict[str, object]:
         def spread(value: float) -> str:
-            return metric_difference(self.subject, value, words("points")).lstrip("+")
+            return self.difference_text(words, value).lstrip("+")
 
         return super().phrases(words) | {
             "spread": spread(self.std),
@@ -55,37 +53,31 @@ class SeedSpread(Finding):
         return self.kind, self.part
 
 
-def spread_findings(evidence: Evidence) -> Iterator[Finding]:
-    """For the metric that people ask about first; nothing unless the study varies what seeds change."""
+def spread_findings(evidence: Evidence, metric: str) -> Iterator[Finding]:
+    """Nothing unless the study varies what seeds change."""
     if FACTOR not in evidence.factors:
         return
-    for metric in compared_metrics(evidence)[:1]:
-        stds = {}
-        for cell in evidence.cells:
-            values = [v for v in evidence.values(cell.id, metric).values() if math.isfinite(v)]
-            if len(values) >= FEWEST:
-                stds[cell.id] = statistics.stdev(values), len(values)
-        whole = {
-            _rest(cell.id): stds[cell.id][0]
-            for cell in evidence.cells
-            if cell.id in stds and level_of(cell, FACTOR) == "all"
-        }
-        for cell in evidence.cells:
-            if cell.id not in stds:
-                continue
-            std, n = stds[cell.id]
-            part, total = str(level_of(cell, FACTOR)), whole.get(_rest(cell.id))
-            has_share = part != "all" and total
-            yield SeedSpread(
-                subject=metric,
-                factor=FACTOR,
-                cells=(cell.id,),
-                part=part,
-                std=std,
-                share=(std / total) ** 2 if has_share and total else None,
-                interval=_interval(std, n),
-                n=n,
-            )
+    values = {cell.id: evidence.finite_values(cell.id, metric) for cell in evidence.cells}
+    stds = {
+        cell: statistics.stdev(of_cell)
+        for cell, of_cell in values.items()
+        if len(of_cell) >= FEWEST
+    }
+    known = [(cell, str(level_of(cell, FACTOR))) for cell in evidence.cells if cell.id in stds]
+    whole = {_rest(cell.id): stds[cell.id] for cell, part in known if part == "all"}
+    for cell, part in known:
+        std, n = stds[cell.id], len(values[cell.id])
+        total = None if part == "all" else whole.get(_rest(cell.id))
+        yield SeedSpread(
+            subject=metric,
+            factor=FACTOR,
+            cells=(cell.id,),
+            part=part,
+            std=std,
+            share=(std / total) ** 2 if total else None,
+            interval=_interval(std, n),
+            n=n,
+        )
 
 
 def _rest(cell_id: str) -> str:

@@ -4,14 +4,13 @@ Everything goes through the run folder: an executor gets the groups to run, each
 there, and whoever watches the run reads the events there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
+from trainlab.execute.run import IsOver
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
-
-IsOver = Callable[[], bool]
 
 
 class Executor(Protocol):

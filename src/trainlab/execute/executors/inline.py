@@ -9,8 +9,8 @@ import torch
 
 from trainlab.execute.bench import run_benches, run_seats
 from trainlab.execute.events import EventWriter
-from trainlab.execute.executors.executor import IsOver
 from trainlab.execute.preflight import preflight
+from trainlab.execute.run import IsOver
 from trainlab.execute.timed import TimedTrial
 from trainlab.execute.worker import run_group
 from trainlab.machine.environment import capture

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from trainlab.execute.executors.executor import IsOver
 from trainlab.execute.executors.inline import InlineExecutor
 from trainlab.execute.executors.processes import ProcessesExecutor
+from trainlab.execute.run import IsOver
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study

@@ -18,9 +18,9 @@ from typing import Any, Literal
 from trainlab.errors import SpecError
 from trainlab.execute.bench import run_benches, run_seats
 from trainlab.execute.events import EventWriter
-from trainlab.execute.executors.executor import IsOver
 from trainlab.execute.job import Job
 from trainlab.execute.preflight import preflight
+from trainlab.execute.run import IsOver
 from trainlab.machine.environment import capture, usable_vcpus
 from trainlab.machine.footprint import Footprint
 from trainlab.plan import Group

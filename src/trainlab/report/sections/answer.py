@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainlab.analyse.findings.cost import Unstable
+from trainlab.analyse.findings.disturbed import Unstable
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Notice, Paragraph, Section
 from trainlab.report.run_data import RunData

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainlab.analyse.findings.cost import Unstable
+from trainlab.analyse.findings.disturbed import Unstable
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import UNRANKED, Finding
 from trainlab.analyse.findings.run import Undecided, Unfinished

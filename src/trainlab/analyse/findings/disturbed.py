@@ -1,0 +1,122 @@
+"""What disturbed the measurements: times and ratios not known well, trials that took too long."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainlab.analyse.cost.summary import STEP_LIMIT
+from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.findings.finding import Finding
+from trainlab.spec import CostSpec
+from trainlab.stats.cost_ratio import CostComparison
+from trainlab.words import Words
+
+STANDS_OUT = 1.5
+"""A trial whose epochs took so many times those of the other seeds stands out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unstable(Finding):
+    """Times per batch, or ratios, that are not known well: which, and by how much they may be off."""
+
+    kind = "unstable"
+    section = "method"
+
+    num_unstable: int
+    """Times per batch that may be off by more than STEP_LIMIT."""
+    num_measured: int
+    worst: float | None
+    """How far the least known of them may be off, as a share."""
+    num_wide: int
+    """Ratios that may be off by more than was asked for."""
+    num_ratios: int
+    worst_ratio: float | None
+    """How far the least known ratio may be off, as a share; None where none has an interval."""
+    limit: float
+    ratio_limit: float
+    reason: str | None
+    """The likeliest for the least known time, as a code, and its value."""
+    reason_value: float | None
+
+    def statement(self, words: Words) -> str:
+        parts = []
+        if self.reason is not None and self.reason_value is not None:
+            why = words.warning(self.reason, self.reason_value)
+            parts.append(self.fill(words, "unstable_times", why=why))
+        if self.num_wide:
+            parts.append(self.fill(words, "wide_ratios"))
+        elif self.worst_ratio is not None:
+            parts.append(self.fill(words, "good_ratios"))
+        return words.sentences(*parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowTrial(Finding):
+    """A learn trial that took far longer than the other seeds of its cell."""
+
+    kind = "slow_trial"
+    section = "method"
+
+    seed: int
+    epoch_s: float
+    others_s: float
+    """The median of the other seeds."""
+    others_cores: float | None
+    """Kept busy by other programs meanwhile; None where that was not recorded."""
+    stolen_cores: float | None
+
+    def statement(self, words: Words) -> str:
+        text = self.fill(words, "slow_trial")
+        if self.others_cores is None or self.stolen_cores is None:
+            return text
+        return words.sentences(text, self.fill(words, "slow_trial_load"))
+
+
+def unstable_times(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iterator[Finding]:
+    """One finding for all times and ratios that are not known well."""
+    spec = evidence.study.cost
+    ratio_limit = CostSpec().ratio_within if spec is None else spec.ratio_within
+    off = [(m, m.summary.unstable) for m in evidence.measured if m.summary.unstable is not None]
+    widths = [one.half_width for one in ratios if one.half_width is not None]
+    wide = [width for width in widths if width > ratio_limit]
+    if not off and not wide:
+        return
+    _, worst = max(off, key=lambda one: one[1].off_by, default=(None, None))
+    cells = [measurement.trial.cell for measurement, _ in off]
+    mode = off[0][0].summary.mode if off else evidence.measured[0].summary.mode
+    yield Unstable(
+        subject=f"{mode}/step_ms",
+        cells=tuple(dict.fromkeys(cells)),
+        num_unstable=len(off),
+        num_measured=len(evidence.measured),
+        worst=None if worst is None else worst.off_by,
+        num_wide=len(wide),
+        num_ratios=len(widths),
+        worst_ratio=max(widths, default=None),
+        limit=STEP_LIMIT,
+        ratio_limit=ratio_limit,
+        reason=None if worst is None else worst.reason,
+        reason_value=None if worst is None else worst.value,
+        n=len(off) + len(wide),
+    )
+
+
+def slow_trials(evidence: Evidence) -> Iterator[Finding]:
+    """Learn trials whose epochs took STANDS_OUT times those of their cell's other seeds, or longer."""
+    for cell, seeds in evidence.learned.items():
+        times_s = {seed: s for seed, one in seeds.items() if (s := one.epoch_s()) is not None}
+        for seed, epoch_s in times_s.items():
+            others_s = [s for other, s in times_s.items() if other != seed]
+            if len(others_s) < 2 or epoch_s < STANDS_OUT * statistics.median(others_s):
+                continue
+            load = seeds[seed].trial.load
+            yield SlowTrial(
+                subject="train_s",
+                cells=(cell,),
+                seed=seed,
+                epoch_s=epoch_s,
+                others_s=statistics.median(others_s),
+                others_cores=None if load is None else load.others_cores,
+                stolen_cores=None if load is None else load.stolen_cores,
+                n=len(times_s),
+            )
