@@ -9,6 +9,7 @@ from trainlab.stats.means import Interval
 
 Z = 1.959963984540054
 """The 97.5 % quantile of the normal distribution."""
+NUDGE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -44,4 +45,7 @@ def superiority(a: Sequence[float], b: Sequence[float]) -> Superiority | None:
 
 def _root(distance: Callable[[float], float], end: float, share: float) -> float:
     """Where the distance changes its sign between the end and the observed share."""
-    return end if share == end else float(optimize.brentq(distance, end, share))
+    if share == end:
+        return end
+    # Off the share itself, where a share of 0 or 1 has no error and the distance is zero too.
+    return float(optimize.brentq(distance, end, share + NUDGE * (end - share)))
