@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,18 @@ class RawRun:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """All comparisons: with the base, or along each factor of a grid with its first level."""
+        """All comparisons: cells that differ by one factor, and every cell with the base."""
         cells = self.study["cells"]
-        base = cells[0]
-        if not base["levels"]:
-            return [(base["id"], cell["id"]) for cell in cells[1:]]
-        places = {tuple(cell["levels"].values()): cell["id"] for cell in cells}
+        base = cells[0]["levels"]
         found = []
-        for number, first in enumerate(base["levels"].values()):
-            for place, cell in places.items():
-                if place[number] != first:
-                    found.append((places[(*place[:number], first, *place[number + 1 :])], cell))
+        for a, b in combinations(cells, 2):
+            first, second = a["levels"], b["levels"]
+            if base:
+                is_compared = sum(first[name] != second[name] for name in base) == 1
+            else:
+                is_compared = not first or (first.keys() == second.keys() and len(first) == 1)
+            if is_compared:
+                found.append((a["id"], b["id"]))
         return found
 
     def learned(self, cell: str) -> dict[int, Json]:

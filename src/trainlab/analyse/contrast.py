@@ -1,11 +1,16 @@
-"""Which cells are compared with which: those that differ by one factor, each with its reference."""
+"""Which cells are compared with which: those that differ by one factor."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from trainlab.spec import Cell
 from trainlab.spec.settings import Scalar
+
+
+MOST_LEVELS = 5
+"""Of a factor, each compared with each other; of more, each with the reference only."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,11 @@ class Contrast:
 
 
 def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
+    """Every cell against its reference, then the levels of each factor against each other."""
+    return [*against_references(cells), *_between_levels(cells)]
+
+
+def against_references(cells: Sequence[Cell]) -> list[Contrast]:
     """Every cell against its reference; none against one with the same settings by another name.
 
     In a grid that is the cell with the factor's first level and all else equal. Around a base it is
@@ -52,6 +62,21 @@ def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
     compared = {cell_id for pair in pairs for cell_id in pair.ids}
     alone = [cell for cell in cells[1:] if cell.id not in compared]
     return pairs + [_against_base(cells[0], cell) for cell in alone]
+
+
+def _between_levels(cells: Sequence[Cell]) -> list[Contrast]:
+    """The pairs that differ by one factor and leave its reference out, all else equal."""
+    by_reference: dict[tuple[str, str], list[Contrast]] = {}
+    for pair in against_references(cells):
+        if pair.levels != (None, None):
+            by_reference.setdefault((pair.factor, pair.reference.id), []).append(pair)
+    return [
+        _contrast(first.factor, first.other, second.other)
+        for pairs in by_reference.values()
+        if len(pairs) < MOST_LEVELS
+        for first, second in combinations(pairs, 2)
+        if first.other.settings.meaning != second.other.settings.meaning
+    ]
 
 
 def level_of(cell: Cell, factor: str) -> Scalar | None:

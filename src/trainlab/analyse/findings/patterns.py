@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from trainlab.analyse.contrast import Contrast, contrasts, level_of
+from trainlab.analyse.contrast import Contrast, against_references, level_of
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.metric_table import MetricTable
 from trainlab.spec import Cell
@@ -139,7 +139,7 @@ def _in_order(cells: Sequence[Cell], levels: Sequence[float]) -> list[Cell]:
 def _series(cells: Sequence[Cell]) -> Iterator[tuple[str, tuple[Cell, ...]]]:
     """By factor and reference: the reference and all that differ from it by the factor alone."""
     grouped: dict[tuple[str, str], list[Contrast]] = {}
-    for pair in contrasts(cells):
+    for pair in against_references(cells):
         if pair.levels != (None, None):
             grouped.setdefault((pair.factor, pair.reference.id), []).append(pair)
     for (factor, _), pairs in grouped.items():
@@ -149,7 +149,7 @@ def _series(cells: Sequence[Cell]) -> Iterator[tuple[str, tuple[Cell, ...]]]:
 def _interactions(table: MetricTable) -> Iterator[Finding]:
     """Of every two factors of a grid: each combination against the references of both."""
     index_of = table.index_of
-    changes = [pair for pair in contrasts(table.cells) if pair.levels != (None, None)]
+    changes = [pair for pair in against_references(table.cells) if pair.levels != (None, None)]
     changed_from = {(pair.factor, pair.reference.id, pair.levels[1]): pair for pair in changes}
     first = table.cells[0].id
     rows: list[Floats] = []
