@@ -8,7 +8,6 @@ from typing import Any
 from trainlab.spec import Cell
 from trainlab.spec.settings import Scalar
 
-
 MOST_LEVELS = 5
 """Of a factor, each compared with each other; of more, each with the reference only."""
 

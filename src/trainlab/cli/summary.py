@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from trainlab.analyse.answer import answer
 from trainlab.analyse.cost.cold_start import cold_start
 from trainlab.analyse.cost.layers import layer_times
 from trainlab.analyse.cost.measurement import Measurement
@@ -23,6 +24,7 @@ from trainlab.record.trial import DataRecord, TrialRecord
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph
 from trainlab.report.render.terminal import print_blocks
+from trainlab.report.sections.answer import answer_blocks, open_blocks, why_blocks
 from trainlab.report.sections.trouble import divergence_text
 from trainlab.report.tables.cost import (
     cold_table,
@@ -43,27 +45,51 @@ MOST_PENDING = 5
 """Trials that never ran and are named one by one; of more, the findings give the number."""
 
 
-def print_summary(console: Console, run: RunFolder, evidence: Evidence, words: Words) -> None:
-    """Tables of what was learned and what it costs, findings, the data used, and what to do next."""
+def print_summary(
+    console: Console, run: RunFolder, evidence: Evidence, words: Words, *, with_all: bool = False
+) -> None:
+    """Tables of what was learned and what it costs, the data used, the answer, and what to do next."""
     if not evidence.study.cells:
         print_blocks(console, [epoch_table(evidence, words)], words)
         for measurement in evidence.measured:
             print_measurement(console, evidence.name, measurement, words)
-    print_study(console, evidence, words)
+    print_study(console, evidence, words, with_all=with_all)
     print_data(console, evidence, words)
+    print_answer(console, evidence, words)
+    if not with_all:
+        command = shlex.join(["trainlab", "show", str(run.path), "--all"])
+        say(console, words("all_findings", command=command), "dim")
     say(console, words("run_folder", path=run.path))
     if "tensorboard" in evidence.list_files():
         say(console, words("look_at_it", command=shlex.join(["trainlab", "board", str(run.path)])))
 
 
-def print_study(console: Console, evidence: Evidence, words: Words) -> None:
-    """The cells side by side, what went wrong, and the findings."""
+def print_answer(console: Console, evidence: Evidence, words: Words) -> None:
+    """The answer, why it is so, and what is left open."""
+    found = answer(evidence, findings(evidence), words)
+    parts = {
+        "answer": answer_blocks(found, words),
+        "why_so": why_blocks(found),
+        "left_open": open_blocks(found, words),
+    }
+    for key, blocks in parts.items():
+        if blocks:
+            console.print()
+            console.print(Text(words(key), "bold underline"))
+            print_blocks(console, blocks, words)
+    console.print()
+
+
+def print_study(
+    console: Console, evidence: Evidence, words: Words, *, with_all: bool = False
+) -> None:
+    """The cells side by side, what went wrong, and all findings where asked for."""
     if evidence.study.cells:
         tables = [learn_table(evidence, words)] if evidence.learned else []
         tables += [cost_table(evidence, words)] if evidence.measured else []
         print_blocks(console, tables, words)
     print_remarks(console, evidence, words)
-    if shown := _shown_findings(findings(evidence)):
+    if with_all and (shown := _shown_findings(findings(evidence))):
         console.print(Text(words("findings"), "bold"))
         print_blocks(console, [bullets(shown, words)], words)
 

@@ -1,9 +1,10 @@
 """Contents: from a run to a document, in the order people read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from trainlab import __version__
-from trainlab.report.document import Document, Section
+from trainlab.report.document import Block, Document, Figure, Section, Statement, Statements
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import answer_section, notices, unstable_notices
 from trainlab.report.sections.cost import (
@@ -63,8 +64,35 @@ def report_of(data: RunData, lang: str = "en") -> Document:
         lang=lang,
         made_by=words("made_by", version=__version__),
         notices=(*notices(data, words), *unstable_notices(data, words)),
-        sections=tuple(
-            section for build in SECTIONS if (section := build(data, words)) is not None
+        sections=_once(
+            [section for build in SECTIONS if (section := build(data, words)) is not None]
         ),
         cells=tuple(cells) if 1 < len(cells) <= MOST_HIDEABLE else (),
     )
+
+
+def _once(sections: Sequence[Section]) -> tuple[Section, ...]:
+    """Every chart where it comes first, and no link to a section that is not there."""
+    ids = {one.id for section in sections for one in (section, *section.sections)}
+    drawn: set[str] = set()
+
+    def kept(blocks: Sequence[Block]) -> tuple[Block, ...]:
+        own: list[Block] = []
+        for block in blocks:
+            if isinstance(block, Figure):
+                if block.id in drawn:
+                    continue
+                drawn.add(block.id)
+            elif isinstance(block, Statements):
+                block = replace(block, items=tuple(linked(item) for item in block.items))
+            own.append(block)
+        return tuple(own)
+
+    def linked(item: Statement) -> Statement:
+        return item if item.section in ids else replace(item, section=None)
+
+    def cleared(section: Section) -> Section:
+        blocks = kept(section.blocks)
+        return replace(section, blocks=blocks, sections=tuple(map(cleared, section.sections)))
+
+    return tuple(map(cleared, sections))

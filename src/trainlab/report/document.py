@@ -45,6 +45,27 @@ class Bullets:
 
 
 @dataclass(frozen=True)
+class Statement:
+    """One sentence of the answer, and the section that has its evidence."""
+
+    text: str
+    section: str | None = None
+    command: str = ""
+    """What would settle it, to copy."""
+    remark: str = ""
+    """Beside the command: how long it takes."""
+
+
+@dataclass(frozen=True)
+class Statements:
+    """The sentences of the answer, one below the other."""
+
+    items: tuple[Statement, ...]
+    is_lead: bool = False
+    """Whether they are what a reader should see first."""
+
+
+@dataclass(frozen=True)
 class Column:
     """A column of a table."""
 
@@ -135,7 +156,7 @@ class Listing:
     language: str = ""
 
 
-Block = Paragraph | Notice | Bullets | Table | Figure | Drawing | Listing
+Block = Paragraph | Notice | Bullets | Statements | Table | Figure | Drawing | Listing
 
 
 def chart_groups(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:

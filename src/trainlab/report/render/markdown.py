@@ -12,6 +12,8 @@ from trainlab.report.document import (
     Notice,
     Paragraph,
     Section,
+    Statement,
+    Statements,
     Table,
 )
 from trainlab.report.render.numbering import Labels, table_note
@@ -94,6 +96,8 @@ def _block(block: Block, words: Words, labels: Labels) -> list[str]:
             colon = words("colon")
             lines = (f"- **{escaped(i.label)}**{colon}{escaped(i.text)}" for i in items)
             return ["\n".join(lines)]
+        case Statements(items):
+            return ["\n".join(_statement(item, words) for item in items)]
         case Table():
             return _table(block, words, labels)
         case Figure() | Drawing():
@@ -101,6 +105,14 @@ def _block(block: Block, words: Words, labels: Labels) -> list[str]:
         case Listing(caption, text, language):
             fence = _fence(text, 3)
             return [f"**{escaped(caption)}**", f"{fence}{language}\n{text}\n{fence}"]
+
+
+def _statement(item: Statement, words: Words) -> str:
+    text = f"- {escaped(item.text)}"
+    if not item.command:
+        return text
+    remark = f" ({escaped(item.remark)})" if item.remark else ""
+    return f"{text}{words('colon').rstrip()} {code(item.command)}{remark}"
 
 
 def _notice(notice: Notice) -> str:

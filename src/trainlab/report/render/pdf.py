@@ -20,6 +20,7 @@ from trainlab.report.document import (
     Notice,
     Paragraph,
     Section,
+    Statements,
     Table,
     chart_groups,
 )
@@ -70,6 +71,7 @@ def _data(document: Document, words: Words) -> dict[str, Any]:
         "mono": MONO,
         "mark_width": 19 if words.language.is_cjk else 24,
         "footer": document.made_by,
+        "evidence": words("evidence"),
         "page": words.template("page"),
         "notices": [_notice(notice, words) for notice in document.notices],
         "sections": [_section(section, words, labels) for section in document.sections],
@@ -78,6 +80,7 @@ def _data(document: Document, words: Words) -> dict[str, Any]:
 
 def _section(section: Section, words: Words, labels: Labels) -> dict[str, Any]:
     return {
+        "id": section.id,
         "title": section.title,
         "blocks": list(_blocks(section.blocks, words, labels)),
         "sections": [_section(inner, words, labels) for inner in section.sections],
@@ -99,6 +102,9 @@ def _block(block: Block, words: Words, labels: Labels) -> dict[str, Any]:
             return _notice(block, words)
         case Bullets(items):
             return {"kind": "bullets", "items": [dict(vars(item)) for item in items]}
+        case Statements(items, is_lead):
+            values = [dict(vars(item)) for item in items]
+            return {"kind": "statements", "items": values, "is_lead": is_lead}
         case Table():
             return _table(block, words, labels)
         case Figure() | Drawing():

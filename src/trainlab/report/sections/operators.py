@@ -3,7 +3,7 @@
 from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.findings.operators import OperatorFinding
 from trainlab.report.bullets import bullets
-from trainlab.report.document import Block, Paragraph, Section
+from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.bars import operator_bars
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.cost import bar_figure
@@ -14,6 +14,12 @@ MOST_TABLES = 12
 """Operator tables of one mode; the files have them all."""
 
 
+def operator_figure(data: RunData, mode: str, words: Words) -> Figure | None:
+    """The largest shares of every cell's step; None where nothing was profiled."""
+    bars = operator_bars(data.evidence, mode)
+    return None if bars is None else bar_figure(bars, "operators", words("per_cent"), words, str)
+
+
 def operator_section(data: RunData, words: Words) -> Section | None:
     """The top ten of every cell, by mode and device; None where nothing was profiled."""
     sections = []
@@ -22,9 +28,8 @@ def operator_section(data: RunData, words: Words) -> Section | None:
         if not profiled:
             continue
         blocks: list[Block] = []
-        bars = operator_bars(data.evidence, mode)
-        if bars is not None:
-            blocks.append(bar_figure(bars, "operators", words("per_cent"), words, str))
+        if (figure := operator_figure(data, mode, words)) is not None:
+            blocks.append(figure)
         findings = [
             finding
             for finding in data.findings_in("operators")
