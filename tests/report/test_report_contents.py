@@ -333,3 +333,31 @@ def test_the_terminal_cuts_nothing_off_a_table(tmp_path: Path, width: int, lang:
                 entry = "".join(row.entries[number].text.split())
                 if table.columns[number].is_number:
                     assert entry in shown, (table.caption, entry)
+
+
+def test_a_grid_of_two_factors_is_drawn_as_a_heat_map(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 16), "lr": (0.1, 0.01, 0.001)}, seeds=2)
+    report = report_of(run_data(Fabricated().write(tmp_path / "a", study)))
+    (grid,) = (one for one in report.figures() if one.id == "grid-test-accuracy")
+    assert len(grid.spec["data"]["values"]) == 6
+    assert "batch_size=16,lr=0.001" in grid.alt
+    study = made_study(vary={"batch_size": (1, 16, 64)}, seeds=2)
+    report = report_of(run_data(Fabricated().write(tmp_path / "b", study)))
+    assert not [one for one in report.figures() if one.id.startswith("grid-")]
+
+
+def test_every_epoch_has_a_row_with_its_seconds(tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "run")
+    tables = [one for one in report.all_blocks() if isinstance(one, Table)]
+    (epochs,) = (one for one in tables if one.caption == "Every epoch")
+    assert [row.cell for row in epochs.rows] == [
+        cell for cell in ("batch_size=1", "batch_size=16", "batch_size=64") for _ in range(2)
+    ]
+    assert epochs.columns[-1].heading == "s in the epoch"
+
+
+def test_a_machine_without_a_gpu_says_so(tmp_path: Path) -> None:
+    (table, *_) = section_of(rich_report(tmp_path / "run"), "environment").blocks
+    assert isinstance(table, Table)
+    rows = {row.entries[0].text: row.entries[1].text for row in table.rows}
+    assert rows["GPU"] == rows["CUDA"] == "none"

@@ -154,6 +154,8 @@ class Listing:
     caption: str
     text: str
     language: str = ""
+    is_folded: bool = False
+    """Whether a reader unfolds it where the format allows."""
 
 
 Block = Paragraph | Notice | Bullets | Statements | Table | Figure | Drawing | Listing

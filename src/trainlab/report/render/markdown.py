@@ -102,8 +102,11 @@ def _block(block: Block, words: Words, labels: Labels) -> list[str]:
             return _table(block, words, labels)
         case Figure() | Drawing():
             return _picture(block, words, labels)
-        case Listing(caption, text, language):
+        case Listing(caption, text, language, is_folded):
             fence = _fence(text, 3)
+            if is_folded:
+                summary = f"<details><summary>{escaped(caption)}</summary>"
+                return [summary, f"{fence}{language}\n{text}\n{fence}", "</details>"]
             return [f"**{escaped(caption)}**", f"{fence}{language}\n{text}\n{fence}"]
 
 

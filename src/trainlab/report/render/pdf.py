@@ -109,8 +109,8 @@ def _block(block: Block, words: Words, labels: Labels) -> dict[str, Any]:
             return _table(block, words, labels)
         case Figure() | Drawing():
             return _picture(block, labels)
-        case Listing(caption, text, _):
-            return {"kind": "listing", "caption": caption, "text": text}
+        case Listing(caption, text, _, is_folded):
+            return {"kind": "listing", "caption": caption, "text": text, "is_small": is_folded}
 
 
 def _notice(notice: Notice, words: Words) -> dict[str, Any]:
