@@ -44,7 +44,9 @@ def test_the_best_setting_is_named_with_its_value(tmp_path: Path) -> None:
 
 def test_equal_settings_are_said_to_be_the_same_within_the_margin(tmp_path: Path) -> None:
     found = answered(tmp_path, BY_BATCH, final=accuracies(l1=0.80, l16=0.95, l64=0.95))
-    assert "Test accuracy is exactly the same for batch 16 and batch 64." in texts(found)
+    assert texts(found)[0].endswith(
+        "give the best test accuracy, 95.1 %, and the same within 1.0 points."
+    )
     jitter = {16: 0.0, 64: 0.0015}
 
     def final(trial: Trial) -> dict[str, float]:
@@ -53,7 +55,9 @@ def test_equal_settings_are_said_to_be_the_same_within_the_margin(tmp_path: Path
         return {"test/accuracy": base + own + jitter.get(trial.settings.batch_size, 0.0)}
 
     found = answered(tmp_path / "b", BY_BATCH, final=final)
-    assert "Test accuracy is the same for batch 16 and batch 64 within 1.0 points." in texts(found)
+    assert texts(found) == [
+        "Batch 64 and batch 16 give the best test accuracy, 95.2 %, and the same within 1.0 points."
+    ]
 
 
 def test_what_seeds_cannot_tell_is_open_with_the_command_that_would(tmp_path: Path) -> None:
@@ -166,7 +170,7 @@ def test_an_unfinished_study_answers_from_what_it_has_and_says_how_to_finish(
     )
     assert "Batch 16 gives the best test accuracy: 95.1 %." in texts(found)
     (point,) = found.open_points
-    assert point.text == "3 of 15 trials have not run."
+    assert point.text == "3 of 15 trials have not finished."
     assert point.command == "trainlab run"
 
 

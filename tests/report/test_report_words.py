@@ -31,7 +31,16 @@ BUILT += (
     "failure_",
     "part_",
 )
-BUILT += ("answer_", "cold_more_", "factor_name_", "metric_", "name_", "open_cost_", "sample")
+BUILT += (
+    "answer_",
+    "cold_more_",
+    "compared_speed_",
+    "factor_name_",
+    "metric_",
+    "name_",
+    "open_cost_",
+    "sample",
+)
 BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")
 
 

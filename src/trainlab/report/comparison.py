@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trainlab import __version__
+from trainlab.analyse.answer.compared import compared_sentences
 from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.side_by_side import CellComparison, SideBySide
 from trainlab.report.bullets import mark_label
@@ -17,6 +18,8 @@ from trainlab.report.document import (
     Notice,
     Paragraph,
     Section,
+    Statement,
+    Statements,
 )
 from trainlab.report.figures.cell_values import CellValue, CellValues
 from trainlab.report.figures.charts import dot_chart
@@ -79,7 +82,9 @@ def _answer(compared: SideBySide, words: Words) -> Section:
     pairs = [*costs, *compared.learned]
     decided = [pair for pair in pairs if pair.verdict != "cannot tell"]
     items = tuple(_bullet(pair, words) for pair in (decided or pairs)[:MOST_BULLETS])
-    return Section("answer", words("compare_answer"), (Bullets(items),))
+    told = tuple(Statement(one.text, one.section) for one in compared_sentences(compared, words))
+    lead = (Statements(told, is_lead=True),) if told else ()
+    return Section("answer", words("compare_answer"), (*lead, Bullets(items)))
 
 
 def _bullet(pair: CellComparison, words: Words) -> Bullet:

@@ -1,6 +1,7 @@
 """What the answer says about learning: the best setting, what each factor does, what failed."""
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from trainlab.analyse.answer.names import cell_name, joined, names_of, section_of
 from trainlab.analyse.answer.sentence import Sentence
@@ -37,8 +38,6 @@ def learned_sentences(
         yield from _best(evidence, one, effects, words)
     if len(by_factor) > 1:
         yield from _by_factor(evidence, metric, by_factor, words)
-    elif best and best[0].num_worse:
-        yield from _same(evidence, metric, effects, words)
 
 
 def failure_sentences(
@@ -108,15 +107,32 @@ def _best(
             text = words("answer_none_told", **parts, capital_metric=words.capital(parts["metric"]))
             yield Sentence(text, "learning", (best,))
         return
-    if best.num_tied:
-        named = [*names[1 : 1 + MOST_NAMED]]
+    if not best.num_tied:
+        text = words("answer_best", **parts, best=words.capital(names[0]))
+    elif (margin := _shared_margin(best, effects)) is not None:
+        margin_text = size_text(best.subject, margin, words)
+        together = words.capital(joined(names, words))
+        text = words("answer_best_same", **parts, names=together, margin=margin_text)
+    else:
+        named = names[1 : 1 + MOST_NAMED]
         others = joined(named, words)
         if best.num_tied > len(named):
             others = words("and_others", listed=others, number=best.num_tied - len(named))
         text = words("answer_best_tied", **parts, best=words.capital(names[0]), others=others)
-    else:
-        text = words("answer_best", **parts, best=words.capital(names[0]))
     yield Sentence(text, "learning", (best,))
+
+
+def _shared_margin(best: BestCells, effects: Sequence[Effect]) -> float | None:
+    """Within which the best setting and all that tie with it were shown to be the same; None otherwise."""
+    same = {
+        frozenset(effect.cells): effect.margin or 0.0
+        for effect in effects
+        if effect.verdict in ("equivalent", "identical")
+    }
+    pairs = [frozenset(pair) for pair in combinations(best.cells, 2)]
+    if len(best.cells) > MOST_NAMED or not all(pair in same for pair in pairs):
+        return None
+    return max(same[pair] for pair in pairs)
 
 
 def _by_factor(

@@ -97,7 +97,7 @@ def _block(block: Block, words: Words, labels: Labels) -> list[str]:
             lines = (f"- **{escaped(i.label)}**{colon}{escaped(i.text)}" for i in items)
             return ["\n".join(lines)]
         case Statements(items):
-            return ["\n".join(_statement(item, words) for item in items)]
+            return ["\n".join(_statement(item) for item in items)]
         case Table():
             return _table(block, words, labels)
         case Figure() | Drawing():
@@ -110,12 +110,12 @@ def _block(block: Block, words: Words, labels: Labels) -> list[str]:
             return [f"**{escaped(caption)}**", f"{fence}{language}\n{text}\n{fence}"]
 
 
-def _statement(item: Statement, words: Words) -> str:
+def _statement(item: Statement) -> str:
     text = f"- {escaped(item.text)}"
     if not item.command:
         return text
     remark = f" ({escaped(item.remark)})" if item.remark else ""
-    return f"{text}{words('colon').rstrip()} {code(item.command)}{remark}"
+    return f"{text} {code(item.command)}{remark}"
 
 
 def _notice(notice: Notice) -> str:
