@@ -135,7 +135,24 @@ class Listing:
     language: str = ""
 
 
-Block = Paragraph | Notice | Bullets | Table | Figure | Drawing | Listing
+@dataclass(frozen=True)
+class OwnPart:
+    """A piece of what somebody wrote in Markdown, as plain text."""
+
+    kind: Literal["paragraph", "item", "heading", "code"]
+    text: str
+
+
+@dataclass(frozen=True)
+class OwnText:
+    """What the author of a handed-in report wrote: every format shows it apart from what trainlab wrote."""
+
+    label: str
+    """Whose it is, in words."""
+    parts: tuple[OwnPart, ...]
+
+
+Block = Paragraph | Notice | Bullets | Table | Figure | Drawing | Listing | OwnText
 
 
 def chart_groups(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:
@@ -172,6 +189,10 @@ class Document:
     sections: tuple[Section, ...]
     cells: tuple[str, ...] = ()
     """The cells a reader may hide; empty where there is only one."""
+    byline: str = ""
+    """Who hands the report in, and for which course."""
+    origin: str = ""
+    """JSON from which a check can write the same report again; kept in the file, not shown."""
 
     def all_blocks(self) -> Iterator[Block]:
         """Every block in reading order."""
