@@ -256,6 +256,14 @@ def test_nested_sections_are_in_every_format(folder: RunFolder, tmp_path: Path) 
         assert deepest.title in done.stdout.decode()
 
 
+def test_the_digests_of_many_trials_can_be_unfolded(folder: RunFolder) -> None:
+    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
+    told = html_of(lab_report(folder))
+    table = told.partition('id="digests"')[2].partition("</table>")[0]
+    assert table.count('<tr class="extra">') == len(folder.study().trials) + 3 - 12
+    assert 'class="unfold"' in table
+
+
 def test_a_name_that_the_bundled_font_lacks_does_not_stop_the_pdf(folder: RunFolder) -> None:
     pytest.importorskip("typst", reason="needs trainlab[report]")
     assert pdf_of(lab_report(folder, "zh", HandIn("王喆 😀"))).startswith(b"%PDF")

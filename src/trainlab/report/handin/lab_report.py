@@ -119,7 +119,7 @@ def _digest_section(digests: Digests, words: Words) -> Section:
         words("lab_digests"),
         (
             Paragraph(words("lab_digests_intro", number=digests.num_files)),
-            replace(table, is_code=True, num_shown=SHOWN_DIGESTS),
+            replace(table, is_code=True, is_sortable=True, num_shown=SHOWN_DIGESTS),
             Listing(words("lab_digests_command"), COMMAND, "sh"),
         ),
     )
