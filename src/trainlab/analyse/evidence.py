@@ -12,6 +12,7 @@ from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost.summary import summarise
 from trainlab.analyse.probes import ProbedTrial
 from trainlab.record.cost import CostRecord
+from trainlab.record.digests import Digests, run_digests
 from trainlab.record.environment import UNKNOWN, Environment
 from trainlab.record.files import read_lines
 from trainlab.record.folder import RecordFile, RunFolder
@@ -68,6 +69,8 @@ class Evidence:
     """Learn trials with probes, and the values of these."""
     list_files: Callable[[], frozenset[str]] = frozenset
     """Lists the names of all files of the run; those of trials without their folders."""
+    read_digests: Callable[[], Digests | None] = lambda: None
+    """Digests of all raw records; only reports that are handed in need them."""
 
     @property
     def name(self) -> str:
@@ -157,6 +160,7 @@ def gather(folder: RunFolder) -> Evidence:
         measured=tuple(sorted(_measurements(folder, trials), key=position)),
         probed=tuple(read_probed(folder, trials)),
         list_files=folder.file_names,
+        read_digests=lambda: run_digests(folder),
     )
 
 

@@ -19,6 +19,7 @@ VERBS = {
     "studies": "List the built-in studies, or print one to edit.",
     "show": "Show what a run has shown, from its records.",
     "report": "Write a run's report: HTML, Markdown, PDF.",
+    "check": "Say whether reports that were handed in are their runs'.",
     "compare": "Lay two runs side by side: say, two machines.",
     "reproduce": "Hold a run against the published figures.",
     "probes": "List what can be probed in a workload.",

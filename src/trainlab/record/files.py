@@ -24,6 +24,17 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns a missing or forbidden file into one line that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise RecordError(f"{path}: no such file") from None
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path to write to, renamed to `path` only if the block succeeds."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from trainlab import __version__
-from trainlab.report.document import Block, Document, Figure, Section, Statement, Statements
+from trainlab.report.document import Block, Document, Figure, Section, with_live_links
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import answer_section, notices, unstable_notices
 from trainlab.report.sections.cost import (
@@ -64,35 +64,26 @@ def report_of(data: RunData, lang: str = "en") -> Document:
         lang=lang,
         made_by=words("made_by", version=__version__),
         notices=(*notices(data, words), *unstable_notices(data, words)),
-        sections=_once(
-            [section for build in SECTIONS if (section := build(data, words)) is not None]
+        sections=with_live_links(
+            _once([section for build in SECTIONS if (section := build(data, words)) is not None])
         ),
         cells=tuple(cells) if 1 < len(cells) <= MOST_HIDEABLE else (),
     )
 
 
 def _once(sections: Sequence[Section]) -> tuple[Section, ...]:
-    """Every chart where it comes first, and no link to a section that is not there."""
-    ids = {one.id for section in sections for one in (section, *section.sections)}
+    """Every chart where it comes first only."""
     drawn: set[str] = set()
 
-    def kept(blocks: Sequence[Block]) -> tuple[Block, ...]:
-        own: list[Block] = []
-        for block in blocks:
-            if isinstance(block, Figure):
-                if block.id in drawn:
-                    continue
-                drawn.add(block.id)
-            elif isinstance(block, Statements):
-                block = replace(block, items=tuple(linked(item) for item in block.items))
-            own.append(block)
-        return tuple(own)
-
-    def linked(item: Statement) -> Statement:
-        return item if item.section in ids else replace(item, section=None)
+    def is_new(block: Block) -> bool:
+        if not isinstance(block, Figure):
+            return True
+        is_first = block.id not in drawn
+        drawn.add(block.id)
+        return is_first
 
     def cleared(section: Section) -> Section:
-        blocks = kept(section.blocks)
+        blocks = tuple(block for block in section.blocks if is_new(block))
         return replace(section, blocks=blocks, sections=tuple(map(cleared, section.sections)))
 
     return tuple(map(cleared, sections))

@@ -133,14 +133,12 @@ def _point(
     metrics: dict[str, float],
     times_s: dict[str, float],
 ) -> Point:
-    batches, steps_done = member.setup.train_batches, member.progress.steps_done
-    steps_in_epoch = steps_done - (epoch - 1) * len(batches)
-    samples_in_epoch = min(steps_in_epoch * batches.batch_size, batches.num_samples)
+    steps_done = member.progress.steps_done
     return Point(
         kind=kind,
         epoch=epoch,
         step=steps_done,
-        samples=(epoch - 1) * batches.num_samples + samples_in_epoch,
+        samples=member.setup.train_batches.samples_by(steps_done),
         metrics=metrics,
         times_s=times_s,
     )

@@ -58,6 +58,8 @@ class TrialView:
     folder: TrialFolder
     num_steps: int
     """Updates from the start of the trial to its end."""
+    samples_by: Callable[[int], int]
+    """Training samples seen once so many updates are done."""
     stored_inputs: Callable[[int], Tensor]
     """The first so many test inputs, as they are stored."""
     model_inputs: Callable[[int], Tensor]

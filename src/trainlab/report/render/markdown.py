@@ -1,5 +1,6 @@
 """Markdown as GitHub renders it, with the figures in files beside it."""
 
+import base64
 import re
 
 from trainlab.report.document import (
@@ -10,6 +11,7 @@ from trainlab.report.document import (
     Figure,
     Listing,
     Notice,
+    OwnText,
     Paragraph,
     Section,
     Statement,
@@ -30,12 +32,20 @@ def markdown_of(document: Document) -> str:
     """The text; its figures are named `figures/<id>.<suffix>`."""
     words = Words(document.lang)
     labels = Labels(document, words)
-    parts = [f"# {escaped(document.title)}", escaped(document.subtitle)]
+    parts = [f"# {escaped(document.title)}"]
+    parts += [f"**{escaped(document.byline)}**"] if document.byline else []
+    parts.append(escaped(document.subtitle))
     parts += [_notice(notice) for notice in document.notices]
     for section in document.sections:
         parts += _section(section, 2, words, labels)
     parts += ["---", f"*{escaped(document.made_by)}*"]
+    parts += [origin_comment(document.origin)] if document.origin else []
     return "\n\n".join(parts) + "\n"
+
+
+def origin_comment(origin: str) -> str:
+    """Not shown by a viewer; in letters that cannot end the comment."""
+    return f"<!-- handed-in {base64.b64encode(origin.encode()).decode()} -->"
 
 
 def figure_files(document: Document) -> dict[str, bytes]:
@@ -108,6 +118,25 @@ def _block(block: Block, words: Words, labels: Labels) -> list[str]:
                 summary = f"<details><summary>{escaped(caption)}</summary>"
                 return [summary, f"{fence}{language}\n{text}\n{fence}", "</details>"]
             return [f"**{escaped(caption)}**", f"{fence}{language}\n{text}\n{fence}"]
+        case OwnText():
+            return [_own_text(block)]
+
+
+def _own_text(block: OwnText) -> str:
+    """A quotation: what is not trainlab's is set apart on every line."""
+    pieces = [f"**{escaped(block.label)}**"]
+    for part in block.parts:
+        match part.kind:
+            case "heading":
+                pieces.append(f"**{escaped(part.text)}**")
+            case "item":
+                pieces.append(f"- {escaped(part.text)}")
+            case "code":
+                fence = _fence(part.text, 3)
+                pieces.append(f"{fence}\n{part.text}\n{fence}")
+            case "paragraph":
+                pieces.append(escaped(part.text))
+    return "\n".join(f"> {line}".rstrip() for line in "\n\n".join(pieces).splitlines())
 
 
 def _statement(item: Statement) -> str:

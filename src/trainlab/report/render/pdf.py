@@ -18,6 +18,7 @@ from trainlab.report.document import (
     Figure,
     Listing,
     Notice,
+    OwnText,
     Paragraph,
     Section,
     Statements,
@@ -25,7 +26,7 @@ from trainlab.report.document import (
     chart_groups,
 )
 from trainlab.report.render.extras import import_extra
-from trainlab.report.render.fonts import FAMILY, font_folder
+from trainlab.report.render.fonts import FAMILY, font_folder, lacks_glyphs
 from trainlab.report.render.numbering import Labels, table_note
 from trainlab.report.render.pictures import pictures
 from trainlab.words import Words
@@ -52,7 +53,8 @@ def pdf_of(document: Document) -> bytes:
             str(root / "report.typ"),
             root=folder,
             font_paths=[str(font_folder())],
-            ignore_system_fonts=True,
+            # The reader's fonts only where ours cannot show an author's name: they make other bytes.
+            ignore_system_fonts=not (document.origin and lacks_glyphs(document)),
             timestamp=0,
         )
     # To typst a missing font is only a warning; a reader would see boxes.
@@ -66,6 +68,8 @@ def _data(document: Document, words: Words) -> dict[str, Any]:
     return {
         "title": document.title,
         "subtitle": document.subtitle,
+        "byline": document.byline,
+        "origin": document.origin,
         "lang": document.lang,
         "font": FAMILY,
         "mono": MONO,
@@ -111,6 +115,8 @@ def _block(block: Block, words: Words, labels: Labels) -> dict[str, Any]:
             return _picture(block, labels)
         case Listing(caption, text, _, is_folded):
             return {"kind": "listing", "caption": caption, "text": text, "is_small": is_folded}
+        case OwnText(label, parts):
+            return {"kind": "own", "label": label, "parts": [dict(vars(part)) for part in parts]}
 
 
 def _notice(notice: Notice, words: Words) -> dict[str, Any]:
