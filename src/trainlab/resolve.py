@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.plan import plan, trials_of
 from trainlab.spec import Question, Study, TrainSpec, checked
+from trainlab.spec.contradictions import of_cost
 from trainlab.spec.question import EACH_DEVICE, Layout, layout_of, looks_of, seeds_of
 from trainlab.spec.workload import WorkloadFacts
 
@@ -34,7 +35,10 @@ def resolve(
     checked(TrainSpec, facts.defaults, f"{facts.name}: defaults")
     question = _on_devices(question, devices)
     prefix = f"{where}: " if where else ""
-    problems = [prefix + problem for problem in _metric_problems(question, facts)]
+    contradictions = () if question.cost is None else of_cost(question.cost)
+    problems = [
+        prefix + problem for problem in (*_metric_problems(question, facts), *contradictions)
+    ]
     if not many and (count := _count_cells(question)) > MOST_TRIALS:
         raise SpecError([*problems, prefix + _too_many(count)])
     layout = Layout((), ())

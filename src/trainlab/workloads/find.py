@@ -7,7 +7,8 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from trainlab.errors import WorkloadError, name_hint
+from trainlab.errors import WorkloadError
+from trainlab.spec.suggestion import name_hint
 from trainlab.workloads.catalogue import BUILTIN
 from trainlab.workloads.workload import Workload
 
