@@ -50,6 +50,8 @@ def resolve(
     for cell in cells:
         with _gathering(problems):
             facts.check_parameters(cell.settings.model)
+        if (too_large := facts.batch_problem(cell.settings)) is not None:
+            problems.append(prefix + too_large)
     if problems:
         raise SpecError(dict.fromkeys(problems))
     # The first cell stands for the base, which a grid may make unsound: momentum, with optimizers varied.

@@ -16,7 +16,7 @@ def test_all_problems_are_reported_together_with_place_value_and_rule() -> None:
     assert caught.value.problems == (
         "s.toml: epochs: got 'x', must be a whole number",
         "s.toml: batch_size: got 0, must be greater than 0",
-        "s.toml: lr: got -1, must be greater than 0.0",
+        "s.toml: lr: got -1, must be greater than 0",
         "s.toml: optimiser: unknown setting; did you mean optimizer?",
     )
 

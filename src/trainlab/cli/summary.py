@@ -216,6 +216,7 @@ def _trial_json(trial: TrialRecord) -> dict[str, Any]:
         "epochs_done": trial.epochs_done,
         "steps_done": trial.steps_done,
         "diverged_at_step": trial.diverged_at_step,
+        "diverged_loss": trial.diverged_loss,
         "device": trial.resolved.get("device"),
         "data": None if trial.data is None else trial.data.model_dump(),
         "error": None if trial.error is None else trial.error.message,

@@ -183,12 +183,21 @@ def create_run(out: Path | None, name: str, now: datetime, base: Path | None = N
                 return _claim(path)
 
 
-def _claim(path: Path) -> RunFolder:
-    """Takes an empty folder; making `trials` fails for all but one of those who try at once."""
-    folder = RunFolder(path)
+def check_unused(path: Path) -> None:
+    """RecordError where no run folder can be made at a path; writes nothing."""
     with writing(path):
         if path.is_dir() and any(path.iterdir()):
             raise RecordError(f"{path}: is not empty; choose another --out, or remove it")
+        above = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not above.is_dir():
+        raise RecordError(f"{path}: cannot be written: {above} is a file; choose another --out")
+
+
+def _claim(path: Path) -> RunFolder:
+    """Takes an empty folder; making `trials` fails for all but one of those who try at once."""
+    folder = RunFolder(path)
+    check_unused(path)
+    with writing(path):
         path.mkdir(parents=True, exist_ok=True)
         try:
             folder.trials_folder.mkdir()

@@ -149,7 +149,9 @@ def _problem(detail: ErrorDetails, kind: type[Spec]) -> str:
         return f"{place}: {got}, must be one of {', '.join(choices)}{hint}"
     message = detail["msg"][:1].lower() + detail["msg"][1:]
     rule = RULES.get(error_type) or RULES.get(error_type.partition("_")[0])
-    rule = rule.format(**context) if rule else message
+    # Limits are written as people do: 1, not 1.0.
+    limits = {n: f"{v:g}" if isinstance(v, float) else v for n, v in context.items()}
+    rule = rule.format(**limits) if rule else message
     return f"{place}: {got}, {rule}"
 
 

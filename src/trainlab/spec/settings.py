@@ -56,6 +56,9 @@ def scalar_of(text: str) -> Scalar:
     return text
 
 
+DATA_CHOICES = ("auto", "full", "bundled")
+"""What `data` may be beside a folder, for a built-in workload."""
+
 DEVICE = r"auto|cpu|mps|cuda(:\d+)?"
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainlab.errors import WorkloadError
+from trainlab.spec.settings import TrainSpec
+from trainlab.spec.suggestion import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,40 @@ class WorkloadFacts:
     model_defaults: Mapping[str, Any] = field(default_factory=dict)
     """What the model's parameters are where they are not set."""
 
+    model_least: Mapping[str, int] = field(default_factory=dict)
+    """The least that the model's parameters which are whole numbers may be, where that is known."""
+    num_train: Mapping[str, int] = field(default_factory=dict)
+    """Training samples by what `data` chooses, where that is known without reading them."""
+
     def check_parameters(self, given: Mapping[str, Any]) -> None:
-        """Raises a WorkloadError that names the parameters there are, where one is not among them."""
+        """Raises a WorkloadError that names the parameters there are, where one is not among them, or what
+        one must be."""
         names = self.parameters
         unknown = [] if names is None else [name for name in given if name not in names]
         if unknown:
             has = f"it has {', '.join(names)}" if names else "it has none"
-            raise WorkloadError(f"model.{unknown[0]}: {self.name} has no such parameter; {has}")
+            hint = did_you_mean(unknown[0], names or ())
+            raise WorkloadError(
+                f"model.{unknown[0]}: {self.name} has no such parameter; {has}{hint}"
+            )
+        for name, least in self.model_least.items():
+            value = given.get(name, least)
+            if type(value) is not int:
+                raise WorkloadError(f"model.{name}: got {value!r}, must be a whole number")
+            if value < least:
+                raise WorkloadError(f"model.{name}: got {value}, must be at least {least}")
+
+    def batch_problem(self, settings: TrainSpec) -> str | None:
+        """Why a batch is too large for the data, where that is known without reading it."""
+        if not self.num_train:
+            return None
+        most = self.num_train.get(settings.data, max(self.num_train.values()))
+        which = "bundled " if settings.data == "bundled" else ""
+        return too_large(settings.batch_size, most, f"the {which}training set of {self.name}")
+
+
+def too_large(batch_size: int, num_train: int, what: str) -> str | None:
+    """The problem of a batch that there are not enough samples for; None where there are."""
+    if batch_size <= num_train:
+        return None
+    return f"batch_size: got {batch_size}, but {what} has {num_train:,} samples; use at most {num_train}"
