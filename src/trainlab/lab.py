@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainlab.errors import WorkloadError
-from trainlab.record.folder import RunFolder, check_unused
+from trainlab.record.folder import RunFolder, check_run, check_unused
 from trainlab.resolve import asks_each_device, resolve
 from trainlab.spec import CostSpec, Question, Study, checked
 from trainlab.spec.question import checked_question
 from trainlab.spec.settings import DATA_CHOICES
-from trainlab.spec.workload import WorkloadFacts
+from trainlab.spec.workload import AS_OBJECT, WorkloadFacts
 from trainlab.words import Words
 from trainlab.workloads.catalogue import BUILTIN
 from trainlab.workloads.reference import check_reference
@@ -191,6 +191,7 @@ def planned(
 
 def open_run(path: Path | str) -> Run:
     """A run folder of this or another machine."""
+    check_run(Path(path))
     run = Run(Path(path))
     run.study()
     return run
@@ -232,7 +233,7 @@ def run(
                 f"{workload.name}: cost is measured in fresh processes, which cannot get an object; "
                 "name it as FILE.py:NAME"
             )
-        name = f"{workload.name} (given as an object)"
+        name = f"{workload.name}{AS_OBJECT}"
         workloads[name], workload = workload, name
     values = {
         **fields,

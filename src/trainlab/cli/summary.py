@@ -22,6 +22,7 @@ from trainlab.record.folder import RunFolder
 from trainlab.record.trial import DataRecord, TrialRecord
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph
+from trainlab.report.overridden import overridden_text
 from trainlab.report.render.terminal import print_blocks
 from trainlab.report.sections.trouble import divergence_text
 from trainlab.report.tables.cost import (
@@ -51,6 +52,8 @@ def print_summary(console: Console, run: RunFolder, evidence: Evidence, words: W
             print_measurement(console, evidence.name, measurement, words)
     print_study(console, evidence, words)
     print_data(console, evidence, words)
+    if (changed := overridden_text(evidence.record, evidence.study, words)) is not None:
+        say(console, changed)
     say(console, words("run_folder", path=run.path))
     if "tensorboard" in evidence.list_files():
         say(console, words("look_at_it", command=shlex.join(["trainlab", "board", str(run.path)])))

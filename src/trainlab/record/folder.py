@@ -26,6 +26,7 @@ from trainlab.record.probe import ProbesRecord
 from trainlab.record.schema import FORMAT, Record, first_problem
 from trainlab.record.study import StudyRecord
 from trainlab.record.trial import TrialRecord
+from trainlab.spec.suggestion import did_you_mean
 
 R = TypeVar("R", bound=Record)
 
@@ -206,6 +207,36 @@ def _claim(path: Path) -> RunFolder:
                 f"{path}: another run has just taken it; choose another --out"
             ) from None
     return folder
+
+
+def check_run(path: Path) -> None:
+    """RecordError where a path is no run folder; names one where that is near."""
+    if RunFolder(path).study_file.is_file():
+        return
+    if not path.exists():
+        names = {str(path.parent / p.name): p for p in _runs_in(path.parent)}
+        near = did_you_mean(str(path), names)
+        raise RecordError(f"{path}: no such folder{near or '; name a run folder, as in runs/…'}")
+    if not path.is_dir():
+        raise RecordError(f"{path}: is a file; name the run folder that it is in")
+    around = [above for above in path.parents if RunFolder(above).study_file.is_file()]
+    inside = around[:1] or _runs_in(path)
+    if len(inside) == 1:
+        meant = f"did you mean {inside[0]}?"
+    elif inside:
+        meant = f"it holds {len(inside)}; name one of them, as {inside[-1]}"
+    else:
+        meant = "name one that `trainlab run` has made, as in runs/…"
+    raise RecordError(f"{path}: is no run folder: it has no study.json; {meant}")
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """Run folders that lie in a folder, by name."""
+    try:
+        inner = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError:
+        return []
+    return [path for path in inner if RunFolder(path).study_file.is_file()]
 
 
 def read_record(path: Path, kind: type[R]) -> R:

@@ -50,10 +50,12 @@ def write_document(document: Document, formats: Sequence[str], out: Path) -> lis
     return [out / f"report.{name}" for name in formats]
 
 
-def write_comparison(first: Evidence, second: Evidence, path: Path, lang: str = "en") -> None:
-    """Two runs side by side as one HTML file."""
+def write_comparison(
+    first: Evidence, second: Evidence, path: Path, lang: str = "en", labels: Sequence[str] = ()
+) -> None:
+    """Two runs side by side as one HTML file; `labels` tell runs of one name apart."""
     compared = side_by_side(first, second)
-    document = comparison_of(RunData(first), RunData(second), compared, lang)
+    document = comparison_of(RunData(first), RunData(second), compared, lang, labels)
     _write(path, html_of(document).encode())
 
 

@@ -8,6 +8,14 @@ from trainlab.errors import WorkloadError
 from trainlab.spec.settings import TrainSpec
 from trainlab.spec.suggestion import did_you_mean
 
+AS_OBJECT = " (given as an object)"
+"""Ends the name of a workload that was given from Python, and that no other process can find."""
+
+
+def is_builtin(reference: str) -> bool:
+    """Whether a workload, as a study names it, is part of trainlab and not the user's own."""
+    return ":" not in reference and not reference.endswith(AS_OBJECT)
+
 
 @dataclass(frozen=True)
 class WorkloadFacts:
