@@ -15,7 +15,7 @@ from trainlab.errors import WorkloadError
 from trainlab.record.folder import RunFolder, check_run, check_unused
 from trainlab.resolve import asks_each_device, resolve
 from trainlab.spec import CostSpec, Question, Study, checked
-from trainlab.spec.question import checked_question
+from trainlab.spec.question import asked_values, check_values, checked_question
 from trainlab.spec.settings import DATA_CHOICES
 from trainlab.spec.workload import AS_OBJECT, WorkloadFacts
 from trainlab.words import Words
@@ -291,14 +291,15 @@ def _check_without_torch(
     if question.workload in BUILTIN:
         entry = BUILTIN[question.workload]
         study = resolve(question, entry.facts, where, many=many)
-        check_capacity(study)
         for choice in {cell.settings.data for cell in study.all_cells} - set(DATA_CHOICES):
             from trainlab.data.places import folder_of
             from trainlab.data.sets import image_set
 
             folder_of(image_set(entry.images), choice)
     elif question.workload not in given:
-        check_reference(question.workload)
+        check_values(question, where)
+        check_reference(question.workload, where if where.endswith(".toml") else "")
+    check_capacity(asked_values(question, "threads"), asked_values(question, "device"))
 
 
 def _facts(question: Question, load: "Loader | None" = None) -> WorkloadFacts:

@@ -64,7 +64,7 @@ class Asked:
         if place is None:
             return problem
         name, inner, rest = place["name"], place["inner"] or "", own[place.end() :]
-        if name in self.varied and place["outer"]:
+        if name in self.varied and (place["outer"] or name not in self.typed):
             return f"--vary {name}{inner}: {rest}"
         if place["outer"] == "model." and "model" in self.typed:
             return f"--model {name}: {rest}"

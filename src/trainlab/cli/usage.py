@@ -54,7 +54,8 @@ class Verbs(TyperGroup):
 def usage_line(error: Any, words: Sequence[str]) -> str:
     """What is wrong with the words of a command line: where, what, the rule, the remedy."""
     context = getattr(error, "ctx", None)
-    path = "" if context is None else context.command_path.partition(" ")[2]
+    first = next((word for word in words if not word.startswith("-")), "")
+    path = first if context is None else context.command_path.partition(" ")[2]
     see = f"see `{' '.join(['trainlab', *path.split(), '--help'])}`"
     message = str(getattr(error, "message", "") or "").strip()
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -74,7 +75,7 @@ def usage_line(error: Any, words: Sequence[str]) -> str:
     if (parameter := getattr(error, "param", None)) is not None:
         name = next((opt for opt in parameter.opts if opt.startswith("--")), parameter.name)
         got = _value_of(parameter.opts, words)
-        return f"{name}: {'' if got is None else f'got {got!r}, '}{_rule(message)}"
+        return f"{name}: {'' if got is None else f'got {got!r}, '}{_rule(message, got)}"
     return f"{message[:1].lower()}{message[1:].rstrip('.')}; {see}"
 
 
@@ -114,15 +115,18 @@ def _value_of(options: Sequence[str], words: Sequence[str]) -> str | None:
     return None
 
 
-def _rule(message: str) -> str:
+def _rule(message: str, got: str | None) -> str:
     """The rule as it is said elsewhere."""
+    from trainlab.spec.suggestion import did_you_mean
+
+    _, is_choice, choices = message.partition("is not one of ")
+    if is_choice:
+        names = re.findall(r"'([^']*)'", choices)
+        return f"must be one of {', '.join(names)}{did_you_mean(got or '', names)}"
     rule = re.sub(r"^Input should be ", "must be ", message.rstrip("."))
     rule = re.sub(r"a valid integer.*", "a whole number", rule)
     rule = rule.replace("greater than or equal to", "at least")
-    rule = rule.replace("less than or equal to", "at most")
-    if " or " in rule and "'" in rule:
-        return "must be one of " + ", ".join(re.findall(r"'([^']*)'", rule))
-    return rule
+    return rule.replace("less than or equal to", "at most")
 
 
 def _with_values(args: Sequence[str], yes_no: Sequence[str]) -> Iterator[str]:

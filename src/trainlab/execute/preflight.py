@@ -21,7 +21,10 @@ from trainlab.workloads.workload import Workload, line_in_file
 def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple[str, ...]:
     """The devices of this machine, once all that the study needs has been seen to be here: devices,
     optimizers on them, data, probed layers. `each_device`: every cell will run on every device."""
-    check_capacity(study)
+    check_capacity(
+        [cell.settings.threads for cell in study.all_cells],
+        [cell.settings.device for cell in study.all_cells],
+    )
     devices = tuple(str(device) for device in devices_here())
     _check_cells(study, devices if each_device else ())
     base = study.all_cells[0].settings

@@ -34,6 +34,11 @@ RUNS = Path("runs")
 """Where run folders are made unless told otherwise."""
 
 
+POINT_FIELDS = ("kind", "epoch", "step", "time_s")
+EPOCH_FIELDS = (*POINT_FIELDS, "train_s", "test_s")
+"""What every point of a curve has, and what the point at the end of an epoch has beside."""
+
+
 @dataclass(frozen=True)
 class RecordFile(Generic[R]):
     """One JSON file of a trial that holds one record."""
@@ -100,7 +105,14 @@ class TrialFolder:
 
     def curve(self, holding: str = "") -> list[dict[str, Any]]:
         """The points of the curve so far, oldest first; `holding`: only the lines with that text."""
-        return read_lines(self.curve_file, holding) if self.curve_file.exists() else []
+        points = read_lines(self.curve_file, holding) if self.curve_file.exists() else []
+        for point in points:
+            needed = EPOCH_FIELDS if point.get("kind") == "epoch" else POINT_FIELDS
+            if missing := [name for name in needed if name not in point]:
+                raise RecordError(
+                    f"{self.curve_file}: has a line without {missing[0]}; copy the run folder again"
+                )
+        return points
 
     def epochs(self) -> list[dict[str, Any]]:
         """The points of kind `epoch` alone: few of many, and the others are never parsed."""
@@ -243,7 +255,9 @@ def read_record(path: Path, kind: type[R]) -> R:
     """A record of this or an older version; RecordError where it is missing or none of ours."""
     value = read_json(path)
     number = value.get("format")
-    if not isinstance(number, int) or number > FORMAT:
+    if not isinstance(number, int):
+        raise RecordError(f"{path}: has no format number; the file was changed by hand?")
+    if number > FORMAT:
         raise RecordError(f"{path}: format {number}, this trainlab reads up to {FORMAT}; update it")
     try:
         return kind.model_validate(migrated(path.name, value))

@@ -3,9 +3,18 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import ErrorDetails
 
 from trainlab.errors import SpecError
@@ -42,6 +51,22 @@ class Spec(BaseModel):
         use_attribute_docstrings=True,
         validate_default=True,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_not_true_or_false(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python counts true as 1; someone who writes it for a number of epochs means something else."""
+        if isinstance(value, bool) and info.field_name is not None:
+            kinds = _scalar_kinds(cls.model_fields[info.field_name].annotation)
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError(f"got {str(value).lower()}, must be a number")
+        return value
+
+
+def _scalar_kinds(annotation: Any) -> set[type]:
+    """The types of a field that may be one of several."""
+    is_union = get_origin(annotation) in (Union, UnionType)
+    return set(get_args(annotation)) if is_union else {annotation}
 
 
 def setting_of(kind: type[Spec], name: str) -> Setting:

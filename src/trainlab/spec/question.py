@@ -22,7 +22,7 @@ from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_text, wi
 from trainlab.spec.contradictions import set_and_varied, without_effect
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
-from trainlab.spec.settings import Scalar, TrainSpec, settings_for
+from trainlab.spec.settings import Scalar, TrainSpec, scalar_of, settings_for
 from trainlab.spec.suggestion import name_hint, nearest
 from trainlab.spec.target import WrittenTarget
 
@@ -111,12 +111,37 @@ def checked_question(values: Mapping[str, Any], where: str = "") -> Question:
     try:
         return checked(Question, values)
     except SpecError as error:
+        problems = [_with_its_table(problem) for problem in error.problems]
         settings, vary, cells = (values.get(name) for name in ("settings", "vary", "cells"))
         settings = settings if isinstance(settings, Mapping) else {}
         vary = vary if isinstance(vary, Mapping) else {}
         cells = cells if isinstance(cells, list | tuple) else ()
         inner = [*_misspelt(vary, cells), *_value_problems(settings, vary, cells)]
-        raise SpecError([*error.problems, *inner], where) from None
+        raise SpecError([*problems, *inner], where) from None
+
+
+def _with_its_table(problem: str) -> str:
+    """A setting that stands outside of the table it belongs to is told where it goes."""
+    name, _, rest = problem.partition(": ")
+    if not rest.startswith("unknown setting"):
+        return problem
+    for table, kind in (("settings", TrainSpec), ("cost", CostSpec)):
+        if name in kind.model_fields:
+            return f"{name}: is out of place; write it under [{table}]"
+    return problem
+
+
+def asked_values(question: Question, setting: str) -> list[Any]:
+    """Every value of a setting that is asked for; text of a command line as what it means."""
+    asked = [question.settings.get(setting), *question.vary.get(setting, ())]
+    asked += [cell.get(setting) for cell in question.cells]
+    return [scalar_of(v) if isinstance(v, str) else v for v in asked if v is not None]
+
+
+def check_values(question: Question, where: str = "") -> None:
+    """SpecError where a setting or level is wrong by itself, whatever the workload."""
+    if problems := list(_value_problems(question.settings, question.vary, question.cells)):
+        raise SpecError(problems, where)
 
 
 def seeds_of(question: Question) -> tuple[int, ...]:

@@ -36,23 +36,26 @@ class WorkloadFacts:
     num_train: Mapping[str, int] = field(default_factory=dict)
     """Training samples by what `data` chooses, where that is known without reading them."""
 
-    def check_parameters(self, given: Mapping[str, Any]) -> None:
+    def check_parameters(self, given: Mapping[str, Any], where: str = "") -> None:
         """Raises a WorkloadError that names the parameters there are, where one is not among them, or what
-        one must be."""
+        one must be; `where` they were given."""
+        if (problem := self._parameter_problem(given)) is not None:
+            raise WorkloadError(f"{where}: {problem}" if where else problem)
+
+    def _parameter_problem(self, given: Mapping[str, Any]) -> str | None:
         names = self.parameters
         unknown = [] if names is None else [name for name in given if name not in names]
         if unknown:
             has = f"it has {', '.join(names)}" if names else "it has none"
             hint = did_you_mean(unknown[0], names or ())
-            raise WorkloadError(
-                f"model.{unknown[0]}: {self.name} has no such parameter; {has}{hint}"
-            )
+            return f"model.{unknown[0]}: {self.name} has no such parameter; {has}{hint}"
         for name, least in self.model_least.items():
             value = given.get(name, least)
             if type(value) is not int:
-                raise WorkloadError(f"model.{name}: got {value!r}, must be a whole number")
+                return f"model.{name}: got {value!r}, must be a whole number"
             if value < least:
-                raise WorkloadError(f"model.{name}: got {value}, must be at least {least}")
+                return f"model.{name}: got {value}, must be at least {least}"
+        return None
 
     def batch_problem(self, settings: TrainSpec) -> str | None:
         """Why a batch is too large for the data, where that is known without reading it."""

@@ -12,7 +12,8 @@ from trainlab.errors import WorkloadError
 Metric = Callable[[Tensor, Tensor], Tensor]
 
 EXPLODED = 1e6
-"""A training loss so many times the larger of 1 and the first update's loss has diverged, though finite.
+"""A training loss, as the mean over the updates of a point, that is more than so many times the larger of
+1 and the first update's loss has diverged, though it is finite.
 
 Relative to the first loss, so that a regression on large numbers, whose loss starts large, is not taken for
 one that explodes; and to 1, so that a model whose loss starts near 0 may lose that. No loss that is learned

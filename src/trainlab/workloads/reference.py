@@ -17,14 +17,12 @@ class Reference(NamedTuple):
     name: str
 
 
-def check_reference(text: str) -> Reference:
-    """The parts of what a user wrote for a workload of her own; WorkloadError where it cannot be one.
-
-    Reads a file without running it: that takes torch.
-    """
+def check_reference(text: str, where: str = "") -> Reference:
+    """The parts of what a user wrote, `where` she did, for a workload of her own; WorkloadError where it
+    cannot be one. Reads a file without running it: that takes torch."""
     place, _, name = text.rpartition(":")
     if not place or not name:
-        raise WorkloadError(_unknown(text))
+        raise WorkloadError(f"{where}: {_unknown(text)}" if where else _unknown(text))
     if place.endswith(".py"):
         _check_file(Path(place))
     return Reference(place, name)
