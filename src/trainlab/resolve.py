@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.plan import plan, trials_of
 from trainlab.spec import Question, Study, TrainSpec, checked
+from trainlab.spec.contradictions import of_cost
 from trainlab.spec.question import EACH_DEVICE, Layout, layout_of, looks_of, seeds_of
+from trainlab.spec.suggestion import did_you_mean
 from trainlab.spec.workload import WorkloadFacts
 
 MOST_TRIALS = 500
@@ -34,7 +36,10 @@ def resolve(
     checked(TrainSpec, facts.defaults, f"{facts.name}: defaults")
     question = _on_devices(question, devices)
     prefix = f"{where}: " if where else ""
-    problems = [prefix + problem for problem in _metric_problems(question, facts)]
+    contradictions = () if question.cost is None else of_cost(question.cost)
+    problems = [
+        prefix + problem for problem in (*_metric_problems(question, facts), *contradictions)
+    ]
     if not many and (count := _count_cells(question)) > MOST_TRIALS:
         raise SpecError([*problems, prefix + _too_many(count)])
     layout = Layout((), ())
@@ -45,7 +50,9 @@ def resolve(
         study = _without_cells(question, facts.name, where)
     for cell in cells:
         with _gathering(problems):
-            facts.check_parameters(cell.settings.model)
+            facts.check_parameters(cell.settings.model, where)
+        if (too_large := facts.batch_problem(cell.settings)) is not None:
+            problems.append(prefix + too_large)
     if problems:
         raise SpecError(dict.fromkeys(problems))
     # The first cell stands for the base, which a grid may make unsound: momentum, with optimizers varied.
@@ -94,7 +101,7 @@ def _metric_problems(question: Question, facts: WorkloadFacts) -> list[str]:
     recorded = [f"{part}/{name}" for part in ("train", "test") for name in ("loss", *facts.metrics)]
     costs = [] if question.cost is None else [f"{mode}/sample_us" for mode in question.cost.modes]
     return [
-        f"{field}.{metric}: {facts.name} has no such metric; it has {', '.join(known)}"
+        f"{field}.{metric}: {_no_such_metric(metric, known, facts.name)}"
         for field, metrics, known in (
             ("targets", question.targets, recorded),
             ("margins", question.margins, [*recorded, *costs]),
@@ -104,14 +111,26 @@ def _metric_problems(question: Question, facts: WorkloadFacts) -> list[str]:
     ]
 
 
+def _no_such_metric(metric: str, known: Sequence[str], name: str) -> str:
+    if metric.endswith("/sample_us"):
+        mode = metric.removesuffix("/sample_us")
+        return f"is a cost that is not measured here; add [cost] with mode {mode} or both"
+    hint = did_you_mean(metric, known)
+    return f"{name} has no such metric; it has {', '.join(known)}{hint}"
+
+
 def _without_cells(question: Question, name: str, where: str) -> Study:
     """The study with all but its cells and its base settings, checked."""
     not_shared = {"vary", "design", "name", "seeds", "settings", "cells"}
     shared = question.model_dump(exclude={*not_shared, "until_decided", "max_seeds"})
+    try:
+        seeds, looks = seeds_of(question), looks_of(question)
+    except SpecError as error:
+        raise SpecError(error.problems, where) from None
     own = {
         "name": question.name or name,
-        "seeds": seeds_of(question),
-        "looks": looks_of(question),
+        "seeds": seeds,
+        "looks": looks,
         "settings": TrainSpec(),
     }
     return checked(Study, {**shared, **own}, where)

@@ -123,5 +123,5 @@ def test_a_margin_may_name_a_cost_that_is_measured() -> None:
     measured = study_for(checked_question({**asked, "cost": {"mode": "train"}}))
     assert measured.margins == {"train/sample_us": 0.05}
     for cost in ({}, {"cost": {"mode": "inference"}}):
-        with pytest.raises(SpecError, match=r"margins.train/sample_us: mnist-cnn has no such"):
+        with pytest.raises(SpecError, match=r"margins.train/sample_us: is a cost that is not"):
             study_for(checked_question({**asked, **cost}))

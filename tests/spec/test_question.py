@@ -59,7 +59,10 @@ def problems(text: str) -> list[str]:
         ("sedes = 3", "sedes: unknown setting; did you mean seeds?"),
         ("[settings]\nepochz = 3", "epochz: unknown setting; did you mean epochs?"),
         ("[settings]\nmomentum = 0.9", "momentum: adam takes none; optimizers that do: sgd"),
-        ('design = "gird"', "design: got 'gird', must be one of 'grid', 'one-at-a-time'"),
+        (
+            'design = "gird"',
+            "design: got 'gird', must be one of grid, one-at-a-time; did you mean grid?",
+        ),
         ('[margins]\n"test/loss" = 0', "margins.test/loss: got 0, must be greater than 0"),
         ("[cost]\nprocesses = 0", "cost.processes: got 0, must be greater than 0"),
         ("vary = 3", "vary: got 3, must be a table of names and values"),

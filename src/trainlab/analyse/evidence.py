@@ -24,7 +24,7 @@ from trainlab.spec import Cell, Study
 
 UNFINISHED = ("pending", "running")
 ENDED_WELL = ("done", "diverged")
-"""Trials that ran to their end: a loss that is no longer finite is a result, a failure is not."""
+"""Trials that ran to their end: a loss that diverged is a result, a failure is not."""
 
 R = TypeVar("R", bound=Record)
 Line = Mapping[str, Any]

@@ -23,6 +23,7 @@ from trainlab.record.folder import RunFolder
 from trainlab.record.trial import DataRecord, TrialRecord
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph
+from trainlab.report.overridden import overridden_text
 from trainlab.report.render.terminal import print_blocks
 from trainlab.report.sections.answer import answer_blocks, open_blocks, why_blocks
 from trainlab.report.sections.trouble import divergence_text
@@ -55,6 +56,8 @@ def print_summary(
             print_measurement(console, evidence.name, measurement, words)
     print_study(console, evidence, words, with_all=with_all)
     print_data(console, evidence, words)
+    if (changed := overridden_text(evidence.record, evidence.study, words)) is not None:
+        say(console, changed)
     print_answer(console, evidence, words)
     if not with_all:
         command = shlex.join(["trainlab", "show", str(run.path), "--all"])
@@ -242,6 +245,7 @@ def _trial_json(trial: TrialRecord) -> dict[str, Any]:
         "epochs_done": trial.epochs_done,
         "steps_done": trial.steps_done,
         "diverged_at_step": trial.diverged_at_step,
+        "diverged_loss": trial.diverged_loss,
         "device": trial.resolved.get("device"),
         "data": None if trial.data is None else trial.data.model_dump(),
         "error": None if trial.error is None else trial.error.message,

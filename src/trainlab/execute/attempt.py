@@ -79,6 +79,7 @@ class Attempt:
             "steps_done": progress.steps_done,
             "final": {n: v if math.isfinite(v) else None for n, v in progress.final.items()},
             "diverged_at_step": progress.diverged_at_step,
+            "diverged_loss": progress.diverged_loss,
             "error": self._failure,
             "notes": tuple(self.notes),
         }

@@ -62,9 +62,10 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise RecordError(f"{path}: is not JSON: {error}") from None
+        raise RecordError(f"{path}: is not JSON: {error}; copy the run folder again") from None
     if not isinstance(value, dict):
-        raise RecordError(f"{path}: holds a {type(value).__name__}, must be an object")
+        kind = type(value).__name__
+        raise RecordError(f"{path}: holds a {kind}, must be an object; copy the run folder again")
     return value
 
 
@@ -97,6 +98,9 @@ def read_lines(path: Path, holding: str = "") -> list[dict[str, Any]]:
         raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from None
     lines = text[: text.rfind("\n") + 1].splitlines()
     try:
-        return [json.loads(line) for line in lines if holding in line]
+        values = [json.loads(line) for line in lines if holding in line]
     except ValueError as error:
         raise RecordError(f"{path}: has a line that is not JSON: {error}") from None
+    if not all(isinstance(value, dict) for value in values):
+        raise RecordError(f"{path}: has a line that is no object; copy the run folder again")
+    return values

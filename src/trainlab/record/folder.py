@@ -26,11 +26,17 @@ from trainlab.record.probe import ProbesRecord
 from trainlab.record.schema import FORMAT, Record, first_problem
 from trainlab.record.study import StudyRecord
 from trainlab.record.trial import TrialRecord
+from trainlab.spec.suggestion import did_you_mean
 
 R = TypeVar("R", bound=Record)
 
 RUNS = Path("runs")
 """Where run folders are made unless told otherwise."""
+
+
+POINT_FIELDS = ("kind", "epoch", "step", "time_s")
+EPOCH_FIELDS = (*POINT_FIELDS, "train_s", "test_s")
+"""What every point of a curve has, and what the point at the end of an epoch has beside."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,14 @@ class TrialFolder:
 
     def curve(self, holding: str = "") -> list[dict[str, Any]]:
         """The points of the curve so far, oldest first; `holding`: only the lines with that text."""
-        return read_lines(self.curve_file, holding) if self.curve_file.exists() else []
+        points = read_lines(self.curve_file, holding) if self.curve_file.exists() else []
+        for point in points:
+            needed = EPOCH_FIELDS if point.get("kind") == "epoch" else POINT_FIELDS
+            if missing := [name for name in needed if name not in point]:
+                raise RecordError(
+                    f"{self.curve_file}: has a line without {missing[0]}; copy the run folder again"
+                )
+        return points
 
     def epochs(self) -> list[dict[str, Any]]:
         """The points of kind `epoch` alone: few of many, and the others are never parsed."""
@@ -183,12 +196,21 @@ def create_run(out: Path | None, name: str, now: datetime, base: Path | None = N
                 return _claim(path)
 
 
-def _claim(path: Path) -> RunFolder:
-    """Takes an empty folder; making `trials` fails for all but one of those who try at once."""
-    folder = RunFolder(path)
+def check_unused(path: Path) -> None:
+    """RecordError where no run folder can be made at a path; writes nothing."""
     with writing(path):
         if path.is_dir() and any(path.iterdir()):
             raise RecordError(f"{path}: is not empty; choose another --out, or remove it")
+        above = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not above.is_dir():
+        raise RecordError(f"{path}: cannot be written: {above} is a file; choose another --out")
+
+
+def _claim(path: Path) -> RunFolder:
+    """Takes an empty folder; making `trials` fails for all but one of those who try at once."""
+    folder = RunFolder(path)
+    check_unused(path)
+    with writing(path):
         path.mkdir(parents=True, exist_ok=True)
         try:
             folder.trials_folder.mkdir()
@@ -199,11 +221,43 @@ def _claim(path: Path) -> RunFolder:
     return folder
 
 
+def check_run(path: Path) -> None:
+    """RecordError where a path is no run folder; names one where that is near."""
+    if RunFolder(path).study_file.is_file():
+        return
+    if not path.exists():
+        names = {str(path.parent / p.name): p for p in _runs_in(path.parent)}
+        near = did_you_mean(str(path), names)
+        raise RecordError(f"{path}: no such folder{near or '; name a run folder, as in runs/…'}")
+    if not path.is_dir():
+        raise RecordError(f"{path}: is a file; name the run folder that it is in")
+    around = [above for above in path.parents if RunFolder(above).study_file.is_file()]
+    inside = around[:1] or _runs_in(path)
+    if len(inside) == 1:
+        meant = f"did you mean {inside[0]}?"
+    elif inside:
+        meant = f"it holds {len(inside)}; name one of them, as {inside[-1]}"
+    else:
+        meant = "name one that `trainlab run` has made, as in runs/…"
+    raise RecordError(f"{path}: is no run folder: it has no study.json; {meant}")
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """Run folders that lie in a folder, by name."""
+    try:
+        inner = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError:
+        return []
+    return [path for path in inner if RunFolder(path).study_file.is_file()]
+
+
 def read_record(path: Path, kind: type[R]) -> R:
     """A record of this or an older version; RecordError where it is missing or none of ours."""
     value = read_json(path)
     number = value.get("format")
-    if not isinstance(number, int) or number > FORMAT:
+    if not isinstance(number, int):
+        raise RecordError(f"{path}: has no format number; the file was changed by hand?")
+    if number > FORMAT:
         raise RecordError(f"{path}: format {number}, this trainlab reads up to {FORMAT}; update it")
     try:
         return kind.model_validate(migrated(path.name, value))

@@ -78,10 +78,12 @@ def write_new(path: Path, text: str, option: str) -> None:
     _write(path, text.encode())
 
 
-def write_comparison(first: Evidence, second: Evidence, path: Path, lang: str = "en") -> None:
-    """Two runs side by side as one HTML file."""
+def write_comparison(
+    first: Evidence, second: Evidence, path: Path, lang: str = "en", labels: Sequence[str] = ()
+) -> None:
+    """Two runs side by side as one HTML file; `labels` tell runs of one name apart."""
     compared = side_by_side(first, second)
-    document = comparison_of(RunData(first), RunData(second), compared, lang)
+    document = comparison_of(RunData(first), RunData(second), compared, lang, labels)
     _write(path, html_of(document).encode())
 
 

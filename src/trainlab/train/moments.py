@@ -46,6 +46,7 @@ class Progress:
     total_s: float = 0.0
     final: dict[str, float] = field(default_factory=dict)
     diverged_at_step: int | None = None
+    diverged_loss: float | None = None
 
 
 @dataclass(frozen=True)

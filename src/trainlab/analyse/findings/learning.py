@@ -24,7 +24,7 @@ from trainlab.words.numbers import count, metric_value
 
 @dataclass(frozen=True, kw_only=True)
 class Diverged(Finding):
-    """Trials of a cell whose loss stopped being finite."""
+    """Trials of a cell whose loss stopped being finite, or exploded."""
 
     kind = "diverged"
     section = "learning"

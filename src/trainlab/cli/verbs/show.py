@@ -35,7 +35,7 @@ def command(
 
     words = Words(lang)
     folders = [open_run(path) for path in runs]
-    evidence, is_pooled = pooled([folder.evidence() for folder in folders]), len(folders) > 1
+    evidence, is_pooled = pooled([folder.evidence() for folder in folders], runs), len(folders) > 1
     if as_json and is_pooled:
         paths = [str(folder.path) for folder in folders]
         print_json({"runs": paths, **evidence_json(evidence)})

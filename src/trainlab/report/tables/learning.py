@@ -25,9 +25,13 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         return Entry(text, float(done))
 
     def final_mean(metric: str) -> Callable[[str], Entry]:
-        return lambda cell: mean(
-            metric, mean_of([*evidence.values(cell, metric).values()], limits_of(metric)), words
-        )
+        def entry(cell: str) -> Entry:
+            ended = [*evidence.values(cell, metric).values()]
+            if not ended:
+                return Entry(words("none_finished"))
+            return mean(metric, mean_of(ended, limits_of(metric)), words)
+
+        return entry
 
     def seconds(cell: str) -> float | None:
         times_s = [one.epoch_s() for one in evidence.learned[cell].values()]
