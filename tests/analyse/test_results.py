@@ -151,6 +151,8 @@ def test_epochs_are_the_lines_of_that_kind_however_they_are_spaced(tmp_path: Pat
     home = TrialFolder(tmp_path)
     assert home.epochs() == []
     home.curve_file.write_text(
-        '{"kind": "step", "epoch": 1}\n{"kind":"epoch","epoch":1}\n{"kind": "epoch", "epoch": 2}\n'
+        '{"kind": "step", "epoch": 1}\n'
+        '{"kind":"epoch","epoch":1,"train_s":1,"test_s":1}\n'
+        '{"kind": "epoch", "epoch": 2, "train_s": 1, "test_s": 1}\n'
     )
     assert [line["epoch"] for line in home.epochs()] == [1, 2]

@@ -34,7 +34,7 @@ RUNS = Path("runs")
 """Where run folders are made unless told otherwise."""
 
 
-POINT_FIELDS = ("kind", "epoch", "step", "time_s")
+POINT_FIELDS = ("kind", "epoch")
 EPOCH_FIELDS = (*POINT_FIELDS, "train_s", "test_s")
 """What every point of a curve has, and what the point at the end of an epoch has beside."""
 
