@@ -43,7 +43,12 @@ def question_of(
     if problems:
         raise SpecError(problems)
     given = {name: value for name, value in fields.items() if value is not None}
-    merged = {**question.model_dump(), "settings": single, "vary": levels, **given}
+    merged = {
+        **question.model_dump(exclude_unset=True),
+        "settings": single,
+        "vary": levels,
+        **given,
+    }
     return checked_question(merged, where), where
 
 

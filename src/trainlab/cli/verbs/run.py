@@ -184,7 +184,11 @@ def _with_cost(question: Question, profile: bool, given: dict[str, Any]) -> Ques
             first = next(iter(given)).replace("_", "-")
             raise SpecError([f"--{first}: is about measuring cost; add --profile"])
         return question
-    base = {"weights": "both"} if question.cost is None else question.cost.model_dump()
+    base = (
+        {"weights": "both"}
+        if question.cost is None
+        else question.cost.model_dump(exclude_unset=True)
+    )
     cost = checked(CostSpec, {**base, **given}, "settings")
     return question.model_copy(update={"cost": cost})
 
