@@ -11,11 +11,10 @@ from trainlab.analyse.cost.benches import process_steps_ms
 from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost.summary import summarise
 from trainlab.analyse.probes import ProbedTrial
+from trainlab.errors import RecordError
 from trainlab.record.cost import CostRecord
 from trainlab.record.environment import UNKNOWN, Environment
-from trainlab.record.files import read_lines
-from trainlab.record.folder import RecordFile, RunFolder
-from trainlab.record.probe import ProbeRecord
+from trainlab.record.folder import CHANGED, RecordFile, RunFolder
 from trainlab.record.schema import Record
 from trainlab.record.study import StudyRecord
 from trainlab.record.trial import TrialRecord
@@ -137,6 +136,7 @@ def gather(folder: RunFolder) -> Evidence:
     record = folder.study()
     study = record.to_study(str(folder.study_file))
     trials = tuple(folder.trial(trial_id).read() for trial_id in record.trials)
+    _check_cells(folder, study, trials)
     learned: dict[str, dict[int, LearnedTrial]] = {}
     for trial in trials:
         if trial.kind == "learn" and trial.state not in UNFINISHED:
@@ -158,6 +158,16 @@ def gather(folder: RunFolder) -> Evidence:
         probed=tuple(read_probed(folder, trials)),
         list_files=folder.file_names,
     )
+
+
+def _check_cells(folder: RunFolder, study: Study, trials: Iterable[TrialRecord]) -> None:
+    """RecordError where a trial is of a cell that the study does not have."""
+    known = {cell.id for cell in study.all_cells}
+    for trial in trials:
+        if trial.cell not in known:
+            raise RecordError(
+                f"{folder.study_file}: study.cells: has no {trial.cell}, of which {trial.id} is; {CHANGED}"
+            )
 
 
 def _learned(folder: RunFolder, trial: TrialRecord) -> LearnedTrial:
@@ -211,6 +221,7 @@ def read_probed(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[Pr
     for trial in trials:
         files = folder.trial(trial.id)
         if files.probes_file.exists():
-            lines = [ProbeRecord.model_validate(line) for line in read_lines(files.probes_file)]
             fired = _read(files.probes)
-            yield ProbedTrial(trial, tuple(lines), () if fired is None else tuple(fired.rows))
+            yield ProbedTrial(
+                trial, tuple(files.probe_lines()), () if fired is None else tuple(fired.rows)
+            )

@@ -259,7 +259,7 @@ class WorkerProcess:
             if record.state == "running" or (record.state == "pending" and state == "failed"):
                 lost = Failure(kind="ProcessDied", message=message, traceback=stderr)
                 error = lost if state == "failed" else None
-                folder.write(record.model_copy(update={"state": state, "error": error}))
+                folder.end(record.model_copy(update={"state": state, "error": error}))
 
 
 def make(load: Loader, instruments: Sequence[Instrument]) -> ProcessesExecutor:
