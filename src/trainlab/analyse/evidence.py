@@ -185,12 +185,11 @@ def _measurements(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[
     records: dict[str, CostRecord] = {}
     for trial in trials:
         if trial.kind == "cost" and trial.state == "done":
-            key = (trial.cell, trial.again, trial.mode, trial.weights_of)
-            groups.setdefault(key, []).append(trial)
+            groups.setdefault((trial.cell, trial.mode, trial.weights_of), []).append(trial)
             if trial.watch == "steps":
                 records[trial.id] = folder.trial(trial.id).cost.read()
     steps_ms = process_steps_ms(records)
-    for group in groups.values():
+    for group in (part for trials in groups.values() for part in _measured_apart(trials)):
         timed = [trial for trial in group if trial.watch == "steps"]
         if not timed:
             continue
@@ -210,6 +209,18 @@ def _measurements(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[
             limits=None if layers is None else _read(layers.limits),
             probe_price=None if layers is None else _read(layers.probe_price),
         )
+
+
+def _measured_apart(trials: Sequence[TrialRecord]) -> Iterator[list[TrialRecord]]:
+    """The trials of a cell, and apart from them those of its second measurement. Where every process of the
+    first broke, the second stands for it: the cell is the same, and it took the same turns."""
+    first = [trial for trial in trials if not trial.again]
+    second = [trial for trial in trials if trial.again]
+    if any(trial.watch == "steps" for trial in first):
+        yield first
+        yield second
+    else:
+        yield first + [trial.model_copy(update={"again": False}) for trial in second]
 
 
 def _read(file: RecordFile[R]) -> R | None:
