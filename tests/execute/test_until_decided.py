@@ -85,6 +85,9 @@ def test_the_command_line_names_what_is_missing(trainlab: Verb, tiny_file: Path)
     assert "--max-seeds: is for --until-decided" in told
     told = trainlab(*words, "--lr", "0.1,0.2", "--until-decided", "--max-seeds", "9").stdout
     assert "Seeds are added until all is decided: looks after 3" in told
+    words[3] = "2"
+    told = trainlab(*words, "--lr", "0.1,0.2", "--until-decided", "--max-seeds", "4").stdout
+    assert "looks after 3 and 4, 3 being the fewest to begin with." in told
 
 
 def test_the_plan_says_what_the_seeds_can_show(trainlab: Verb) -> None:

@@ -33,17 +33,18 @@ def costs(run: RawRun, mode: str) -> dict[Pair, Expected]:
     apart = estimate(figures, twice)
     excess = max(0.0, float(np.mean(apart.value**2 - apart.error**2)))
     is_noise = bool((np.abs(apart.scores(apart.value)) <= 3).all())
-    weights = _weights([((a, False), (b, False)) for a, b in run.pairs], rows)
+    pairs = [pair for pair in run.pairs if all((cell, False) in rows for cell in pair)]
+    weights = _weights([((a, False), (b, False)) for a, b in pairs], rows)
     family = compare_cells(figures, weights)
     noise = math.exp(np.abs((twice @ figures).mean(axis=1)).max())
     found = {}
-    for place, pair in enumerate(run.pairs):
+    for place, pair in enumerate(pairs):
         plain = family.estimates.error[place]
         freedom = family.estimates.degrees_of_freedom[place]
         known = _Known(plain, excess, freedom, family.critical, figures.shape[1], is_noise)
         value = float((weights[place] @ figures).mean())
         found[pair] = _cost(run, pair, mode, value, known)
-        found[pair].numbers["noise"] = noise
+        found[pair].numbers.update(noise=noise, family=len(pairs))
         wide = known.reach(known.critical.two_sided)
         _intervals(run, mode)[pair] = (math.exp(value - wide), math.exp(value + wide))
     return found
@@ -93,7 +94,6 @@ def _cost(run: RawRun, pair: Pair, mode: str, value: float, known: _Known) -> Ex
     numbers: Json = {
         "ratio": math.exp(value),
         "p": (beyond + 1) / (len(known.critical.largest) + 1),
-        "family": len(run.pairs),
         "margin": margin,
         "detectable": math.exp(known.found_with(0.8, known.n)),
         "processes_needed": None,
@@ -133,7 +133,10 @@ def _weights(pairs: list[tuple[Row, Row]], rows: list[Row]) -> np.ndarray:
 def _benches(run: RawRun, mode: str) -> list[dict[Row, float]]:
     """By bench, the log of µs per sample of every row, as its rounds give it."""
     found: dict[str, dict[Row, Json]] = {}
-    for cell, again in _rows(run, mode):
+    # In the order they ran in: of rows with equally few holes the first is the reference.
+    for cell, again in sorted(
+        _rows(run, mode), key=lambda row: row[1] or run.is_replaced(row[0], mode)
+    ):
         for record in run.processes(cell, mode, again=again):
             found.setdefault(record["bench"], {})[cell, again] = record
     return [_levels(records) for records in found.values()]
@@ -438,6 +441,19 @@ def slow_trial(run: RawRun, found: Finding) -> Expected:
         "stolen_cores": load["stolen_cores"],
     }
     return Expected(numbers, len(times))
+
+
+def uncompared(run: RawRun, found: Finding) -> Expected:
+    """How many processes timed a cell, once or twice, and how many of them failed."""
+    (cell,), mode = found.cells, found.subject.partition("/")[0]
+    assert not run.processes(cell, mode)
+    timed = [
+        t
+        for t in run.trials
+        if t["id"].startswith(f"cost-{mode}-{cell}-") and t["watch"] == "steps"
+    ]
+    num_failed = len([t for t in timed if t["error"]])
+    return Expected({"num_timed": len(timed), "num_failed": num_failed}, 0)
 
 
 def undecided(run: RawRun, found: Finding) -> Expected:

@@ -366,6 +366,7 @@ def unfinished(run: RawRun, found: Finding) -> Expected:
         "num_planned": len(states),
         "num_failed": states.count("failed"),
         "num_interrupted": states.count("interrupted"),
-        "num_pending": states.count("pending") + states.count("running"),
+        "num_running": states.count("running"),
+        "num_pending": states.count("pending"),
     }
     return Expected(numbers, done)

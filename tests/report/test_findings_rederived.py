@@ -41,6 +41,7 @@ REDERIVED: dict[str, Callable[[RawRun, Finding], Expected]] = {
     "optimizer_share": cost.optimizer_share,
     "unstable": cost.unstable,
     "slow_trial": cost.slow_trial,
+    "uncompared": cost.uncompared,
     "undecided": cost.undecided,
     "vanishing_gradient": probes.gradient,
     "exploding_gradient": probes.gradient,

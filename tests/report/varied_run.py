@@ -129,8 +129,25 @@ def two_sizes_run(path: Path) -> RunFolder:
     return _cost_run(path, made_study(vary={"batch_size": (2, 8)}, learn=False, seeds=1, cost=cost))
 
 
-def _cost_run(path: Path, study: Any) -> RunFolder:
-    folder = Fabricated(step_ms=_step_ms, rows=_rows, peak_bytes=_peak).write(path, study)
+def broken_processes_run(path: Path) -> RunFolder:
+    """The reference's processes broke, but not those that measured it again; another cell has none."""
+    cost = CostSpec(mode="both", processes=4)
+    study = made_study(vary={"batch_size": (2, 4, 8)}, learn=False, seeds=1, cost=cost)
+    return _cost_run(path, study, _broken)
+
+
+def _broken(trial: Trial) -> str:
+    is_broken = trial.cell == "batch_size=4" or (trial.cell == "batch_size=2" and not trial.again)
+    if trial.id == "cost-train-batch_size=4-process2":
+        return "running"
+    return "failed" if trial.watch == "steps" and is_broken else "done"
+
+
+def _cost_run(
+    path: Path, study: Any, state: Callable[[Trial], str] = lambda trial: "done"
+) -> RunFolder:
+    made = Fabricated(step_ms=_step_ms, rows=_rows, peak_bytes=_peak, state=state)
+    folder = made.write(path, study)
     for trial in folder.trials():
         _vary_cost(folder, trial)
     return folder
@@ -265,5 +282,6 @@ RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "seed parts": seed_parts_run,
     "cost": cost_run,
     "two sizes": two_sizes_run,
+    "broken processes": broken_processes_run,
     "probes": probe_run,
 }

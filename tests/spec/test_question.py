@@ -236,3 +236,9 @@ def test_the_schema_describes_every_field_for_editors() -> None:
     fields = {**schema["properties"], **schema["$defs"]["CostSpec"]["properties"]}
     assert all(field.get("description") for name, field in fields.items() if name != "workload")
     assert fields["workload"]["description"].startswith("A built-in workload's name")
+
+
+def test_a_seed_that_no_table_holds_is_refused() -> None:
+    assert seeds_of(checked_question({"workload": "w", "seeds": [2**63 - 1]})) == (2**63 - 1,)
+    with pytest.raises(SpecError, match=rf"seeds: got {2**63}, must be less than 2\*\*63"):
+        checked_question({"workload": "w", "seeds": [1, 2**63]})

@@ -263,7 +263,7 @@ def _remarks(trial: TrialRecord, words: Words) -> Iterator[tuple[str, str]]:
 
     for note in trial.notes:
         yield remark(words.note(note.code, note.values)), ""
-    if trial.state in ("interrupted", "pending"):
+    if trial.state in ("interrupted", "running", "pending"):
         state = words.named("state", trial.state)
         if trial.steps_done:
             state = words("stopped_after", state=state, steps=f"{trial.steps_done:,}")

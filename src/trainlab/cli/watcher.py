@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -12,6 +13,9 @@ from trainlab.lab import Watcher
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
 
+if TYPE_CHECKING:
+    from trainlab.cli.progress.study import StudyProgress
+
 
 class ConsoleWatcher(Watcher):
     """Spinners and bars on a terminal, lines elsewhere."""
@@ -19,6 +23,7 @@ class ConsoleWatcher(Watcher):
     def __init__(self, console: Console) -> None:
         self._console = console
         self._download: DownloadProgress | None = None
+        self._progress: StudyProgress | None = None
 
     def status(self, activity: str) -> AbstractContextManager[object]:
         return showing_status(self._console, activity)
@@ -41,6 +46,9 @@ class ConsoleWatcher(Watcher):
         self._console.print(f"{comparisons} open; going on to {num_seeds} seeds.", highlight=False)
 
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
+        """The same progress each time: what was shown before is not shown again."""
         from trainlab.cli.progress.study import StudyProgress
 
-        return StudyProgress(self._console, run)
+        if self._progress is None:
+            self._progress = StudyProgress(self._console, run)
+        return self._progress

@@ -83,7 +83,7 @@ class Attempt:
             "error": self._failure,
             "notes": tuple(self.notes),
         }
-        self.folder.write(self._record.model_copy(update=outcome))
+        self.folder.end(self._record.model_copy(update=outcome))
 
     def pass_on_interrupt(self) -> None:
         """Raises the interrupt that ended the trial, if one did: it is meant for the whole run."""

@@ -6,7 +6,6 @@ Each rule looks at what was asked, not at defaults, and says what to change.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from trainlab.spec.cost import CostSpec
 from trainlab.spec.settings import TrainSpec, pairs_of
 
 STEP_SCHEDULE_ONLY = ("lr_gamma", "lr_step_epochs")
@@ -37,13 +36,3 @@ def without_effect(asked: Collection[str], cells: Sequence[TrainSpec]) -> Iterat
                 f"{name}: is for the step schedule, but the schedule is {' or '.join(schedules)}; "
                 "add schedule step or leave it out"
             )
-
-
-def of_cost(cost: CostSpec) -> Iterator[str]:
-    """Between the fields of a measurement that were asked for."""
-    both_asked = {"processes", "max_processes"} <= cost.model_fields_set
-    if both_asked and cost.max_processes < cost.processes:
-        yield (
-            f"max_processes: got {cost.max_processes}, must be at least processes, which is "
-            f"{cost.processes}"
-        )

@@ -33,6 +33,9 @@ MOST_LOOKS = 10
 FIRST_LOOK = 3
 """Fewer seeds know too little of their noise for a look to be worth its price."""
 
+SEED_LIMIT = 2**63
+"""Tables hold seeds as whole numbers of 64 bits with a sign."""
+
 EACH_DEVICE = "each"
 """As a level of `device`: every device this machine has."""
 
@@ -42,6 +45,8 @@ def _seeds(value: object) -> object:
     if type(value) is int and value >= 1:
         return value
     if isinstance(value, list | tuple) and all(type(seed) is int and seed >= 0 for seed in value):
+        if value and (largest := max(value)) >= SEED_LIMIT:
+            raise ValueError(f"got {largest}, must be less than 2**63")
         return tuple(value)
     raise ValueError(f"got {value!r}, must be a number of seeds or a list of seeds, as [1, 2, 3]")
 

@@ -1,5 +1,7 @@
 """Study: a question about a workload, resolved into cells, with everything needed to answer it."""
 
+from collections import Counter
+
 from pydantic import (
     NonNegativeInt,
     PositiveFloat,
@@ -89,7 +91,7 @@ class Study(Spec):
     def _seeds_are_distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
         if not seeds:
             raise ValueError("got none, must be at least one")
-        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+        twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)
         if twice:
             raise ValueError(f"got {twice[0]} twice, seeds must differ")
         return seeds

@@ -1,9 +1,10 @@
-"""What disturbed the measurements: times and ratios not known well, trials that took too long."""
+"""What disturbed the measurements: times and ratios not known well, cells without any, slow trials."""
 
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainlab.analyse.contrast import Contrast
 from trainlab.analyse.cost.summary import STEP_LIMIT
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding
@@ -48,6 +49,18 @@ class Unstable(Finding):
         elif self.worst_ratio is not None:
             parts.append(self.fill(words, "good_ratios"))
         return words.sentences(*parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uncompared(Finding):
+    """A cell whose cost could not be compared, since every process that timed it broke."""
+
+    kind = "uncompared"
+    text = "uncompared"
+    section = "method"
+
+    num_timed: int
+    num_failed: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +112,29 @@ def unstable_times(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iter
         reason_value=None if worst is None else worst.value,
         n=len(off) + len(wide),
     )
+
+
+def uncompared_cells(evidence: Evidence, pairs: Sequence[Contrast], mode: str) -> Iterator[Finding]:
+    """Cells that were to be compared and of which no time is known, where a process failed; those that were
+    never timed are counted among the trials that did not run."""
+    is_trained = evidence.study.cost is not None and evidence.study.cost.weights == "trained"
+    for cell in dict.fromkeys(cell for pair in pairs for cell in pair.ids):
+        if evidence.measurement(cell, mode) is not None:
+            continue
+        states = [
+            trial.state
+            for trial in evidence.trials
+            if (trial.cell, trial.watch, trial.mode) == (cell, "steps", mode)
+            and (trial.weights_of is not None) == is_trained
+        ]
+        if "failed" in states:
+            yield Uncompared(
+                subject=f"{mode}/sample_us",
+                cells=(cell,),
+                num_timed=len(states),
+                num_failed=states.count("failed"),
+                n=0,
+            )
 
 
 def slow_trials(evidence: Evidence) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from trainlab.analyse.findings.finding import Finding, num_seeds
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 
-ENDED_BADLY = ("failed", "interrupted", "pending")
+ENDED_BADLY = ("failed", "interrupted", "running", "pending")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,8 @@ class Unfinished(Finding):
     num_planned: int
     num_failed: int
     num_interrupted: int
+    num_running: int
+    """Begun and not ended: they run now, or their process is gone."""
     num_pending: int
 
     def statement(self, words: Words) -> str:
@@ -31,7 +33,8 @@ class Unfinished(Finding):
             for state in ENDED_BADLY
             if (number := self.numbers[f"num_{state}"])
         ]
-        return self.fill(words, "unfinished", states=words.listed(states))
+        key = "unfinished" if self.num_done else "none_finished"
+        return self.fill(words, key, states=words.listed(states))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +72,8 @@ def unfinished_findings(evidence: Evidence) -> Iterator[Finding]:
             num_planned=len(states),
             num_failed=states.count("failed"),
             num_interrupted=states.count("interrupted"),
-            num_pending=states.count("pending") + states.count("running"),
+            num_running=states.count("running"),
+            num_pending=states.count("pending"),
             n=done,
         )
 
