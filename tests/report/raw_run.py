@@ -50,7 +50,7 @@ class RawRun:
     @cached_property
     def pairs(self) -> list[Pair]:
         """All comparisons: with the base, or along each factor of a grid with its first level."""
-        cells = self.study["cells"]
+        cells = [cell for cell in self.study["cells"] if self.has_like_seeds(cell)]
         base = cells[0]
         if not base["levels"]:
             return [(base["id"], cell["id"]) for cell in cells[1:]]
@@ -61,6 +61,11 @@ class RawRun:
                 if place[number] != first:
                     found.append((places[(*place[:number], first, *place[number + 1 :])], cell))
         return found
+
+    def has_like_seeds(self, cell: Json) -> bool:
+        """Whether its seeds change the same as those of the first cell."""
+        first = self.study["cells"][0]["settings"]["seed_parts"]
+        return bool(cell["settings"]["seed_parts"] == first)
 
     def learned(self, cell: str) -> dict[int, Json]:
         """Learn trials that ended in any way, by seed."""

@@ -16,8 +16,8 @@ LEVEL = 0.05
 
 
 def _table(run: RawRun, metric: str) -> Table:
-    """Finite values of every cell that has one."""
-    cells = run.cells or ["base"]
+    """Finite values of every cell that has one and can be compared."""
+    cells = [c["id"] for c in run.study["cells"] if run.has_like_seeds(c)] or ["base"]
     values = {
         c: {s: v for s, v in run.values(c, metric).items() if math.isfinite(v)} for c in cells
     }
@@ -269,20 +269,26 @@ def sampling(run: RawRun, found: Finding) -> Expected:
 
 
 def seed_spread(run: RawRun, found: Finding) -> Expected:
-    """The standard deviation over seeds, with the interval of chi square."""
-    table = _table(run, found.subject)
+    """The standard deviation over seeds, with the interval of chi square; that of a ratio is F's."""
 
     def std(cell: str) -> float:
-        return float(np.std(list(table[cell].values()), ddof=1))
+        return float(np.std(list(run.values(cell, found.subject).values()), ddof=1))
 
     cell = found.cells[0]
-    own, n = std(cell), len(table[cell])
+    own, n = std(cell), len(run.values(cell, found.subject))
     part = next(c["levels"]["seed_parts"] for c in run.study["cells"] if c["id"] == cell)
-    share = None if part == "all" else (own / std("seed_parts=all")) ** 2
+    numbers: Json = {"part": part, "std": own, "ratio": None, "ratio_low": None, "ratio_high": None}
+    if part != "all" and own > 1e-12:
+        whole = std("seed_parts=all")
+        of_f = stats.f(len(run.values("seed_parts=all", found.subject)) - 1, n - 1)
+        low, high = (own**2 / whole**2 * of_f.ppf(level) for level in (0.025, 0.975))
+        numbers |= {"ratio": own**2 / whole**2, "ratio_low": low, "ratio_high": high}
+    if own < 1e-12:
+        return Expected(numbers | {"std": 0.0}, n)
     ends = tuple(
         own * math.sqrt((n - 1) / stats.chi2.ppf(level, n - 1)) for level in (0.975, 0.025)
     )
-    return Expected({"part": part, "std": own, "share": share}, n, ends)
+    return Expected(numbers, n, ends)
 
 
 def diverged(run: RawRun, found: Finding) -> Expected:

@@ -102,7 +102,9 @@ SPREAD = SeedSpread(
     cells=("seed_parts=weights",),
     part="weights",
     std=0.0123,
-    share=0.456,
+    ratio=0.456,
+    ratio_low=0.0871,
+    ratio_high=2.39,
     interval=Interval(0.0071, 0.0314),
     n=6,
 )

@@ -100,8 +100,9 @@ def grid_run(path: Path) -> RunFolder:
 
 def seed_parts_run(path: Path) -> RunFolder:
     """What seeds change, one part at a time."""
-    study = made_study(vary={"seed_parts": ("all", "weights", "dropout")}, seeds=5)
-    stds = {"all": 0.01, "weights": 0.006, "dropout": 0.002}
+    parts = ("all", "weights", "order", "dropout")
+    study = made_study(vary={"seed_parts": parts}, seeds=5)
+    stds = {"all": 0.01, "weights": 0.006, "order": 0.002, "dropout": 0.0}
 
     def final(trial: Trial) -> dict[str, float]:
         chance = drawn("parts", trial.cell, trial.seed)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from trainlab.analyse.contrast import with_like_seeds
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
@@ -77,6 +78,7 @@ def best_findings(
     if len(table.cells) < 2:
         return
     cells = [cell.id for cell in table.cells]
+    num_trained = sum(one.id in evidence.learned for one in with_like_seeds(evidence.cells))
     sign = -1.0 if lower_is_better(table.metric) else 1.0
     lead = sign * _leads(table)
     best = int(np.argmax(lead))
@@ -96,7 +98,7 @@ def best_findings(
         num_cells=len(cells),
         num_tied=len(tied),
         num_worse=len(worse),
-        num_diverging=len(evidence.learned) - len(cells),
+        num_diverging=num_trained - len(cells),
         n=int(np.isfinite(table.values[best]).sum()),
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from trainlab.analyse.confounds import Confound, trial_confounds
-from trainlab.analyse.contrast import Contrast, contrasts
+from trainlab.analyse.contrast import Contrast, contrasts, with_like_seeds
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding, arrow, num_seeds
 from trainlab.analyse.metrics import ACCURACY, compared_metrics, limits_of, resolution_of
@@ -163,7 +163,8 @@ def _learned_pairs(evidence: Evidence) -> list[Contrast]:
 
 def _compared(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> tuple[Comparison, ...]:
     """The comparisons of a metric, as one family."""
-    values = {cell.id: evidence.values(cell.id, metric) for cell in evidence.cells}
+    cells = with_like_seeds(evidence.cells)
+    values = {cell.id: evidence.values(cell.id, metric) for cell in cells}
     limits = limits_of(metric)
     return compare_all(
         values,

@@ -114,7 +114,7 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
             own = [one for one in effects if isinstance(one, Effect) and one.subject == metric]
             yield from best_findings(evidence, table, own)
             yield from pattern_findings(table)
-            yield from spread_findings(evidence, metric)
+        yield from spread_findings(evidence, metric)
         yield from sampling_findings(evidence, table)
     yield from _divergence(evidence)
     for metric, target in evidence.study.targets.items():
