@@ -26,7 +26,7 @@ from trainlab.stats.contrasts import (
 )
 from trainlab.stats.failures import Failures
 from trainlab.stats.means import Interval
-from trainlab.stats.power import MOST_SEEDS, ability, seeds_for
+from trainlab.stats.power import MOST_SEEDS, Noise, ability, seeds_for
 
 Verdict = Literal["different", "equivalent", "identical", "cannot tell"]
 BySeed = Mapping[int, float]
@@ -98,11 +98,13 @@ def compare_all(
     tested = [pair for pair in pairs if {*pair} <= {*cells} and pair[0] != pair[1]]
     weights = pair_rows(((cells.index(a), cells.index(b)) for a, b in tested), len(cells))
     family = compare_cells(table, weights, looks, resolution) if tested else None
+    noise = Noise.of(table) if tested else None
     made: dict[tuple[str, str], Comparison] = {}
     for a, b in pairs:
         found = None
         if family is not None and (a, b) in tested:
-            found = _Found.at(family, rows_of(weights), tested.index((a, b)), bool(looks))
+            index = tested.index((a, b))
+            found = _Found.at(family, rows_of(weights), index, noise, bool(looks))
         made[a, b] = _compared(values[a], values[b], found, margin, len(tested), most)
     return tuple(made[pair] for pair in pairs)
 
@@ -125,10 +127,13 @@ class _Found:
     error: float
     std: float
     p: float
+    noise: Noise
     has_looks: bool
 
     @classmethod
-    def at(cls, family: Family, weights: Rows, index: int, has_looks: bool) -> "_Found | None":
+    def at(
+        cls, family: Family, weights: Rows, index: int, noise: Noise | None, has_looks: bool
+    ) -> "_Found | None":
         """`None` where fewer than two seeds have both cells."""
 
         def one(entries: Floats) -> float:
@@ -145,6 +150,7 @@ class _Found:
             error=one(family.estimates.error),
             std=one(family.estimates.std),
             p=one(family.p),
+            noise=noise or Noise(one(family.estimates.std), ()),
             has_looks=has_looks,
         )
 
@@ -201,7 +207,9 @@ def _detectable(found: _Found, num_seeds: int) -> float:
     if found.has_looks:
         # Each look asks for more than a study of as many seeds would: 0.84 errors beyond give power 0.8.
         return found.half_width + 0.8416 * found.error
-    return float(ability(found.weights, num_seeds).difference[found.index]) * found.std
+    able = ability(found.weights, num_seeds, found.noise.stds)
+    # An interval that happens to be wider than usual leaves out no difference smaller than itself.
+    return max(found.half_width, float(able.difference[found.index]) * found.noise.unit)
 
 
 def _seeds_needed(found: _Found | None, margin: float | None, num_seeds: int) -> int | None:
@@ -212,7 +220,9 @@ def _seeds_needed(found: _Found | None, margin: float | None, num_seeds: int) ->
         if found.value:
             needed = num_seeds * (_detectable(found, num_seeds) / found.value) ** 2
         return math.ceil(needed) if needed <= MOST_SEEDS else None
-    in_stds = None if margin is None else margin / found.std
-    effect = found.value / found.std
-    needed_seeds = seeds_for(found.weights, found.index, effect, in_stds, num_seeds)
+    unit, stds = found.noise.unit, found.noise.stds
+    in_units = None if margin is None else margin / unit
+    needed_seeds = seeds_for(
+        found.weights, found.index, found.value / unit, in_units, num_seeds, stds
+    )
     return needed_seeds if needed_seeds is None or needed_seeds > num_seeds else num_seeds + 1
