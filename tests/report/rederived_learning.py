@@ -153,15 +153,18 @@ def best(run: RawRun, found: Finding) -> Expected:
     for pair, one in effects(run, found.subject).items():
         if one.verdict == "different" and first in pair and {*pair} <= table.keys():
             worse |= set(pair)
-    tied = len(table) - 1 - len(worse - {first})
+    same = [c for c in table if c != first and table[c] == table[first]]
+    assert not worse & {*same}
+    tied = len(table) - 1 - len(worse - {first}) - len(same)
     numbers = {
+        "num_identical": len(same),
         "mean": means[first],
         "num_cells": len(table),
         "num_tied": tied,
-        "num_worse": len(table) - 1 - tied,
+        "num_worse": len(table) - 1 - tied - len(same),
         "num_diverging": sum(bool(run.learned(cell)) for cell in run.cells) - len(table),
     }
-    assert found.cells[0] == first
+    assert {*found.cells[: len(same) + 1]} == {first, *same}
     return Expected(numbers, len(table[first]))
 
 
@@ -190,6 +193,7 @@ def trend(run: RawRun, found: Finding) -> Expected:
         "lowest": min(levels),
         "highest": max(levels),
         "num_levels": len(levels),
+        "fit_p": _lack_of_fit(x, np.array([list(table[cell].values()) for cell in cells])),
         "p": Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004),
     }
     ends = tuple(
@@ -198,6 +202,32 @@ def trend(run: RawRun, found: Finding) -> Expected:
     )
     verdict = "different" if abs(made["value"]) > made["widths"][1] else "cannot tell"
     return Expected(numbers, made["n"], ends, verdict)
+
+
+def _lack_of_fit(x: np.ndarray, values: np.ndarray) -> float:
+    """Two models by least squares, a line or a mean for each cell, both with an effect of each seed."""
+    num_cells, num_seeds = values.shape
+    cell, seed = np.divmod(np.arange(values.size), num_seeds)
+    seeds = np.eye(num_seeds)[seed]
+    line = np.column_stack([x[cell], seeds])
+    free = np.column_stack([np.eye(num_cells)[cell][:, 1:], seeds])
+    left = []
+    for model in (line, free):
+        fitted = model @ np.linalg.lstsq(model, values.ravel(), rcond=None)[0]
+        left.append(((values.ravel() - fitted) ** 2).sum())
+    of_line, of_noise = num_cells - 2, (num_cells - 1) * (num_seeds - 1)
+    ratio = (left[0] - left[1]) / of_line / (left[1] / of_noise)
+    return float(stats.f.sf(ratio, of_line, of_noise))
+
+
+def ran_as(run: RawRun, found: Finding) -> Expected:
+    """The batch size in the records of a cell's trials beside that of its settings."""
+    trials = [t for t in run.trials if t["cell"] == found.cells[0]]
+    assert {t["settings"]["batch_size"] for t in trials} == {found.numbers["asked"]}
+    (ran,) = {t["resolved"]["batch_size"] for t in trials}
+    like = {t["cell"] for t in run.trials if t["resolved"]["batch_size"] == ran}
+    assert like == {*found.cells}, "in these studies nothing else varies"
+    return Expected({"asked": trials[0]["settings"]["batch_size"], "ran": ran}, len(trials))
 
 
 def _at(cell: str, where: str) -> bool:
@@ -214,6 +244,8 @@ def _level(run: RawRun, cell: str, factor: str) -> float:
     own = next(one for one in run.study["cells"] if one["id"] == cell)
     name = factor.removeprefix("model.")
     settings = own["settings"]
+    if name == "batch_size":
+        return float(next(t["resolved"][name] for t in run.trials if t["cell"] == cell))
     return float(own["levels"].get(factor, settings["model"].get(name, settings.get(name))))
 
 

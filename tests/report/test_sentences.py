@@ -14,6 +14,7 @@ from trainlab.analyse.findings.batch_scaling import Scaling
 from trainlab.analyse.findings.disturbed import SlowTrial
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.patterns import RanAs
 from trainlab.analyse.findings.probes import (
     Accumulation,
     BrokenGradient,
@@ -108,6 +109,14 @@ SPREAD = SeedSpread(
     interval=Interval(0.0071, 0.0314),
     n=6,
 )
+RAN_AS = RanAs(
+    subject="batch_size",
+    factor="batch_size",
+    cells=("batch_size=5000", "batch_size=960"),
+    asked=5000,
+    ran=960,
+    n=3,
+)
 SLOW = SlowTrial(
     subject="train_s",
     cells=("lr=0.1",),
@@ -161,7 +170,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
             state=lambda t: "pending" if t.seed == 3 and t.kind == "learn" else "done",
         ).write(home / "b", cost),
     ]
-    return [*(one for run in runs for one in findings(gather(run))), *PROBED, SPREAD, SLOW]
+    return [*(one for run in runs for one in findings(gather(run))), *PROBED, SPREAD, RAN_AS, SLOW]
 
 
 def test_the_findings_held_against_their_sentences_are_of_every_kind(every: list[Finding]) -> None:

@@ -1,6 +1,7 @@
 """Made-up runs in which no two records agree: a number taken from the wrong one shows."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -94,6 +95,19 @@ def grid_run(path: Path) -> RunFolder:
             "test/loss": loss,
             "train/loss": loss,
         }
+
+    return Fabricated(final=final).write(path, study)
+
+
+def large_batch_run(path: Path) -> RunFolder:
+    """A batch larger than the data runs as one of all samples; the best two are the same."""
+    study = made_study(vary={"batch_size": (16, 64, 960, 5000)}, seeds=4)
+
+    def final(trial: Trial) -> dict[str, float]:
+        size = min(trial.settings.batch_size, 960)
+        own = drawn("large", size, trial.seed).gauss(0, 0.004)
+        accuracy = 0.6 + 0.03 * math.log2(size) + own
+        return {"test/accuracy": accuracy, "test/loss": 0.5 - own, "train/loss": 0.4 + 2 * own}
 
     return Fabricated(final=final).write(path, study)
 
@@ -263,6 +277,7 @@ def _fired(probe: str, layer: str, place: int) -> FiredRecord:
 RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "learn": learn_run,
     "grid": grid_run,
+    "large batch": large_batch_run,
     "seed parts": seed_parts_run,
     "cost": cost_run,
     "two sizes": two_sizes_run,

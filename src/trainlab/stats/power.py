@@ -21,7 +21,7 @@ MOST_SEEDS = 10_000
 """An estimate beyond this says nothing: it is not given."""
 
 NUM_DRAWS = 8_000
-OWN_DRAWS = 2_000
+OWN_DRAWS = 1_000
 """Where the noise of the cells is their own: then every metric needs a simulation to itself."""
 COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
 """Numbers of seeds that are simulated; between and beyond them needs fall with the root of the number."""

@@ -113,7 +113,7 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
         if len(table.cells) > 1:
             own = [one for one in effects if isinstance(one, Effect) and one.subject == metric]
             yield from best_findings(evidence, table, own)
-            yield from pattern_findings(table)
+            yield from pattern_findings(evidence, table)
         yield from spread_findings(evidence, metric)
         yield from sampling_findings(evidence, table)
     yield from _divergence(evidence)
