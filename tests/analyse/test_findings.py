@@ -183,7 +183,7 @@ def test_cells_of_which_no_seed_ended_well_cannot_be_compared(tmp_path: Path) ->
     (gone,) = of_kind("diverged", found)
     assert (gone.cells, gone.numbers, gone.n) == (
         ("lr=0.01",),
-        {"num_diverged": 3, "median_step": 7},
+        {"num_diverged": 3, "num_in_training": 3, "num_in_test": 0, "median_step": 7},
         3,
     )
 

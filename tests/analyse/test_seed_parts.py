@@ -9,7 +9,7 @@ from scipy import stats
 from fabricate import Fabricated, made_study
 from trainlab.analyse.evidence import Evidence, gather
 from trainlab.analyse.findings import findings
-from trainlab.analyse.findings.effects import num_undecided
+from trainlab.analyse.findings.effects import OpenComparisons, open_comparisons
 from trainlab.analyse.findings.spread import SeedSpread
 from trainlab.analyse.prospects import prospects
 from trainlab.lab import Run
@@ -42,7 +42,7 @@ def test_a_study_of_what_seeds_change_has_no_findings_but_spreads(tmp_path: Path
     assert kinds == ["seed_spread"] * 4
     told = {one.kind for one in findings(evidence)}
     assert not told & {"effect", "best", "trend", "interaction", "undecided", "cost", "memory"}
-    assert num_undecided(evidence) == 0
+    assert open_comparisons(evidence) == OpenComparisons(0, 0)
     assert prospects(study) == ()
 
 

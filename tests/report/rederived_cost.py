@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from raw_run import Expected, Json, Pair, RawRun, Within
-from rederived_learning import SUBJECTS, effects
+from rederived_learning import SUBJECTS, effects, failure_rates, time_differences
 from scipy import optimize, stats
 
 from trainlab.analyse.findings.finding import Finding
@@ -445,14 +445,36 @@ def undecided(run: RawRun, found: Finding) -> Expected:
     metrics = SUBJECTS if run.study["learn"] else ()
     learn = [one for metric in metrics for one in effects(run, metric).values()]
     modes = MODES if run.study["cost"] else ()
-    tested = learn + [one for mode in modes for one in costs(run, mode).values()]
+    others = [one for mode in modes for one in costs(run, mode).values()]
+    if run.study["learn"]:
+        others += failure_rates(run).values()
+        for metric in run.study["targets"]:
+            others += time_differences(run, metric).values()
+    tested = learn + others
     open_learn = [one for one in learn if one.verdict == "cannot tell"]
     num_open = sum(one.verdict == "cannot tell" for one in tested)
     needed = [n for one in open_learn if isinstance(n := one.numbers["seeds_needed"], Within)]
     numbers = {
         "num_open": num_open,
         "num_tested": len(tested),
+        **_causes(learn, others),
         "most_seeds": max((one.n for one in open_learn), default=None),
         "seeds_needed": min(needed, key=lambda one: one.low, default=None),
     }
     return Expected(numbers, num_open, verdict="cannot tell")
+
+
+def _causes(learn: list[Expected], others: list[Expected]) -> Json:
+    """Why each stays open: every cause once for each comparison."""
+    counts = dict.fromkeys(("noise", "single", "diverged", "rates", "failed"), 0)
+    for one in learn:
+        if one.verdict == "cannot tell":
+            few = "diverged" if one.numbers["diverged_a"] or one.numbers["diverged_b"] else "single"
+            if few == "single" and one.numbers["num_failed"]:
+                few = "failed"
+            cause = "noise" if one.n > 1 else few
+            counts["rates" if one.numbers["is_withheld"] else cause] += 1
+    for one in others:
+        if one.verdict == "cannot tell":
+            counts["noise" if one.n > 1 else "single"] += 1
+    return {f"num_{cause}": number for cause, number in counts.items()}

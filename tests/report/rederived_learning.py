@@ -55,7 +55,7 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
     numbers: Json = dict.fromkeys(
         ("mean_a", "mean_b", "difference", "seeds_needed", "detectable", "std", "p")
     )
-    interval, verdict, confidence = None, "cannot tell", 0.95
+    interval, verdict, confidence, withheld = None, "cannot tell", 0.95, False
     if len(seeds):
         numbers |= {"mean_a": a.mean(), "mean_b": b.mean(), "difference": (b - a).mean()}
     if made is not None:
@@ -63,8 +63,10 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
         assert not widths[0] < abs(value) < widths[1], "too near to the limit to be a test"
         if abs(value) > widths[1]:
             verdict = "different"
-        elif margin and abs(value) + made["widths_90"][1] < margin and failed[0] == failed[1]:
+        elif margin and abs(value) + made["widths_90"][1] < margin:
             verdict, widths, confidence = "equivalent", made["widths_90"], 0.90
+            if failed[0] != failed[1]:
+                withheld, verdict = True, "cannot tell"
         interval = tuple(
             Within(*sorted((value + sign * widths[0], value + sign * widths[1])))
             for sign in (-1, 1)
@@ -72,7 +74,7 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
         numbers["std"] = made["std"]
         numbers["p"] = Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004)
         numbers["detectable"] = _detectable(made)
-        if verdict == "cannot tell":
+        if verdict == "cannot tell" and not withheld:
             error = made["std"] * math.sqrt(2)
             least = ((2.0 + 0.84) * error / abs(value)) ** 2
             numbers["seeds_needed"] = Within(2, 2.5 * least + 2) if least < 9000 else None
@@ -80,6 +82,11 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
         "confidence": confidence,
         "family": num_compared,
         "margin": margin,
+        "is_withheld": withheld,
+        "num_failed": sum(
+            t["kind"] == "learn" and t["cell"] in pair and t["state"] not in ("done", "diverged")
+            for t in run.trials
+        ),
         "num_dropped": len(first.keys() ^ second.keys()),
         "num_diverged": len(shared) - len(seeds),
         "diverged_a": failed[0],
@@ -112,6 +119,10 @@ def _chance(first: dict[int, float], second: dict[int, float]) -> Json:
 
 
 def failure_rate(run: RawRun, found: Finding) -> Expected:
+    return failure_rates(run)[found.cells[0], found.cells[1]]
+
+
+def failure_rates(run: RawRun) -> dict[Pair, Expected]:
     """Fisher's test of every pair whose cells fail at different rates."""
     rates = {}
     for pair in run.pairs:
@@ -119,11 +130,13 @@ def failure_rate(run: RawRun, found: Finding) -> Expected:
         counts = [(sum(map(math.isnan, side.values())), len(side)) for side in sides]
         if all(of for _, of in counts) and len({num / of for num, of in counts}) > 1:
             rates[pair] = counts
-    (num_a, of_a), (num_b, of_b) = rates[found.cells[0], found.cells[1]]
-    p = stats.fisher_exact([[num_a, of_a - num_a], [num_b, of_b - num_b]]).pvalue * len(rates)
-    numbers = {"num_a": num_a, "of_a": of_a, "num_b": num_b, "of_b": of_b, "p": min(1.0, p)}
-    verdict = "different" if p <= LEVEL else "cannot tell"
-    return Expected(numbers, min(of_a, of_b), verdict=verdict)
+    expected = {}
+    for pair, ((num_a, of_a), (num_b, of_b)) in rates.items():
+        p = stats.fisher_exact([[num_a, of_a - num_a], [num_b, of_b - num_b]]).pvalue * len(rates)
+        numbers = {"num_a": num_a, "of_a": of_a, "num_b": num_b, "of_b": of_b, "p": min(1.0, p)}
+        verdict = "different" if p <= LEVEL else "cannot tell"
+        expected[pair] = Expected(numbers, min(of_a, of_b), verdict=verdict)
+    return expected
 
 
 def best(run: RawRun, found: Finding) -> Expected:
@@ -326,8 +339,14 @@ def seed_spread(run: RawRun, found: Finding) -> Expected:
 def diverged(run: RawRun, found: Finding) -> Expected:
     """Trials of a cell whose loss was not finite."""
     ended = run.learned(found.cells[0]).values()
-    steps = [t["diverged_at_step"] for t in ended if t["state"] == "diverged"]
-    numbers = {"num_diverged": len(steps), "median_step": np.median(steps)}
+    gone = [t["diverged_at_step"] for t in ended if t["state"] == "diverged"]
+    steps = [step for step in gone if step is not None]
+    numbers = {
+        "num_diverged": len(gone),
+        "num_in_training": len(steps),
+        "num_in_test": gone.count(None),
+        "median_step": np.median(steps),
+    }
     return Expected(numbers, len(ended))
 
 
@@ -361,14 +380,24 @@ def _epochs(run: RawRun, cell: str, metric: str) -> list[float]:
 
 
 def time_difference(run: RawRun, found: Finding) -> Expected:
+    return time_differences(run, found.subject)[found.cells[0], found.cells[1]]
+
+
+@lru_cache
+def time_differences(run: RawRun, metric: str) -> dict[Pair, Expected]:
     """Mann and Whitney's test, exact by all permutations; never is later than any epoch."""
-    metric = found.subject
     tested = {}
     for pair in run.pairs:
         a, b = (_epochs(run, cell, metric) for cell in pair)
         if a and b and len({*a, *b}) > 1:
             tested[pair] = a, b
-    a, b = tested[found.cells[0], found.cells[1]]
+    return {
+        pair: _time_difference(a, b, run.study["targets"][metric], len(tested))
+        for pair, (a, b) in tested.items()
+    }
+
+
+def _time_difference(a: list[float], b: list[float], target: float, num_tested: int) -> Expected:
     late = [1e9 if math.isinf(x) else x for x in (*a, *b)]
 
     def away(x: np.ndarray, y: np.ndarray) -> float:
@@ -381,17 +410,19 @@ def time_difference(run: RawRun, found: Finding) -> Expected:
         n_resamples=2000,
         rng=np.random.default_rng(1),
     )
-    p = exact.pvalue * len(tested)
+    p = exact.pvalue * num_tested
+    # Or chance decides, in a test that is about all but that.
+    assert not 0.6 * p - 0.01 < LEVEL < 1.4 * p + 0.01, p
     medians = [float(np.median(side)) for side in (a, b)]
     numbers = {
-        "target": run.study["targets"][metric],
+        "target": target,
         "epoch_a": medians[0] if math.isfinite(medians[0]) else None,
         "epoch_b": medians[1] if math.isfinite(medians[1]) else None,
         "never_a": sum(map(math.isinf, a)),
         "never_b": sum(map(math.isinf, b)),
         "p": Within(min(1.0, 0.6 * p - 0.01), min(1.0, 1.4 * p + 0.01)),
     }
-    verdict = "different" if found.numbers["p"] <= LEVEL else "cannot tell"  # type: ignore[operator]
+    verdict = "different" if p <= LEVEL else "cannot tell"
     return Expected(numbers, min(len(a), len(b)), verdict=verdict)
 
 

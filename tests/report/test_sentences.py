@@ -228,6 +228,8 @@ def effect(**given: Any) -> Finding:
         seeds_needed=None,
         detectable=None,
         std=0.01,
+        is_withheld=False,
+        num_failed=0,
         num_dropped=0,
         num_diverged=0,
         diverged_a=0,

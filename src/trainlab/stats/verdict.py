@@ -52,7 +52,7 @@ class Comparison:
     interval: Interval | None
     """The one that decides: simultaneous over the family, at `confidence`. `None` below two pairs."""
     confidence: float
-    """0.90 beside "equivalent", otherwise 0.95."""
+    """0.90 beside "equivalent" and where that is withheld, otherwise 0.95."""
     p: float | None
     """Of a difference as large somewhere in the family where nothing differs; `None` below two pairs."""
     std: float | None
@@ -62,6 +62,9 @@ class Comparison:
     family: int
     """Comparisons decided together."""
     verdict: Verdict
+    is_withheld: bool
+    """Whether it would be equivalent or identical, had as many seeds diverged in the one cell as in the
+    other: no further seeds settle that."""
     detectable: float | None
     """The smallest difference that so many seeds detect with power 0.8."""
     seeds_needed: int | None
@@ -172,10 +175,14 @@ def _compared(
         is_within = margin is not None and abs(difference) + found.half_width_90 < margin
         if abs(difference) > found.half_width:
             verdict = "different"
-        elif is_within and not failures.differ:
+        elif is_within:
             verdict, half_width = "equivalent", found.half_width_90
-    if is_identical and not failures.differ:
+    if is_identical:
         verdict, difference, half_width = "identical", 0.0, None
+    confidence = 0.90 if verdict == "equivalent" else 0.95
+    is_withheld = verdict in ("equivalent", "identical") and failures.differ
+    if is_withheld:
+        verdict = "cannot tell"
     return Comparison(
         n=len(seeds),
         num_dropped=len(a.keys() ^ b.keys()),
@@ -184,15 +191,16 @@ def _compared(
         mean_b=mean_b,
         difference=difference,
         interval=_interval(difference, half_width, most),
-        confidence=0.90 if verdict == "equivalent" else 0.95,
+        confidence=confidence,
         p=None if found is None or is_identical else found.p,
         std=None if found is None else found.std,
         margin=margin,
         family=family,
         verdict=verdict,
+        is_withheld=is_withheld,
         detectable=None if found is None else _detectable(found, len(seeds)),
         seeds_needed=_seeds_needed(found, None if failures.differ else margin, len(seeds))
-        if verdict == "cannot tell"
+        if verdict == "cannot tell" and not is_withheld
         else None,
     )
 
