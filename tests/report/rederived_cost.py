@@ -175,16 +175,13 @@ def _step_ms(run: RawRun, cell: str, mode: str) -> float:
 
 
 def _epoch_s(run: RawRun, cell: str, mode: str) -> float:
-    """Full batches at the mean step, and the smaller last one."""
+    """Full batches at the step that stands beside it, and the smaller last one."""
     epochs = []
     steps = _processes_ms(run, (cell, False), mode)
     for record, step in zip(run.processes(cell, mode), steps, strict=True):
-        quiet = _quiet(record).values()
-        mean = step * np.mean([ms for turn in quiet for ms in turn])
-        mean /= np.median([np.median(turn) for turn in quiet])
         full, rest = divmod(record["num_samples"], record["batch_size"])
         last = np.median(record["last_ms"]) if rest else 0.0
-        epochs.append((full * mean + last) / 1e3)
+        epochs.append((full * step + last) / 1e3)
     return statistics.geometric_mean(epochs)
 
 
@@ -390,7 +387,8 @@ def unstable(run: RawRun, found: Finding) -> Expected:
                 if records := run.processes(cell, mode, again=again):
                     num_measured += 1
                     logs = np.log(_processes_ms(run, (cell, again), mode))
-                    spread = stats.t.interval(0.95, len(logs) - 1, 0, stats.sem(logs))[1]
+                    error = math.sqrt(2) * stats.sem(logs)
+                    spread = stats.t.interval(0.95, len(logs) - 1, 0, error)[1]
                     if math.expm1(spread) > 0.1:
                         off.append((math.expm1(spread), *_reason(records, np.exp(logs))))
     for mode in MODES:
@@ -422,7 +420,7 @@ def _reason(records: list[Json], process_ms: np.ndarray) -> tuple[str, float]:
 
 
 def slow_trial(run: RawRun, found: Finding) -> Expected:
-    """One seed beside all others of its cell."""
+    """One seed beside the faster half of its cell's."""
     (cell,), seed = found.cells, found.numbers["seed"]
     times = {
         number: statistics.median(line["train_s"] for line in lines)
@@ -433,7 +431,7 @@ def slow_trial(run: RawRun, found: Finding) -> Expected:
     numbers = {
         "seed": seed,
         "epoch_s": times[seed],
-        "others_s": statistics.median(time for one, time in times.items() if one != seed),
+        "faster_s": statistics.median(sorted(times.values())[: (len(times) + 1) // 2]),
         "others_cores": load["others_cores"],
         "stolen_cores": load["stolen_cores"],
     }

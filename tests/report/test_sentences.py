@@ -123,7 +123,7 @@ SLOW = SlowTrial(
     n=3,
     seed=2,
     epoch_s=95.4,
-    others_s=32.1,
+    faster_s=32.1,
     others_cores=1.27,
     stolen_cores=0.31,
 )

@@ -71,7 +71,7 @@ class Effect(Finding):
             "difference": difference(self.difference),
             "margin": difference(self.margin).lstrip("+"),
             "detectable": difference(self.detectable).lstrip("+"),
-            "within": self.interval_text(words, difference),
+            "within": self.difference_interval(words),
         }
 
     def statement(self, words: Words) -> str:

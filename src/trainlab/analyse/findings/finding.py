@@ -6,6 +6,7 @@ refers to them by name. What a report needs (section, rank, weight) is on the cl
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import ClassVar, Literal, get_args
 
 from trainlab.analyse.confounds import Confound
@@ -136,6 +137,15 @@ class Finding:
         levels = self.cells[-1].split(",") if len(self.cells) > 1 else []
         shared = [text for text in levels if text != "base" and not text.startswith(own)]
         return words("at", rest=words.listed(shared)) if shared else ""
+
+    def difference_interval(self, words: Words) -> str:
+        """The interval of a difference of the metric it is about, both ends to the same place."""
+        if self.interval is None:
+            return ""
+        widest = max(abs(self.interval.low), abs(self.interval.high))
+        points = words("points")
+        text = partial(metric_difference, self.subject, points=points, beside=widest)
+        return self.interval_text(words, text)
 
     def interval_text(self, words: Words, text: Callable[[float], str] = figure) -> str:
         """The interval, where there is one: of 95 %, or of 90 % where that decided."""

@@ -52,7 +52,7 @@ class Trend(Finding):
         slope = partial(self.difference_text, words)
         return super().phrases(words) | {
             "slope": slope(self.slope),
-            "within": self.interval_text(words, slope),
+            "within": self.difference_interval(words),
             "per": words("per_doubling" if self.is_per_doubling else "per_unit"),
             "factor_name": self._factor,
             "from_level": level_text(self.lowest),
@@ -90,7 +90,7 @@ class Interaction(Finding):
         difference = partial(self.difference_text, words)
         return super().phrases(words) | {
             "difference": difference(self.difference),
-            "within": self.interval_text(words, difference),
+            "within": self.difference_interval(words),
         }
 
     def statement(self, words: Words) -> str:

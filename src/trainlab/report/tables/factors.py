@@ -56,7 +56,8 @@ def difference_within(metric: str, interval: Interval | None, verdict: Verdict |
     if interval is None:
         return EMPTY
     ends = (interval.low, interval.high)
-    text = ", ".join(metric_difference(metric, end, "").strip() for end in ends)
+    widest = max(map(abs, ends))
+    text = ", ".join(metric_difference(metric, end, "", widest).strip() for end in ends)
     return at_confidence(Entry(text), verdict)
 
 

@@ -27,7 +27,7 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
     def final_mean(metric: str) -> Callable[[str], Entry]:
         def entry(cell: str) -> Entry:
             values = [*evidence.values(cell, metric).values()]
-            return mean(metric, mean_of(values, limits_of(metric)), missing(cell))
+            return mean(metric, mean_of(values, limits_of(metric, values)), missing(cell))
 
         return entry
 
