@@ -20,11 +20,6 @@ from trainlab.report.sections.trouble import shortened
 from trainlab.words import LANGUAGES, Words
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return grid_run(tmp_path_factory.mktemp("terminal") / "run").path
-
-
 def printed(console_width: int, show: object) -> str:
     console = Console(file=StringIO(), width=console_width, force_terminal=False)
     show(console)  # type: ignore[operator]

@@ -52,13 +52,15 @@ def metric_title(metric: str) -> str:
     return f"{metric} (%)" if is_share(metric) else metric
 
 
-def metric_value(metric: str, value: float | None) -> str:
-    """Accuracies as `97.82 %`, the rest to four places or three digits."""
+def metric_value(metric: str, value: float | None, beside: float = 0.0) -> str:
+    """Accuracies as `97.82 %`, the rest to four places or three digits; `beside`: the size of a number that
+    it stands beside, to whose place it is then written too."""
     if value is None:
         return "not finite"
     if is_share(metric):
         return f"{100 * value:.2f} %"
-    return f"{value:.4f}" if 0.01 <= abs(value) < LARGE_LOSS else f"{value:.3g}"
+    size = max(abs(value), abs(beside))
+    return f"{value:.4f}" if 0.01 <= size < LARGE_LOSS else f"{value:.3g}"
 
 
 def metric_difference(metric: str, value: float, points: str, beside: float = 0.0) -> str:
