@@ -102,6 +102,9 @@ class Watcher:
     def added(self, num_open: int, num_seeds: int) -> None:
         """So many comparisons are open; seeds are added up to `num_seeds`."""
 
+    def gave_up(self, num_hopeless: int) -> None:
+        """So many comparisons are open that seeds cannot decide; none is added for them."""
+
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         """Entered while trials run; the events in the run folder say how far they are."""
         return nullcontext()
@@ -257,18 +260,20 @@ def run(
 def _planned_groups(run: Run, study: Study, watcher: Watcher) -> "Iterator[tuple[Group, ...]]":
     """What is to run: all that is planned; then, look by look, further seeds while a comparison is open."""
     from trainlab.analyse.evidence import gather
-    from trainlab.analyse.findings.effects import num_undecided
+    from trainlab.analyse.findings.effects import open_comparisons
     from trainlab.execute.run import add_seeds
     from trainlab.plan import plan
 
     yield plan(study)
     for num_seeds in study.looks[1:]:
         with watcher.status("looking at what is decided"):
-            num_open = num_undecided(gather(run))
-        if not num_open:
+            left = open_comparisons(gather(run))
+        if not left.num_open:
+            if left.num_hopeless:
+                watcher.gave_up(left.num_hopeless)
             return
         groups = add_seeds(run, num_seeds)
-        watcher.added(num_open, num_seeds)
+        watcher.added(left.num_open, num_seeds)
         yield groups
 
 

@@ -182,7 +182,7 @@ def test_cells_of_which_no_seed_ended_well_cannot_be_compared(tmp_path: Path) ->
     (gone,) = of_kind("diverged", found)
     assert (gone.cells, gone.numbers, gone.n) == (
         ("lr=0.01",),
-        {"num_diverged": 3, "median_step": 7},
+        {"num_diverged": 3, "num_in_training": 3, "num_in_test": 0, "median_step": 7},
         3,
     )
 
@@ -400,10 +400,33 @@ def test_a_seed_that_took_far_longer_than_the_others_is_named(tmp_path: Path) ->
         load = QUIET.model_copy(update={"others_cores": 1.25})
         home.write(trial.model_copy(update={"load": load}))
     (slow,) = of_kind("slow_trial", gather(folder))
-    assert (slow.numbers["seed"], slow.numbers["others_s"]) == (2, 32.0)
+    assert (slow.numbers["seed"], slow.numbers["faster_s"]) == (2, 32.0)
     text = slow.sentence(Words("en"))
-    assert "seed 2: an epoch of training took 95.0 s, where the other seeds took 32.0 s" in text
+    assert (
+        "seed 2: an epoch of training took 95.0 s, where the faster half of the seeds took 32.0 s"
+        in text
+    )
     assert "other programs used 1.2 cores" in text
+
+
+@pytest.mark.parametrize(
+    ("times_s", "slow"),
+    [
+        ((30.0, 60.0, 61.0), []),
+        ((30.0, 31.0, 60.0, 61.0), []),
+        ((30.0, 31.0, 32.0, 60.0, 61.0), [4, 5]),
+        ((30.0, 60.0), []),
+    ],
+)
+def test_only_a_minority_of_seeds_can_stand_out(
+    times_s: tuple[float, ...], slow: list[int], tmp_path: Path
+) -> None:
+    folder = Fabricated().write(tmp_path / "r", made_study(seeds=len(times_s)))
+    for trial in folder.trials():
+        home = folder.trial(trial.id)
+        lines = [{**line, "train_s": times_s[trial.seed - 1]} for line in home.epochs()]
+        home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert [one.numbers["seed"] for one in of_kind("slow_trial", gather(folder))] == slow
 
 
 def test_a_run_from_before_turns_is_read_and_compared_process_by_process(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class RawRun:
     @cached_property
     def pairs(self) -> list[Pair]:
         """All comparisons: cells that differ by one factor, and every cell with the base."""
-        cells = self.study["cells"]
+        cells = [cell for cell in self.study["cells"] if self.has_like_seeds(cell)]
         base = cells[0]["levels"]
         found = []
         for a, b in combinations(cells, 2):
@@ -63,6 +63,11 @@ class RawRun:
             if is_compared:
                 found.append((a["id"], b["id"]))
         return found
+
+    def has_like_seeds(self, cell: Json) -> bool:
+        """Whether its seeds change the same as those of the first cell."""
+        first = self.study["cells"][0]["settings"]["seed_parts"]
+        return bool(cell["settings"]["seed_parts"] == first)
 
     def learned(self, cell: str) -> dict[int, Json]:
         """Learn trials that ended in any way, by seed."""

@@ -43,8 +43,10 @@ def against_references(cells: Sequence[Cell]) -> list[Contrast]:
 
     In a grid that is the cell with the factor's first level and all else equal. Around a base it is
     the base, also for a cell that changes several settings at once. A cell listed beside a grid that
-    has no such neighbour is compared with the grid's first.
+    has no such neighbour is compared with the grid's first. Cells whose seeds change other parts of what
+    is random are not compared: see `with_like_seeds`.
     """
+    cells = with_like_seeds(cells)
     if cells and not cells[0].levels:
         others = [cell for cell in cells[1:] if cell.settings.meaning != cells[0].settings.meaning]
         return [_against_base(cells[0], cell) for cell in others]
@@ -76,6 +78,15 @@ def _between_levels(cells: Sequence[Cell]) -> list[Contrast]:
         for first, second in combinations(pairs, 2)
         if first.other.settings.meaning != second.other.settings.meaning
     ]
+
+
+def with_like_seeds(cells: Sequence[Cell]) -> Sequence[Cell]:
+    """The cells whose seeds change the same as the first cell's.
+
+    What a seed changes is no setting of the training: it says which spread is measured, and cells that
+    differ by it have no seeds in common to be compared by.
+    """
+    return [cell for cell in cells if cell.settings.seed_parts == cells[0].settings.seed_parts]
 
 
 def level_of(cell: Cell, factor: str) -> Scalar | None:

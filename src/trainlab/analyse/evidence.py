@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from trainlab.analyse.contrast import level_of
 from trainlab.analyse.cost.benches import process_steps_ms
 from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost.summary import summarise
@@ -20,6 +21,7 @@ from trainlab.record.schema import Record
 from trainlab.record.study import StudyRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import Cell, Study
+from trainlab.spec.settings import Scalar
 
 UNFINISHED = ("pending", "running")
 ENDED_WELL = ("done", "diverged")
@@ -109,6 +111,20 @@ class Evidence:
             for seed, learned in self.learned.get(cell, {}).items()
             if learned.trial.state in ENDED_WELL
         }
+
+    def level_that_ran(self, cell: Cell, factor: str) -> Scalar | None:
+        """The level of a factor in a cell as its trials had it: a batch is no larger than the data."""
+        ran = self._resolved.get(cell.id, {}).get(factor) if factor == "batch_size" else None
+        return level_of(cell, factor) if ran is None else ran
+
+    @cached_property
+    def _resolved(self) -> dict[str, Mapping[str, Any]]:
+        """What settings became in the first trial of each cell that got so far."""
+        resolved: dict[str, Mapping[str, Any]] = {}
+        for trial in self.trials:
+            if trial.resolved:
+                resolved.setdefault(trial.cell, trial.resolved)
+        return resolved
 
     def finite_values(self, cell: str, metric: str) -> list[float]:
         """A metric of the last epoch of the trials that did not diverge."""

@@ -78,6 +78,8 @@ def _prospect_lines(study: Study, runs: Path) -> Iterator[str]:
     for prospect in found[:1]:
         size = f"{prospect.stds:.1f} standard deviations of a run"
         yield f"{prospect.num_seeds} seeds find differences of {size} or more{_noise(prospect)}."
+        if prospect.most_seeds > prospect.num_seeds:
+            yield _most_seeds_line(prospect)
     for prospect in found:
         if prospect.margin is not None:
             yield _margin_line(prospect)
@@ -88,6 +90,16 @@ def _looks_line(looks: Sequence[int]) -> str:
     looks_text = f"{', '.join(others)} and {last}" if others else last
     fewest = f", {FIRST_LOOK} being the fewest to begin with" if looks[0] == FIRST_LOOK else ""
     return f"Seeds are added until all is decided: looks after {looks_text}{fewest}."
+
+
+def _most_seeds_line(prospect: Prospect) -> str:
+    text = (
+        f"{prospect.most_seeds} seeds, the most there will be, find "
+        f"{prospect.most_seeds_stds:.1f} standard deviations or more"
+    )
+    if prospect.most_seeds_difference is None:
+        return f"{text}."
+    return f"{text}, that is {_amount(prospect.metric, prospect.most_seeds_difference)}."
 
 
 def _noise(prospect: Prospect) -> str:

@@ -26,7 +26,7 @@ from trainlab.report.document import Block, Paragraph
 from trainlab.report.overridden import overridden_text
 from trainlab.report.render.terminal import print_blocks
 from trainlab.report.sections.answer import answer_blocks, open_blocks, why_blocks
-from trainlab.report.sections.trouble import divergence_text
+from trainlab.report.sections.trouble import divergence_text, note_counts, shortened
 from trainlab.report.tables.cost import (
     cold_table,
     cost_table,
@@ -42,6 +42,8 @@ from trainlab.report.tables.learning import epoch_table, learn_table
 from trainlab.report.tables.operators import TOP, operator_table
 from trainlab.words import Words
 
+LONGEST_ERROR = 400
+"""Letters of an error; the trial's record has it in full."""
 MOST_PENDING = 5
 """Trials that never ran and are named one by one; of more, the findings give the number."""
 
@@ -123,12 +125,16 @@ def print_measurement(
 
 
 def print_remarks(console: Console, evidence: Evidence, words: Words) -> None:
-    """Trials that did not end well, or that have notes."""
+    """Trials that did not end well; then every note once, with the number of trials that have it."""
     num_pending = sum(trial.state == "pending" for trial in evidence.trials)
     for trial in evidence.trials:
         if trial.state != "pending" or num_pending <= MOST_PENDING:
             for text, style in _remarks(trial, words):
                 say(console, text, style)
+    num_trials = len(evidence.trials)
+    for text, number in note_counts(evidence.trials, words).items():
+        trials = words("some_of_trials", some=number, all=num_trials)
+        say(console, words("remark", trial=trials, text=text) if num_trials > 1 else text)
 
 
 def print_data(console: Console, evidence: Evidence, words: Words) -> None:
@@ -261,8 +267,6 @@ def _remarks(trial: TrialRecord, words: Words) -> Iterator[tuple[str, str]]:
     def remark(text: str) -> str:
         return words("remark", trial=name, text=text)
 
-    for note in trial.notes:
-        yield remark(words.note(note.code, note.values)), ""
     if trial.state in ("interrupted", "running", "pending"):
         state = words.named("state", trial.state)
         if trial.steps_done:
@@ -272,5 +276,5 @@ def _remarks(trial: TrialRecord, words: Words) -> Iterator[tuple[str, str]]:
         text = divergence_text(trial, words)
         yield remark(f"{words.named('state', 'diverged')}{words('colon')}{text}"), "yellow"
     if trial.error is not None:
-        error = f"{trial.error.kind}: {trial.error.message}"
+        error = shortened(f"{trial.error.kind}: {trial.error.message}", LONGEST_ERROR)
         yield remark(words("failed_with", error=error)), "red"

@@ -45,6 +45,14 @@ class ConsoleWatcher(Watcher):
         comparisons = "1 comparison is" if num_open == 1 else f"{num_open} comparisons are"
         self._console.print(f"{comparisons} open; going on to {num_seeds} seeds.", highlight=False)
 
+    def gave_up(self, num_hopeless: int) -> None:
+        stay = "1 comparison stays" if num_hopeless == 1 else f"{num_hopeless} comparisons stay"
+        self._console.print(
+            f"{stay} open, and more seeds would not decide it: a setting never trains to its end, or "
+            "diverges more often than the other. No seeds are added.",
+            highlight=False,
+        )
+
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         """The same progress each time: what was shown before is not shown again."""
         from trainlab.cli.progress.study import StudyProgress

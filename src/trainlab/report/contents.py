@@ -21,7 +21,7 @@ from trainlab.report.sections.method import method_section
 from trainlab.report.sections.network import network_section
 from trainlab.report.sections.operators import operator_section
 from trainlab.report.sections.probes import probe_section
-from trainlab.report.sections.trouble import trouble_section
+from trainlab.report.sections.trouble import note_section, trouble_section
 from trainlab.words import Words
 
 MOST_HIDEABLE = 60
@@ -41,6 +41,7 @@ SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     probe_section,
     cold_section,
     method_section,
+    note_section,
     repeat_section,
     files_section,
 )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from trainlab.analyse.batch_series import batch_series
 from trainlab.analyse.confounds import trial_confounds
@@ -12,11 +13,11 @@ from trainlab.analyse.cost_ratios import noise_ratio, ratios_in
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.batch_scaling import optimizer_share, scaling_finding
 from trainlab.analyse.findings.disturbed import slow_trials, uncompared_cells, unstable_times
-from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.finding import Finding, arrow
 from trainlab.analyse.findings.operators import operator_findings
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.words import Words
-from trainlab.words.numbers import MIB
+from trainlab.words.numbers import MIB, memory
 
 SMALL_CHANGE = 0.05
 """A change of memory below this share answers nothing."""
@@ -82,6 +83,10 @@ class MemoryRatio(Finding):
     mib_a: float
     mib_b: float
     ratio: float
+
+    def phrases(self, words: Words) -> dict[str, object]:
+        both = (memory(one, other) for one, other in permutations((self.mib_a, self.mib_b)))
+        return super().phrases(words) | {"memory": arrow(both)}
 
     @property
     def says_something(self) -> bool:

@@ -1,5 +1,6 @@
 """What disturbed the measurements: times and ratios not known well, cells without any, slow trials."""
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from trainlab.stats.cost_ratio import CostComparison
 from trainlab.words import Words
 
 STANDS_OUT = 1.5
-"""A trial whose epochs took so many times those of the other seeds stands out."""
+"""A trial whose epochs took so many times those of the faster half of the seeds stands out."""
+FEWEST_TRIALS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +74,8 @@ class SlowTrial(Finding):
 
     seed: int
     epoch_s: float
-    others_s: float
-    """The median of the other seeds."""
+    faster_s: float
+    """The median of the faster half of the seeds."""
     others_cores: float | None
     """Kept busy by other programs meanwhile; None where that was not recorded."""
     stolen_cores: float | None
@@ -138,20 +140,27 @@ def uncompared_cells(evidence: Evidence, pairs: Sequence[Contrast], mode: str) -
 
 
 def slow_trials(evidence: Evidence) -> Iterator[Finding]:
-    """Learn trials whose epochs took STANDS_OUT times those of their cell's other seeds, or longer."""
+    """Learn trials that took STANDS_OUT times as long as the faster half of their cell's seeds, or longer.
+
+    Where as many as half did, none stands out.
+    """
     for cell, seeds in evidence.learned.items():
         times_s = {seed: s for seed, one in seeds.items() if (s := one.epoch_s()) is not None}
-        for seed, epoch_s in times_s.items():
-            others_s = [s for other, s in times_s.items() if other != seed]
-            if len(others_s) < 2 or epoch_s < STANDS_OUT * statistics.median(others_s):
-                continue
+        if len(times_s) < FEWEST_TRIALS:
+            continue
+        faster = sorted(times_s.values())[: math.ceil(len(times_s) / 2)]
+        faster_s = statistics.median(faster)
+        slow = {seed: s for seed, s in times_s.items() if s >= STANDS_OUT * faster_s}
+        if 2 * len(slow) >= len(times_s):
+            continue
+        for seed, epoch_s in slow.items():
             load = seeds[seed].trial.load
             yield SlowTrial(
                 subject="train_s",
                 cells=(cell,),
                 seed=seed,
                 epoch_s=epoch_s,
-                others_s=statistics.median(others_s),
+                faster_s=faster_s,
                 others_cores=None if load is None else load.others_cores,
                 stolen_cores=None if load is None else load.stolen_cores,
                 n=len(times_s),

@@ -56,6 +56,9 @@ def print_blocks(console: Console, blocks: Iterable[Block | None], words: Words)
 def _bullets(items: Iterable[Bullet]) -> RichTable:
     """A sign before each text; further lines of a text begin below its first."""
     grid = RichTable.grid()
+    grid.add_column()
+    # Without a blank to wrap at, as in Chinese, a line that is too long would lose its end.
+    grid.add_column(overflow="fold")
     for item in items:
         sign, style = MARKS[item.mark]
         grid.add_row(Text(f" {sign} ", style), Text(item.text))

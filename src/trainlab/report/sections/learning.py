@@ -1,5 +1,7 @@
 """What was learned: curves over training, where every cell ended, time to the targets."""
 
+from collections.abc import Iterable
+
 from trainlab.analyse.metrics import compared_metrics
 from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
@@ -12,7 +14,7 @@ from trainlab.report.run_data import RunData
 from trainlab.report.tables.learning import epochs_by_cell, learn_table
 from trainlab.spec import Cell
 from trainlab.words import Words
-from trainlab.words.numbers import metric_title, metric_value
+from trainlab.words.numbers import is_share, metric_title, metric_value
 
 USUAL = ("train/loss", "test/loss", "train/accuracy", "test/accuracy")
 
@@ -34,7 +36,15 @@ def learn_section(data: RunData, words: Words) -> Section | None:
     if (epochs := epochs_by_cell(data.evidence, words)) is not None:
         blocks.append(epochs)
     blocks += first_bullets(data.findings_in("learning"), words)
-    return Section("learning", words("learn"), tuple(blocks))
+    return Section("learning", words(_heading(data.evidence.metrics)), tuple(blocks))
+
+
+def _heading(metrics: Iterable[str]) -> str:
+    """The key of the heading: what there is beside the loss."""
+    others = [metric for metric in metrics if not metric.endswith("/loss")]
+    if not others:
+        return "learn_loss"
+    return "learn" if any(map(is_share, others)) else "learn_metrics"
 
 
 def _drawn_metrics(data: RunData) -> list[str]:
@@ -52,11 +62,15 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     last = {point.cell: point for point in curves.points}
     ends = words.listed(f"{cell}: {point.mean:.4g}" for cell, point in last.items())
     has_band = len(data.evidence.study.seeds) > 1
+    notes = [words("trend_note" if has_band else "trend_note_one")]
+    if curves.by_step:
+        notes.append(words("trend_note_steps"))
+    alt = "trend_alt_steps" if curves.by_step else "trend_alt"
     return Figure(
         id=f"trend-{metric.replace('/', '-')}",
         caption=words("trend_caption", metric=metric),
-        alt=words("trend_alt", metric=metric, ends=ends),
-        note=words("trend_note" if has_band else "trend_note_one"),
+        alt=words(alt, metric=metric, ends=ends),
+        note=words.sentences(*notes),
         spec=curve_chart(curves, data.drawn_cells, words),
     )
 

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable
 
-from trainlab.analyse.evidence import Evidence, Line
+from trainlab.analyse.evidence import ENDED_WELL, Evidence, Line
 from trainlab.analyse.metrics import compared_metrics, limits_of
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table
@@ -26,12 +26,17 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
 
     def final_mean(metric: str) -> Callable[[str], Entry]:
         def entry(cell: str) -> Entry:
-            ended = [*evidence.values(cell, metric).values()]
-            if not ended:
-                return Entry(words("none_finished"))
-            return mean(metric, mean_of(ended, limits_of(metric)), words)
+            values = [*evidence.values(cell, metric).values()]
+            return mean(metric, mean_of(values, limits_of(metric, values)), missing(cell))
 
         return entry
+
+    def missing(cell: str) -> str:
+        """Why a cell has no value: all diverged, or none ended well."""
+        states = {learned.trial.state for learned in evidence.learned[cell].values()}
+        if states & {*ENDED_WELL}:
+            return words("none_finite")
+        return words.listed(words.named("state", state) for state in sorted(states))
 
     def seconds(cell: str) -> float | None:
         times_s = [one.epoch_s() for one in evidence.learned[cell].values()]
