@@ -170,6 +170,30 @@ def test_show_tells_of_an_unfinished_run_without_importing_torch(tmp_path: Path)
     assert "1 of 3" in done.stdout
 
 
+def test_a_trial_that_began_and_never_ended_is_counted_and_named(
+    trainlab: Verb, tmp_path: Path
+) -> None:
+    states = {1: "done", 2: "running"}
+    study = made_study(vary={"lr": (0.1, 0.2)}, seeds=8)
+    made = Fabricated(state=lambda t: states.get(t.seed, "pending"))
+    made.write(tmp_path / "r", study)
+    shown = trainlab("show", "r").stdout
+    assert "Only 2 of 16 trials ended well (2 begun and not ended, 12 not run)" in shown
+    assert "learn-lr=0.1-seed2: begun and not ended\n" in shown
+    assert "2 次已开始但未结束，12 次未运行" in trainlab("show", "r", "--lang", "zh").stdout
+
+
+def test_a_run_of_which_nothing_finished_does_not_speak_of_what_follows(
+    trainlab: Verb, tmp_path: Path
+) -> None:
+    study = made_study(vary={"lr": (0.1, 0.2)}, seeds=2)
+    Fabricated(state=lambda t: "failed" if t.seed == 1 else "pending").write(tmp_path / "r", study)
+    told = "No trial finished (2 failed, 2 not run); there is nothing to compare."
+    assert told in trainlab("show", "r").stdout
+    shown = trainlab("show", "r", "--lang", "zh").stdout
+    assert "没有任何试验正常结束（2 次失败，2 次未运行），没有可比较的结果。" in shown
+
+
 def test_show_prints_one_object_of_one_run_or_of_several(trainlab: Verb, tmp_path: Path) -> None:
     for name, seeds in (("a", (1, 2, 3)), ("b", (4, 5, 6))):
         study = made_study(vary={"lr": (0.1, 0.2)}, seeds=seeds, name=name)

@@ -11,7 +11,7 @@ from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.batch_scaling import Scaling
-from trainlab.analyse.findings.disturbed import SlowTrial
+from trainlab.analyse.findings.disturbed import SlowTrial, Uncompared
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.patterns import RanAs
@@ -127,6 +127,10 @@ SLOW = SlowTrial(
     others_cores=1.27,
     stolen_cores=0.31,
 )
+UNCOMPARED = Uncompared(
+    subject="train/sample_us", cells=("lr=0.1",), n=0, num_timed=6, num_failed=5
+)
+OTHERS = (SPREAD, SLOW, UNCOMPARED)
 
 
 def sentence(found: Finding, lang: str = "en") -> str:
@@ -170,7 +174,8 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
             state=lambda t: "pending" if t.seed == 3 and t.kind == "learn" else "done",
         ).write(home / "b", cost),
     ]
-    return [*(one for run in runs for one in findings(gather(run))), *PROBED, SPREAD, RAN_AS, SLOW]
+    others = [*PROBED, SPREAD, RAN_AS, *OTHERS]
+    return [*(one for run in runs for one in findings(gather(run))), *others]
 
 
 def test_the_findings_held_against_their_sentences_are_of_every_kind(every: list[Finding]) -> None:

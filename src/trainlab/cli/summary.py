@@ -19,6 +19,7 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.run import Unfinished
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import DataRecord, TrialRecord
 from trainlab.report.bullets import bullets
@@ -71,7 +72,11 @@ def print_summary(
 
 def print_answer(console: Console, evidence: Evidence, words: Words) -> None:
     """The answer, why it is so, and what is left open."""
-    found = answer(evidence, findings(evidence), words)
+    every = findings(evidence)
+    for finding in every:
+        if isinstance(finding, Unfinished):
+            say(console, finding.sentence(words), "yellow")
+    found = answer(evidence, every, words)
     parts = {
         "answer": answer_blocks(found, words),
         "why_so": why_blocks(found),
