@@ -89,9 +89,11 @@ def test_a_study_trains_and_says_what_follows_in_the_language_asked(
     assert "4/4 lr=" in done.stderr
     assert "各组学到的结果" in done.stdout
     assert "运行文件夹：r" in done.stdout
-    assert "结论只针对当前测试集" in "".join(done.stdout.split())
+    assert "的测试准确率" in done.stdout
+    assert "全部发现：trainlab show r --all" in done.stdout
     assert (tmp_path / "r/results.csv").is_file()
-    shown = " ".join(trainlab("show", "r").stdout.split())
+    assert "Verdicts are about" not in trainlab("show", "r").stdout
+    shown = " ".join(trainlab("show", "r", "--all").stdout.split())
     assert "Verdicts are about this test set." in shown
 
 

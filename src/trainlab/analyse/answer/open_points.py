@@ -47,7 +47,9 @@ def _learning(
 ) -> Iterator[OpenPoint]:
     undecided: dict[str, list[Effect]] = {}
     for one in findings:
-        if isinstance(one, Effect) and one.subject == metric and one.verdict == "cannot tell":
+        # What more seeds cannot decide, since trials diverge or fail, the answer says as such.
+        is_open = one.open_because in ("noise", "single")
+        if isinstance(one, Effect) and one.subject == metric and is_open:
             undecided.setdefault(one.factor or "", []).append(one)
     for factor, effects in undecided.items():
         names = [_pair(evidence, one, words) for one in effects]
