@@ -107,7 +107,7 @@ def _best(
             text = words("answer_none_told", **parts, capital_metric=words.capital(parts["metric"]))
             yield Sentence(text, "learning", (best,))
         return
-    if not best.num_tied:
+    if len(best.cells) == 1:
         text = words("answer_best", **parts, best=words.capital(names[0]))
     elif (margin := _shared_margin(best, effects)) is not None:
         margin_text = size_text(best.subject, margin, words)
@@ -116,8 +116,8 @@ def _best(
     else:
         named = names[1 : 1 + MOST_NAMED]
         others = joined(named, words)
-        if best.num_tied > len(named):
-            others = words("and_others", listed=others, number=best.num_tied - len(named))
+        if len(names) - 1 > len(named):
+            others = words("and_others", listed=others, number=len(names) - 1 - len(named))
         text = words("answer_best_tied", **parts, best=words.capital(names[0]), others=others)
     yield Sentence(text, "learning", (best,))
 
