@@ -1,6 +1,7 @@
 """The verbs about studies, on small or made-up runs: what they print, refuse and leave behind."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -51,7 +52,7 @@ hidden = []
 """
     )
     assert refused("run", "s.toml") == [
-        "s.toml: vary.batch_sze: unknown factor; did you mean batch_size?",
+        "s.toml: vary.batch_sze: is no setting; did you mean batch_size?",
         "s.toml: epochs: got 0, must be greater than 0",
         "s.toml: vary.hidden: got no levels, must be at least one",
         "s.toml: vary.lr[2]: got 'x', must be a number",
@@ -146,7 +147,9 @@ def test_the_built_in_studies_are_listed_and_printed_to_start_from(
         printed = trainlab("studies", name).stdout
         assert tomllib.loads(printed)["name"] == name
     (line,) = refused("studies", "fashion")
-    assert line == "fashion: no such study; there are fashion-lab, mnist-lab"
+    assert line == (
+        "fashion: no such study; there are fashion-lab, mnist-lab; did you mean fashion-lab?"
+    )
     schema = json.loads(trainlab("studies", "--schema").stdout)
     assert set(schema["properties"]) == set(Question.model_fields)
 
@@ -218,7 +221,9 @@ def test_runs_that_must_not_be_pooled_and_folders_that_are_no_run_are_one_line(
     )
     (line,) = refused("show", "a", "b")
     assert "must not be pooled: data.is_subset: False against True; seed 1 of" in line
-    assert refused("show", "nowhere") == ["nowhere/study.json: no such file; is this a run folder?"]
+    assert refused("show", "nowhere") == [
+        "nowhere: no such folder; name a run folder, as in runs/…"
+    ]
     assert "--lang: got 'de'" in refused("show", "a", "--lang", "de")[0]
 
 
@@ -247,7 +252,8 @@ def test_compare_names_what_differs_and_lists_cells_only_one_run_has(
         "90.00 %",
     ):
         assert told in shown
-    again = trainlab("compare", "a", "a").stdout
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    again = trainlab("compare", "a", "copy").stdout
     assert "Nothing that was recorded" in again
 
 
@@ -278,19 +284,23 @@ def test_reproduce_lays_published_figures_beside_a_run(
     assert "base, test/loss: not reproduced: the published curve lies 10.6 standard" in shown
     Fabricated().write(tmp_path / "c", made_study(workload="mnist-cnn"))
     (line,) = refused("reproduce", "fashion-lab", "--run", "c")
-    assert line == "c: is about mnist-cnn, fashion-lab about fashion-mlp"
+    assert line == (
+        "c: is about mnist-cnn, fashion-lab about fashion-mlp; name a run of fashion-lab"
+    )
     (line,) = refused("reproduce", "my-lab")
     assert line.startswith("my-lab: has no published figures; fashion-lab, mnist-lab have")
 
 
 def test_reproduce_compares_nothing_of_a_cell_that_trained_otherwise(
-    trainlab: Verb, tmp_path: Path
+    refused: Refused, tmp_path: Path
 ) -> None:
     study = made_study("fashion-mlp", BUILTIN["fashion-mlp"].defaults, settings={"epochs": 3})
     Fabricated().write(tmp_path / "a", study)
-    shown = trainlab("reproduce", "fashion-lab", "--run", "a", code=1).stdout
-    assert "No published figure can be compared." in shown
-    assert "base: not compared: epochs 3, published with 5" in shown
+    (line,) = refused("reproduce", "fashion-lab", "--run", "a")
+    assert line == (
+        "a: nothing in it was published for fashion-lab: base has epochs 3, published with 5; "
+        "make a new run with `trainlab reproduce fashion-lab`"
+    )
 
 
 @pytest.mark.parametrize("what", ["fashion-lba", "mnist-la"])

@@ -23,6 +23,7 @@ from trainlab.spec.contradictions import set_and_varied, without_effect
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.settings import Scalar, TrainSpec, scalar_of, settings_for
+from trainlab.spec.study import Study
 from trainlab.spec.suggestion import name_hint, nearest
 from trainlab.spec.target import WrittenTarget
 
@@ -144,9 +145,16 @@ def asked_values(question: Question, setting: str) -> list[Any]:
 
 
 def check_values(question: Question, where: str = "") -> None:
-    """SpecError where a setting or level is wrong by itself, whatever the workload."""
+    """SpecError where a setting or level is wrong by itself, whatever the workload; with it all else that
+    is wrong as far as that shows without knowing the workload."""
     if problems := list(_value_problems(question.settings, question.vary, question.cells)):
-        raise SpecError(problems, where)
+        seeds = (
+            field_problems(Study, {"seeds": question.seeds})
+            if isinstance(question.seeds, tuple)
+            else []
+        )
+        others = [problem for problem in seeds if problem.startswith("seeds: ")]
+        raise SpecError([*_misspelt(question.vary, question.cells), *problems, *others], where)
 
 
 def seeds_of(question: Question) -> tuple[int, ...]:
