@@ -47,7 +47,7 @@ def effect_on(cell: str, run: RunFolder) -> Finding:
         (in_cell("lr=0.3", "diverged"), "diverged", "seeds diverged"),
         (in_cell("lr=0.3", "failed"), "failed", "trials failed"),
         (in_cell("lr=0.3", "interrupted"), "failed", "trials failed"),
-        (in_cell("", "done"), "noise", "the noise allows for more than one answer in 2"),
+        (in_cell("", "done"), "noise", "the noise allows for more than one answer in 3"),
     ],
 )
 def test_what_is_not_decided_says_why(state: Any, cause: str, told: str, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_what_is_not_decided_says_why(state: Any, cause: str, told: str, tmp_pat
     (undecided,) = (one for one in findings(gather(run)) if one.kind == "undecided")
     text = undecided.sentence(EN)
     assert told in text
-    assert text.startswith("Comparisons not decided: 2 of ")
+    assert text.startswith("Comparisons not decided: 3 of ")
     if cause != "noise":
         assert "more than one answer in 1" in text
 
@@ -64,7 +64,7 @@ def test_what_is_not_decided_says_why(state: Any, cause: str, told: str, tmp_pat
 def test_one_seed_is_a_cause_of_its_own(tmp_path: Path) -> None:
     run = run_of(tmp_path, in_cell("", "done"), seeds=1)
     (undecided,) = (one for one in findings(gather(run)) if one.kind == "undecided")
-    assert "a single seed or process in 2" in undecided.sentence(EN)
+    assert "a single seed or process in 3" in undecided.sentence(EN)
 
 
 def test_times_to_a_target_that_cannot_be_told_are_counted(tmp_path: Path) -> None:

@@ -87,10 +87,10 @@ def test_both_ends_of_an_interval_are_written_to_the_same_place(tmp_path: Path) 
 
 
 def test_memory_of_a_small_model_is_in_kib(tmp_path: Path) -> None:
-    assert memory(0.05) == "51.2 KiB"
-    assert memory(0.05, beside=2.0) == "0.0500 MiB"
+    assert memory(0.05, 0.025) == "51.2 → 25.6 KiB"
+    assert memory(0.05, 2.0) == "0.0500 → 2.00 MiB"
     study = made_study(vary={"batch_size": (1, 4)}, learn=False, cost=CostSpec(processes=3))
     made = Fabricated(peak_bytes=lambda trial: 1024 * 8 * trial.settings.batch_size)
     found = findings(gather(made.write(tmp_path / "r", study)))
     (told,) = (one.sentence(EN) for one in found if one.kind == "memory")
-    assert "needs 8.00 KiB → 32.0 KiB at its peak, 4.00 times" in told
+    assert "needs 8.00 → 32.0 KiB at its peak, 4.00 times" in told

@@ -153,4 +153,4 @@ def test_every_probe_has_a_meaning(lang: str) -> None:
 
 
 def test_every_cause_of_an_open_comparison_has_words() -> None:
-    assert {f"open_{cause}" for cause in CAUSES} == {k for k in WORDS if k.startswith("open_")}
+    assert {f"open_{cause}" for cause in CAUSES} <= set(WORDS)

@@ -19,11 +19,11 @@ def figure(value: float, digits: int = 3) -> str:
     return f"{value:.{places}f}"
 
 
-def memory(mib: float, beside: float = 0.0) -> str:
-    """`3.21 MiB`; `87.5 KiB` where both it and what it stands beside are less than a tenth of one."""
-    if max(mib, beside) < 0.1:
-        return f"{figure(1024 * mib)} KiB"
-    return f"{figure(mib)} MiB"
+def memory(first_mib: float, second_mib: float) -> str:
+    """`1.00 → 16.0 MiB`; in KiB where both are less than a tenth of one."""
+    both = first_mib, second_mib
+    unit, factor = ("KiB", 1024) if max(both) < 0.1 else ("MiB", 1)
+    return " → ".join(figure(factor * one) for one in both) + f" {unit}"
 
 
 def mib(num_bytes: float) -> str:

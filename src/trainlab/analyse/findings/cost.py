@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 
 from trainlab.analyse.batch_series import batch_series
 from trainlab.analyse.confounds import trial_confounds
@@ -13,7 +12,7 @@ from trainlab.analyse.cost_ratios import noise_ratio, ratios_in
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.batch_scaling import optimizer_share, scaling_finding
 from trainlab.analyse.findings.disturbed import slow_trials, uncompared_cells, unstable_times
-from trainlab.analyse.findings.finding import Finding, arrow
+from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.operators import operator_findings
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.words import Words
@@ -85,8 +84,7 @@ class MemoryRatio(Finding):
     ratio: float
 
     def phrases(self, words: Words) -> dict[str, object]:
-        both = (memory(one, other) for one, other in permutations((self.mib_a, self.mib_b)))
-        return super().phrases(words) | {"memory": arrow(both)}
+        return super().phrases(words) | {"memory": memory(self.mib_a, self.mib_b)}
 
     @property
     def says_something(self) -> bool:
