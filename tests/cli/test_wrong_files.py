@@ -156,7 +156,7 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (changed("study.json", format=999), "study.json: format 999, this trainlab reads up to"),
     (changed("study.json", format=None), "study.json: has no format number"),
     (changed("study.json", study={}), "study.json: study: name: Field required"),
-    (lambda run: shutil.rmtree(run / "trials"), f"{TRIAL}: no such file"),
+    (lambda run: shutil.rmtree(run / "trials"), f"{TRIAL}: is missing"),
     (lambda run: (run / TRIAL).write_text("null"), f"{TRIAL}: holds a NoneType, must be an object"),
     (changed(TRIAL, state="odd"), f"{TRIAL}: state: Input should be 'pending', 'running', 'done'"),
     (lambda run: (run / CURVE).write_text("x\n"), f"{CURVE}: line 1: is not JSON"),
@@ -166,7 +166,7 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     ),
     (
         lambda run: (run / CURVE).write_text('{"kind": "epoch"}\n'),
-        f"{CURVE}: has a line without epoch",
+        f"{CURVE}: line 1: epoch: Field required",
     ),
 ]
 

@@ -111,7 +111,7 @@ OPTIONS = [
     ("--by-shape", "--by-shape: is about measuring cost; add --profile"),
     (
         "--profile --processes 5 --max-processes 2",
-        "--max-processes: got 2, must be at least processes",
+        "--max-processes: got 2, must be 5 or more",
     ),
     # more than there is
     ("--threads 100000", "--threads: got 100000, but this machine has "),

@@ -35,8 +35,8 @@ R = TypeVar("R", bound=Record)
 
 CHANGED = "the file was changed by hand?"
 
-SPARE_BYTES = 64 * 1024
-"""Kept free while a trial runs: more than the record of how it ended, with a long error, ever takes."""
+SPARE_BYTES = 16 * 1024
+"""Kept free while a trial runs: more than the record of how it ended takes, but for the longest errors."""
 
 RUNS = Path("runs")
 """Where run folders are made unless told otherwise."""
