@@ -74,6 +74,8 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
         numbers["std"] = made["std"]
         numbers["p"] = Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004)
         numbers["detectable"] = _detectable(made)
+        if (a == b).all():
+            interval, verdict, numbers["p"] = None, "identical", None
         if verdict == "cannot tell" and not withheld:
             error = made["std"] * math.sqrt(2)
             least = ((2.0 + 0.84) * error / abs(value)) ** 2
