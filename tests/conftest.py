@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from command import Done, Verb
+from torchless import Torchless
 from training import HomedSetup, MakeSetup, homed
 from trainlab.cli import build
 from trainlab.data.dataset import Dataset, Split
@@ -58,6 +59,14 @@ def trainlab(
         return Done(printed.out, printed.err)
 
     return call
+
+
+@pytest.fixture(scope="module")
+def torchless() -> Iterator[Torchless]:
+    """Runs command lines where torch is not loaded; one process for all tests of a file."""
+    process = Torchless()
+    yield process
+    process.close()
 
 
 def tiny_data(choice: str = "auto") -> Dataset:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainlab.plan import Group, Trial, trials_of
+from trainlab.plan import Group, Trial, count_trials, trials_of
 from trainlab.plan import plan as plan_groups
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec
 
@@ -176,3 +176,35 @@ def test_timed_trials_and_learn_trials_are_groups_of_their_own_and_watched_ones_
         assert watches in ([None], ["steps"], ["layers", "operators"])
         assert len({(trial.cell, str(trial.cost)) for trial in group.trials}) == 1
     assert {len(group.trials) for group in groups} == {1, 2}
+
+
+@pytest.mark.parametrize("num_cells", [1, 2, 3])
+@pytest.mark.parametrize(
+    "cost",
+    [
+        None,
+        CostSpec(processes=2),
+        CostSpec(processes=4, mode="both", weights="both"),
+        CostSpec(mode="inference", weights="trained"),
+    ],
+)
+@pytest.mark.parametrize("learn", [True, False])
+def test_trials_are_counted_as_they_are_planned(
+    num_cells: int, cost: CostSpec | None, learn: bool
+) -> None:
+    if not learn and (cost is None or cost.weights != "untrained"):
+        pytest.skip("no such study")
+    cells = [
+        Cell(id=f"n{size}", levels={"batch_size": size}, settings=TrainSpec(batch_size=size))
+        for size in range(1, num_cells + 1)
+    ]
+    study = Study(
+        name="s",
+        workload="fashion-mlp",
+        settings=TrainSpec(),
+        cells=tuple(cells) if num_cells > 1 else (),
+        seeds=(1, 2, 3),
+        learn=learn,
+        cost=cost,
+    )
+    assert count_trials(num_cells, 3, learn=learn, cost=cost) == len(plan(study))

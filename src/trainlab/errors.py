@@ -16,7 +16,6 @@ Only the command line catches them. Anything else that escapes is our defect.
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 class TrainlabError(Exception):
@@ -65,9 +64,3 @@ class MissingExtraError(TrainlabError):
 
 class RecordError(TrainlabError):
     """A run folder cannot be written or read."""
-
-
-def name_hint(name: str, names: Iterable[str], otherwise: str, cutoff: float = 0.6) -> str:
-    """For an unknown name: `did you mean …?` where one of the names is alike, else the other hint."""
-    near = get_close_matches(name, list(names), n=1, cutoff=cutoff)
-    return f"did you mean {near[0]}?" if near else otherwise

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainlab.errors import WorkloadError
-from trainlab.record.folder import RunFolder
+from trainlab.record.folder import RunFolder, check_run, check_unused
 from trainlab.resolve import asks_each_device, resolve
 from trainlab.spec import CostSpec, Question, Study, checked
-from trainlab.spec.question import checked_question
-from trainlab.spec.workload import WorkloadFacts
+from trainlab.spec.question import asked_values, check_values, checked_question
+from trainlab.spec.settings import DATA_CHOICES
+from trainlab.spec.workload import AS_OBJECT, WorkloadFacts
 from trainlab.words import Words
 from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import check_reference
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,6 +102,9 @@ class Watcher:
     def added(self, num_open: int, num_seeds: int) -> None:
         """So many comparisons are open; seeds are added up to `num_seeds`."""
 
+    def gave_up(self, num_hopeless: int) -> None:
+        """So many comparisons are open that seeds cannot decide; none is added for them."""
+
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         """Entered while trials run; the events in the run folder say how far they are."""
         return nullcontext()
@@ -129,18 +134,17 @@ def run_question(
     on: str = "local",
     workloads: "Mapping[str, Workload] | None" = None,
     instruments: "Sequence[Instrument]" = (),
+    overridden: Mapping[str, Any] | None = None,
     watcher: Watcher | None = None,
 ) -> Outcome:
     """From a question to a run with its tables: resolve, check the machine, run the trials, read them.
 
     A mistake is raised as SpecError or the like before anything has run; whatever happens later is in the
     run's records. Once `budget_s` is spent no further group of trials is started. `workloads` are those
-    given as objects, by name.
+    given as objects, by name; `overridden` is what a study's file says and was asked for otherwise.
     """
     watcher = watcher or Watcher()
-    if question.workload in BUILTIN:
-        # Mistakes that can be seen without torch are raised before torch is imported.
-        resolve(question, _facts(question), where, many=many)
+    _check_without_torch(question, where, out=out, on=on, many=many, given=workloads or {})
     with watcher.status("starting torch"):
         from trainlab.data.fetch import reporting_to
         from trainlab.execute.executors import executor_for
@@ -158,7 +162,7 @@ def run_question(
             devices = executor.preflight(study, each_device=asks_each_device(question))
         study = resolve(question, facts, where, devices=devices, many=many)
         watcher.planned(study)
-        run, was_interrupted = Run(start_run(study, out).path), False
+        run, was_interrupted = Run(start_run(study, out, overridden=overridden).path), False
         deadline = math.inf if budget_s is None else time.monotonic() + budget_s
         try:
             for groups in _planned_groups(run, study, watcher):
@@ -175,13 +179,22 @@ def run_question(
     return Outcome(run, was_interrupted)
 
 
-def planned(question: Question, where: str = "", *, many: bool = False) -> Study:
+def planned(
+    question: Question,
+    where: str = "",
+    *,
+    out: Path | None = None,
+    on: str = "local",
+    many: bool = False,
+) -> Study:
     """The study that a question asks for; imports torch only for a user's own workload."""
+    _check_without_torch(question, where, out=out, on=on, many=many, given={})
     return resolve(question, _facts(question), where, many=many)
 
 
 def open_run(path: Path | str) -> Run:
     """A run folder of this or another machine."""
+    check_run(Path(path))
     run = Run(Path(path))
     run.study()
     return run
@@ -223,7 +236,7 @@ def run(
                 f"{workload.name}: cost is measured in fresh processes, which cannot get an object; "
                 "name it as FILE.py:NAME"
             )
-        name = f"{workload.name} (given as an object)"
+        name = f"{workload.name}{AS_OBJECT}"
         workloads[name], workload = workload, name
     values = {
         **fields,
@@ -247,19 +260,51 @@ def run(
 def _planned_groups(run: Run, study: Study, watcher: Watcher) -> "Iterator[tuple[Group, ...]]":
     """What is to run: all that is planned; then, look by look, further seeds while a comparison is open."""
     from trainlab.analyse.evidence import gather
-    from trainlab.analyse.findings.effects import num_undecided
+    from trainlab.analyse.findings.effects import open_comparisons
     from trainlab.execute.run import add_seeds
     from trainlab.plan import plan
 
     yield plan(study)
     for num_seeds in study.looks[1:]:
         with watcher.status("looking at what is decided"):
-            num_open = num_undecided(gather(run))
-        if not num_open:
+            left = open_comparisons(gather(run))
+        if not left.num_open:
+            if left.num_hopeless:
+                watcher.gave_up(left.num_hopeless)
             return
         groups = add_seeds(run, num_seeds)
-        watcher.added(num_open, num_seeds)
+        watcher.added(left.num_open, num_seeds)
         yield groups
+
+
+def _check_without_torch(
+    question: Question,
+    where: str,
+    *,
+    out: Path | None,
+    on: str,
+    many: bool,
+    given: Mapping[str, object],
+) -> None:
+    """Raises what is wrong and can be seen without torch, which takes seconds to start."""
+    from trainlab.execute.executors import check_executor
+    from trainlab.machine.capacity import check_capacity
+
+    check_executor(on)
+    if out is not None:
+        check_unused(out)
+    if question.workload in BUILTIN:
+        entry = BUILTIN[question.workload]
+        study = resolve(question, entry.facts, where, many=many)
+        for choice in {cell.settings.data for cell in study.all_cells} - set(DATA_CHOICES):
+            from trainlab.data.places import folder_of
+            from trainlab.data.sets import image_set
+
+            folder_of(image_set(entry.images), choice)
+    elif question.workload not in given:
+        check_values(question, where)
+        check_reference(question.workload, where if where.endswith(".toml") else "")
+    check_capacity(asked_values(question, "threads"), asked_values(question, "device"))
 
 
 def _facts(question: Question, load: "Loader | None" = None) -> WorkloadFacts:

@@ -15,6 +15,8 @@ from trainlab.spec.settings import Scalar
 
 Watch = Literal["steps", "operators", "layers"]
 T = TypeVar("T")
+WATCHES: Mapping[str, Watch] = {"layers": "layers", "operators": "operators"}
+"""Cost trials of a cell that supply no speed, by their part of the id."""
 MAX_CELL_ID_LENGTH = 80
 """As part of a folder's name."""
 
@@ -84,6 +86,16 @@ def plan(study: Study) -> tuple[Group, ...]:
     )
 
 
+def count_trials(num_cells: int, num_seeds: int, *, learn: bool, cost: CostSpec | None) -> int:
+    """How many trials `plan` gives, without making one."""
+    num_learn = num_cells * num_seeds if learn else 0
+    if cost is None:
+        return num_learn
+    num_timed = cost.processes * (num_cells + (2 if num_cells > 1 else 0))
+    num_kinds = 2 if cost.weights == "both" else 1
+    return num_learn + len(cost.modes) * num_kinds * (num_timed + len(WATCHES) * num_cells)
+
+
 def further_groups(study: Study, seeds: Sequence[int]) -> tuple[Group, ...]:
     """The learn trials of seeds that are added to a study."""
     return tuple(_shared_groups(trial for seed in seeds for trial in _learn_trials(study, seed)))
@@ -114,9 +126,7 @@ def _cost_groups(study: Study) -> Iterator[Group]:
 
     for cell in study.all_cells:
         for mode in study.cost.modes:
-            watched = _cost_trials_of(
-                study, cell, mode, {"layers": "layers", "operators": "operators"}
-            )
+            watched = _cost_trials_of(study, cell, mode, WATCHES)
             for _, trials in groupby(watched, process_of):
                 yield Group(trials=tuple(trials), is_alone=True)
 

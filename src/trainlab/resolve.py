@@ -9,13 +9,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from trainlab.errors import SpecError, TrainlabError
-from trainlab.plan import plan, trials_of
+from trainlab.plan import count_trials
 from trainlab.spec import Question, Study, TrainSpec, checked
 from trainlab.spec.question import EACH_DEVICE, Layout, layout_of, looks_of, seeds_of
+from trainlab.spec.suggestion import did_you_mean
 from trainlab.spec.workload import WorkloadFacts
 
 MOST_TRIALS = 500
 """More are planned only when asked for twice."""
+COSTS = ("train/sample_us", "inference/sample_us")
+DATA_KINDS = ("full", "bundled")
+"""The data whose noise a study can state."""
 
 
 def resolve(
@@ -34,28 +38,34 @@ def resolve(
     checked(TrainSpec, facts.defaults, f"{facts.name}: defaults")
     question = _on_devices(question, devices)
     prefix = f"{where}: " if where else ""
-    problems = [prefix + problem for problem in _metric_problems(question, facts)]
+    problems = [
+        prefix + problem
+        for problem in (*_metric_problems(question, facts), *_repetition_problems(question))
+    ]
     if not many and (count := _count_cells(question)) > MOST_TRIALS:
         raise SpecError([*problems, prefix + _too_many(count)])
     layout = Layout((), ())
     with _gathering(problems):
         layout = layout_of(question, facts.defaults, facts.parameters, where, facts.model_defaults)
     cells = layout.cells
+    # Counted before seeds are listed or trials made: a number of them is soon written.
+    if not many and (count := _count_trials(question, len(cells) or 1)) > MOST_TRIALS:
+        raise SpecError([*problems, prefix + _too_many(count)])
     with _gathering(problems):
         study = _without_cells(question, facts.name, where)
     for cell in cells:
         with _gathering(problems):
-            facts.check_parameters(cell.settings.model)
+            facts.check_parameters(cell.settings.model, where)
+        if (too_large := facts.batch_problem(cell.settings)) is not None:
+            problems.append(prefix + too_large)
     if problems:
         raise SpecError(dict.fromkeys(problems))
     # The first cell stands for the base, which a grid may make unsound: momentum, with optimizers varied.
     varied = cells if len(cells) > 1 or cells[0].levels else ()
     laid_out = {"cells": varied, "same_as_base": layout.same_as_base}
     study = study.model_copy(update={"settings": cells[0].settings, **laid_out})
-    if study.looks and not (study.learn and varied):
+    if study.looks and not varied:
         raise SpecError(["until_decided: there is nothing to compare; vary a setting"], where)
-    if not many and (count := len(trials_of(plan(study)))) > MOST_TRIALS:
-        raise SpecError([_too_many(count)], where)
     return study
 
 
@@ -82,6 +92,13 @@ def _count_cells(question: Question) -> int:
     return grid + len(question.cells)
 
 
+def _count_trials(question: Question, num_cells: int) -> int:
+    """With every seed that may be added; further processes are limited by time, and not counted."""
+    given = question.seeds if isinstance(question.seeds, int) else len(question.seeds)
+    num_seeds = max(given, question.max_seeds) if question.until_decided else given
+    return count_trials(num_cells, num_seeds, learn=question.learn, cost=question.cost)
+
+
 def _too_many(count: int) -> str:
     return (
         f"plans {count:,} trials or more, but {MOST_TRIALS} is the limit; vary less, or add --yes "
@@ -89,29 +106,69 @@ def _too_many(count: int) -> str:
     )
 
 
-def _metric_problems(question: Question, facts: WorkloadFacts) -> list[str]:
-    """Targets and margins of metrics that will never be recorded."""
+def _metric_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:
+    """Targets, margins and spreads of metrics that will never be recorded."""
     recorded = [f"{part}/{name}" for part in ("train", "test") for name in ("loss", *facts.metrics)]
-    costs = [] if question.cost is None else [f"{mode}/sample_us" for mode in question.cost.modes]
-    return [
-        f"{field}.{metric}: {facts.name} has no such metric; it has {', '.join(known)}"
-        for field, metrics, known in (
-            ("targets", question.targets, recorded),
-            ("margins", question.margins, [*recorded, *costs]),
-        )
-        for metric in metrics
-        if metric not in known
+    modes = () if question.cost is None else question.cost.modes
+    costs = [f"{mode}/sample_us" for mode in modes]
+    named = [
+        *(("targets", metric, recorded) for metric in question.targets),
+        *(("margins", metric, [*recorded, *costs]) for metric in question.margins),
+        *(
+            (f"spreads.{data}", metric, recorded)
+            for data, spreads in question.spreads.items()
+            for metric in spreads
+        ),
     ]
+    for field, metric, known in named:
+        if metric in known:
+            continue
+        if field == "margins" and metric in COSTS:
+            yield f"margins.{metric}: is not measured; {_remedy_for(metric, question)}"
+        else:
+            hint = did_you_mean(metric, known)
+            told = f"{facts.name} has no such metric; it has {', '.join(known)}{hint}"
+            yield f"{field}.{metric}: {told}"
+    for data in question.spreads:
+        if data not in DATA_KINDS:
+            yield f"spreads.{data}: no such data; must be one of {', '.join(DATA_KINDS)}"
+
+
+def _remedy_for(metric: str, question: Question) -> str:
+    if question.cost is None:
+        return "add [cost] (on the command line --profile, in Python profile=True)"
+    return f"set cost.mode to both or {metric.partition('/')[0]}"
+
+
+def _repetition_problems(question: Question) -> Iterator[str]:
+    """Numbers of seeds and processes that contradict each other."""
+    if question.until_decided and not question.learn:
+        yield (
+            "until_decided: adds seeds to train with, but learn is false; what a step costs is measured "
+            "until it is known as well as cost.ratio_within asks"
+        )
+    cost = question.cost
+    if cost is None or "max_processes" not in cost.model_fields_set:
+        return
+    if cost.max_processes < cost.processes:
+        yield (
+            f"cost.max_processes: got {cost.max_processes}, must be {cost.processes} or more: "
+            "so many come first"
+        )
 
 
 def _without_cells(question: Question, name: str, where: str) -> Study:
     """The study with all but its cells and its base settings, checked."""
     not_shared = {"vary", "design", "name", "seeds", "settings", "cells"}
     shared = question.model_dump(exclude={*not_shared, "until_decided", "max_seeds"})
+    try:
+        seeds, looks = seeds_of(question), looks_of(question)
+    except SpecError as error:
+        raise SpecError(error.problems, where) from None
     own = {
         "name": question.name or name,
-        "seeds": seeds_of(question),
-        "looks": looks_of(question),
+        "seeds": seeds,
+        "looks": looks,
         "settings": TrainSpec(),
     }
     return checked(Study, {**shared, **own}, where)

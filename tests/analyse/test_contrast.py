@@ -3,7 +3,7 @@
 from typing import Any
 
 from fabricate import made_study
-from trainlab.analyse.contrast import Contrast, contrasts, level_of
+from trainlab.analyse.contrast import Contrast, against_references, contrasts, level_of
 from trainlab.spec import Cell
 
 
@@ -24,9 +24,27 @@ def test_in_a_grid_each_cell_is_compared_along_each_factor_with_its_first_level(
     ]
 
 
-def test_of_three_levels_the_first_is_the_reference_of_both_others() -> None:
-    found = contrasts(made_study(vary={"batch_size": (16, 1, 64)}).all_cells)
-    assert [one.levels for one in found] == [(16, 1), (16, 64)]
+def test_of_three_levels_the_first_is_the_reference_and_the_others_are_compared_too() -> None:
+    cells = made_study(vary={"batch_size": (16, 1, 64)}).all_cells
+    assert [one.levels for one in against_references(cells)] == [(16, 1), (16, 64)]
+    assert [one.levels for one in contrasts(cells)] == [(16, 1), (16, 64), (1, 64)]
+
+
+def test_levels_are_compared_with_each_other_where_all_else_is_equal() -> None:
+    found = contrasts(made_study(vary={"batch_size": (1, 16, 64), "lr": (0.1, 0.01)}).all_cells)
+    assert [told(one) for one in found[-2:]] == [
+        ("batch_size", "batch_size=16,lr=0.1", "batch_size=64,lr=0.1"),
+        ("batch_size", "batch_size=16,lr=0.01", "batch_size=64,lr=0.01"),
+    ]
+    found = contrasts(
+        made_study(design="one-at-a-time", vary={"batch_size": (1, 4), "lr": (0.1,)}).all_cells
+    )
+    assert [told(one) for one in found[3:]] == [("batch_size", "batch_size=1", "batch_size=4")]
+
+
+def test_many_levels_are_compared_with_the_first_only() -> None:
+    assert len(pairs(vary={"batch_size": (1, 2, 4, 8, 16)})) == 10
+    assert len(pairs(vary={"batch_size": (1, 2, 4, 8, 16, 32)})) == 5
 
 
 def test_one_at_a_time_compares_each_cell_with_the_base() -> None:

@@ -82,7 +82,9 @@ def test_a_time_that_is_not_known_well_says_by_how_much_and_why(
     unstable = summarise(records, [10.0, 11.0, 12.2]).unstable
     assert unstable is not None
     # Logs differ by 0.0953 and 0.1035; their deviation is 0.0994, and t(0.975, 2) = 4.3027.
-    assert unstable.off_by == pytest.approx(math.expm1(4.3027 * 0.0994 / math.sqrt(3)), rel=1e-3)
+    assert unstable.off_by == pytest.approx(
+        math.expm1(4.3027 * 0.0994 * math.sqrt(2 / 3)), rel=1e-3
+    )
     assert told in words.warning(unstable.reason, unstable.value)
 
 
@@ -99,16 +101,31 @@ def test_a_single_process_has_no_interval() -> None:
     assert (found.epoch_s.low, found.samples_per_s.high, found.unstable) == (None, None, None)
 
 
+def test_two_processes_are_too_few_for_an_interval_or_a_flag() -> None:
+    two = summed([record([10.0] * 8), record([25.0] * 8)])
+    assert (two.step_ms.low, two.sample_us.high, two.unstable) == (None, None, None)
+    assert summed([record([10.0] * 8)] * 3).step_ms.low == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("last", [10.5, 10.8, 11.0, 11.5, 12.0])
+def test_a_time_is_flagged_by_the_interval_that_is_shown(last: float) -> None:
+    found = summarise([record([10.0] * 9)] * 3, [10.0, 10.2, last])
+    assert found.step_ms.high is not None
+    off_by = found.step_ms.high / found.step_ms.value - 1
+    assert (found.unstable is not None) == (off_by > 0.10)
+    assert found.unstable is None or found.unstable.off_by == pytest.approx(off_by)
+
+
 def test_an_epoch_is_what_its_steps_add_up_to() -> None:
-    # 21 batches of 50 and one of 25 samples; the mean step is 13 ms, the median 10.
+    # 21 batches of 50 and one of 25 samples; the step that is shown is the median, 10 ms.
     steps = [10.0, 10.0, 19.0]
     whole = record(steps, num_samples=1075, steps_per_epoch=22, last_ms=[8.0, 7.0, 9.0])
-    assert summed([whole]).epoch_s.value == pytest.approx((21 * 13 + 8) / 1e3)
+    assert summed([whole]).epoch_s.value == pytest.approx((21 * 10 + 8) / 1e3)
     # From before the last batch was measured: in proportion.
     old = whole.model_copy(update={"last_ms": []})
-    assert summed([old]).epoch_s.value == pytest.approx(21.5 * 13 / 1e3)
+    assert summed([old]).epoch_s.value == pytest.approx(21.5 * 10 / 1e3)
     even = record(steps, num_samples=1050, steps_per_epoch=21)
-    assert summed([even]).epoch_s.value == pytest.approx(21 * 13 / 1e3)
+    assert summed([even]).epoch_s.value == pytest.approx(21 * 10 / 1e3)
 
 
 def test_turns_beside_which_something_else_ran_are_set_aside_and_counted() -> None:

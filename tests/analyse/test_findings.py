@@ -11,6 +11,7 @@ from fabricate import DATA, QUIET, Fabricated, made_study, operator
 from trainlab.analyse.evidence import Evidence, gather
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.results import trial_table
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec, Study
 from trainlab.stats.means import mean_of
@@ -76,9 +77,9 @@ def test_comparisons_of_a_metric_are_decided_as_one_family(tmp_path: Path) -> No
     study = made_study(vary={"lr": (0.1, 0.01, 0.001, 0.0001)}, seeds=8)
     effects = of_kind("effect", evidence(tmp_path, study))
     assert [(one.subject, one.numbers["family"]) for one in effects] == [
-        *[("test/accuracy", 3)] * 3,
-        *[("test/loss", 3)] * 3,
-        *[("train/loss", 3)] * 3,
+        *[("test/accuracy", 6)] * 6,
+        *[("test/loss", 6)] * 6,
+        *[("train/loss", 6)] * 6,
     ]
 
 
@@ -141,8 +142,7 @@ def test_a_trial_that_did_not_end_well_never_counts_as_a_value(state: str, tmp_p
     assert bool(of_kind("diverged", found)) == (state == "diverged")
     if unfinished:
         numbers = unfinished[0].numbers
-        told = "pending" if state == "running" else state
-        assert (numbers["num_done"], numbers["num_planned"], numbers[f"num_{told}"]) == (7, 8, 1)
+        assert (numbers["num_done"], numbers["num_planned"], numbers[f"num_{state}"]) == (7, 8, 1)
 
 
 def test_a_failed_seed_is_not_counted_as_diverged(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_cells_of_which_no_seed_ended_well_cannot_be_compared(tmp_path: Path) ->
     (gone,) = of_kind("diverged", found)
     assert (gone.cells, gone.numbers, gone.n) == (
         ("lr=0.01",),
-        {"num_diverged": 3, "median_step": 7},
+        {"num_diverged": 3, "num_in_training": 3, "num_in_test": 0, "median_step": 7},
         3,
     )
 
@@ -339,7 +339,11 @@ def test_the_optimizers_share_is_told_at_the_smallest_and_the_largest_batch(
 
 def test_memory_grows_with_the_batch_as_recorded(tmp_path: Path) -> None:
     grown = of_kind("memory", by_batch(tmp_path))
-    assert [(one.levels, one.numbers["ratio"]) for one in grown] == [((1, 4), 4), ((1, 16), 16)] * 2
+    assert [(one.levels, one.numbers["ratio"]) for one in grown] == [
+        ((1, 4), 4),
+        ((1, 16), 16),
+        ((4, 16), 4),
+    ] * 2
 
 
 def test_batches_are_only_laid_in_a_row_where_all_else_is_equal(tmp_path: Path) -> None:
@@ -397,10 +401,33 @@ def test_a_seed_that_took_far_longer_than_the_others_is_named(tmp_path: Path) ->
         load = QUIET.model_copy(update={"others_cores": 1.25})
         home.write(trial.model_copy(update={"load": load}))
     (slow,) = of_kind("slow_trial", gather(folder))
-    assert (slow.numbers["seed"], slow.numbers["others_s"]) == (2, 32.0)
+    assert (slow.numbers["seed"], slow.numbers["faster_s"]) == (2, 32.0)
     text = slow.sentence(Words("en"))
-    assert "seed 2: an epoch of training took 95.0 s, where the other seeds took 32.0 s" in text
+    assert (
+        "seed 2: an epoch of training took 95.0 s, where the faster half of the seeds took 32.0 s"
+        in text
+    )
     assert "other programs used 1.2 cores" in text
+
+
+@pytest.mark.parametrize(
+    ("times_s", "slow"),
+    [
+        ((30.0, 60.0, 61.0), []),
+        ((30.0, 31.0, 60.0, 61.0), []),
+        ((30.0, 31.0, 32.0, 60.0, 61.0), [4, 5]),
+        ((30.0, 60.0), []),
+    ],
+)
+def test_only_a_minority_of_seeds_can_stand_out(
+    times_s: tuple[float, ...], slow: list[int], tmp_path: Path
+) -> None:
+    folder = Fabricated().write(tmp_path / "r", made_study(seeds=len(times_s)))
+    for trial in folder.trials():
+        home = folder.trial(trial.id)
+        lines = [{**line, "train_s": times_s[trial.seed - 1]} for line in home.epochs()]
+        home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert [one.numbers["seed"] for one in of_kind("slow_trial", gather(folder))] == slow
 
 
 def test_a_run_from_before_turns_is_read_and_compared_process_by_process(tmp_path: Path) -> None:
@@ -417,3 +444,48 @@ def test_a_run_from_before_turns_is_read_and_compared_process_by_process(tmp_pat
     (cost,) = of_kind("cost", gather(folder))
     assert cost.verdict == "different"
     assert cost.numbers["ratio"] == pytest.approx(1.5, abs=0.01)
+
+
+def test_where_every_process_of_a_cell_broke_its_second_measurement_stands_for_it(
+    tmp_path: Path,
+) -> None:
+    """The reference's own processes fail; the two cells of the A/A pairs are the first and the last."""
+    study = made_study(vary={"batch_size": (2, 4, 8)}, learn=False, seeds=1, cost=CostSpec())
+
+    def is_broken(trial: Trial) -> bool:
+        of_first = trial.cell == "batch_size=2" and not trial.again
+        return trial.watch == "steps" and (of_first or trial.cell == "batch_size=4")
+
+    found = evidence(
+        tmp_path,
+        study,
+        state=lambda t: "failed" if is_broken(t) else "done",
+        step_ms=lambda t, p: t.settings.batch_size * (1 + 0.001 * p),
+    )
+    (cost,) = of_kind("cost", found)
+    assert cost.cells == ("batch_size=2", "batch_size=8")
+    assert cost.numbers["step_ms_a"] == pytest.approx(2.0, rel=0.01)
+    assert cost.n == 3
+    # Its operators, layers and memory are still its own.
+    measurement = found.measurement("batch_size=2", "train")
+    assert measurement is not None
+    assert measurement.operators is not None
+    assert measurement.memory is not None
+    assert {trial.rpartition("-")[0] for trial in measurement.processes} == {
+        "cost-train-batch_size=2-again"
+    }
+    values = trial_table(found).set_index("trial")["step_ms"]
+    assert values["cost-train-batch_size=2-again-process1"] == pytest.approx(2.0, rel=0.01)
+    assert math.isnan(values["cost-train-batch_size=2-process1"])
+    # Of the cell in between nothing is known, and that is said.
+    (missing,) = of_kind("uncompared", found)
+    told = (
+        "batch_size=4: what a training step costs could not be compared, since none of its 3 timed"
+    )
+    assert missing.sentence(Words("en")).startswith(told)
+
+
+def test_a_cell_that_was_never_timed_is_only_counted_as_not_run(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (2, 4)}, learn=False, seeds=1, cost=CostSpec())
+    found = evidence(tmp_path, study, state=lambda t: "pending")
+    assert [one.kind for one in findings(found)] == ["unfinished"]

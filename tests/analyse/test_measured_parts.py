@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trainlab.analyse.cost.cold_start import cold_start
-from trainlab.analyse.cost.layers import between_ms, layer_times
+from trainlab.analyse.cost.layers import between_layers, layer_times
 from trainlab.analyse.cost.overhead import round_ratios
 from trainlab.record.cost import ColdStep, CostRecord, LayerRow, LayersRecord, LoadRecord
 
@@ -117,4 +117,7 @@ def test_a_layer_gets_its_share_of_the_bare_phases() -> None:
     assert second.forward_share == pytest.approx(0.1)
     assert second.backward_ms == 0
     assert loss.forward_ms == pytest.approx(0.5)
-    assert between_ms([first, second, loss], phases) == pytest.approx(19 - 8 - 1 - 0.5)
+    between = between_layers([first, second, loss], phases)
+    assert between.forward_ms == pytest.approx(11 - 4 - 1 - 0.5)
+    assert between.backward_ms == pytest.approx(8 - 4)
+    assert between.total_ms == pytest.approx(19 - 8 - 1 - 0.5)

@@ -150,7 +150,10 @@ def test_a_finished_run_is_read_once_and_an_unfinished_one_every_time(tmp_path: 
 def test_epochs_are_the_lines_of_that_kind_however_they_are_spaced(tmp_path: Path) -> None:
     home = TrialFolder(tmp_path)
     assert home.epochs() == []
+    place = '"step": 1, "samples": 1, "train_s": 1, "time_s": 1}'
     home.curve_file.write_text(
-        '{"kind": "step", "epoch": 1}\n{"kind":"epoch","epoch":1}\n{"kind": "epoch", "epoch": 2}\n'
+        f'{{"kind": "step", "epoch": 1, {place}\n'
+        f'{{"kind":"epoch","epoch":1,{place}\n'
+        f'{{"kind": "epoch", "epoch": 2, {place}\n'
     )
     assert [line["epoch"] for line in home.epochs()] == [1, 2]

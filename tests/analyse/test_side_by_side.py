@@ -138,6 +138,31 @@ def test_runs_of_one_study_with_other_seeds_are_pooled(tmp_path: Path) -> None:
     assert all(one.kind != "undecided" for one in findings(both))
 
 
+OTHER_FOLDER = ENVIRONMENT.model_copy(update={"git_commit": "def", "git_dirty": True})
+
+
+def test_a_builtin_workload_is_pooled_over_git_folders_where_its_code_is_the_same(
+    tmp_path: Path,
+) -> None:
+    def in_folder(name: str, code: str | None, seeds: tuple[int, ...], workload: str) -> Evidence:
+        told = {
+            "environment": ENVIRONMENT if name == "a" else OTHER_FOLDER,
+            "resolved": lambda trial: {"code": code},
+        }
+        return run(tmp_path / workload / str(code), name, told, seeds=seeds, workload=workload)
+
+    first = in_folder("a", "one", (1, 2), "fashion-mlp")
+    both = pooled([first, in_folder("b", "one", (3, 4), "fashion-mlp")])
+    assert sorted(both.values("lr=0.1", "test/loss")) == [1, 2, 3, 4]
+    with pytest.raises(RecordError, match="code: one against two"):
+        pooled([first, in_folder("b", "two", (3, 4), "fashion-mlp")])
+    with pytest.raises(RecordError, match="other code: git commit abc against git commit def"):
+        pooled([in_folder(n, None, s, "mnist-cnn") for n, s in (("a", (1, 2)), ("b", (3, 4)))])
+    # A user's own file may import others from its folder, whose code is not in the fingerprint.
+    with pytest.raises(RecordError, match="other code: git commit abc against git commit def"):
+        pooled([in_folder(n, "one", s, "w.py:w") for n, s in (("a", (1, 2)), ("b", (3, 4)))])
+
+
 @pytest.mark.parametrize(
     ("told", "question", "reason"),
     [

@@ -34,10 +34,10 @@ hidden = [4]
 zero_grad = [false]
 """
     )
-    from_file, where = question_of(str(tmp_path / "s.toml"), {})
-    assert where == str(tmp_path / "s.toml")
+    from_file = question_of(str(tmp_path / "s.toml"), {})
+    assert from_file.where == str(tmp_path / "s.toml")
     # One level needs --vary: `--optimizer sgd` is a setting.
-    from_flags, _ = question_of(
+    from_flags = question_of(
         own,
         {
             "epochs": "1",
@@ -52,16 +52,16 @@ zero_grad = [false]
         tensorboard=False,
         save_model=None,
     )
-    study = study_for(from_file)
+    study = study_for(from_file.question)
     assert [cell.id for cell in study.cells] == [
         *("base", "batch_size=5", "batch_size=20", "lr=0.1", "lr=0.001", "optimizer=sgd"),
         *("hidden=4", "zero_grad=false"),
     ]
-    assert study_for(from_flags) == study
+    assert study_for(from_flags.question) == study
 
 
 def asked(what: str, settings: dict[str, Any] | None = None, *vary: str, **given: Any) -> Question:
-    return question_of(what, settings or {}, vary, **given)[0]
+    return question_of(what, settings or {}, vary, **given).question
 
 
 def test_flags_override_a_study() -> None:
@@ -109,24 +109,29 @@ def test_all_problems_of_vary_are_told_together() -> None:
 def test_flags_that_are_wrong_are_told_with_the_levels_at_fault() -> None:
     with pytest.raises(SpecError) as caught:
         asked("fashion-mlp", {"epochs": "0"}, "lr=0.1,x", design="gird")
-    assert [line.split(":")[1].strip() for line in caught.value.problems] == [
-        "design",
-        "epochs",
-        "vary.lr[1]",
+    assert [line.partition(":")[0] for line in caught.value.problems] == [
+        "--design",
+        "--epochs",
+        "--vary lr",
     ]
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1.5h", 5400), (" 2m ", 120)]
+    ("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), (" 2m ", 120)]
 )
 def test_a_budget_is_a_time(text: str, seconds: float) -> None:
     assert seconds_of(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "0m", "-1", "ten", "5d", "1m30s"])
+@pytest.mark.parametrize("text", ["", "0", "0m", "-1", "ten", "5d", "1m30s", "s"])
 def test_what_is_no_time_is_told(text: str) -> None:
     with pytest.raises(SpecError, match=r"--budget: got .*, must be a time, as in 90s, 10m or 2h"):
         seconds_of(text)
+
+
+def test_a_budget_without_a_unit_is_told_with_the_units() -> None:
+    with pytest.raises(SpecError, match="--budget: got '10', which has no unit; write 10s, 10m or"):
+        seconds_of("10")
 
 
 def test_seeds_are_given_by_number_or_by_name_but_not_both() -> None:

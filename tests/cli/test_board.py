@@ -3,24 +3,29 @@
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from PIL import Image
 
 import trainlab
+from trainlab.cli.board.named_runs import NamedRuns
 
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("board") / "r"
-    return trainlab.run("fashion-mlp", out=out, data="bundled", epochs=2, device="cpu").path
+    asked = {"data": "bundled", "epochs": 2, "device": "cpu", "threads": 1}
+    vary = {"batch_size": [64, 256]}
+    return trainlab.run("fashion-mlp", out=out, vary=vary, seeds=2, **asked).path  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -47,30 +52,119 @@ def ask(address: str, path: str) -> bytes:
         return bytes(reply.read())
 
 
-def until(address: str, path: str, expected: str) -> dict[str, dict[str, object]]:
-    """The server loads event files in the background: ask until the tag is there."""
+def until(address: str, path: str, expected: str, times: int = 1) -> Any:
+    """The server loads event files in the background: ask until the text is there so many times."""
     deadline = time.monotonic() + 30
     while True:
-        told = ask(address, path)
-        if expected in told.decode() or time.monotonic() > deadline:
-            return dict(json.loads(told))
+        told = json.loads(ask(address, path))
+        found = json.dumps(told, ensure_ascii=False).count(expected) >= times
+        if found or time.monotonic() > deadline:
+            return told
         time.sleep(0.3)
 
 
-def test_the_server_shows_the_curves_of_the_records(address: str, run_folder: Path) -> None:
-    tags = until(address, "plugin/scalars/tags", "test/accuracy")
-    (name,) = tags
-    assert {"train/loss", "train/accuracy", "test/loss", "test/accuracy", "lr"} <= set(tags[name])
-    query = f"plugin/scalars/scalars?run={quote(name)}&tag={quote('test/accuracy')}"
-    shown = json.loads(ask(address, query))
-    curve = trainlab.RunFolder(run_folder).trial("learn-seed1").curve()
-    expected = [(p["step"], p["test/accuracy"]) for p in curve if p["kind"] == "epoch"]
-    assert [(step, pytest.approx(value, rel=1e-6)) for _, step, value in shown] == expected
+NAMES = [f"batch_size={size} · seed {seed}" for size in (64, 256) for seed in (1, 2)]
+PINNED = [
+    f"{name}/{part} over samples" for name in ("accuracy", "loss") for part in ("test", "train")
+]
+
+
+def test_runs_are_named_by_setting_and_seed(address: str) -> None:
+    until(address, "runs", NAMES[-1])
+    assert sorted(json.loads(ask(address, "runs"))) == sorted(NAMES)
+
+
+def test_the_server_shows_the_curves_of_the_records_over_samples(
+    address: str, run_folder: Path
+) -> None:
+    for trial in trainlab.open_run(run_folder).trials():
+        name = f"{trial.cell} · seed {trial.seed}"
+        tags = until(address, "plugin/scalars/tags", f'"{PINNED[0]}"', len(NAMES))
+        assert {*PINNED, "lr"} <= set(tags[name])
+        assert not [tag for tag in tags[name] if tag.startswith("hparam")]
+        query = f"plugin/scalars/scalars?run={quote(name)}&tag={quote(PINNED[0])}"
+        shown = json.loads(ask(address, query))
+        epochs = trainlab.RunFolder(run_folder).trial(trial.id).epochs()
+        expected = [(line["samples"], line["test/accuracy"]) for line in epochs]
+        assert [(step, pytest.approx(value, rel=1e-6)) for _, step, value in shown] == expected
+        assert [samples for samples, _ in expected] == [6000, 12000]
+
+
+def test_the_front_page_opens_on_the_pinned_curves(address: str) -> None:
+    with urllib.request.urlopen(address, timeout=20) as reply:  # noqa: S310
+        opened, page = reply.url, reply.read()
+    assert b"<tb-webapp" in page
+    asked = parse_qs(urlsplit(opened).query)
+    pins = json.loads(asked["pinnedCards"][0])
+    assert pins == [{"plugin": "scalars", "tag": tag} for tag in PINNED]
+    (grouping,) = asked["runColorGroup"]
+    by_setting = re.compile(grouping.removeprefix("regex:"))
+    settings = [by_setting.match(name)[1] for name in NAMES]  # type: ignore[index]
+    assert settings == ["batch_size=64"] * 2 + ["batch_size=256"] * 2
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_a_browser_shows_the_pinned_curves_of_every_trial(address: str) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
+        page = browser.new_page(viewport={"width": 1400, "height": 1400})
+        page.goto(address)
+        pinned = page.locator("metrics-pinned-view card-view")
+        playwright.expect(pinned).to_have_count(len(PINNED), timeout=60_000)
+        for card, tag in zip(pinned.all(), PINNED, strict=True):
+            playwright.expect(card).to_contain_text(tag, timeout=30_000)
+            playwright.expect(card).to_contain_text(NAMES[-1], timeout=30_000)
+        browser.close()
+
+
+def test_hyper_parameters_are_apart_from_the_curves(address: str) -> None:
+    request = urllib.request.Request(  # noqa: S310
+        f"{address}/data/plugin/hparams/experiment",
+        data=json.dumps({"experimentName": ""}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with urllib.request.urlopen(request, timeout=20) as reply:  # noqa: S310
+            told = json.loads(reply.read())
+        if told.get("hparamInfos"):
+            break
+        time.sleep(0.3)
+    assert {"batch_size", "lr", "seed"} <= {info["name"] for info in told["hparamInfos"]}
+    assert {info["name"]["tag"] for info in told["metricInfos"]} == set(PINNED)
+
+
+def test_a_run_in_progress_is_linked_as_its_trials_begin(run_folder: Path, tmp_path: Path) -> None:
+    first, *others = trainlab.RunFolder(run_folder).trials()
+    copy, links = tmp_path / "copy", tmp_path / "links"
+    shutil.copytree(run_folder, copy)
+    run = trainlab.RunFolder(copy)
+    for trial in others:
+        run.trial(trial.id).tensorboard_folder.rename(tmp_path / trial.id)
+    named = NamedRuns(copy, links)
+    named.link()
+    assert [link.name for link in links.iterdir()] == [f"{first.cell} · seed {first.seed}"]
+    for trial in others:
+        (tmp_path / trial.id).rename(run.trial(trial.id).tensorboard_folder)
+    named.link()
+    assert sorted(link.name for link in links.iterdir()) == sorted(NAMES)
+
+
+def test_several_runs_are_told_apart_by_their_names(run_folder: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(run_folder, tmp_path / "runs" / name)
+    NamedRuns(tmp_path / "runs", tmp_path / "links").link()
+    shown = {str(link.relative_to(tmp_path / "links")) for link in tmp_path.glob("links/*/*")}
+    assert shown == {f"{run}/{name}" for run in "ab" for name in NAMES}
 
 
 def test_the_server_shows_sample_inputs_as_a_picture(address: str) -> None:
+    until(address, "plugin/scalars/tags", "lr", len(NAMES))
     tags = until(address, "plugin/images/tags", "samples/test")
-    (name,) = tags
+    (name,) = [run for run, shown in tags.items() if shown]
+    assert name == NAMES[0]
     query = f"plugin/images/images?run={quote(name)}&tag={quote('samples/test')}"
     (picture,) = json.loads(ask(address, query))
     content = ask(address, f"plugin/images/individualImage?{picture['query']}")
@@ -79,7 +173,8 @@ def test_the_server_shows_sample_inputs_as_a_picture(address: str) -> None:
 
 def test_the_server_shows_the_graph(address: str) -> None:
     told = until(address, "plugin/graphs/info", "run_graph")
-    (name,) = told
+    name = NAMES[0]
+    assert name in told
     graph = ask(address, f"plugin/graphs/graph?run={quote(name)}").decode()
     for layer in ("Net/Linear[fc1]", "Net/ReLU[relu]", "Net/Linear[fc2]"):
         assert layer in graph

@@ -74,9 +74,12 @@ def test_a_subset_used_for_want_of_the_full_set_is_said_with_the_reason(
     [
         (
             ["run", "fashion-mlp", "--batch-size", "0"],
-            ["settings: batch_size: got '0', must be greater"],
+            ["--batch-size: got '0', must be greater"],
         ),
-        (["run", "fashion-mlp", "--lr", "x", "--epochs", "0"], ["epochs: got '0'", "lr: got 'x'"]),
+        (
+            ["run", "fashion-mlp", "--lr", "x", "--epochs", "0"],
+            ["--epochs: got '0'", "--lr: got 'x'"],
+        ),
         (["run", "fashion-mpl"], ["did you mean fashion-mlp?"]),
         (["run", "fashion-mlp", "--seed", "a"], ["--seed: got 'a', must be whole numbers"]),
         (["run", "fashion-mlp", "--seed", "1,1"], ["seeds: got 1 twice"]),

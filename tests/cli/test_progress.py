@@ -11,6 +11,7 @@ import pytest
 from benchmarks.lab import watched
 from rich.console import Console
 
+from command import Verb
 from fabricate import made_study
 from trainlab.cli.progress import heartbeat
 from trainlab.cli.progress.heartbeat import showing_status
@@ -18,6 +19,7 @@ from trainlab.cli.progress.study import POLL_S, StudyProgress
 from trainlab.execute.events import EventWriter
 from trainlab.execute.run import start_run
 from trainlab.record.event import Event
+from trainlab.record.trial import Failure
 from trainlab.spec import CostSpec
 
 
@@ -156,3 +158,47 @@ tiny = Workload(name="tiny", model=model, data=data, loss=slow_loss, defaults={"
     assert seen.first_left_s is not None
     assert seen.first_result_s is not None
     assert seen.first_left_s < seen.first_result_s
+
+
+def test_a_trial_that_diverged_or_failed_has_its_line(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 9.0, 7.0, 0.2)}, seeds=1, settings={"epochs": 2})
+    run = start_run(study, tmp_path / "r")
+    ends = {
+        "learn-lr=9-seed1": {"state": "diverged", "diverged_at_step": 1234},
+        "learn-lr=7-seed1": {"state": "diverged", "epochs_done": 1},
+        "learn-lr=0.2-seed1": {
+            "state": "failed",
+            "error": Failure(kind="RuntimeError", message="out of luck\nand more", traceback=""),
+        },
+    }
+    console = Console(file=io.StringIO(), width=200)
+    with StudyProgress(console, run), closing(EventWriter(run)) as writer:
+        for trial_id, end in ends.items():
+            writer.write(Event(kind="group_begins", trials=(trial_id,)))
+            home = run.trial(trial_id)
+            home.write(home.read().model_copy(update=end))
+            writer.write(Event(kind="group_ends", trials=(trial_id,)))
+    numbered, told = zip(
+        *(line.split(" ", 1) for line in console.file.getvalue().splitlines()), strict=True
+    )
+    assert all(re.fullmatch(r"\d/4", number) for number in numbered)
+    assert list(told) == [
+        "lr=9 seed 1: diverged at update 1,234",
+        "lr=7 seed 1: diverged in the test after epoch 1",
+        "lr=0.2 seed 1: failed: RuntimeError: out of luck",
+    ]
+
+
+def test_seeds_that_are_added_are_shown_once_and_numbered_on(
+    trainlab: Verb, tiny_file: Path
+) -> None:
+    words = ["run", f"{tiny_file}:tiny", "--vary", "hidden=8,9", "--seeds", "3", "--no-report"]
+    words += ["--until-decided", "--max-seeds", "5", "--device", "cpu", "--no-tensorboard"]
+    shown = trainlab(*words).stderr
+    numbers = re.findall(r"^(\d+)/(\d+) hidden=\d seed \d: ", shown, re.MULTILINE)
+    assert "going on to 5 seeds" in shown
+    assert numbers == [
+        *((str(number), "6") for number in range(1, 7)),
+        *((str(number), "8") for number in (7, 8)),
+        *((str(number), "10") for number in (9, 10)),
+    ]

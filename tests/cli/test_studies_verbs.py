@@ -1,6 +1,7 @@
 """The verbs about studies, on small or made-up runs: what they print, refuse and leave behind."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -51,7 +52,7 @@ hidden = []
 """
     )
     assert refused("run", "s.toml") == [
-        "s.toml: vary.batch_sze: unknown factor; did you mean batch_size?",
+        "s.toml: vary.batch_sze: is no setting; did you mean batch_size?",
         "s.toml: epochs: got 0, must be greater than 0",
         "s.toml: vary.hidden: got no levels, must be at least one",
         "s.toml: vary.lr[2]: got 'x', must be a number",
@@ -89,9 +90,11 @@ def test_a_study_trains_and_says_what_follows_in_the_language_asked(
     assert "4/4 lr=" in done.stderr
     assert "各组学到的结果" in done.stdout
     assert "运行文件夹：r" in done.stdout
-    assert "结论只针对当前测试集" in "".join(done.stdout.split())
+    assert "的测试准确率" in done.stdout
+    assert "全部发现：trainlab show r --all" in done.stdout
     assert (tmp_path / "r/results.csv").is_file()
-    shown = " ".join(trainlab("show", "r").stdout.split())
+    assert "Verdicts are about" not in trainlab("show", "r").stdout
+    shown = " ".join(trainlab("show", "r", "--all").stdout.split())
     assert "Verdicts are about this test set." in shown
 
 
@@ -131,7 +134,8 @@ def test_a_spent_budget_leaves_the_rest_pending_and_says_so(
     records = [json.loads(p.read_text()) for p in (tmp_path / "r/trials").glob("*/trial.json")]
     pending = sum(record["state"] == "pending" for record in records)
     assert pending >= 3
-    assert f"Only {4 - pending} of 4 trials ended well ({pending} not run)" in shown
+    told = f"Only {4 - pending} of 4 trials ended well" if pending < 4 else "No trial finished"
+    assert f"{told} ({pending} not run)" in shown
 
 
 def test_the_built_in_studies_are_listed_and_printed_to_start_from(
@@ -144,7 +148,9 @@ def test_the_built_in_studies_are_listed_and_printed_to_start_from(
         printed = trainlab("studies", name).stdout
         assert tomllib.loads(printed)["name"] == name
     (line,) = refused("studies", "fashion")
-    assert line == "fashion: no such study; there are fashion-lab, mnist-lab"
+    assert line == (
+        "fashion: no such study; there are fashion-lab, mnist-lab; did you mean fashion-lab?"
+    )
     schema = json.loads(trainlab("studies", "--schema").stdout)
     assert set(schema["properties"]) == set(Question.model_fields)
 
@@ -170,6 +176,30 @@ def test_show_tells_of_an_unfinished_run_without_importing_torch(tmp_path: Path)
     assert "1 of 3" in done.stdout
 
 
+def test_a_trial_that_began_and_never_ended_is_counted_and_named(
+    trainlab: Verb, tmp_path: Path
+) -> None:
+    states = {1: "done", 2: "running"}
+    study = made_study(vary={"lr": (0.1, 0.2)}, seeds=8)
+    made = Fabricated(state=lambda t: states.get(t.seed, "pending"))
+    made.write(tmp_path / "r", study)
+    shown = trainlab("show", "r").stdout
+    assert "Only 2 of 16 trials ended well (2 begun and not ended, 12 not run)" in shown
+    assert "learn-lr=0.1-seed2: begun and not ended\n" in shown
+    assert "2 次已开始但未结束，12 次未运行" in trainlab("show", "r", "--lang", "zh").stdout
+
+
+def test_a_run_of_which_nothing_finished_does_not_speak_of_what_follows(
+    trainlab: Verb, tmp_path: Path
+) -> None:
+    study = made_study(vary={"lr": (0.1, 0.2)}, seeds=2)
+    Fabricated(state=lambda t: "failed" if t.seed == 1 else "pending").write(tmp_path / "r", study)
+    told = "No trial finished (2 failed, 2 not run); there is nothing to compare."
+    assert told in trainlab("show", "r").stdout
+    shown = trainlab("show", "r", "--lang", "zh").stdout
+    assert "没有任何试验正常结束（2 次失败，2 次未运行），没有可比较的结果。" in shown
+
+
 def test_show_prints_one_object_of_one_run_or_of_several(trainlab: Verb, tmp_path: Path) -> None:
     for name, seeds in (("a", (1, 2, 3)), ("b", (4, 5, 6))):
         study = made_study(vary={"lr": (0.1, 0.2)}, seeds=seeds, name=name)
@@ -192,7 +222,9 @@ def test_runs_that_must_not_be_pooled_and_folders_that_are_no_run_are_one_line(
     )
     (line,) = refused("show", "a", "b")
     assert "must not be pooled: data.is_subset: False against True; seed 1 of" in line
-    assert refused("show", "nowhere") == ["nowhere/study.json: no such file; is this a run folder?"]
+    assert refused("show", "nowhere") == [
+        "nowhere: no such folder; name a run folder, as in runs/…"
+    ]
     assert "--lang: got 'de'" in refused("show", "a", "--lang", "de")[0]
 
 
@@ -221,7 +253,8 @@ def test_compare_names_what_differs_and_lists_cells_only_one_run_has(
         "90.00 %",
     ):
         assert told in shown
-    again = trainlab("compare", "a", "a").stdout
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    again = trainlab("compare", "a", "copy").stdout
     assert "Nothing that was recorded" in again
 
 
@@ -252,19 +285,23 @@ def test_reproduce_lays_published_figures_beside_a_run(
     assert "base, test/loss: not reproduced: the published curve lies 10.6 standard" in shown
     Fabricated().write(tmp_path / "c", made_study(workload="mnist-cnn"))
     (line,) = refused("reproduce", "fashion-lab", "--run", "c")
-    assert line == "c: is about mnist-cnn, fashion-lab about fashion-mlp"
+    assert line == (
+        "c: is about mnist-cnn, fashion-lab about fashion-mlp; name a run of fashion-lab"
+    )
     (line,) = refused("reproduce", "my-lab")
     assert line.startswith("my-lab: has no published figures; fashion-lab, mnist-lab have")
 
 
 def test_reproduce_compares_nothing_of_a_cell_that_trained_otherwise(
-    trainlab: Verb, tmp_path: Path
+    refused: Refused, tmp_path: Path
 ) -> None:
     study = made_study("fashion-mlp", BUILTIN["fashion-mlp"].defaults, settings={"epochs": 3})
     Fabricated().write(tmp_path / "a", study)
-    shown = trainlab("reproduce", "fashion-lab", "--run", "a", code=1).stdout
-    assert "No published figure can be compared." in shown
-    assert "base: not compared: epochs 3, published with 5" in shown
+    (line,) = refused("reproduce", "fashion-lab", "--run", "a")
+    assert line == (
+        "a: nothing in it was published for fashion-lab: base has epochs 3, published with 5; "
+        "make a new run with `trainlab reproduce fashion-lab`"
+    )
 
 
 @pytest.mark.parametrize("what", ["fashion-lba", "mnist-la"])

@@ -70,8 +70,11 @@ def test_a_user_mistake_is_recorded_and_the_study_goes_on(
     executor: Executor, tiny_file: Path, tmp_path: Path
 ) -> None:
     broken = """
+class Broken(nn.Linear):
+    def forward(self, x):
+        raise ArithmeticError("broken on purpose")
 def sometimes(hidden=8, broken=False):
-    return "no model" if broken else model(hidden)
+    return Broken(8, 2) if broken else model(hidden)
 import dataclasses
 sometimes_broken = dataclasses.replace(tiny, model=sometimes)
 """
@@ -87,8 +90,8 @@ sometimes_broken = dataclasses.replace(tiny, model=sometimes)
     for trial in run.trials():
         assert trial.state == ("failed" if trial.cell == "broken=true" else "done"), trial.id
         if trial.error is not None:
-            assert trial.error.kind == "WorkloadError"
-            assert "model gave str, must be nn.Module" in trial.error.message
+            assert trial.error.kind == "ArithmeticError"
+            assert "broken on purpose" in trial.error.message
 
 
 def test_no_group_is_started_once_time_is_up(

@@ -1,5 +1,6 @@
 """Questions against a real workload and this machine: refused before anything is written."""
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,5 +124,77 @@ def test_a_margin_may_name_a_cost_that_is_measured() -> None:
     measured = study_for(checked_question({**asked, "cost": {"mode": "train"}}))
     assert measured.margins == {"train/sample_us": 0.05}
     for cost in ({}, {"cost": {"mode": "inference"}}):
-        with pytest.raises(SpecError, match=r"margins.train/sample_us: mnist-cnn has no such"):
+        with pytest.raises(SpecError, match=r"margins.train/sample_us: is not measured"):
             study_for(checked_question({**asked, **cost}))
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [
+        ({"seeds": 100_000_000}, 200_000_000),
+        ({"cost": CostSpec(processes=999_999_999)}, 2 + 4 * 999_999_999 + 4),
+        ({"until_decided": True, "max_seeds": 1_000_000_000}, 2_000_000_000),
+        ({"until_decided": True, "max_seeds": 2000}, 4000),
+    ],
+)
+def test_what_is_far_too_much_is_counted_without_being_made(
+    study_of: Maker, given: dict[str, Any], count: int
+) -> None:
+    tracemalloc.start()
+    with pytest.raises(SpecError, match=f"plans {count:,} trials or more, but 500 is the limit"):
+        study_of(vary={"batch_size": (5, 20)}, **given)
+    most_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most_bytes < 50e6
+
+
+def test_problems_are_told_beside_a_number_of_trials_that_is_too_large(study_of: Maker) -> None:
+    with pytest.raises(SpecError) as caught:
+        study_of(vary={"batch_sze": (1,)}, seeds=100_000_000)
+    assert [line.split(":")[1].split()[0] for line in caught.value.problems] == [
+        "vary.batch_sze",
+        "plans",
+    ]
+
+
+def test_fewer_processes_at_most_than_at_least_are_refused(study_of: Maker) -> None:
+    with pytest.raises(SpecError, match=r"cost\.max_processes: got 2, must be 5 or more"):
+        study_of(cost=CostSpec(processes=5, max_processes=2))
+    # Nobody asked for the most that it goes to by itself.
+    study = study_of(cost=CostSpec(processes=20))
+    assert study.cost is not None
+    assert study.cost.processes == 20
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"spreads": {"foo": {"test/loss": 0.1}}},
+            "spreads.foo: no such data; must be one of full",
+        ),
+        (
+            {"spreads": {"full": {"test/los": 0.1}}},
+            "spreads.full.test/los: tiny has no such metric; it has train/loss",
+        ),
+        (
+            {"margins": {"train/sample_us": 0.1}},
+            "margins.train/sample_us: is not measured; add [cost]",
+        ),
+        (
+            {"margins": {"inference/sample_us": 0.1}, "cost": CostSpec()},
+            "margins.inference/sample_us: is not measured; set cost.mode to both or inference",
+        ),
+        (
+            {"until_decided": True, "learn": False, "cost": CostSpec()},
+            "until_decided: adds seeds to train with, but learn is false",
+        ),
+    ],
+)
+def test_what_would_be_of_no_effect_is_refused_with_its_reason(
+    study_of: Maker, given: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        study_of(vary={"batch_size": (5, 20)}, **given)
+    assert len(caught.value.problems) == 1
+    assert caught.value.problems[0].startswith(f"s.toml: {told}")

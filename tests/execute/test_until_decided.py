@@ -85,11 +85,14 @@ def test_the_command_line_names_what_is_missing(trainlab: Verb, tiny_file: Path)
     assert "--max-seeds: is for --until-decided" in told
     told = trainlab(*words, "--lr", "0.1,0.2", "--until-decided", "--max-seeds", "9").stdout
     assert "Seeds are added until all is decided: looks after 3" in told
+    words[3] = "2"
+    told = trainlab(*words, "--lr", "0.1,0.2", "--until-decided", "--max-seeds", "4").stdout
+    assert "looks after 3 and 4, 3 being the fewest to begin with." in told
 
 
 def test_the_plan_says_what_the_seeds_can_show(trainlab: Verb) -> None:
     told = " ".join(trainlab("run", "mnist-lab", "--data", "bundled", "--dry-run").stdout.split())
-    assert re.search(r"3 seeds find differences of 3\.\d standard deviations of a run", told)
+    assert re.search(r"3 seeds find differences of 4\.\d standard deviations of a run", told)
     assert "of test/accuracy by this study's known noise" in told
     assert "so it cannot be shown here" in told
     one = " ".join(trainlab("run", "mnist-lab", "--seeds", "1", "--dry-run").stdout.split())
@@ -144,3 +147,28 @@ def test_a_seed_changes_only_the_part_it_is_asked_to(tiny_file: Path, tmp_path: 
     }
     told = " ".join(run.sentences())
     assert "Seeds that change the initial weights alone spread" in told
+
+
+def test_the_noise_of_a_workload_without_accuracy_is_that_of_its_first_metric(
+    tmp_path: Path,
+) -> None:
+    def final(trial: Trial) -> dict[str, float]:
+        return {"train/loss": 0.5, "test/loss": 0.9 + 0.01 * (trial.seed % 2), "test/mae": 0.1}
+
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=4)
+    run = Fabricated(final=final).write(tmp_path / "runs" / "one", study)
+    (told,) = prospects(study, [run])
+    assert told.metric == "test/loss"
+    assert told.spread is not None
+    assert told.difference == pytest.approx(told.stds * told.spread.std)
+
+
+def test_what_the_most_seeds_find_is_said_before_training(trainlab: Verb, tiny_file: Path) -> None:
+    asked = ["run", f"{tiny_file}:tiny", "--lr", "0.1,0.2", "--seeds", "3", "--dry-run"]
+    told = " ".join(trainlab(*asked, "--until-decided", "--max-seeds", "12").stdout.split())
+    first = re.search(r"3 seeds find differences of ([\d.]+) standard deviations", told)
+    most = re.search(r"12 seeds, the most there will be, find ([\d.]+) standard deviations", told)
+    assert first is not None
+    assert most is not None
+    assert float(most[1]) < float(first[1])
+    assert "the most there will be" not in trainlab(*asked).stdout

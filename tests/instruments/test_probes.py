@@ -839,18 +839,19 @@ def test_tensorboard_gets_scalars_and_histograms(make_setup: MakeSetup, tmp_path
     writer = SummaryWriter(str(tmp_path / "board"))
     setup, progress = make_setup(epochs=1), Progress()
     texts = ("0:activation:mean", "0:grad_output:histogram", "0:activation:histogram(-9,9,6)")
-    tell = partial(write_probe, writer)
+    tell = partial(write_probe, writer, samples=103)
     moments = Moments([Probes([probe_of(text) for text in texts], listeners=[tell])])
     train(setup, moments, progress)
     moments.trial_ends(progress)
     writer.close()
     events = EventAccumulator(str(tmp_path / "board")).Reload()
-    assert events.Tags()["scalars"] == ["probe/activation:mean/0"]
+    assert events.Tags()["scalars"] == ["probe/activation:mean@epoch/0"]
     assert set(events.Tags()["histograms"]) == {
-        *("probe/grad_output:histogram/0 log10", "probe/activation:histogram/0"),
+        "probe/grad_output:histogram@epoch/0 log10",
+        "probe/activation:histogram(-9,9,6)@epoch/0",
     }
-    (event,) = events.Histograms("probe/activation:histogram/0")
-    assert event.step == 11
+    (event,) = events.Histograms("probe/activation:histogram(-9,9,6)@epoch/0")
+    assert event.step == 103
     assert event.histogram_value.num == 103 * 16
 
 

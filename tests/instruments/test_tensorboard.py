@@ -3,13 +3,20 @@ import dataclasses
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from torch import nn
 
 from training import HomedSetup, MakeSetup, train
 from trainlab.instruments.curves import Curves
+from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard, image_grid
+from trainlab.record.files import read_lines
+from trainlab.record.probe import ProbeRecord
+from trainlab.spec.probe import probe_of
 from trainlab.train.moments import Moments, Progress
 from trainlab.workloads.workload import Workload
+
+CURVES = [(part, name) for part in ("train", "test") for name in ("loss", "accuracy")]
 
 
 def watched(setup: HomedSetup) -> EventAccumulator:
@@ -26,12 +33,55 @@ def test_scalars_in_the_event_files_equal_the_curve(make_setup: MakeSetup) -> No
     events = watched(setup)
     epochs = [line for line in setup.folder.curve() if line["kind"] == "epoch"]
     steps = [line for line in setup.folder.curve() if line["kind"] == "step"]
-    for name in ("train/loss", "train/accuracy", "test/loss", "test/accuracy", "lr"):
-        shown = [(event.step, event.value) for event in events.Scalars(name)]
-        assert shown == [(line["step"], pytest.approx(line[name], rel=1e-6)) for line in epochs]
-    shown = [(event.step, event.value) for event in events.Scalars("step/train/loss")]
-    assert shown == [(line["step"], pytest.approx(line["train/loss"], rel=1e-6)) for line in steps]
+    tags = {f"{name}/{part} over samples": f"{part}/{name}" for part, name in CURVES}
+    for tag, name in {**tags, "lr": "lr"}.items():
+        shown = [(event.step, event.value) for event in events.Scalars(tag)]
+        assert shown == [(line["samples"], pytest.approx(line[name], rel=1e-6)) for line in epochs]
+    shown = [(e.step, e.value) for e in events.Scalars("step/loss/train over samples")]
+    expected = [(line["samples"], pytest.approx(line["train/loss"], rel=1e-6)) for line in steps]
+    assert shown == expected
     assert len(events.Scalars("time/train_s")) == 3
+
+
+def test_accuracies_and_losses_come_first_in_the_order_tensorboard_shows(
+    make_setup: MakeSetup,
+) -> None:
+    shown = sorted(watched(make_setup()).Tags()["scalars"])
+    assert shown[:4] == [
+        *("accuracy/test over samples", "accuracy/train over samples"),
+        *("loss/test over samples", "loss/train over samples"),
+    ]
+
+
+def test_batch_sizes_lie_beside_each_other_over_samples(make_setup: MakeSetup) -> None:
+    ends = {}
+    for size in (7, 32):
+        events = watched(make_setup(epochs=2, batch_size=size))
+        ends[size] = [event.step for event in events.Scalars("loss/test over samples")]
+    assert ends[7] == ends[32]
+    assert ends[7][1] == 2 * ends[7][0] > 0
+
+
+def test_probes_that_differ_by_their_period_alone_are_two_curves(make_setup: MakeSetup) -> None:
+    setup, progress, board = make_setup(epochs=2, batch_size=7), Progress(), TensorBoard()
+    specs = [probe_of(f"0:activation:mean@{every}") for every in ("epoch", "3")]
+    moments = Moments([Curves(), Probes(specs, [board.probe_logged]), board])
+    train(setup, moments, progress)
+    moments.trial_ends(progress)
+    events = EventAccumulator(str(setup.folder.tensorboard_folder))
+    events.Reload()
+    records = [ProbeRecord.model_validate(line) for line in read_lines(setup.folder.probes_file)]
+    by_step = {line["step"]: line["samples"] for line in setup.folder.curve()}
+    for every in ("epoch", "3"):
+        own = [record for record in records if record.every == every]
+        (target,) = {record.target for record in own}
+        shown = events.Scalars(f"probe/activation:mean@{every}/{target}")
+        assert [event.value for event in shown] == [pytest.approx(r.value) for r in own]
+        known = [
+            (e.step, by_step[r.step]) for e, r in zip(shown, own, strict=True) if r.step in by_step
+        ]
+        assert known
+        assert all(step == samples for step, samples in known)
 
 
 def test_the_graph_and_hyper_parameters_are_written(make_setup: MakeSetup) -> None:
@@ -39,7 +89,15 @@ def test_the_graph_and_hyper_parameters_are_written(make_setup: MakeSetup) -> No
     events = watched(setup)
     names = [node.name for node in _graph(events)]
     assert any("Linear" in name for name in names)
-    assert "hparam/test/accuracy" in events.Tags()["scalars"]
+    assert not [tag for tag in events.Tags()["scalars"] if tag.startswith("hparam")]
+    told = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    session = HParamsPluginData.FromString(told).session_start_info.hparams
+    assert session["batch_size"].number_value == setup.settings.batch_size
+    assert session["seed"].number_value == setup.trial.seed
+    told = events.SummaryMetadata("_hparams_/experiment").plugin_data.content
+    metrics = HParamsPluginData.FromString(told).experiment.metric_infos
+    assert {info.name.tag for info in metrics} <= set(events.Tags()["scalars"])
+    assert "accuracy/test over samples" in {info.name.tag for info in metrics}
     assert [note.code for note in setup.notes] == ["samples_no_images"]
 
 
@@ -57,7 +115,7 @@ def test_a_graph_that_cannot_be_traced_leaves_a_reason_not_a_crash(
     (failed,) = [note for note in setup.notes if note.code == "graph_failed"]
     assert failed.values["kind"] == "RuntimeError"
     assert "a branch the tracer cannot follow" in str(failed.values["reason"])
-    assert len(events.Scalars("test/loss")) == 2
+    assert len(events.Scalars("loss/test over samples")) == 2
     assert capsys.readouterr().out == ""
 
 

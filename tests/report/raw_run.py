@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -49,18 +50,24 @@ class RawRun:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """All comparisons: with the base, or along each factor of a grid with its first level."""
-        cells = self.study["cells"]
-        base = cells[0]
-        if not base["levels"]:
-            return [(base["id"], cell["id"]) for cell in cells[1:]]
-        places = {tuple(cell["levels"].values()): cell["id"] for cell in cells}
+        """All comparisons: cells that differ by one factor, and every cell with the base."""
+        cells = [cell for cell in self.study["cells"] if self.has_like_seeds(cell)]
+        base = cells[0]["levels"]
         found = []
-        for number, first in enumerate(base["levels"].values()):
-            for place, cell in places.items():
-                if place[number] != first:
-                    found.append((places[(*place[:number], first, *place[number + 1 :])], cell))
+        for a, b in combinations(cells, 2):
+            first, second = a["levels"], b["levels"]
+            if base:
+                is_compared = sum(first[name] != second[name] for name in base) == 1
+            else:
+                is_compared = not first or (first.keys() == second.keys() and len(first) == 1)
+            if is_compared:
+                found.append((a["id"], b["id"]))
         return found
+
+    def has_like_seeds(self, cell: Json) -> bool:
+        """Whether its seeds change the same as those of the first cell."""
+        first = self.study["cells"][0]["settings"]["seed_parts"]
+        return bool(cell["settings"]["seed_parts"] == first)
 
     def learned(self, cell: str) -> dict[int, Json]:
         """Learn trials that ended in any way, by seed."""
@@ -81,8 +88,15 @@ class RawRun:
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def processes(self, cell: str, mode: str, *, again: bool = False) -> list[Json]:
-        """cost.json of every timed process of a cell."""
-        return [self._record(t, "cost.json") for t in self._watched(cell, mode, "steps", again)]
+        """cost.json of every timed process of a cell; its second measurement where the first has none."""
+        if self.is_replaced(cell, mode):
+            again = not again
+        timed = self._watched(cell, mode, "steps", again)
+        return [self._record(t, "cost.json") for t in timed]
+
+    def is_replaced(self, cell: str, mode: str) -> bool:
+        """Whether its second measurement stands for the first, of which nothing is known."""
+        return not self._watched(cell, mode, "steps", again=False)
 
     def watched(self, cell: str, mode: str, watch: str, name: str) -> Json:
         """A record of the one process that was watched so."""

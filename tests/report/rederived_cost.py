@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from raw_run import Expected, Json, Pair, RawRun, Within
-from rederived_learning import SUBJECTS, effects
+from rederived_learning import SUBJECTS, effects, failure_rates, time_differences
 from scipy import optimize, stats
 
 from trainlab.analyse.findings.finding import Finding
@@ -33,17 +33,18 @@ def costs(run: RawRun, mode: str) -> dict[Pair, Expected]:
     apart = estimate(figures, twice)
     excess = max(0.0, float(np.mean(apart.value**2 - apart.error**2)))
     is_noise = bool((np.abs(apart.scores(apart.value)) <= 3).all())
-    weights = _weights([((a, False), (b, False)) for a, b in run.pairs], rows)
+    pairs = [pair for pair in run.pairs if all((cell, False) in rows for cell in pair)]
+    weights = _weights([((a, False), (b, False)) for a, b in pairs], rows)
     family = compare_cells(figures, weights)
     noise = math.exp(np.abs((twice @ figures).mean(axis=1)).max())
     found = {}
-    for place, pair in enumerate(run.pairs):
+    for place, pair in enumerate(pairs):
         plain = family.estimates.error[place]
         freedom = family.estimates.degrees_of_freedom[place]
         known = _Known(plain, excess, freedom, family.critical, figures.shape[1], is_noise)
         value = float((weights[place] @ figures).mean())
         found[pair] = _cost(run, pair, mode, value, known)
-        found[pair].numbers["noise"] = noise
+        found[pair].numbers.update(noise=noise, family=len(pairs))
         wide = known.reach(known.critical.two_sided)
         _intervals(run, mode)[pair] = (math.exp(value - wide), math.exp(value + wide))
     return found
@@ -93,7 +94,6 @@ def _cost(run: RawRun, pair: Pair, mode: str, value: float, known: _Known) -> Ex
     numbers: Json = {
         "ratio": math.exp(value),
         "p": (beyond + 1) / (len(known.critical.largest) + 1),
-        "family": len(run.pairs),
         "margin": margin,
         "detectable": math.exp(known.found_with(0.8, known.n)),
         "processes_needed": None,
@@ -133,7 +133,10 @@ def _weights(pairs: list[tuple[Row, Row]], rows: list[Row]) -> np.ndarray:
 def _benches(run: RawRun, mode: str) -> list[dict[Row, float]]:
     """By bench, the log of µs per sample of every row, as its rounds give it."""
     found: dict[str, dict[Row, Json]] = {}
-    for cell, again in _rows(run, mode):
+    # In the order they ran in: of rows with equally few holes the first is the reference.
+    for cell, again in sorted(
+        _rows(run, mode), key=lambda row: row[1] or run.is_replaced(row[0], mode)
+    ):
         for record in run.processes(cell, mode, again=again):
             found.setdefault(record["bench"], {})[cell, again] = record
     return [_levels(records) for records in found.values()]
@@ -175,16 +178,13 @@ def _step_ms(run: RawRun, cell: str, mode: str) -> float:
 
 
 def _epoch_s(run: RawRun, cell: str, mode: str) -> float:
-    """Full batches at the mean step, and the smaller last one."""
+    """Full batches at the step that stands beside it, and the smaller last one."""
     epochs = []
     steps = _processes_ms(run, (cell, False), mode)
     for record, step in zip(run.processes(cell, mode), steps, strict=True):
-        quiet = _quiet(record).values()
-        mean = step * np.mean([ms for turn in quiet for ms in turn])
-        mean /= np.median([np.median(turn) for turn in quiet])
         full, rest = divmod(record["num_samples"], record["batch_size"])
         last = np.median(record["last_ms"]) if rest else 0.0
-        epochs.append((full * mean + last) / 1e3)
+        epochs.append((full * step + last) / 1e3)
     return statistics.geometric_mean(epochs)
 
 
@@ -390,7 +390,8 @@ def unstable(run: RawRun, found: Finding) -> Expected:
                 if records := run.processes(cell, mode, again=again):
                     num_measured += 1
                     logs = np.log(_processes_ms(run, (cell, again), mode))
-                    spread = stats.t.interval(0.95, len(logs) - 1, 0, stats.sem(logs))[1]
+                    error = math.sqrt(2) * stats.sem(logs)
+                    spread = stats.t.interval(0.95, len(logs) - 1, 0, error)[1]
                     if math.expm1(spread) > 0.1:
                         off.append((math.expm1(spread), *_reason(records, np.exp(logs))))
     for mode in MODES:
@@ -422,7 +423,7 @@ def _reason(records: list[Json], process_ms: np.ndarray) -> tuple[str, float]:
 
 
 def slow_trial(run: RawRun, found: Finding) -> Expected:
-    """One seed beside all others of its cell."""
+    """One seed beside the faster half of its cell's."""
     (cell,), seed = found.cells, found.numbers["seed"]
     times = {
         number: statistics.median(line["train_s"] for line in lines)
@@ -433,11 +434,24 @@ def slow_trial(run: RawRun, found: Finding) -> Expected:
     numbers = {
         "seed": seed,
         "epoch_s": times[seed],
-        "others_s": statistics.median(time for one, time in times.items() if one != seed),
+        "faster_s": statistics.median(sorted(times.values())[: (len(times) + 1) // 2]),
         "others_cores": load["others_cores"],
         "stolen_cores": load["stolen_cores"],
     }
     return Expected(numbers, len(times))
+
+
+def uncompared(run: RawRun, found: Finding) -> Expected:
+    """How many processes timed a cell, once or twice, and how many of them failed."""
+    (cell,), mode = found.cells, found.subject.partition("/")[0]
+    assert not run.processes(cell, mode)
+    timed = [
+        t
+        for t in run.trials
+        if t["id"].startswith(f"cost-{mode}-{cell}-") and t["watch"] == "steps"
+    ]
+    num_failed = len([t for t in timed if t["error"]])
+    return Expected({"num_timed": len(timed), "num_failed": num_failed}, 0)
 
 
 def undecided(run: RawRun, found: Finding) -> Expected:
@@ -445,14 +459,36 @@ def undecided(run: RawRun, found: Finding) -> Expected:
     metrics = SUBJECTS if run.study["learn"] else ()
     learn = [one for metric in metrics for one in effects(run, metric).values()]
     modes = MODES if run.study["cost"] else ()
-    tested = learn + [one for mode in modes for one in costs(run, mode).values()]
+    others = [one for mode in modes for one in costs(run, mode).values()]
+    if run.study["learn"]:
+        others += failure_rates(run).values()
+        for metric in run.study["targets"]:
+            others += time_differences(run, metric).values()
+    tested = learn + others
     open_learn = [one for one in learn if one.verdict == "cannot tell"]
     num_open = sum(one.verdict == "cannot tell" for one in tested)
     needed = [n for one in open_learn if isinstance(n := one.numbers["seeds_needed"], Within)]
     numbers = {
         "num_open": num_open,
         "num_tested": len(tested),
+        **_causes(learn, others),
         "most_seeds": max((one.n for one in open_learn), default=None),
         "seeds_needed": min(needed, key=lambda one: one.low, default=None),
     }
     return Expected(numbers, num_open, verdict="cannot tell")
+
+
+def _causes(learn: list[Expected], others: list[Expected]) -> Json:
+    """Why each stays open: every cause once for each comparison."""
+    counts = dict.fromkeys(("noise", "single", "diverged", "rates", "failed"), 0)
+    for one in learn:
+        if one.verdict == "cannot tell":
+            few = "diverged" if one.numbers["diverged_a"] or one.numbers["diverged_b"] else "single"
+            if few == "single" and one.numbers["num_failed"]:
+                few = "failed"
+            cause = "noise" if one.n > 1 else few
+            counts["rates" if one.numbers["is_withheld"] else cause] += 1
+    for one in others:
+        if one.verdict == "cannot tell":
+            counts["noise" if one.n > 1 else "single"] += 1
+    return {f"num_{cause}": number for cause, number in counts.items()}

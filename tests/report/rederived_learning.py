@@ -16,8 +16,8 @@ LEVEL = 0.05
 
 
 def _table(run: RawRun, metric: str) -> Table:
-    """Finite values of every cell that has one."""
-    cells = run.cells or ["base"]
+    """Finite values of every cell that has one and can be compared."""
+    cells = [c["id"] for c in run.study["cells"] if run.has_like_seeds(c)] or ["base"]
     values = {
         c: {s: v for s, v in run.values(c, metric).items() if math.isfinite(v)} for c in cells
     }
@@ -55,7 +55,7 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
     numbers: Json = dict.fromkeys(
         ("mean_a", "mean_b", "difference", "seeds_needed", "detectable", "std", "p")
     )
-    interval, verdict, confidence = None, "cannot tell", 0.95
+    interval, verdict, confidence, withheld = None, "cannot tell", 0.95, False
     if len(seeds):
         numbers |= {"mean_a": a.mean(), "mean_b": b.mean(), "difference": (b - a).mean()}
     if made is not None:
@@ -63,8 +63,10 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
         assert not widths[0] < abs(value) < widths[1], "too near to the limit to be a test"
         if abs(value) > widths[1]:
             verdict = "different"
-        elif margin and abs(value) + made["widths_90"][1] < margin and failed[0] == failed[1]:
+        elif margin and abs(value) + made["widths_90"][1] < margin:
             verdict, widths, confidence = "equivalent", made["widths_90"], 0.90
+            if failed[0] != failed[1]:
+                withheld, verdict = True, "cannot tell"
         interval = tuple(
             Within(*sorted((value + sign * widths[0], value + sign * widths[1])))
             for sign in (-1, 1)
@@ -72,7 +74,9 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
         numbers["std"] = made["std"]
         numbers["p"] = Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004)
         numbers["detectable"] = _detectable(made)
-        if verdict == "cannot tell":
+        if (a == b).all():
+            interval, verdict, numbers["p"] = None, "identical", None
+        if verdict == "cannot tell" and not withheld:
             error = made["std"] * math.sqrt(2)
             least = ((2.0 + 0.84) * error / abs(value)) ** 2
             numbers["seeds_needed"] = Within(2, 2.5 * least + 2) if least < 9000 else None
@@ -80,6 +84,11 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
         "confidence": confidence,
         "family": num_compared,
         "margin": margin,
+        "is_withheld": withheld,
+        "num_failed": sum(
+            t["kind"] == "learn" and t["cell"] in pair and t["state"] not in ("done", "diverged")
+            for t in run.trials
+        ),
         "num_dropped": len(first.keys() ^ second.keys()),
         "num_diverged": len(shared) - len(seeds),
         "diverged_a": failed[0],
@@ -112,6 +121,10 @@ def _chance(first: dict[int, float], second: dict[int, float]) -> Json:
 
 
 def failure_rate(run: RawRun, found: Finding) -> Expected:
+    return failure_rates(run)[found.cells[0], found.cells[1]]
+
+
+def failure_rates(run: RawRun) -> dict[Pair, Expected]:
     """Fisher's test of every pair whose cells fail at different rates."""
     rates = {}
     for pair in run.pairs:
@@ -119,11 +132,13 @@ def failure_rate(run: RawRun, found: Finding) -> Expected:
         counts = [(sum(map(math.isnan, side.values())), len(side)) for side in sides]
         if all(of for _, of in counts) and len({num / of for num, of in counts}) > 1:
             rates[pair] = counts
-    (num_a, of_a), (num_b, of_b) = rates[found.cells[0], found.cells[1]]
-    p = stats.fisher_exact([[num_a, of_a - num_a], [num_b, of_b - num_b]]).pvalue * len(rates)
-    numbers = {"num_a": num_a, "of_a": of_a, "num_b": num_b, "of_b": of_b, "p": min(1.0, p)}
-    verdict = "different" if p <= LEVEL else "cannot tell"
-    return Expected(numbers, min(of_a, of_b), verdict=verdict)
+    expected = {}
+    for pair, ((num_a, of_a), (num_b, of_b)) in rates.items():
+        p = stats.fisher_exact([[num_a, of_a - num_a], [num_b, of_b - num_b]]).pvalue * len(rates)
+        numbers = {"num_a": num_a, "of_a": of_a, "num_b": num_b, "of_b": of_b, "p": min(1.0, p)}
+        verdict = "different" if p <= LEVEL else "cannot tell"
+        expected[pair] = Expected(numbers, min(of_a, of_b), verdict=verdict)
+    return expected
 
 
 def best(run: RawRun, found: Finding) -> Expected:
@@ -153,15 +168,18 @@ def best(run: RawRun, found: Finding) -> Expected:
     for pair, one in effects(run, found.subject).items():
         if one.verdict == "different" and first in pair and {*pair} <= table.keys():
             worse |= set(pair)
-    tied = len(table) - 1 - len(worse - {first})
+    same = [c for c in table if c != first and table[c] == table[first]]
+    assert not worse & {*same}
+    tied = len(table) - 1 - len(worse - {first}) - len(same)
     numbers = {
+        "num_identical": len(same),
         "mean": means[first],
         "num_cells": len(table),
         "num_tied": tied,
-        "num_worse": len(table) - 1 - tied,
+        "num_worse": len(table) - 1 - tied - len(same),
         "num_diverging": sum(bool(run.learned(cell)) for cell in run.cells) - len(table),
     }
-    assert found.cells[0] == first
+    assert {*found.cells[: len(same) + 1]} == {first, *same}
     return Expected(numbers, len(table[first]))
 
 
@@ -190,6 +208,7 @@ def trend(run: RawRun, found: Finding) -> Expected:
         "lowest": min(levels),
         "highest": max(levels),
         "num_levels": len(levels),
+        "fit_p": _lack_of_fit(x, np.array([list(table[cell].values()) for cell in cells])),
         "p": Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004),
     }
     ends = tuple(
@@ -198,6 +217,32 @@ def trend(run: RawRun, found: Finding) -> Expected:
     )
     verdict = "different" if abs(made["value"]) > made["widths"][1] else "cannot tell"
     return Expected(numbers, made["n"], ends, verdict)
+
+
+def _lack_of_fit(x: np.ndarray, values: np.ndarray) -> float:
+    """Two models by least squares, a line or a mean for each cell, both with an effect of each seed."""
+    num_cells, num_seeds = values.shape
+    cell, seed = np.divmod(np.arange(values.size), num_seeds)
+    seeds = np.eye(num_seeds)[seed]
+    line = np.column_stack([x[cell], seeds])
+    free = np.column_stack([np.eye(num_cells)[cell][:, 1:], seeds])
+    left = []
+    for model in (line, free):
+        fitted = model @ np.linalg.lstsq(model, values.ravel(), rcond=None)[0]
+        left.append(((values.ravel() - fitted) ** 2).sum())
+    of_line, of_noise = num_cells - 2, (num_cells - 1) * (num_seeds - 1)
+    ratio = (left[0] - left[1]) / of_line / (left[1] / of_noise)
+    return float(stats.f.sf(ratio, of_line, of_noise))
+
+
+def ran_as(run: RawRun, found: Finding) -> Expected:
+    """The batch size in the records of a cell's trials beside that of its settings."""
+    trials = [t for t in run.trials if t["cell"] == found.cells[0]]
+    assert {t["settings"]["batch_size"] for t in trials} == {found.numbers["asked"]}
+    (ran,) = {t["resolved"]["batch_size"] for t in trials}
+    like = {t["cell"] for t in run.trials if t["resolved"]["batch_size"] == ran}
+    assert like == {*found.cells}, "in these studies nothing else varies"
+    return Expected({"asked": trials[0]["settings"]["batch_size"], "ran": ran}, len(trials))
 
 
 def _at(cell: str, where: str) -> bool:
@@ -214,6 +259,8 @@ def _level(run: RawRun, cell: str, factor: str) -> float:
     own = next(one for one in run.study["cells"] if one["id"] == cell)
     name = factor.removeprefix("model.")
     settings = own["settings"]
+    if name == "batch_size":
+        return float(next(t["resolved"][name] for t in run.trials if t["cell"] == cell))
     return float(own["levels"].get(factor, settings["model"].get(name, settings.get(name))))
 
 
@@ -269,27 +316,39 @@ def sampling(run: RawRun, found: Finding) -> Expected:
 
 
 def seed_spread(run: RawRun, found: Finding) -> Expected:
-    """The standard deviation over seeds, with the interval of chi square."""
-    table = _table(run, found.subject)
+    """The standard deviation over seeds, with the interval of chi square; that of a ratio is F's."""
 
     def std(cell: str) -> float:
-        return float(np.std(list(table[cell].values()), ddof=1))
+        return float(np.std(list(run.values(cell, found.subject).values()), ddof=1))
 
     cell = found.cells[0]
-    own, n = std(cell), len(table[cell])
+    own, n = std(cell), len(run.values(cell, found.subject))
     part = next(c["levels"]["seed_parts"] for c in run.study["cells"] if c["id"] == cell)
-    share = None if part == "all" else (own / std("seed_parts=all")) ** 2
+    numbers: Json = {"part": part, "std": own, "ratio": None, "ratio_low": None, "ratio_high": None}
+    if part != "all" and own > 1e-12:
+        whole = std("seed_parts=all")
+        of_f = stats.f(len(run.values("seed_parts=all", found.subject)) - 1, n - 1)
+        low, high = (own**2 / whole**2 * of_f.ppf(level) for level in (0.025, 0.975))
+        numbers |= {"ratio": own**2 / whole**2, "ratio_low": low, "ratio_high": high}
+    if own < 1e-12:
+        return Expected(numbers | {"std": 0.0}, n)
     ends = tuple(
         own * math.sqrt((n - 1) / stats.chi2.ppf(level, n - 1)) for level in (0.975, 0.025)
     )
-    return Expected({"part": part, "std": own, "share": share}, n, ends)
+    return Expected(numbers, n, ends)
 
 
 def diverged(run: RawRun, found: Finding) -> Expected:
     """Trials of a cell whose loss was not finite."""
     ended = run.learned(found.cells[0]).values()
-    steps = [t["diverged_at_step"] for t in ended if t["state"] == "diverged"]
-    numbers = {"num_diverged": len(steps), "median_step": np.median(steps)}
+    gone = [t["diverged_at_step"] for t in ended if t["state"] == "diverged"]
+    steps = [step for step in gone if step is not None]
+    numbers = {
+        "num_diverged": len(gone),
+        "num_in_training": len(steps),
+        "num_in_test": gone.count(None),
+        "median_step": np.median(steps),
+    }
     return Expected(numbers, len(ended))
 
 
@@ -323,14 +382,24 @@ def _epochs(run: RawRun, cell: str, metric: str) -> list[float]:
 
 
 def time_difference(run: RawRun, found: Finding) -> Expected:
+    return time_differences(run, found.subject)[found.cells[0], found.cells[1]]
+
+
+@lru_cache
+def time_differences(run: RawRun, metric: str) -> dict[Pair, Expected]:
     """Mann and Whitney's test, exact by all permutations; never is later than any epoch."""
-    metric = found.subject
     tested = {}
     for pair in run.pairs:
         a, b = (_epochs(run, cell, metric) for cell in pair)
         if a and b and len({*a, *b}) > 1:
             tested[pair] = a, b
-    a, b = tested[found.cells[0], found.cells[1]]
+    return {
+        pair: _time_difference(a, b, run.study["targets"][metric], len(tested))
+        for pair, (a, b) in tested.items()
+    }
+
+
+def _time_difference(a: list[float], b: list[float], target: float, num_tested: int) -> Expected:
     late = [1e9 if math.isinf(x) else x for x in (*a, *b)]
 
     def away(x: np.ndarray, y: np.ndarray) -> float:
@@ -343,17 +412,19 @@ def time_difference(run: RawRun, found: Finding) -> Expected:
         n_resamples=2000,
         rng=np.random.default_rng(1),
     )
-    p = exact.pvalue * len(tested)
+    p = exact.pvalue * num_tested
+    # Or chance decides, in a test that is about all but that.
+    assert not 0.6 * p - 0.01 < LEVEL < 1.4 * p + 0.01, p
     medians = [float(np.median(side)) for side in (a, b)]
     numbers = {
-        "target": run.study["targets"][metric],
+        "target": target,
         "epoch_a": medians[0] if math.isfinite(medians[0]) else None,
         "epoch_b": medians[1] if math.isfinite(medians[1]) else None,
         "never_a": sum(map(math.isinf, a)),
         "never_b": sum(map(math.isinf, b)),
         "p": Within(min(1.0, 0.6 * p - 0.01), min(1.0, 1.4 * p + 0.01)),
     }
-    verdict = "different" if found.numbers["p"] <= LEVEL else "cannot tell"  # type: ignore[operator]
+    verdict = "different" if p <= LEVEL else "cannot tell"
     return Expected(numbers, min(len(a), len(b)), verdict=verdict)
 
 
@@ -366,6 +437,7 @@ def unfinished(run: RawRun, found: Finding) -> Expected:
         "num_planned": len(states),
         "num_failed": states.count("failed"),
         "num_interrupted": states.count("interrupted"),
-        "num_pending": states.count("pending") + states.count("running"),
+        "num_running": states.count("running"),
+        "num_pending": states.count("pending"),
     }
     return Expected(numbers, done)

@@ -28,6 +28,7 @@ REDERIVED: dict[str, Callable[[RawRun, Finding], Expected]] = {
     "best": learning.best,
     "trend": learning.trend,
     "interaction": learning.interaction,
+    "ran_as": learning.ran_as,
     "test_set": learning.sampling,
     "seed_spread": learning.seed_spread,
     "time_to_target": learning.time_to_target,
@@ -41,6 +42,7 @@ REDERIVED: dict[str, Callable[[RawRun, Finding], Expected]] = {
     "optimizer_share": cost.optimizer_share,
     "unstable": cost.unstable,
     "slow_trial": cost.slow_trial,
+    "uncompared": cost.uncompared,
     "undecided": cost.undecided,
     "vanishing_gradient": probes.gradient,
     "exploding_gradient": probes.gradient,
@@ -106,6 +108,9 @@ def test_the_findings_are_of_every_shape(every: list[Told]) -> None:
     assert tops == {True, False}
     reached = {bool(t.found.numbers["num_reached"]) for t in of_kind("time_to_target", every)}
     assert reached == {True, False}
+    fits = {bool((t.found.numbers["fit_p"] or 0) > 0.05) for t in of_kind("trend", every)}
+    assert fits == {True, False}
+    assert {t.found.numbers["num_identical"] for t in of_kind("best", every)} == {0, 1}
     assert {t.found.numbers["side"] for t in of_kind("update_ratio", every)} == {"above", "below"}
 
 

@@ -16,10 +16,9 @@ from fabricate import Fabricated, made_study
 from trainlab.plan import Trial
 from trainlab.record.probe import ProbeRecord
 from trainlab.report.contents import report_of
-from trainlab.report.document import Bullets, Document, Entry, Figure, Table
+from trainlab.report.document import Bullets, Document, Entry, Figure, Statements, Table
 from trainlab.report.render.terminal import print_blocks
 from trainlab.report.sections.files import typed_command
-from trainlab.report.sections.main_findings import main_findings
 from trainlab.report.study_file import study_file
 from trainlab.spec.probe import probe_of
 from trainlab.spec.question import cells_of, read_question
@@ -63,16 +62,38 @@ def test_every_figure_and_section_has_its_own_id(tmp_path: Path) -> None:
 
 
 def test_the_answer_has_at_most_five_lines_and_says_what_differs(tmp_path: Path) -> None:
-    (told,) = section_of(rich_report(tmp_path / "run"), "answer").blocks
-    assert isinstance(told, Bullets)
+    told, chart = section_of(rich_report(tmp_path / "run"), "answer").blocks
+    assert isinstance(told, Statements)
+    assert isinstance(chart, Figure)
     assert 1 < len(told.items) <= 5
-    assert any(p.mark == "different" and "test/accuracy" in p.text for p in told.items)
-    assert any(p.mark == "different" and "per sample" in p.text for p in told.items)
+    assert any("best test accuracy: 95.2 %" in one.text for one in told.items)
+    assert told.items[0].text == "Batch 64 trains 19 times as fast per sample as batch 1."
 
 
-def test_what_is_open_ends_the_answer(tmp_path: Path) -> None:
-    data = rich_data(tmp_path / "run", study=rich_study(seeds=1))
-    assert main_findings(data.findings)[-1].kind == "undecided"
+def test_the_chart_of_the_answer_is_not_drawn_again(tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "run")
+    ids = [figure.id for figure in report.figures()]
+    assert ids[0] == "cost-sample-us"
+    assert ids.count("cost-sample-us") == 1
+
+
+def test_every_sentence_of_the_answer_leads_to_a_section(tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "run")
+    ids = {one.id for section in report.sections for one in (section, *section.sections)}
+    told = [b for b in section_of(report, "answer").all_blocks() if isinstance(b, Statements)]
+    links = [item.section for block in told for item in block.items]
+    assert links
+    assert set(links) <= ids
+
+
+def test_what_is_open_ends_the_answer_with_its_command(tmp_path: Path) -> None:
+    report = report_of(rich_data(tmp_path / "run", study=rich_study(seeds=1)))
+    last = section_of(report, "answer").sections[-1]
+    assert last.id == "open"
+    (told,) = last.blocks
+    assert isinstance(told, Statements)
+    assert told.items[0].command == "trainlab run --seeds 3"
+    assert "one seed cannot show a difference" in told.items[0].text
 
 
 def some_unfinished(trial: Trial) -> str:
@@ -312,3 +333,31 @@ def test_the_terminal_cuts_nothing_off_a_table(tmp_path: Path, width: int, lang:
                 entry = "".join(row.entries[number].text.split())
                 if table.columns[number].is_number:
                     assert entry in shown, (table.caption, entry)
+
+
+def test_a_grid_of_two_factors_is_drawn_as_a_heat_map(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 16), "lr": (0.1, 0.01, 0.001)}, seeds=2)
+    report = report_of(run_data(Fabricated().write(tmp_path / "a", study)))
+    (grid,) = (one for one in report.figures() if one.id == "grid-test-accuracy")
+    assert len(grid.spec["data"]["values"]) == 6
+    assert "batch_size=16,lr=0.001" in grid.alt
+    study = made_study(vary={"batch_size": (1, 16, 64)}, seeds=2)
+    report = report_of(run_data(Fabricated().write(tmp_path / "b", study)))
+    assert not [one for one in report.figures() if one.id.startswith("grid-")]
+
+
+def test_every_epoch_has_a_row_with_its_seconds(tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "run")
+    tables = [one for one in report.all_blocks() if isinstance(one, Table)]
+    (epochs,) = (one for one in tables if one.caption == "Every epoch")
+    assert [row.cell for row in epochs.rows] == [
+        cell for cell in ("batch_size=1", "batch_size=16", "batch_size=64") for _ in range(2)
+    ]
+    assert epochs.columns[-1].heading == "s in the epoch"
+
+
+def test_a_machine_without_a_gpu_says_so(tmp_path: Path) -> None:
+    (table, *_) = section_of(rich_report(tmp_path / "run"), "environment").blocks
+    assert isinstance(table, Table)
+    rows = {row.entries[0].text: row.entries[1].text for row in table.rows}
+    assert rows["GPU"] == rows["CUDA"] == "none"

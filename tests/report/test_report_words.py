@@ -11,6 +11,7 @@ import pytest
 import trainlab
 from trainlab.analyse.cost.cold_start import COUNTS
 from trainlab.analyse.cost.summary import Instability
+from trainlab.analyse.findings.finding import CAUSES
 from trainlab.instruments.probes import quantities
 from trainlab.report.render.fonts import REGULAR, font_folder
 from trainlab.spec.probe import QUANTITIES, REDUCERS
@@ -30,6 +31,17 @@ BUILT += (
     "warning_",
     "failure_",
     "part_",
+    "open_",
+)
+BUILT += (
+    "answer_",
+    "cold_more_",
+    "compared_speed_",
+    "factor_name_",
+    "metric_",
+    "name_",
+    "open_cost_",
+    "sample",
 )
 BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")
 
@@ -138,3 +150,7 @@ def test_every_probe_has_a_meaning(lang: str) -> None:
             meaning = Words(lang).probe_meaning(quantity, reducer, "7")
             assert meaning.endswith("." if lang == "en" else "。")
             assert meaning[0].isupper() or lang == "zh"
+
+
+def test_every_cause_of_an_open_comparison_has_words() -> None:
+    assert {f"open_{cause}" for cause in CAUSES} <= set(WORDS)

@@ -11,9 +11,10 @@ from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.batch_scaling import Scaling
-from trainlab.analyse.findings.disturbed import SlowTrial
+from trainlab.analyse.findings.disturbed import SlowTrial, Uncompared
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.patterns import RanAs
 from trainlab.analyse.findings.probes import (
     Accumulation,
     BrokenGradient,
@@ -102,9 +103,19 @@ SPREAD = SeedSpread(
     cells=("seed_parts=weights",),
     part="weights",
     std=0.0123,
-    share=0.456,
+    ratio=0.456,
+    ratio_low=0.0871,
+    ratio_high=2.39,
     interval=Interval(0.0071, 0.0314),
     n=6,
+)
+RAN_AS = RanAs(
+    subject="batch_size",
+    factor="batch_size",
+    cells=("batch_size=5000", "batch_size=960"),
+    asked=5000,
+    ran=960,
+    n=3,
 )
 SLOW = SlowTrial(
     subject="train_s",
@@ -112,10 +123,14 @@ SLOW = SlowTrial(
     n=3,
     seed=2,
     epoch_s=95.4,
-    others_s=32.1,
+    faster_s=32.1,
     others_cores=1.27,
     stolen_cores=0.31,
 )
+UNCOMPARED = Uncompared(
+    subject="train/sample_us", cells=("lr=0.1",), n=0, num_timed=6, num_failed=5
+)
+OTHERS = (SPREAD, SLOW, UNCOMPARED)
 
 
 def sentence(found: Finding, lang: str = "en") -> str:
@@ -159,7 +174,8 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
             state=lambda t: "pending" if t.seed == 3 and t.kind == "learn" else "done",
         ).write(home / "b", cost),
     ]
-    return [*(one for run in runs for one in findings(gather(run))), *PROBED, SPREAD, SLOW]
+    others = [*PROBED, SPREAD, RAN_AS, *OTHERS]
+    return [*(one for run in runs for one in findings(gather(run))), *others]
 
 
 def test_the_findings_held_against_their_sentences_are_of_every_kind(every: list[Finding]) -> None:
@@ -217,6 +233,8 @@ def effect(**given: Any) -> Finding:
         seeds_needed=None,
         detectable=None,
         std=0.01,
+        is_withheld=False,
+        num_failed=0,
         num_dropped=0,
         num_diverged=0,
         diverged_a=0,

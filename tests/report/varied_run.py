@@ -1,6 +1,7 @@
 """Made-up runs in which no two records agree: a number taken from the wrong one shows."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -76,7 +77,7 @@ def _vary_curve(folder: RunFolder, trial: TrialRecord) -> None:
         load = QUIET.model_copy(update={"others_cores": 1.27, "stolen_cores": 0.31})
         home.write(trial.model_copy(update={"load": load}))
     if trial.state == "diverged":
-        step = chance.randrange(100, 2000)
+        step = None if trial.seed == 7 else chance.randrange(100, 2000)
         home.write(trial.model_copy(update={"diverged_at_step": step}))
 
 
@@ -98,10 +99,24 @@ def grid_run(path: Path) -> RunFolder:
     return Fabricated(final=final).write(path, study)
 
 
+def large_batch_run(path: Path) -> RunFolder:
+    """A batch larger than the data runs as one of all samples; the best two are the same."""
+    study = made_study(vary={"batch_size": (16, 64, 960, 5000)}, seeds=4)
+
+    def final(trial: Trial) -> dict[str, float]:
+        size = min(trial.settings.batch_size, 960)
+        own = drawn("large", size, trial.seed).gauss(0, 0.004)
+        accuracy = 0.6 + 0.03 * math.log2(size) + own
+        return {"test/accuracy": accuracy, "test/loss": 0.5 - own, "train/loss": 0.4 + 2 * own}
+
+    return Fabricated(final=final).write(path, study)
+
+
 def seed_parts_run(path: Path) -> RunFolder:
     """What seeds change, one part at a time."""
-    study = made_study(vary={"seed_parts": ("all", "weights", "dropout")}, seeds=5)
-    stds = {"all": 0.01, "weights": 0.006, "dropout": 0.002}
+    parts = ("all", "weights", "order", "dropout")
+    study = made_study(vary={"seed_parts": parts}, seeds=5)
+    stds = {"all": 0.01, "weights": 0.006, "order": 0.002, "dropout": 0.0}
 
     def final(trial: Trial) -> dict[str, float]:
         chance = drawn("parts", trial.cell, trial.seed)
@@ -129,8 +144,25 @@ def two_sizes_run(path: Path) -> RunFolder:
     return _cost_run(path, made_study(vary={"batch_size": (2, 8)}, learn=False, seeds=1, cost=cost))
 
 
-def _cost_run(path: Path, study: Any) -> RunFolder:
-    folder = Fabricated(step_ms=_step_ms, rows=_rows, peak_bytes=_peak).write(path, study)
+def broken_processes_run(path: Path) -> RunFolder:
+    """The reference's processes broke, but not those that measured it again; another cell has none."""
+    cost = CostSpec(mode="both", processes=4)
+    study = made_study(vary={"batch_size": (2, 4, 8)}, learn=False, seeds=1, cost=cost)
+    return _cost_run(path, study, _broken)
+
+
+def _broken(trial: Trial) -> str:
+    is_broken = trial.cell == "batch_size=4" or (trial.cell == "batch_size=2" and not trial.again)
+    if trial.id == "cost-train-batch_size=4-process2":
+        return "running"
+    return "failed" if trial.watch == "steps" and is_broken else "done"
+
+
+def _cost_run(
+    path: Path, study: Any, state: Callable[[Trial], str] = lambda trial: "done"
+) -> RunFolder:
+    made = Fabricated(step_ms=_step_ms, rows=_rows, peak_bytes=_peak, state=state)
+    folder = made.write(path, study)
     for trial in folder.trials():
         _vary_cost(folder, trial)
     return folder
@@ -262,8 +294,10 @@ def _fired(probe: str, layer: str, place: int) -> FiredRecord:
 RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "learn": learn_run,
     "grid": grid_run,
+    "large batch": large_batch_run,
     "seed parts": seed_parts_run,
     "cost": cost_run,
     "two sizes": two_sizes_run,
+    "broken processes": broken_processes_run,
     "probes": probe_run,
 }

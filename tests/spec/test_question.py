@@ -59,7 +59,10 @@ def problems(text: str) -> list[str]:
         ("sedes = 3", "sedes: unknown setting; did you mean seeds?"),
         ("[settings]\nepochz = 3", "epochz: unknown setting; did you mean epochs?"),
         ("[settings]\nmomentum = 0.9", "momentum: adam takes none; optimizers that do: sgd"),
-        ('design = "gird"', "design: got 'gird', must be one of 'grid', 'one-at-a-time'"),
+        (
+            'design = "gird"',
+            "design: got 'gird', must be one of grid, one-at-a-time; did you mean grid?",
+        ),
         ('[margins]\n"test/loss" = 0', "margins.test/loss: got 0, must be greater than 0"),
         ("[cost]\nprocesses = 0", "cost.processes: got 0, must be greater than 0"),
         ("vary = 3", "vary: got 3, must be a table of names and values"),
@@ -233,3 +236,9 @@ def test_the_schema_describes_every_field_for_editors() -> None:
     fields = {**schema["properties"], **schema["$defs"]["CostSpec"]["properties"]}
     assert all(field.get("description") for name, field in fields.items() if name != "workload")
     assert fields["workload"]["description"].startswith("A built-in workload's name")
+
+
+def test_a_seed_that_no_table_holds_is_refused() -> None:
+    assert seeds_of(checked_question({"workload": "w", "seeds": [2**63 - 1]})) == (2**63 - 1,)
+    with pytest.raises(SpecError, match=rf"seeds: got {2**63}, must be less than 2\*\*63"):
+        checked_question({"workload": "w", "seeds": [1, 2**63]})

@@ -16,7 +16,7 @@ def test_all_problems_are_reported_together_with_place_value_and_rule() -> None:
     assert caught.value.problems == (
         "s.toml: epochs: got 'x', must be a whole number",
         "s.toml: batch_size: got 0, must be greater than 0",
-        "s.toml: lr: got -1, must be greater than 0.0",
+        "s.toml: lr: got -1, must be greater than 0",
         "s.toml: optimiser: unknown setting; did you mean optimizer?",
     )
 
@@ -24,11 +24,11 @@ def test_all_problems_are_reported_together_with_place_value_and_rule() -> None:
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"optimizer": "foo"}, "optimizer: got 'foo', must be one of 'adadelta', 'sgd'"),
+        ({"optimizer": "foo"}, "optimizer: got 'foo', must be one of adadelta, sgd"),
         ({"lr": float("nan")}, "lr: got nan, must be"),
-        ({"precision": "fp8"}, "precision: got 'fp8', must be one of 'fp32', 'bf16'"),
+        ({"precision": "fp8"}, "precision: got 'fp8', must be one of fp32, bf16"),
         ({"zero_grad": "maybe"}, "zero_grad: got 'maybe', must be true or false"),
-        ({"device": "tpu"}, "device: got 'tpu', must match"),
+        ({"device": "tpu"}, "device: got 'tpu', must be auto, cpu, mps, cuda or cuda:N"),
         ({"momentum": 0.9}, "momentum: adam takes none; optimizers that do: sgd, rmsprop"),
         (
             {"optimizer_options": "rho=0.9"},

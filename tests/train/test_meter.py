@@ -51,6 +51,47 @@ def test_the_first_loss_that_is_not_finite_is_found(bad: float, at: int) -> None
     assert meter.means().first_bad_step == at
 
 
+@pytest.mark.parametrize(
+    ("losses", "bad"),
+    [
+        ([2.3, 5.0, 3e22, 3e22], 3),  # a learning rate far too large
+        ([2.3, 2e6, 2.2e6, 1e6], None),  # large, but not a million times the first
+        ([4e8, 3e8, 2e14, 1e8], None),  # a regression on large numbers starts large
+        ([4e8, 5e15, 5e15, 1e8], 2),
+        (
+            [4e8, 5e14, 3e8, 1e8],
+            None,
+        ),  # the mean over the updates of a point decides, not one of them
+        ([1e-9, 0.5, 80.0, 900.0], None),  # a loss that starts near 0 may lose that
+        ([1e-9, 0.5, 9e6, 1.0], 3),
+        ([-50.0, -60.0, -1e12, -1e13], None),  # downwards is no explosion
+        ([-50.0, 1e9, 1e9, 1e9], 2),
+    ],
+)
+def test_a_loss_explodes_relative_to_the_first_and_to_one(
+    losses: list[float], bad: int | None
+) -> None:
+    meter, steps = Meter({}, CPU, stops_explosions=True), []
+    # Two points of two updates each: the first loss of all counts, not that of the second point.
+    for half in (losses[:2], losses[2:]):
+        meter.reset()
+        for loss in half:
+            meter.add(torch.tensor(loss), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+        means = meter.means()
+        steps.append(means.first_bad_step)
+        if means.first_bad_step is not None:
+            assert means.bad_loss == pytest.approx(half[means.first_bad_step - 1])
+    found = [2 * half + step for half, step in enumerate(steps) if step is not None]
+    assert (found[0] if found else None) == bad
+
+
+def test_only_training_losses_explode() -> None:
+    meter = Meter({}, CPU)
+    for loss in (1.0, 1e30):
+        meter.add(torch.tensor(loss), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+    assert meter.means().first_bad_step is None
+
+
 def test_reset_forgets() -> None:
     meter = Meter({}, CPU)
     meter.add(torch.tensor(math.nan), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from trainlab.data.sets import image_set
 from trainlab.spec import settings_for
 from trainlab.workloads.catalogue import BUILTIN
 from trainlab.workloads.find import find_workload
@@ -22,7 +25,16 @@ def test_a_builtin_has_the_published_size_and_valid_defaults(name: str) -> None:
 
 @pytest.mark.parametrize("name", BUILTIN)
 def test_what_a_dry_run_knows_of_a_builtin_is_what_it_is(name: str) -> None:
-    assert BUILTIN[name].facts == find_workload(name).facts
+    found = find_workload(name)
+    # How large its data and how small its model may be is known of a built-in alone.
+    assert replace(BUILTIN[name].facts, model_least={}, num_train={}) == found.facts
+    bundled = found.data("bundled")
+    assert BUILTIN[name].facts.num_train["bundled"] == len(bundled.train)
+    full = image_set(BUILTIN[name].images).full.train_images.shape[0]
+    assert BUILTIN[name].facts.num_train["full"] == full
+    for parameter, least in BUILTIN[name].model_least.items():
+        found.build({parameter: least})
+        assert not sum(p.numel() == 0 for p in found.build({parameter: least}).parameters())
 
 
 def test_mnist_cnn_is_the_pytorch_example() -> None:

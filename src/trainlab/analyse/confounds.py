@@ -48,8 +48,13 @@ def run_confounds(first: Environment, second: Environment) -> tuple[Confound, ..
     return tuple(_differences(a, b, {"format"}))
 
 
-def pooling_problems(first: Environment, second: Environment) -> tuple[str, ...]:
-    """Why trials of two runs must not be put into one mean; empty where nothing speaks against it."""
+def pooling_problems(
+    first: Environment, second: Environment, git_matters: bool = True
+) -> tuple[str, ...]:
+    """Why trials of two runs must not be put into one mean; empty where nothing speaks against it.
+
+    `git_matters`: whether the code that ran may be that of the folder a run was started in.
+    """
     problems = [
         f"{name} {first.packages.get(name)} against {second.packages.get(name)}"
         for name in BREAKS_POOLING
@@ -57,7 +62,7 @@ def pooling_problems(first: Environment, second: Environment) -> tuple[str, ...]
     ]
     if (first.cpu, first.gpus) != (second.cpu, second.gpus):
         problems.append(f"another machine: {first.cpu} against {second.cpu}")
-    if (code_a := _code(first)) != (code_b := _code(second)):
+    if git_matters and (code_a := _code(first)) != (code_b := _code(second)):
         problems.append(f"other code: {code_a} against {code_b}")
     return tuple(problems)
 

@@ -1,11 +1,15 @@
-"""Which cells are compared with which: those that differ by one factor, each with its reference."""
+"""Which cells are compared with which: those that differ by one factor."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from trainlab.spec import Cell
 from trainlab.spec.settings import Scalar
+
+MOST_LEVELS = 5
+"""Of a factor, each compared with each other; of more, each with the reference only."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,19 @@ class Contrast:
 
 
 def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
+    """Every cell against its reference, then the levels of each factor against each other."""
+    return [*against_references(cells), *_between_levels(cells)]
+
+
+def against_references(cells: Sequence[Cell]) -> list[Contrast]:
     """Every cell against its reference; none against one with the same settings by another name.
 
     In a grid that is the cell with the factor's first level and all else equal. Around a base it is
     the base, also for a cell that changes several settings at once. A cell listed beside a grid that
-    has no such neighbour is compared with the grid's first.
+    has no such neighbour is compared with the grid's first. Cells whose seeds change other parts of what
+    is random are not compared: see `with_like_seeds`.
     """
+    cells = with_like_seeds(cells)
     if cells and not cells[0].levels:
         others = [cell for cell in cells[1:] if cell.settings.meaning != cells[0].settings.meaning]
         return [_against_base(cells[0], cell) for cell in others]
@@ -52,6 +63,30 @@ def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
     compared = {cell_id for pair in pairs for cell_id in pair.ids}
     alone = [cell for cell in cells[1:] if cell.id not in compared]
     return pairs + [_against_base(cells[0], cell) for cell in alone]
+
+
+def _between_levels(cells: Sequence[Cell]) -> list[Contrast]:
+    """The pairs that differ by one factor and leave its reference out, all else equal."""
+    by_reference: dict[tuple[str, str], list[Contrast]] = {}
+    for pair in against_references(cells):
+        if pair.levels != (None, None):
+            by_reference.setdefault((pair.factor, pair.reference.id), []).append(pair)
+    return [
+        _contrast(first.factor, first.other, second.other)
+        for pairs in by_reference.values()
+        if len(pairs) < MOST_LEVELS
+        for first, second in combinations(pairs, 2)
+        if first.other.settings.meaning != second.other.settings.meaning
+    ]
+
+
+def with_like_seeds(cells: Sequence[Cell]) -> Sequence[Cell]:
+    """The cells whose seeds change the same as the first cell's.
+
+    What a seed changes is no setting of the training: it says which spread is measured, and cells that
+    differ by it have no seeds in common to be compared by.
+    """
+    return [cell for cell in cells if cell.settings.seed_parts == cells[0].settings.seed_parts]
 
 
 def level_of(cell: Cell, factor: str) -> Scalar | None:

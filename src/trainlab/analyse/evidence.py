@@ -7,23 +7,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from trainlab.analyse.contrast import level_of
 from trainlab.analyse.cost.benches import process_steps_ms
 from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost.summary import summarise
 from trainlab.analyse.probes import ProbedTrial
+from trainlab.errors import RecordError
 from trainlab.record.cost import CostRecord
+from trainlab.record.digests import Digests, run_digests
 from trainlab.record.environment import UNKNOWN, Environment
-from trainlab.record.files import read_lines
-from trainlab.record.folder import RecordFile, RunFolder
-from trainlab.record.probe import ProbeRecord
+from trainlab.record.folder import CHANGED, RecordFile, RunFolder
 from trainlab.record.schema import Record
 from trainlab.record.study import StudyRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import Cell, Study
+from trainlab.spec.settings import Scalar
 
 UNFINISHED = ("pending", "running")
 ENDED_WELL = ("done", "diverged")
-"""Trials that ran to their end: a loss that is no longer finite is a result, a failure is not."""
+"""Trials that ran to their end: a loss that diverged is a result, a failure is not."""
 
 R = TypeVar("R", bound=Record)
 Line = Mapping[str, Any]
@@ -68,6 +70,8 @@ class Evidence:
     """Learn trials with probes, and the values of these."""
     list_files: Callable[[], frozenset[str]] = frozenset
     """Lists the names of all files of the run; those of trials without their folders."""
+    read_digests: Callable[[], Digests | None] = lambda: None
+    """Digests of all raw records; only reports that are handed in need them."""
 
     @property
     def name(self) -> str:
@@ -108,6 +112,20 @@ class Evidence:
             if learned.trial.state in ENDED_WELL
         }
 
+    def level_that_ran(self, cell: Cell, factor: str) -> Scalar | None:
+        """The level of a factor in a cell as its trials had it: a batch is no larger than the data."""
+        ran = self._resolved.get(cell.id, {}).get(factor) if factor == "batch_size" else None
+        return level_of(cell, factor) if ran is None else ran
+
+    @cached_property
+    def _resolved(self) -> dict[str, Mapping[str, Any]]:
+        """What settings became in the first trial of each cell that got so far."""
+        resolved: dict[str, Mapping[str, Any]] = {}
+        for trial in self.trials:
+            if trial.resolved:
+                resolved.setdefault(trial.cell, trial.resolved)
+        return resolved
+
     def finite_values(self, cell: str, metric: str) -> list[float]:
         """A metric of the last epoch of the trials that did not diverge."""
         return [value for value in self.values(cell, metric).values() if math.isfinite(value)]
@@ -137,6 +155,7 @@ def gather(folder: RunFolder) -> Evidence:
     record = folder.study()
     study = record.to_study(str(folder.study_file))
     trials = tuple(folder.trial(trial_id).read() for trial_id in record.trials)
+    _check_cells(folder, study, trials)
     learned: dict[str, dict[int, LearnedTrial]] = {}
     for trial in trials:
         if trial.kind == "learn" and trial.state not in UNFINISHED:
@@ -157,7 +176,18 @@ def gather(folder: RunFolder) -> Evidence:
         measured=tuple(sorted(_measurements(folder, trials), key=position)),
         probed=tuple(read_probed(folder, trials)),
         list_files=folder.file_names,
+        read_digests=lambda: run_digests(folder),
     )
+
+
+def _check_cells(folder: RunFolder, study: Study, trials: Iterable[TrialRecord]) -> None:
+    """RecordError where a trial is of a cell that the study does not have."""
+    known = {cell.id for cell in study.all_cells}
+    for trial in trials:
+        if trial.cell not in known:
+            raise RecordError(
+                f"{folder.study_file}: study.cells: has no {trial.cell}, of which {trial.id} is; {CHANGED}"
+            )
 
 
 def _learned(folder: RunFolder, trial: TrialRecord) -> LearnedTrial:
@@ -175,12 +205,11 @@ def _measurements(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[
     records: dict[str, CostRecord] = {}
     for trial in trials:
         if trial.kind == "cost" and trial.state == "done":
-            key = (trial.cell, trial.again, trial.mode, trial.weights_of)
-            groups.setdefault(key, []).append(trial)
+            groups.setdefault((trial.cell, trial.mode, trial.weights_of), []).append(trial)
             if trial.watch == "steps":
                 records[trial.id] = folder.trial(trial.id).cost.read()
     steps_ms = process_steps_ms(records)
-    for group in groups.values():
+    for group in (part for trials in groups.values() for part in _measured_apart(trials)):
         timed = [trial for trial in group if trial.watch == "steps"]
         if not timed:
             continue
@@ -202,6 +231,18 @@ def _measurements(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[
         )
 
 
+def _measured_apart(trials: Sequence[TrialRecord]) -> Iterator[list[TrialRecord]]:
+    """The trials of a cell, and apart from them those of its second measurement. Where every process of the
+    first broke, the second stands for it: the cell is the same, and it took the same turns."""
+    first = [trial for trial in trials if not trial.again]
+    second = [trial for trial in trials if trial.again]
+    if any(trial.watch == "steps" for trial in first):
+        yield first
+        yield second
+    else:
+        yield first + [trial.model_copy(update={"again": False}) for trial in second]
+
+
 def _read(file: RecordFile[R]) -> R | None:
     return file.read() if file.exists() else None
 
@@ -211,6 +252,7 @@ def read_probed(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[Pr
     for trial in trials:
         files = folder.trial(trial.id)
         if files.probes_file.exists():
-            lines = [ProbeRecord.model_validate(line) for line in read_lines(files.probes_file)]
             fired = _read(files.probes)
-            yield ProbedTrial(trial, tuple(lines), () if fired is None else tuple(fired.rows))
+            yield ProbedTrial(
+                trial, tuple(files.probe_lines()), () if fired is None else tuple(fired.rows)
+            )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trainlab.analyse.contrast import with_like_seeds
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.metrics import resolution_of
 from trainlab.spec import Cell
@@ -42,8 +43,8 @@ class MetricTable:
 
 
 def metric_table(evidence: Evidence, metric: str) -> MetricTable:
-    """Of the trials that ended well."""
-    by_id = {cell.id: cell for cell in evidence.cells}
+    """Of the trials that ended well, in the cells that can be compared."""
+    by_id = {cell.id: cell for cell in with_like_seeds(evidence.cells)}
     ids, values = table_of({cell: evidence.values(cell, metric) for cell in by_id})
     cells = tuple(by_id[cell] for cell in ids)
     looks, resolution = evidence.study.looks, resolution_of(evidence, metric)

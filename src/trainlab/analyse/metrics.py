@@ -1,7 +1,11 @@
 """The metrics of a run: which are compared, what they can be, and how finely they are known."""
 
+import math
+from collections.abc import Iterable
+
 from trainlab.analyse.evidence import Evidence
-from trainlab.stats.means import SHARES, UNLIMITED, Interval
+from trainlab.spec.target import lower_is_better
+from trainlab.stats.means import NOT_NEGATIVE, SHARES, UNLIMITED, Interval
 from trainlab.words.numbers import is_share
 
 ACCURACY = "test/accuracy"
@@ -10,15 +14,26 @@ USUAL = (ACCURACY, "test/loss", "train/loss")
 
 
 def compared_metrics(evidence: Evidence) -> list[str]:
+    """Those of the run that are compared, the most wanted first."""
+    return in_order(evidence.metrics)
+
+
+def in_order(metrics: Iterable[str]) -> list[str]:
     """The usual ones, then any of the workload's own on the test set."""
-    usual = [name for name in USUAL if name in evidence.metrics]
-    own = [name for name in evidence.metrics if name.startswith("test/")]
-    return list(dict.fromkeys([*usual, *own]))
+    names = list(metrics)
+    usual = [name for name in USUAL if name in names]
+    return list(dict.fromkeys([*usual, *(name for name in names if name.startswith("test/"))]))
 
 
-def limits_of(metric: str) -> Interval:
-    """What the metric can be at all."""
-    return SHARES if is_share(metric) else UNLIMITED
+def limits_of(metric: str, values: Iterable[float] = ()) -> Interval:
+    """What the metric can be at all: a share is one of 1, and a loss or an error of which none of the
+    values is negative is taken to have no negative ones."""
+    if is_share(metric):
+        return SHARES
+    finite = [value for value in values if math.isfinite(value)]
+    if finite and min(finite) >= 0 and lower_is_better(metric):
+        return NOT_NEGATIVE
+    return UNLIMITED
 
 
 def num_test_samples(evidence: Evidence) -> int | None:

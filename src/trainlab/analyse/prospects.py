@@ -6,13 +6,14 @@ all is said in standard deviations of a run.
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from scipy import special
 
 from trainlab.analyse.contrast import contrasts
+from trainlab.analyse.metrics import ACCURACY, in_order
 from trainlab.errors import TrainlabError
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
@@ -24,7 +25,6 @@ MOST_RUNS = 5
 """The newest earlier runs that are read."""
 MOST_CELLS = 30
 """Of a larger study the simulation would take longer than a plan should."""
-FIRST_METRIC = "test/accuracy"
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,10 @@ class Prospect:
     num_comparisons: int
     stds: float
     """The smallest difference found with power 0.8, in standard deviations of a run."""
+    most_seeds: int
+    """Those of the last look, where seeds are added; else the same."""
+    most_seeds_stds: float
+    """The smallest difference that so many find."""
     spread: Spread | None
     margin: float | None
     largest_std: float | None
@@ -54,6 +58,11 @@ class Prospect:
     def difference(self) -> float | None:
         """The smallest difference found, in the metric's own unit."""
         return None if self.spread is None else self.stds * self.spread.std
+
+    @property
+    def most_seeds_difference(self) -> float | None:
+        """The smallest difference that the most seeds find, in the metric's own unit."""
+        return None if self.spread is None else self.most_seeds_stds * self.spread.std
 
     @property
     def can_be_equivalent(self) -> bool | None:
@@ -73,28 +82,42 @@ def prospects(study: Study, earlier: Sequence[RunFolder] = ()) -> tuple[Prospect
     places = ((index_of[pair.reference.id], index_of[pair.other.id]) for pair in pairs)
     rows = pair_rows(places, len(cells))
     margins = {name: margin for name, margin in study.margins.items() if not _is_cost(name)}
-    return tuple(_prospects(study, rows, {FIRST_METRIC: None, **margins}, earlier))
+    spreads = _stated(study) | _spreads(study, earlier)
+    # Which metrics a workload has is known from its earlier runs.
+    first = (in_order(spreads) or [ACCURACY])[0]
+    return tuple(_prospects(study, rows, {first: None, **margins}, spreads))
 
 
 def _prospects(
-    study: Study, rows: Floats, margins: dict[str, float | None], earlier: Sequence[RunFolder]
+    study: Study,
+    rows: Floats,
+    margins: Mapping[str, float | None],
+    spreads: Mapping[str, Spread],
 ) -> Iterator[Prospect]:
     num_seeds = len(study.seeds)
-    able = ability(rows_of(rows), num_seeds)
-    with_looks = critical_of(complete(rows, num_seeds, study.looks), NUM_DRAWS).two_sided
-    # Looks on the way ask for higher scores at each of them.
-    dearer = with_looks / critical_of(complete(rows, num_seeds), NUM_DRAWS).two_sided
-    spreads = _stated(study) | _spreads(study, earlier)
+    most_seeds = max(num_seeds, *study.looks) if study.looks else num_seeds
+    able, most_able = (ability(rows_of(rows), number) for number in (num_seeds, most_seeds))
+    dearer, most_dearer = (_dearer(rows, number, study.looks) for number in (num_seeds, most_seeds))
     for metric, margin in margins.items():
         yield Prospect(
             metric=metric,
-            num_seeds=len(study.seeds),
+            num_seeds=num_seeds,
             num_comparisons=len(rows),
             stds=float(able.difference.max()) * dearer,
+            most_seeds=most_seeds,
+            most_seeds_stds=float(most_able.difference.max()) * most_dearer,
             spread=spreads.get(metric),
             margin=margin,
-            largest_std=None if margin is None else margin / float(able.margin.max()) / dearer,
+            largest_std=None
+            if margin is None
+            else margin / float(most_able.margin.max()) / most_dearer,
         )
+
+
+def _dearer(rows: Floats, num_seeds: int, looks: tuple[int, ...]) -> float:
+    """How much higher scores must be where looks on the way ask for them at each."""
+    with_looks = critical_of(complete(rows, num_seeds, looks), NUM_DRAWS).two_sided
+    return with_looks / critical_of(complete(rows, num_seeds), NUM_DRAWS).two_sided
 
 
 def earlier_runs(folder: Path, study: Study) -> list[RunFolder]:

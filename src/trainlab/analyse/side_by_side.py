@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from trainlab.analyse.confounds import Confound, pooling_problems, run_confounds, trial_confounds
 from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.cost_ratios import ratios_between
-from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.errors import RecordError
 from trainlab.record.trial import TrialRecord
+from trainlab.spec.workload import is_builtin
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Comparison, Verdict, compare_all
@@ -62,6 +64,16 @@ class CellPair(NamedTuple):
     b: str
 
 
+def labels_of(runs: Sequence[Evidence], paths: Sequence[Path]) -> tuple[str, ...]:
+    """A name for each run that no other has: its study's, else its folder's, else its path."""
+    candidates = (
+        [run.name for run in runs],
+        [path.name for path in paths],
+        [str(path) for path in paths],
+    )
+    return tuple(next((c for c in candidates if len(set(c)) == len(c)), candidates[-1]))
+
+
 def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
     """RecordError where the runs have no cell in common or are of different workloads."""
     if first.study.workload != second.study.workload:
@@ -85,12 +97,17 @@ def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
     )
 
 
-def pooled(runs: Sequence[Evidence]) -> Evidence:
-    """Runs of one study with different seeds as one; RecordError says why they must stay apart."""
+def pooled(runs: Sequence[Evidence], paths: Sequence[Path] = ()) -> Evidence:
+    """Runs of one study with different seeds as one; RecordError says why they must stay apart.
+
+    `paths` are their folders, for that line.
+    """
     first = runs[0]
+    names = labels_of(runs, paths) if paths else tuple(run.name for run in runs)
     learned = {cell: dict(seeds) for cell, seeds in first.learned.items()}
-    for other in runs[1:]:
-        problems = list(pooling_problems(first.environment, other.environment))
+    for other, name in zip(runs[1:], names[1:], strict=True):
+        git_matters = not _same_builtin_code(first, other)
+        problems = list(pooling_problems(first.environment, other.environment, git_matters))
         if other.study.workload != first.study.workload:
             problems.append(f"{first.study.workload} against {other.study.workload}")
         if other.study.all_cells != first.study.all_cells:
@@ -104,7 +121,7 @@ def pooled(runs: Sequence[Evidence]) -> Evidence:
                 break
         if problems:
             raise RecordError(
-                f"{first.name} and {other.name} must not be pooled: {'; '.join(problems)}; "
+                f"{names[0]} and {name} must not be pooled: {'; '.join(problems)}; "
                 "lay them side by side with `trainlab compare`"
             )
         for cell, seeds in other.learned.items():
@@ -117,6 +134,18 @@ def pooled(runs: Sequence[Evidence]) -> Evidence:
         learned=learned,
         probed=tuple(probed for run in runs for probed in run.probed),
     )
+
+
+def _same_builtin_code(first: Evidence, second: Evidence) -> bool:
+    """Whether both ran a workload that is part of trainlab, with the same code: the folder that they were
+    started in, and its git commit, then have no part in it."""
+    codes = {
+        trial.resolved.get("code")
+        for run in (first, second)
+        for trial in run.trials
+        if trial.state in ENDED_WELL
+    }
+    return is_builtin(first.study.workload) and len(codes) == 1 and None not in codes
 
 
 def _without_device(cell_id: str) -> str:

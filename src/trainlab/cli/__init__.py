@@ -12,6 +12,7 @@ import typer
 
 from trainlab import __version__
 from trainlab.cli.errors import guarded
+from trainlab.cli.usage import Verb, Verbs
 
 VERBS = {
     "run": "Run a workload or a study and say what follows from it.",
@@ -19,6 +20,7 @@ VERBS = {
     "studies": "List the built-in studies, or print one to edit.",
     "show": "Show what a run has shown, from its records.",
     "report": "Write a run's report: HTML, Markdown, PDF.",
+    "check": "Say whether reports that were handed in are their runs'.",
     "compare": "Lay two runs side by side: say, two machines.",
     "reproduce": "Hold a run against the published figures.",
     "probes": "List what can be probed in a workload.",
@@ -34,6 +36,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     """The application: the verb that is called with its options, the others only by name and help text."""
     app = typer.Typer(
         name="trainlab",
+        cls=Verbs,
         help="A lab bench for deep-learning training.",
         no_args_is_help=True,
         add_completion=False,
@@ -48,10 +51,10 @@ def build(arguments: Sequence[str]) -> typer.Typer:
             continue
         command = importlib.import_module(f"trainlab.cli.verbs.{name}").command
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name, help=summary)
+            app.add_typer(command, cls=Verbs, name=name, help=summary)
         else:
             epilog = getattr(command, "epilog", None)
-            app.command(name, help=summary, epilog=epilog)(guarded(command))
+            app.command(name, cls=Verb, help=summary, epilog=epilog)(guarded(command))
     return app
 
 

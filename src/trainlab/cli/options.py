@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from trainlab.cli.usage import YES_NO
 from trainlab.execute.executors import EXECUTORS
 from trainlab.spec.base import Spec, choices_of, setting_of
 from trainlab.spec.settings import TrainSpec
@@ -73,23 +74,23 @@ def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def _parameter(kind: type[Spec], name: str, panel: str, default: str) -> inspect.Parameter:
-    """A flag for a field that is off by default; any other value arrives as text, which the spec converts
-    or rejects."""
+    """Every value arrives as text, which the spec converts or rejects; one that is true or false needs
+    none."""
     field, choices = kind.model_fields[name], choices_of(kind, name)
-    is_flag = field.default is False
+    is_yes_no = field.annotation is bool
     unit = setting_of(kind, name).unit or "name"
     choices_text = f" {', '.join(choices)}." if choices else ""
     default_text = f"[dim]\\[{default}][/dim]" if default else ""
     option = typer.Option(
         f"--{name.replace('_', '-')}",
-        help=field.description if is_flag else f"{field.description}{choices_text} {default_text}",
-        metavar=None if is_flag else unit.upper().replace(" ", "-"),
+        help=f"{field.description}{choices_text} {default_text}",
+        metavar=YES_NO if is_yes_no else unit.upper().replace(" ", "-"),
         rich_help_panel=panel,
         show_default=False,
     )
-    value: Any = bool | None if is_flag else str | None
+    annotation = Annotated[str | None, option]
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[value, option]
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )
 
 

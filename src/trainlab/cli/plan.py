@@ -1,6 +1,6 @@
 """A study's plan in words, before the long part begins."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from trainlab.analyse.prospects import Prospect, earlier_runs, prospects
 from trainlab.plan import plan, trials_of
 from trainlab.record.folder import RUNS
 from trainlab.spec import CostSpec, Study
+from trainlab.spec.question import FIRST_LOOK
 from trainlab.words.numbers import metric_difference
 
 MOST_CELLS = 12
@@ -73,14 +74,32 @@ def _prospect_lines(study: Study, runs: Path) -> Iterator[str]:
         return
     found = prospects(study, earlier_runs(runs, study))
     if study.looks:
-        *others, last = map(str, study.looks)
-        yield f"Seeds are added until all is decided: looks after {', '.join(others)} and {last}."
+        yield _looks_line(study.looks)
     for prospect in found[:1]:
         size = f"{prospect.stds:.1f} standard deviations of a run"
         yield f"{prospect.num_seeds} seeds find differences of {size} or more{_noise(prospect)}."
+        if prospect.most_seeds > prospect.num_seeds:
+            yield _most_seeds_line(prospect)
     for prospect in found:
         if prospect.margin is not None:
             yield _margin_line(prospect)
+
+
+def _looks_line(looks: Sequence[int]) -> str:
+    *others, last = map(str, looks)
+    looks_text = f"{', '.join(others)} and {last}" if others else last
+    fewest = f", {FIRST_LOOK} being the fewest to begin with" if looks[0] == FIRST_LOOK else ""
+    return f"Seeds are added until all is decided: looks after {looks_text}{fewest}."
+
+
+def _most_seeds_line(prospect: Prospect) -> str:
+    text = (
+        f"{prospect.most_seeds} seeds, the most there will be, find "
+        f"{prospect.most_seeds_stds:.1f} standard deviations or more"
+    )
+    if prospect.most_seeds_difference is None:
+        return f"{text}."
+    return f"{text}, that is {_amount(prospect.metric, prospect.most_seeds_difference)}."
 
 
 def _noise(prospect: Prospect) -> str:

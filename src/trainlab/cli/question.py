@@ -1,57 +1,175 @@
 """What a command line asks for, as a Question: a workload, a built-in study or a study file, and flags."""
 
 import re
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trainlab.errors import SpecError
-from trainlab.spec import Question, TrainSpec
+from trainlab.errors import DataError, DeviceError, SpecError, WorkloadError
+from trainlab.spec import CostSpec, Question, TrainSpec
 from trainlab.spec.base import setting_of
+from trainlab.spec.contradictions import STEP_SCHEDULE_ONLY
 from trainlab.spec.question import checked_question, read_question
-from trainlab.spec.settings import scalar_of
+from trainlab.spec.settings import Scalar, pairs_of, scalar_of
+from trainlab.spec.suggestion import nearest
 from trainlab.studies import builtin_study, study_names
 from trainlab.workloads.catalogue import BUILTIN
 
-SECONDS_PER_UNIT = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as a command line asks it, and what of it was typed."""
+
+    question: Question
+    where: str
+    """Where all that was not typed comes from, for messages."""
+    typed: frozenset[str]
+    """Settings and fields of Question that were given as options."""
+    varied: frozenset[str]
+    """Factors that were given with --vary."""
+    overridden: dict[str, Any]
+    """What the study or its file said of settings and factors, where an option says otherwise."""
+
+    def with_cost(self, cost: CostSpec | None) -> "Asked":
+        """The same with another measurement of cost; what a study says of it otherwise is overridden."""
+        own = self.question.cost
+        before = {} if own is None else own.model_dump(mode="json", exclude_unset=True)
+        now = {} if cost is None else cost.model_dump(mode="json")
+        changed = {
+            f"cost.{name}": value for name, value in before.items() if now.get(name) != value
+        }
+        return replace(
+            self,
+            question=self.question.model_copy(update={"cost": cost}),
+            overridden=self.overridden | changed,
+        )
+
+    @contextmanager
+    def naming_options(self) -> Iterator[None]:
+        """In this block a problem with what was typed is told under the name of its option."""
+        try:
+            yield
+        except SpecError as error:
+            raise SpecError(map(self._as_typed, error.problems)) from None
+        except (DataError, DeviceError, WorkloadError) as error:
+            raise type(error)(self._as_typed(str(error))) from error
+
+    def _as_typed(self, problem: str) -> str:
+        own = problem.removeprefix(f"{self.where}: ")
+        place = PLACE.match(own)
+        if place is None:
+            return problem
+        name, inner, rest = place["name"], place["inner"] or "", own[place.end() :]
+        if name in self.varied and (place["outer"] or name not in self.typed):
+            return f"--vary {name}{inner}: {rest}"
+        if place["outer"] == "model." and "model" in self.typed:
+            return f"--model {name}: {rest}"
+        if name in self.typed:
+            return f"--{name.replace('_', '-')}{inner.replace('.', ' ')}: {rest}"
+        return problem
+
+
+PLACE = re.compile(r"(?P<outer>vary\.|model\.|cost\.)?(?P<name>\w+)(?P<inner>\.\w+)?(?:\[\d+\])?: ")
+"""Where a problem is: `lr`, `vary.lr[1]`, `optimizer_options.rho`."""
 
 
 def question_of(
     what: str, settings: Mapping[str, Any], vary: Sequence[str] = (), **fields: Any
-) -> tuple[Question, str]:
-    """The question, and where its settings come from for messages; flags override a study's file.
+) -> Asked:
+    """The question that a workload or a study and options ask; options override a study's file.
 
     `fields` are those of Question; None means that a field was not given.
     """
-    question, where = _base_question(what)
-    levels, single, problems = dict(question.vary), dict(question.settings), list[str]()
+    base, where = _base_question(what)
+    varied = _varied(vary)
+    given = {name: value for name, value in fields.items() if value is not None}
+    levels, single = dict(base.vary), dict(base.settings)
     for name, text in settings.items():
         is_list = isinstance(text, str) and "," in text
         if is_list and not setting_of(TrainSpec, name).holds_commas:
-            levels[name] = tuple(scalar_of(part.strip()) for part in text.split(","))
+            option, parts = f"--{name.replace('_', '-')}", [p.strip() for p in text.split(",")]
+            if name in varied:
+                raise SpecError([f"{option} and --vary {name}: give its levels once"])
+            if not all(parts):
+                rule = "has an empty level; write levels with one comma between, as in 1,16"
+                raise SpecError([f"{option}: got {text!r}, which {rule}"])
+            levels[name] = tuple(map(scalar_of, parts))
+            single.pop(name, None)
         else:
             single[name] = text
             levels.pop(name, None)
-    for text in vary:
+    levels |= varied
+    # An option overrides what a file says of the same setting, and what is only about what it said.
+    dropped = {name for name in varied if name not in settings}
+    if "schedule" in settings:
+        dropped |= {name for name in STEP_SCHEDULE_ONLY if name not in settings}
+    single = {name: value for name, value in single.items() if name not in dropped}
+    merged = {**base.model_dump(exclude_unset=True), "settings": single, "vary": levels, **given}
+    asked = Asked(
+        question=base,
+        where=where,
+        typed=frozenset({*settings, *given}),
+        varied=frozenset(varied),
+        overridden=_overridden(base, {**single, **levels, **given}),
+    )
+    with asked.naming_options():
+        return replace(asked, question=checked_question(merged, where))
+
+
+def _varied(options: Sequence[str]) -> dict[str, tuple[Scalar, ...]]:
+    """Factors and levels of every --vary."""
+    varied: dict[str, tuple[Scalar, ...]] = {}
+    problems: list[str] = []
+    for text in options:
         name, equals, values = text.partition("=")
-        if not equals or not name.strip():
+        name = name.strip().replace("-", "_")
+        if not equals or not name:
             rule = "must be name=level,level, as in lr=0.01,0.001"
             problems.append(f"--vary: got {text!r}, {rule}")
+        elif name in varied:
+            problems.append(f"--vary: got {name} twice; give all its levels at once, as {name}=…,…")
         parts = (part.strip() for part in values.split(","))
-        levels[name.strip().replace("-", "_")] = tuple(scalar_of(part) for part in parts if part)
+        varied[name] = tuple(scalar_of(part) for part in parts if part)
     if problems:
         raise SpecError(problems)
-    given = {name: value for name, value in fields.items() if value is not None}
-    merged = {**question.model_dump(), "settings": single, "vary": levels, **given}
-    return checked_question(merged, where), where
+    return varied
+
+
+def _overridden(base: Question, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What a study says of settings, factors and its own fields, where something else is asked for."""
+    written = base.model_dump(mode="json", exclude={"settings", "vary"}, exclude_unset=True)
+    own: dict[str, Any] = {**base.settings, **base.vary}
+    own |= {name: value for name, value in written.items() if name in asked}
+    return {
+        name: value
+        for name, value in own.items()
+        if name not in asked or not _same(asked[name], value)
+    }
+
+
+def _same(typed: Any, value: Any) -> bool:
+    """Whether an option says what a file says: an option comes as text."""
+    if not isinstance(typed, str):
+        return bool(typed == value)
+    try:
+        return bool((pairs_of(typed) if "=" in typed else scalar_of(typed)) == value)
+    except ValueError:
+        return False
 
 
 def seconds_of(text: str) -> float:
-    """`90`, `90s`, `10m` or `1.5h` in seconds."""
+    """`90s`, `10m` or `1.5h` in seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
     if not match or not float(match[1]):
         raise SpecError([f"--budget: got {text!r}, must be a time, as in 90s, 10m or 2h"])
+    if not match[2]:
+        number = match[1]
+        units = f"{number}s, {number}m or {number}h"
+        raise SpecError([f"--budget: got {text!r}, which has no unit; write {units}"])
     return float(match[1]) * SECONDS_PER_UNIT[match[2]]
 
 
@@ -61,11 +179,11 @@ def requested_seeds(seed: str | None, seeds: int | None) -> int | tuple[int, ...
         raise SpecError(["--seed and --seeds: give one of them"])
     if seed is None:
         return seeds
-    try:
-        return tuple(int(part) for part in seed.split(","))
-    except ValueError:
-        problem = f"--seed: got {seed!r}, must be whole numbers, as in 1 or 1,2,3"
-        raise SpecError([problem]) from None
+    numbers = [part.strip() for part in seed.split(",")]
+    if not all(number.isdecimal() for number in numbers):
+        rule = "must be whole numbers from 0, as in 1 or 1,2,3"
+        raise SpecError([f"--seed: got {seed!r}, {rule}"])
+    return tuple(map(int, numbers))
 
 
 def _base_question(what: str) -> tuple[Question, str]:
@@ -74,8 +192,8 @@ def _base_question(what: str) -> tuple[Question, str]:
         return builtin_study(what), what
     if what.endswith(".toml"):
         return read_question(Path(what).expanduser()), what
-    if what not in BUILTIN:
-        near = get_close_matches(what, [*BUILTIN, *study_names()], n=1)
-        if near and near[0] not in BUILTIN:
-            raise SpecError([f"{what}: no such workload or study; did you mean {near[0]}?"])
+    if what not in BUILTIN and ":" not in what:
+        near = nearest(what, [*BUILTIN, *study_names()])
+        if near is not None and near not in BUILTIN:
+            raise SpecError([f"{what}: no such workload or study; did you mean {near}?"])
     return Question(workload=what), "settings"

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from trainlab.analyse.answer import answer
 from trainlab.analyse.cost.cold_start import cold_start
 from trainlab.analyse.cost.layers import layer_times
 from trainlab.analyse.cost.measurement import Measurement
@@ -18,12 +19,15 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.run import Unfinished
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import DataRecord, TrialRecord
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph
+from trainlab.report.overridden import overridden_text
 from trainlab.report.render.terminal import print_blocks
-from trainlab.report.sections.trouble import divergence_text
+from trainlab.report.sections.answer import answer_blocks, open_blocks, why_blocks
+from trainlab.report.sections.trouble import divergence_text, note_counts, shortened
 from trainlab.report.tables.cost import (
     cold_table,
     cost_table,
@@ -39,31 +43,63 @@ from trainlab.report.tables.learning import epoch_table, learn_table
 from trainlab.report.tables.operators import TOP, operator_table
 from trainlab.words import Words
 
+LONGEST_ERROR = 400
+"""Letters of an error; the trial's record has it in full."""
 MOST_PENDING = 5
 """Trials that never ran and are named one by one; of more, the findings give the number."""
 
 
-def print_summary(console: Console, run: RunFolder, evidence: Evidence, words: Words) -> None:
-    """Tables of what was learned and what it costs, findings, the data used, and what to do next."""
+def print_summary(
+    console: Console, run: RunFolder, evidence: Evidence, words: Words, *, with_all: bool = False
+) -> None:
+    """Tables of what was learned and what it costs, the data used, the answer, and what to do next."""
     if not evidence.study.cells:
         print_blocks(console, [epoch_table(evidence, words)], words)
         for measurement in evidence.measured:
             print_measurement(console, evidence.name, measurement, words)
-    print_study(console, evidence, words)
+    print_study(console, evidence, words, with_all=with_all)
     print_data(console, evidence, words)
+    if (changed := overridden_text(evidence.record, evidence.study, words)) is not None:
+        say(console, changed)
+    print_answer(console, evidence, words)
+    if not with_all:
+        command = shlex.join(["trainlab", "show", str(run.path), "--all"])
+        say(console, words("all_findings", command=command), "dim")
     say(console, words("run_folder", path=run.path))
     if "tensorboard" in evidence.list_files():
         say(console, words("look_at_it", command=shlex.join(["trainlab", "board", str(run.path)])))
 
 
-def print_study(console: Console, evidence: Evidence, words: Words) -> None:
-    """The cells side by side, what went wrong, and the findings."""
+def print_answer(console: Console, evidence: Evidence, words: Words) -> None:
+    """The answer, why it is so, and what is left open."""
+    every = findings(evidence)
+    for finding in every:
+        if isinstance(finding, Unfinished):
+            say(console, finding.sentence(words), "yellow")
+    found = answer(evidence, every, words)
+    parts = {
+        "answer": answer_blocks(found, words),
+        "why_so": why_blocks(found),
+        "left_open": open_blocks(found, words),
+    }
+    for key, blocks in parts.items():
+        if blocks:
+            console.print()
+            console.print(Text(words(key), "bold underline"))
+            print_blocks(console, blocks, words)
+    console.print()
+
+
+def print_study(
+    console: Console, evidence: Evidence, words: Words, *, with_all: bool = False
+) -> None:
+    """The cells side by side, what went wrong, and all findings where asked for."""
     if evidence.study.cells:
         tables = [learn_table(evidence, words)] if evidence.learned else []
         tables += [cost_table(evidence, words)] if evidence.measured else []
         print_blocks(console, tables, words)
     print_remarks(console, evidence, words)
-    if shown := _shown_findings(findings(evidence)):
+    if with_all and (shown := _shown_findings(findings(evidence))):
         console.print(Text(words("findings"), "bold"))
         print_blocks(console, [bullets(shown, words)], words)
 
@@ -94,12 +130,16 @@ def print_measurement(
 
 
 def print_remarks(console: Console, evidence: Evidence, words: Words) -> None:
-    """Trials that did not end well, or that have notes."""
+    """Trials that did not end well; then every note once, with the number of trials that have it."""
     num_pending = sum(trial.state == "pending" for trial in evidence.trials)
     for trial in evidence.trials:
         if trial.state != "pending" or num_pending <= MOST_PENDING:
             for text, style in _remarks(trial, words):
                 say(console, text, style)
+    num_trials = len(evidence.trials)
+    for text, number in note_counts(evidence.trials, words).items():
+        trials = words("some_of_trials", some=number, all=num_trials)
+        say(console, words("remark", trial=trials, text=text) if num_trials > 1 else text)
 
 
 def print_data(console: Console, evidence: Evidence, words: Words) -> None:
@@ -216,6 +256,7 @@ def _trial_json(trial: TrialRecord) -> dict[str, Any]:
         "epochs_done": trial.epochs_done,
         "steps_done": trial.steps_done,
         "diverged_at_step": trial.diverged_at_step,
+        "diverged_loss": trial.diverged_loss,
         "device": trial.resolved.get("device"),
         "data": None if trial.data is None else trial.data.model_dump(),
         "error": None if trial.error is None else trial.error.message,
@@ -231,9 +272,7 @@ def _remarks(trial: TrialRecord, words: Words) -> Iterator[tuple[str, str]]:
     def remark(text: str) -> str:
         return words("remark", trial=name, text=text)
 
-    for note in trial.notes:
-        yield remark(words.note(note.code, note.values)), ""
-    if trial.state in ("interrupted", "pending"):
+    if trial.state in ("interrupted", "running", "pending"):
         state = words.named("state", trial.state)
         if trial.steps_done:
             state = words("stopped_after", state=state, steps=f"{trial.steps_done:,}")
@@ -242,5 +281,5 @@ def _remarks(trial: TrialRecord, words: Words) -> Iterator[tuple[str, str]]:
         text = divergence_text(trial, words)
         yield remark(f"{words.named('state', 'diverged')}{words('colon')}{text}"), "yellow"
     if trial.error is not None:
-        error = f"{trial.error.kind}: {trial.error.message}"
+        error = shortened(f"{trial.error.kind}: {trial.error.message}", LONGEST_ERROR)
         yield remark(words("failed_with", error=error)), "red"

@@ -6,10 +6,9 @@ from pathlib import Path
 from trainlab.data.dataset import Dataset, Split
 from trainlab.data.fetch import fetch
 from trainlab.data.idx import read_idx
-from trainlab.data.places import BUNDLED_FOLDER, cached, file_in, holds
+from trainlab.data.places import BUNDLED_FOLDER, cached, file_in, folder_of, holds
 from trainlab.data.sets import Files, ImageSet, image_set
-from trainlab.errors import DataError, FetchError
-from trainlab.machine.cache import expanded
+from trainlab.errors import FetchError
 
 
 def load_images(name: str, choice: str = "auto") -> Dataset:
@@ -23,7 +22,7 @@ def load_images(name: str, choice: str = "auto") -> Dataset:
         return _read(images, images.bundled, BUNDLED_FOLDER / images.name, "bundled")
     if choice in ("auto", "full"):
         return _full_or_bundled(images, choice)
-    return _read(images, images.full, _folder(images, choice), f"folder {choice}")
+    return _read(images, images.full, folder_of(images, choice), f"folder {choice}")
 
 
 def _full_or_bundled(images: ImageSet, choice: str) -> Dataset:
@@ -38,25 +37,6 @@ def _full_or_bundled(images: ImageSet, choice: str) -> Dataset:
                 ) from None
             return replace(load_images(images.name, "bundled"), note=str(error))
     return _read(images, images.full, folder, "cache")
-
-
-def _folder(images: ImageSet, choice: str) -> Path:
-    try:
-        folder = expanded(choice)
-        is_folder = folder.is_dir()
-    except (DataError, OSError):
-        is_folder = False
-    if not is_folder:
-        raise DataError(f"data: got {choice!r}, must be full, bundled, auto or a folder")
-    # A folder that holds several sets keeps each in its own sub-folder.
-    spellings = (images.name, images.title, images.title.replace("-", ""))
-    for candidate in (folder, *(folder / spelling for spelling in spellings)):
-        if holds(candidate, images.full):
-            return candidate
-    names = ", ".join(file.name for file in images.full)
-    raise DataError(
-        f"{folder}: is not a folder with {images.title}: needs {names} (or .gz of them)"
-    )
 
 
 def _read(images: ImageSet, files: Files, folder: Path, source: str) -> Dataset:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 from trainlab.data.sets import Files, IdxFile, ImageSet
 from trainlab.errors import DataError, MissingFileError
-from trainlab.machine.cache import cache_folder
+from trainlab.machine.cache import cache_folder, expanded
+from trainlab.spec.settings import DATA_CHOICES
+from trainlab.spec.suggestion import did_you_mean
 
 BUNDLED_FOLDER = Path(__file__).with_name("bundled")
 """Part of the package: 6,000 training and 1,000 test images of each set."""
@@ -35,3 +37,24 @@ def holds(folder: Path, files: Files) -> bool:
     except MissingFileError:
         return False
     return True
+
+
+def folder_of(images: ImageSet, choice: str) -> Path:
+    """The folder that a user names, or that of the set in it; DataError where it has not all files."""
+    try:
+        folder = expanded(choice)
+        is_folder = folder.is_dir()
+    except (DataError, OSError):
+        is_folder = False
+    if not is_folder:
+        hint = did_you_mean(choice, DATA_CHOICES)
+        raise DataError(f"data: got {choice!r}, must be full, bundled, auto or a folder{hint}")
+    # A folder that holds several sets keeps each in its own sub-folder.
+    spellings = (images.name, images.title, images.title.replace("-", ""))
+    for candidate in (folder, *(folder / spelling for spelling in spellings)):
+        if holds(candidate, images.full):
+            return candidate
+    names = ", ".join(file.name for file in images.full)
+    raise DataError(
+        f"{folder}: is not a folder with {images.title}: needs {names} (or .gz of them)"
+    )

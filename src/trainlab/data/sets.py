@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from trainlab.errors import DataError, name_hint
+from trainlab.errors import DataError
+from trainlab.spec.suggestion import name_hint
 
 SIDE = 28
 """Pixels along each side of an image, in every set here."""

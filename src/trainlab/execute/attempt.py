@@ -79,10 +79,11 @@ class Attempt:
             "steps_done": progress.steps_done,
             "final": {n: v if math.isfinite(v) else None for n, v in progress.final.items()},
             "diverged_at_step": progress.diverged_at_step,
+            "diverged_loss": progress.diverged_loss,
             "error": self._failure,
             "notes": tuple(self.notes),
         }
-        self.folder.write(self._record.model_copy(update=outcome))
+        self.folder.end(self._record.model_copy(update=outcome))
 
     def pass_on_interrupt(self) -> None:
         """Raises the interrupt that ended the trial, if one did: it is meant for the whole run."""

@@ -4,21 +4,24 @@
 
 The process imports all it needs, says `ready` and sleeps until a line comes on its standard input:
 
-    go                          runs its trials and ends
+    go                          runs its trials, answers with null and ends
     warm_up                     sets its one timed trial up and warms it; answers with its footprint
     turn NUMBER                 takes a turn in the round of that number; answers with the median step
     finish BENCH STOPPED        writes the record and ends
 
 Answers are lines of JSON on standard output; null where the trial has failed, which is then recorded.
+The process does not wait for threads that the user's code has left behind.
 """
 
+import atexit
 import importlib
 import json
 import os
 import sys
+import traceback
 from dataclasses import asdict
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from trainlab.execute.timed import TimedTrial
 from trainlab.execute.worker import run_group
@@ -48,6 +51,7 @@ def main() -> int:
         command = sys.stdin.readline().split()
         if command == ["go"]:
             run_group(run, job.trials, job.environment, Loader())
+            _answer(answers, None)
         elif command:
             _take_turns(run, job, command, answers)
     except KeyboardInterrupt:
@@ -84,8 +88,13 @@ def _answer(answers: TextIO, value: object) -> None:
 
 
 def _own_output() -> TextIO:
-    """Standard output for answers alone: what the user's code prints belongs to no one."""
+    """Standard output for answers alone: what the user's code prints belongs to no one.
+
+    Processes that it forks do not get it: they would keep it open after this one has died.
+    """
     kept = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=kept.close)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return kept
 
@@ -96,5 +105,20 @@ def _import_ahead(run: RunFolder, job: Job) -> None:
         importlib.import_module("torch._dynamo")
 
 
+def _leave(code: int) -> NoReturn:
+    """Ends the process as an interpreter does, but for its wait until all threads have ended."""
+    try:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        exit_code = main()
+    except Exception:  # noqa: BLE001  as an interpreter would: shown, and its code is 1
+        traceback.print_exc()
+        exit_code = 1
+    _leave(exit_code)

@@ -2,25 +2,36 @@
 
 from collections.abc import Sequence
 
+from trainlab.data.dataset import Dataset
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.instruments.probes.available import check_selectors
+from trainlab.machine.capacity import check_capacity
 from trainlab.machine.device import devices_here, pick_device
 from trainlab.machine.process import prepare_process
 from trainlab.plan import Trial
 from trainlab.spec import Study, TrainSpec
+from trainlab.spec.workload import too_large
 from trainlab.train.loader import Loader
 from trainlab.train.optimizers import check_optimizer
+from trainlab.train.seeds import seeded
 from trainlab.train.setup import set_up
+from trainlab.workloads.workload import Workload, line_in_file
 
 
 def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple[str, ...]:
     """The devices of this machine, once all that the study needs has been seen to be here: devices,
     optimizers on them, data, probed layers. `each_device`: every cell will run on every device."""
+    check_capacity(
+        [cell.settings.threads for cell in study.all_cells],
+        [cell.settings.device for cell in study.all_cells],
+    )
     devices = tuple(str(device) for device in devices_here())
     _check_cells(study, devices if each_device else ())
     base = study.all_cells[0].settings
     prepare_process(base)
     workload, dataset = load.workload(study.workload), load.data(study.workload, base.data)
+    _check_batches(study, dataset)
+    _check_models(study, workload)
     if study.probes:
         trial = Trial(id="probes", workload=study.workload, seed=0, settings=base)
         try:
@@ -30,6 +41,39 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
         except Exception:  # noqa: BLE001, S110  the model's own: its trials will fail and say so
             pass
     return devices
+
+
+def _check_batches(study: Study, dataset: Dataset) -> None:
+    """A batch of more samples than there are would silently be a smaller one."""
+    what = f"{dataset.name} ({dataset.source})" if dataset.source else dataset.name
+    found = (
+        too_large(cell.settings.batch_size, len(dataset.train), what) for cell in study.all_cells
+    )
+    if problems := list(dict.fromkeys(filter(None, found))):
+        raise SpecError(problems)
+
+
+def _check_models(study: Study, workload: Workload) -> None:
+    """Makes the model of every cell once: parameters that it cannot have are known before a run is."""
+    problems: dict[str, str] = {}
+    for cell in study.all_cells:
+        parameters = cell.settings.model
+        written = ", ".join(f"{name}={value}" for name, value in parameters.items())
+        if written in problems:
+            continue
+        try:
+            with seeded(0, "weights"):
+                workload.build(parameters)
+        except TrainlabError as error:
+            problems[written] = str(error)
+        except Exception as error:  # noqa: BLE001  the user's code may raise anything
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            line = line_in_file(error, workload.model)
+            problems[written] = f"model({written}): {line}{reason}"
+        else:
+            problems[written] = ""
+    if raised := list(dict.fromkeys(filter(None, problems.values()))):
+        raise SpecError(raised)
 
 
 def _check_cells(study: Study, devices: Sequence[str]) -> None:

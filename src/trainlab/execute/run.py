@@ -2,9 +2,10 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from trainlab import __version__
 from trainlab.plan import Group, further_groups, plan, trials_of
@@ -17,7 +18,12 @@ IsOver = Callable[[], bool]
 """Whether no further group is to be started."""
 
 
-def start_run(study: Study, out: Path | None = None, command: str | None = None) -> RunFolder:
+def start_run(
+    study: Study,
+    out: Path | None = None,
+    command: str | None = None,
+    overridden: Mapping[str, Any] | None = None,
+) -> RunFolder:
     """A new run folder; `command` is what was typed, where it was not typed here."""
     now = datetime.now().astimezone()
     groups = plan(study)
@@ -31,6 +37,7 @@ def start_run(study: Study, out: Path | None = None, command: str | None = None)
             trainlab=__version__,
             command=shlex.join(_command()) if command is None else command,
             study=study.model_dump(mode="json"),
+            overridden=dict(overridden or {}),
             groups=_records(groups),
         )
     )

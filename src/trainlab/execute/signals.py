@@ -2,9 +2,13 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+
+ENDING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 
 
 @contextmanager
@@ -17,12 +21,32 @@ def signals_interrupt() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    known = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    with _handled_by(interrupt, ENDING[1:]):
+        yield
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Inside this block, which must be short, nothing interrupts; what came meanwhile does so after it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    with _handled_by(lambda number, frame: came.append(number), ENDING):
+        yield
+    if came:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _handled_by(
+    handler: Callable[[int, FrameType | None], None], numbers: Sequence[int]
+) -> Iterator[None]:
     # One that is ignored stays so: under nohup a run is meant to outlive its terminal.
-    numbers = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in numbers}
+    obeyed = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in obeyed}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, former in before.items():
+            signal.signal(number, former)

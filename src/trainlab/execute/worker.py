@@ -23,6 +23,7 @@ from trainlab.measure.memory import measure_memory
 from trainlab.measure.operators import profile_operators
 from trainlab.measure.probe_cost import measure_probes
 from trainlab.measure.timing import measure
+from trainlab.plan import Trial
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
 from trainlab.train.engines import engine_for
@@ -68,7 +69,8 @@ def _learn(
 ) -> None:
     """Together where the engine can, else one after the other."""
     moments = [
-        Moments([*_instruments(study), ProgressEvents(events.write), *others]) for _ in attempts
+        Moments([*_instruments(study, attempt.trial), ProgressEvents(events.write), *others])
+        for attempt in attempts
     ]
     engine, fallback = engine_for(attempts[0].trial.settings.engine, moments)
     watched = list(zip(attempts, moments, strict=True))
@@ -150,9 +152,10 @@ def _set_up(attempt: Attempt, load: Loader, engine: Engine) -> Setup:
     return setup
 
 
-def _instruments(study: Study) -> list[Instrument]:
+def _instruments(study: Study, trial: Trial) -> list[Instrument]:
     chosen: list[Instrument] = [Curves()]
-    board = TensorBoard()
+    is_first = (trial.cell, trial.seed) == (study.all_cells[0].id, study.seeds[0])
+    board = TensorBoard(shows_samples=is_first)
     if study.probes:
         # Before TensorBoard, which closes its file at the end: the last values must still go there.
         chosen.append(Probes(study.probes, [board.probe_logged] if study.tensorboard else []))

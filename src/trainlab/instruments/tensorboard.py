@@ -1,4 +1,8 @@
-"""TensorBoard event files: scalars, sample inputs, the network graph, hyper-parameters."""
+"""TensorBoard event files: scalars, sample inputs, the network graph, hyper-parameters.
+
+What TensorBoard calls a step is the number of training samples seen, so that curves of different batch
+sizes lie beside each other.
+"""
 
 import contextlib
 import copy
@@ -15,12 +19,15 @@ from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
 from trainlab.instruments.probes.tensorboard import write_probe
+from trainlab.record.board_tags import metric_tag, step_tag
 from trainlab.record.files import writing
 from trainlab.record.probe import ProbeRecord
 from trainlab.train.moments import Instrument, Point, Progress, TrialView
 
 GRID_SIDE = 8
 """The grid of sample inputs has this many rows and columns."""
+HYPER_PARAMETERS = ("batch_size", "epochs", "optimizer", "precision")
+"""Settings shown beside what the study varies: TensorBoard's table begins with the first few of all."""
 TRACER_LOGGERS = ("torch.utils.tensorboard", "torch.jit")
 DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
@@ -28,26 +35,31 @@ DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 class TensorBoard(Instrument):
     """Writes what TensorBoard shows; what it cannot show is noted in the trial's record."""
 
+    def __init__(self, *, shows_samples: bool = True) -> None:
+        """`shows_samples`: whether to draw sample inputs; one trial of a study does, they are the same."""
+        self._shows_samples = shows_samples
+
     def trial_begins(self, view: TrialView) -> None:
         self._view = view
         self._path = view.folder.tensorboard_folder
         with writing(self._path):
             self._writer = SummaryWriter(str(self._path))
-            self._write_samples()
+            if self._shows_samples:
+                self._write_samples()
             self._write_graph()
 
     def point_logged(self, point: Point) -> None:
-        # Under a tag of their own: the epoch's point falls on the same step as its last logged point.
-        self._write_scalars({f"step/{name}": value for name, value in point.metrics.items()}, point)
+        self._write_scalars({step_tag(name): value for name, value in point.metrics.items()}, point)
 
     def epoch_ends(self, point: Point) -> None:
+        metrics = {metric_tag(name): value for name, value in point.metrics.items()}
         times_s = {f"time/{name}": value for name, value in point.times_s.items()}
-        self._write_scalars({**point.metrics, **times_s}, point)
+        self._write_scalars({**metrics, **times_s}, point)
 
     def probe_logged(self, record: ProbeRecord) -> None:
         """Writes a probe's value or histogram."""
         with writing(self._path):
-            write_probe(self._writer, record)
+            write_probe(self._writer, record, self._view.samples_by(record.step))
 
     def trial_ends(self, progress: Progress) -> None:
         with writing(self._path):
@@ -57,7 +69,7 @@ class TensorBoard(Instrument):
     def _write_scalars(self, values: dict[str, float], point: Point) -> None:
         with writing(self._path):
             for name, value in values.items():
-                self._writer.add_scalar(name, value, point.step)
+                self._writer.add_scalar(name, value, point.samples)
 
     def _write_samples(self) -> None:
         inputs = self._view.stored_inputs(GRID_SIDE**2)
@@ -86,19 +98,18 @@ class TensorBoard(Instrument):
             view.note("graph_failed", kind=type(error).__name__, reason=reason)
 
     def _write_hyper_parameters(self, progress: Progress) -> None:
-        metrics = {f"hparam/{name}": value for name, value in progress.final.items()}
+        """Its metrics are the curves that are there already: their last values."""
+        metrics = {metric_tag(name): value for name, value in progress.final.items() if "/" in name}
         if not metrics:
             return
         trial, settings = self._view.trial, self._view.trial.settings
-        values: dict[str, Any] = settings.model_dump(exclude={"model", "optimizer_options"})
-        values |= settings.optimizer_options | settings.model
+        values: dict[str, Any] = settings.model_dump(include=set(HYPER_PARAMETERS))
+        values |= settings.optimizer_options | settings.model | trial.levels
         values |= {"lr": settings.start_lr, "seed": trial.seed, "workload": trial.workload}
         values["device"] = str(self._view.device)
         # Into this writer: SummaryWriter.add_hparams would open a second run beside it.
         for summary in hparams({n: v for n, v in values.items() if v is not None}, metrics):
             self._writer._get_file_writer().add_summary(summary)
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, value, progress.steps_done)
 
 
 def image_grid(images: Tensor) -> Tensor:

@@ -39,13 +39,12 @@ class Rounds:
     def run(
         self, takers: Sequence[TurnTaker], report: Callable[[float], None] = lambda share: None
     ) -> Literal["tight", "budget"]:
-        """Rounds until the first taker's ratio to every other is tight, or `budget_s` for each is spent.
+        """Rounds until the ratio of every taker to the first is tight, or `budget_s` for each is spent.
 
         Where turns vary so much that a ratio is not known to `ratio_within` by then, they go on for up to
-        PATIENCE times as long. A taker that cannot go on is left out of the rest. `report` gets the share
-        of the time that is spent.
+        PATIENCE times as long. A taker that cannot go on is left out of the rest; the next one that can
+        stands for the first. `report` gets the share of the time that is spent.
         """
-        first = takers[0]
         logs: dict[TurnTaker, dict[int, float]] = {taker: {} for taker in takers}
         start_s, budget_s = time.monotonic(), self._budget_s * len(takers)
         done, share = 0, 0.0
@@ -59,26 +58,24 @@ class Rounds:
                 else:
                     logs[taker][self._number] = math.log(median_ms)
             spent_s = time.monotonic() - start_s
-            if spent_s >= budget_s and not self._is_known(first, logs, self._within):
+            if spent_s >= budget_s and not _are_known(logs, self._within):
                 budget_s = min(PATIENCE * self._budget_s * len(takers), 1.25 * spent_s)
             share = max(share, min(1.0, spent_s / budget_s))
             report(share)
-            if done >= MIN_TIGHT_ROUNDS and self._is_known(first, logs, self._tight):
+            if done >= MIN_TIGHT_ROUNDS and _are_known(logs, self._tight):
                 return "tight"
         return "budget"
 
-    def _is_known(
-        self, first: TurnTaker, logs: dict[TurnTaker, dict[int, float]], within: float
-    ) -> bool:
-        """Whether the first taker's ratio to every other has an interval of no more than this share either
-        way."""
-        base = logs.get(first)
-        if base is None:
+
+def _are_known(logs: dict[TurnTaker, dict[int, float]], within: float) -> bool:
+    """Whether the ratio of every taker to the first has an interval of no more than this share either
+    way."""
+    if not logs:
+        return False
+    base, *others = logs.values()
+    ratios = [[taken[number] - base[number] for number in taken] for taken in others]
+    for values in ratios or [list(base.values())]:
+        _, low, high = median_interval(values)
+        if high - low > 2 * within:
             return False
-        others = [taken for taker, taken in logs.items() if taker is not first]
-        ratios = [[taken[number] - base[number] for number in taken] for taken in others]
-        for values in ratios or [list(base.values())]:
-            _, low, high = median_interval(values)
-            if high - low > 2 * within:
-                return False
-        return bool(logs)
+    return True

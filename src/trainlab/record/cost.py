@@ -2,7 +2,9 @@
 
 import statistics
 from itertools import accumulate
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from trainlab.record.note import Note
 from trainlab.record.schema import FileRecord, Record
@@ -48,7 +50,7 @@ class StepRecord(FileRecord):
     """What the measurements of a step share: which step was measured."""
 
     mode: Mode
-    batch_size: int
+    batch_size: PositiveInt
 
 
 class TurnRecord(Record):
@@ -58,7 +60,7 @@ class TurnRecord(Record):
     """Which round of the bench, from 1."""
     lead_ms: list[float]
     """Its first steps, which find the caches cold: set aside."""
-    num_bare: int
+    num_bare: PositiveInt
     """So many of the record's `step_ms` are of this turn."""
     num_marked: int
     """So many of the marked steps are."""
@@ -71,7 +73,7 @@ class TurnRecord(Record):
 class CostRecord(StepRecord):
     """cost.json: one fresh process's measurement of a step, raw."""
 
-    num_samples: int
+    num_samples: PositiveInt
     """Samples of an epoch (train) or of a pass over the test set (inference)."""
     steps_per_epoch: int
     warmup_ms: list[float]
@@ -86,14 +88,21 @@ class CostRecord(StepRecord):
     """In order; steps without phase marks (bare) and with them (marked) alternate."""
     round_steps: int = 0
     """Bare steps, and marked ones, of a round in runs from before turns."""
-    step_ms: list[float]
+    step_ms: Annotated[list[PositiveFloat], Field(min_length=1)]
     """Bare steps: the only source of a reported time."""
     last_ms: list[float] = []
     """Steps on the smaller last batch of an epoch; empty where there is none."""
-    phases_ms: dict[str, list[float]]
+    phases_ms: dict[str, Annotated[list[NonNegativeFloat], Field(min_length=1)]]
     """Per marked step, milliseconds of each phase; `other` is what lies between them."""
     stopped: Literal["tight", "budget"]
     load: LoadRecord
+
+    @model_validator(mode="after")
+    def _turns_hold_all_steps(self) -> "CostRecord":
+        num_bare = sum(turn.num_bare for turn in self.turns)
+        if self.turns and num_bare != len(self.step_ms):
+            raise ValueError(f"step_ms has {len(self.step_ms)} steps, the turns {num_bare}")
+        return self
 
     def bare_turns_ms(self) -> list[list[float]]:
         """The bare steps of each turn; all as one where there were no turns."""
@@ -148,8 +157,8 @@ class OperatorRow(Record):
 class OperatorsRecord(StepRecord):
     """operators.json: torch's profiler over some steps, in a process whose speed is never reported."""
 
-    num_steps: int
-    profiled_step_us: float
+    num_steps: PositiveInt
+    profiled_step_us: PositiveFloat
     """Mean wall time of a profiled step: what the shares are shares of, not a speed."""
     bare_ms: list[float] = []
     """Steps of the same process before the profiler first started: what profiling is measured against."""
@@ -242,7 +251,7 @@ class MemoryRecord(StepRecord):
 
     source: Literal["allocator", "profiler"]
     """What measured the peak: the GPU's allocator, or torch's profiler on the CPU."""
-    peak_bytes: int
+    peak_bytes: PositiveInt
     """The most that tensors held at once during a step, without the data set."""
     parameter_bytes: int
     """This and the next five: the most that each kind held at any time of the step."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from trainlab.errors import RecordError
 
@@ -21,6 +21,17 @@ def writing(path: Path) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         remedy = "free some space or choose another --out" if full else "choose another --out"
         raise RecordError(f"{path}: cannot be written: {reason}; {remedy}") from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns a missing or forbidden file into one line that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise RecordError(f"{path}: no such file") from None
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 @contextmanager
@@ -45,15 +56,16 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object, or a RecordError that names the file and the fault."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except FileNotFoundError:
-        raise RecordError(f"{path}: no such file; is this a run folder?") from None
+        raise RecordError(f"{path}: is missing; was the run folder copied whole?") from None
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise RecordError(f"{path}: is not JSON: {error}") from None
+        raise RecordError(f"{path}: is not JSON: {error}; copy the run folder again") from None
     if not isinstance(value, dict):
-        raise RecordError(f"{path}: holds a {type(value).__name__}, must be an object")
+        kind = type(value).__name__
+        raise RecordError(f"{path}: holds a {kind}, must be an object; copy the run folder again")
     return value
 
 
@@ -78,14 +90,37 @@ class LineWriter:
             self._stream.close()
 
 
-def read_lines(path: Path, holding: str = "") -> list[dict[str, Any]]:
-    """All complete lines of a JSON-lines file that hold a text; one cut off by a crash is left out."""
+def numbered_lines(path: Path, holding: str = "") -> Iterator[tuple[int, dict[str, Any]]]:
+    """The complete lines of a JSON-lines file that hold a text, each with its number from 1; one cut off by
+    a crash is left out. A RecordError names the line that is no JSON object."""
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from None
-    lines = text[: text.rfind("\n") + 1].splitlines()
+    content = content[: content.rfind(b"\n") + 1]
     try:
-        return [json.loads(line) for line in lines if holding in line]
-    except ValueError as error:
-        raise RecordError(f"{path}: has a line that is not JSON: {error}") from None
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise RecordError(f"{path}: line {number}: is not UTF-8: {error.reason}") from None
+    for number, line in enumerate(text.split("\n")[:-1], 1):
+        if holding not in line and line[:1] == "{" and line[-1:] == "}":
+            continue
+        try:
+            value = json.loads(line, parse_constant=_refuse)
+        except ValueError as error:
+            raise RecordError(f"{path}: line {number}: is not JSON: {error}") from None
+        if not isinstance(value, dict):
+            kind = type(value).__name__
+            raise RecordError(f"{path}: line {number}: holds a {kind}, must be an object")
+        yield number, value
+
+
+def read_lines(path: Path, holding: str = "") -> list[dict[str, Any]]:
+    """The same without their numbers."""
+    return [line for _, line in numbered_lines(path, holding)]
+
+
+def _refuse(name: str) -> NoReturn:
+    """Python reads NaN and Infinity, which JSON does not have and which are never written here."""
+    raise ValueError(f"{name} is no number in JSON")

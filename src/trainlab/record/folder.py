@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,15 +21,22 @@ from trainlab.record.cost import (
     OperatorsRecord,
     ProbeCostRecord,
 )
+from trainlab.record.curve import CurveLine, EpochLine
 from trainlab.record.environment import Environment
-from trainlab.record.files import read_json, read_lines, replacing, write_json, writing
+from trainlab.record.files import numbered_lines, read_json, replacing, write_json, writing
 from trainlab.record.migrate import migrated
-from trainlab.record.probe import ProbesRecord
+from trainlab.record.probe import ProbeRecord, ProbesRecord
 from trainlab.record.schema import FORMAT, Record, first_problem
 from trainlab.record.study import StudyRecord
 from trainlab.record.trial import TrialRecord
+from trainlab.spec.suggestion import did_you_mean
 
 R = TypeVar("R", bound=Record)
+
+CHANGED = "the file was changed by hand?"
+
+SPARE_BYTES = 16 * 1024
+"""Kept free while a trial runs: more than the record of how it ended takes, but for the longest errors."""
 
 RUNS = Path("runs")
 """Where run folders are made unless told otherwise."""
@@ -73,6 +82,7 @@ class TrialFolder:
         self.checkpoint_folder = path / "checkpoint"
         self.model_file = self.checkpoint_folder / "model.pt"
         self.attempts_folder = path / "attempts"
+        self._spare_file = path / ".spare"
 
     def write(self, record: TrialRecord) -> None:
         """Writes trial.json."""
@@ -84,26 +94,42 @@ class TrialFolder:
         """Reads trial.json."""
         return read_record(self.trial_file, TrialRecord)
 
+    def end(self, record: TrialRecord) -> None:
+        """Writes trial.json for the last time, where the disk is full into the room kept for it."""
+        with writing(self._spare_file):
+            self._spare_file.unlink(missing_ok=True)
+        self.write(record)
+
     def begin_attempt(self) -> TrialRecord:
-        """The record with its next attempt counted; what an earlier one left is set aside, not lost."""
+        """The record with its next attempt counted; what an earlier one left is set aside, not lost.
+
+        Room is kept for how it ends, since the disk may be full by then.
+        """
         record = self.read()
+        with replacing(self._spare_file) as part:
+            # Random: a disk that compresses must keep room for it, too.
+            part.write_bytes(os.urandom(SPARE_BYTES))
         if record.attempt:
             aside = self.attempts_folder / str(record.attempt)
             with writing(aside):
                 aside.mkdir(parents=True, exist_ok=True)
                 for path in self.path.iterdir():
-                    if path not in (self.trial_file, self.attempts_folder):
+                    if path not in (self.trial_file, self._spare_file, self.attempts_folder):
                         path.rename(aside / path.name)
             write_json(aside / self.trial_file.name, record.model_dump(mode="json"))
         return record.next_attempt()
 
-    def curve(self, holding: str = "") -> list[dict[str, Any]]:
-        """The points of the curve so far, oldest first; `holding`: only the lines with that text."""
-        return read_lines(self.curve_file, holding) if self.curve_file.exists() else []
+    def curve(self) -> list[dict[str, Any]]:
+        """The points of the curve so far, oldest first."""
+        return [line for line, _ in _checked_lines(self.curve_file, CurveLine)]
 
     def epochs(self) -> list[dict[str, Any]]:
         """The points of kind `epoch` alone: few of many, and the others are never parsed."""
-        return [point for point in self.curve('"epoch",') if point["kind"] == "epoch"]
+        return [line for line, _ in _checked_lines(self.curve_file, EpochLine, '"epoch",')]
+
+    def probe_lines(self) -> list[ProbeRecord]:
+        """The values of the probes so far, oldest first."""
+        return [record for _, record in _checked_lines(self.probes_file, ProbeRecord)]
 
 
 class RunFolder:
@@ -131,6 +157,8 @@ class RunFolder:
 
     def study(self) -> StudyRecord:
         """Reads study.json."""
+        if not self.study_file.exists():
+            raise RecordError(f"{self.study_file}: no such file; is this a run folder?")
         return read_record(self.study_file, StudyRecord)
 
     def trials(self) -> list[TrialRecord]:
@@ -183,12 +211,21 @@ def create_run(out: Path | None, name: str, now: datetime, base: Path | None = N
                 return _claim(path)
 
 
-def _claim(path: Path) -> RunFolder:
-    """Takes an empty folder; making `trials` fails for all but one of those who try at once."""
-    folder = RunFolder(path)
+def check_unused(path: Path) -> None:
+    """RecordError where no run folder can be made at a path; writes nothing."""
     with writing(path):
         if path.is_dir() and any(path.iterdir()):
             raise RecordError(f"{path}: is not empty; choose another --out, or remove it")
+        above = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not above.is_dir():
+        raise RecordError(f"{path}: cannot be written: {above} is a file; choose another --out")
+
+
+def _claim(path: Path) -> RunFolder:
+    """Takes an empty folder; making `trials` fails for all but one of those who try at once."""
+    folder = RunFolder(path)
+    check_unused(path)
+    with writing(path):
         path.mkdir(parents=True, exist_ok=True)
         try:
             folder.trials_folder.mkdir()
@@ -199,14 +236,58 @@ def _claim(path: Path) -> RunFolder:
     return folder
 
 
+def check_run(path: Path) -> None:
+    """RecordError where a path is no run folder; names one where that is near."""
+    if RunFolder(path).study_file.is_file():
+        return
+    if not path.exists():
+        names = {str(path.parent / p.name): p for p in _runs_in(path.parent)}
+        near = did_you_mean(str(path), names)
+        raise RecordError(f"{path}: no such folder{near or '; name a run folder, as in runs/…'}")
+    if not path.is_dir():
+        raise RecordError(f"{path}: is a file; name the run folder that it is in")
+    around = [above for above in path.parents if RunFolder(above).study_file.is_file()]
+    inside = around[:1] or _runs_in(path)
+    if len(inside) == 1:
+        meant = f"did you mean {inside[0]}?"
+    elif inside:
+        meant = f"it holds {len(inside)}; name one of them, as {inside[-1]}"
+    else:
+        meant = "name one that `trainlab run` has made, as in runs/…"
+    raise RecordError(f"{path}: is no run folder: it has no study.json; {meant}")
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """Run folders that lie in a folder, by name."""
+    try:
+        inner = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError:
+        return []
+    return [path for path in inner if RunFolder(path).study_file.is_file()]
+
+
 def read_record(path: Path, kind: type[R]) -> R:
     """A record of this or an older version; RecordError where it is missing or none of ours."""
     value = read_json(path)
     number = value.get("format")
-    if not isinstance(number, int) or number > FORMAT:
+    if not isinstance(number, int) or number < 1:
+        got = "has no format number" if number is None else f"format: got {number!r}"
+        raise RecordError(f"{path}: {got}, must have one from 1 to {FORMAT}; {CHANGED}")
+    if number > FORMAT:
         raise RecordError(f"{path}: format {number}, this trainlab reads up to {FORMAT}; update it")
     try:
         return kind.model_validate(migrated(path.name, value))
     except ValidationError as error:
-        problem = first_problem(error)
-        raise RecordError(f"{path}: {problem}; the file was changed by hand?") from None
+        raise RecordError(f"{path}: {first_problem(error)}; {CHANGED}") from None
+
+
+def _checked_lines(
+    path: Path, kind: type[R], holding: str = ""
+) -> Iterator[tuple[dict[str, Any], R]]:
+    """The lines as they are and as records; none where there is no file."""
+    for number, line in numbered_lines(path, holding) if path.exists() else ():
+        try:
+            yield line, kind.model_validate(line)
+        except ValidationError as error:
+            problem = first_problem(error)
+            raise RecordError(f"{path}: line {number}: {problem}; {CHANGED}") from None

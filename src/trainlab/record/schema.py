@@ -14,7 +14,9 @@ FORMAT = 2
 class Record(BaseModel):
     """Base of records: frozen; keys that a later version may have added are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class FileRecord(Record):
@@ -26,4 +28,5 @@ class FileRecord(Record):
 def first_problem(error: ValidationError) -> str:
     """Where a value first breaks its schema, and how."""
     first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    place, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message

@@ -27,6 +27,8 @@ class StudyRecord(FileRecord):
     trainlab: str
     command: str
     study: dict[str, Any]
+    overridden: dict[str, Any] = {}
+    """What the study's file says of settings and factors that were asked for otherwise."""
     groups: tuple[GroupRecord, ...]
     """In the order planned."""
 

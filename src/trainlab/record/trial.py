@@ -13,7 +13,7 @@ OUTCOME = frozenset(
     {
         *("format", "state", "attempt", "environment", "resolved", "data", "started", "ended"),
         *("total_s", "epochs_done", "steps_done", "final", "diverged_at_step", "error", "notes"),
-        "load",
+        *("load", "diverged_loss"),
     }
 )
 """Fields that are filled in when a trial runs; all others are known when it is planned."""
@@ -78,7 +78,10 @@ class TrialRecord(FileRecord):
     final: dict[str, float | None] = {}
     """Metrics of the last whole epoch; null where not finite."""
     diverged_at_step: int | None = None
-    """The first update whose loss was not finite; null where only the test loss was not."""
+    """The first update whose loss was not finite or had exploded; null where only the test loss was not
+    finite."""
+    diverged_loss: float | None = None
+    """That loss where it is finite: over a million times the larger of 1 and the first update's."""
     error: Failure | None = None
     notes: tuple[Note, ...] = ()
     """What an instrument could not do, and why."""

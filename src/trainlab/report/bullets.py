@@ -7,7 +7,7 @@ from trainlab.report.document import Block, Bullet, Bullets, Mark, Paragraph
 from trainlab.stats.verdict import Verdict
 from trainlab.words import Words
 
-MOST_FINDINGS = 20
+MOST_FINDINGS = 30
 """Findings listed in one place; the tables and data files have the numbers of all."""
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trainlab import __version__
+from trainlab.analyse.answer.compared import compared_sentences
 from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.side_by_side import CellComparison, SideBySide
 from trainlab.report.bullets import mark_label
@@ -17,6 +18,8 @@ from trainlab.report.document import (
     Notice,
     Paragraph,
     Section,
+    Statement,
+    Statements,
 )
 from trainlab.report.figures.cell_values import CellValue, CellValues
 from trainlab.report.figures.charts import dot_chart
@@ -33,15 +36,21 @@ from trainlab.report.tables.comparison import (
 from trainlab.report.tables.factors import subject_text
 from trainlab.report.tables.operators import operator_table
 from trainlab.words import Words
-from trainlab.words.numbers import figure
+from trainlab.words.numbers import figure, metric_difference
 
 MOST_BULLETS = 5
 
 
-def comparison_of(first: RunData, second: RunData, compared: SideBySide, lang: str) -> Document:
-    """The report of two runs, the first called A and the second B."""
+def comparison_of(
+    first: RunData, second: RunData, compared: SideBySide, lang: str, labels: Sequence[str] = ()
+) -> Document:
+    """The report of two runs, the first called A and the second B.
+
+    `labels` tell them apart in the title; their studies' names where they are not given.
+    """
     words = Words(lang)
     a, b = first.evidence, second.evidence
+    name_a, name_b = labels or (a.name, b.name)
     machines = machine_table(a.environment, b.environment, words)
     learned = beside_table(words("compare_learned_table"), compared.learned, words)
     sections = [
@@ -53,12 +62,12 @@ def comparison_of(first: RunData, second: RunData, compared: SideBySide, lang: s
         _differences(compared, words),
     ]
     return Document(
-        title=words("compare_title", workload=a.study.workload, first=a.name, second=b.name),
+        title=words("compare_title", workload=a.study.workload, first=name_a, second=name_b),
         subtitle=words(
             "compare_subtitle",
-            first=a.name,
+            first=name_a,
             date_a=a.record.created[:10],
-            second=b.name,
+            second=name_b,
             date_b=b.record.created[:10],
         ),
         lang=lang,
@@ -79,14 +88,17 @@ def _answer(compared: SideBySide, words: Words) -> Section:
     pairs = [*costs, *compared.learned]
     decided = [pair for pair in pairs if pair.verdict != "cannot tell"]
     items = tuple(_bullet(pair, words) for pair in (decided or pairs)[:MOST_BULLETS])
-    return Section("answer", words("compare_answer"), (Bullets(items),))
+    told = tuple(Statement(one.text, one.section) for one in compared_sentences(compared, words))
+    lead = (Statements(told, is_lead=True),) if told else ()
+    return Section("answer", words("compare_answer"), (*lead, Bullets(items)))
 
 
 def _bullet(pair: CellComparison, words: Words) -> Bullet:
     within = ""
-    if pair.is_cost and pair.interval is not None:
-        low, high = figure(pair.interval.low), figure(pair.interval.high)
-        within = words("within", low=low, high=high)
+    if pair.interval is not None:
+        low, high = (_end_text(pair, end) for end in (pair.interval.low, pair.interval.high))
+        key = "within_90" if pair.verdict == "equivalent" else "within"
+        within = words(key, low=low, high=high)
     text = words(
         "compare_cost_point" if pair.is_cost else "compare_learn_point",
         cell=pair.cell,
@@ -97,6 +109,11 @@ def _bullet(pair: CellComparison, words: Words) -> Bullet:
         within=within,
     )
     return Bullet(text, pair.verdict, mark_label(pair.verdict, words))
+
+
+def _end_text(pair: CellComparison, value: float) -> str:
+    """An end of the interval of a change, in the unit of the change."""
+    return figure(value) if pair.is_cost else metric_difference(pair.subject, value, "").strip()
 
 
 def _costs(costs: Sequence[CellComparison], words: Words) -> Section | None:

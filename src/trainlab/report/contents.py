@@ -1,9 +1,10 @@
 """Contents: from a run to a document, in the order people read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from trainlab import __version__
-from trainlab.report.document import Document, Section
+from trainlab.report.document import Block, Document, Figure, Section, with_live_links
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import answer_section, notices, unstable_notices
 from trainlab.report.sections.cost import (
@@ -20,7 +21,7 @@ from trainlab.report.sections.method import method_section
 from trainlab.report.sections.network import network_section
 from trainlab.report.sections.operators import operator_section
 from trainlab.report.sections.probes import probe_section
-from trainlab.report.sections.trouble import trouble_section
+from trainlab.report.sections.trouble import note_section, trouble_section
 from trainlab.words import Words
 
 MOST_HIDEABLE = 60
@@ -40,6 +41,7 @@ SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     probe_section,
     cold_section,
     method_section,
+    note_section,
     repeat_section,
     files_section,
 )
@@ -63,8 +65,26 @@ def report_of(data: RunData, lang: str = "en") -> Document:
         lang=lang,
         made_by=words("made_by", version=__version__),
         notices=(*notices(data, words), *unstable_notices(data, words)),
-        sections=tuple(
-            section for build in SECTIONS if (section := build(data, words)) is not None
+        sections=with_live_links(
+            _once([section for build in SECTIONS if (section := build(data, words)) is not None])
         ),
         cells=tuple(cells) if 1 < len(cells) <= MOST_HIDEABLE else (),
     )
+
+
+def _once(sections: Sequence[Section]) -> tuple[Section, ...]:
+    """Every chart where it comes first only."""
+    drawn: set[str] = set()
+
+    def is_new(block: Block) -> bool:
+        if not isinstance(block, Figure):
+            return True
+        is_first = block.id not in drawn
+        drawn.add(block.id)
+        return is_first
+
+    def cleared(section: Section) -> Section:
+        blocks = tuple(block for block in section.blocks if is_new(block))
+        return replace(section, blocks=blocks, sections=tuple(map(cleared, section.sections)))
+
+    return tuple(map(cleared, sections))

@@ -5,7 +5,7 @@ Texts are plain: no markup of any format, so a renderer must escape all of them 
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -42,6 +42,27 @@ class Bullets:
     """Findings, one below the other."""
 
     items: tuple[Bullet, ...]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One sentence of the answer, and the section that has its evidence."""
+
+    text: str
+    section: str | None = None
+    command: str = ""
+    """What would settle it, to copy."""
+    remark: str = ""
+    """Beside the command: how long it takes."""
+
+
+@dataclass(frozen=True)
+class Statements:
+    """The sentences of the answer, one below the other."""
+
+    items: tuple[Statement, ...]
+    is_lead: bool = False
+    """Whether they are what a reader should see first."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +154,28 @@ class Listing:
     caption: str
     text: str
     language: str = ""
+    is_folded: bool = False
+    """Whether a reader unfolds it where the format allows."""
 
 
-Block = Paragraph | Notice | Bullets | Table | Figure | Drawing | Listing
+@dataclass(frozen=True)
+class OwnPart:
+    """A piece of what somebody wrote in Markdown, as plain text."""
+
+    kind: Literal["paragraph", "item", "heading", "code"]
+    text: str
+
+
+@dataclass(frozen=True)
+class OwnText:
+    """What the author of a handed-in report wrote: every format shows it apart from what trainlab wrote."""
+
+    label: str
+    """Whose it is, in words."""
+    parts: tuple[OwnPart, ...]
+
+
+Block = Paragraph | Notice | Bullets | Statements | Table | Figure | Drawing | Listing | OwnText
 
 
 def chart_groups(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:
@@ -153,11 +193,35 @@ class Section:
     blocks: tuple[Block, ...] = ()
     sections: tuple["Section", ...] = ()
 
+    def with_inner(self) -> Iterator["Section"]:
+        """Itself and all sections in it, however deep."""
+        yield self
+        for section in self.sections:
+            yield from section.with_inner()
+
     def all_blocks(self) -> Iterator[Block]:
         """Its own, then those of the sections in it."""
         yield from self.blocks
         for section in self.sections:
             yield from section.all_blocks()
+
+
+def with_live_links(sections: Iterable[Section]) -> tuple[Section, ...]:
+    """The sections, without links of statements to sections that are not among them."""
+    sections = tuple(sections)
+    ids = {one.id for section in sections for one in section.with_inner()}
+
+    def linked(block: Block) -> Block:
+        if not isinstance(block, Statements):
+            return block
+        items = (i if i.section in ids else replace(i, section=None) for i in block.items)
+        return replace(block, items=tuple(items))
+
+    def checked(section: Section) -> Section:
+        blocks = tuple(map(linked, section.blocks))
+        return replace(section, blocks=blocks, sections=tuple(map(checked, section.sections)))
+
+    return tuple(map(checked, sections))
 
 
 @dataclass(frozen=True)
@@ -172,6 +236,10 @@ class Document:
     sections: tuple[Section, ...]
     cells: tuple[str, ...] = ()
     """The cells a reader may hide; empty where there is only one."""
+    byline: str = ""
+    """Who hands the report in, and for which course."""
+    origin: str = ""
+    """JSON from which a check can write the same report again; kept in the file, not shown."""
 
     def all_blocks(self) -> Iterator[Block]:
         """Every block in reading order."""

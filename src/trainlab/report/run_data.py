@@ -4,12 +4,14 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from trainlab.analyse.answer import Answer, answer
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.evidence import Evidence, Line
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.finding import Finding, Section
 from trainlab.analyse.metrics import compared_metrics, limits_of
 from trainlab.stats.means import mean_of
+from trainlab.words import Words
 
 MOST_LINES = 10
 """Cells drawn in one chart of curves; more cannot be told apart."""
@@ -27,6 +29,10 @@ class RunData:
     def findings(self) -> tuple[Finding, ...]:
         """What the study shows, and at the end what it cannot tell."""
         return findings(self.evidence)
+
+    def answer(self, words: Words) -> Answer:
+        """The answer, in the words of a language."""
+        return answer(self.evidence, self.findings, words)
 
     def findings_in(self, section: Section) -> list[Finding]:
         """The findings that stand in one section."""

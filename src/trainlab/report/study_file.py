@@ -6,6 +6,7 @@ from typing import Any
 
 from trainlab.spec import Cell, Study
 from trainlab.spec.cell import combinations
+from trainlab.spec.contradictions import STEP_SCHEDULE_ONLY
 from trainlab.spec.settings import Scalar
 
 
@@ -39,13 +40,14 @@ def study_file(study: Study) -> str:
             lines += ["", f"[{name}]", *table]
     for cell in () if vary else study.cells:
         if cell.levels:
-            lines += ["", "[[cells]]", *_lines(_own(cell, shared))]
+            lines += ["", "[[cells]]", *_lines(_own(cell, study, shared))]
     return "\n".join(lines)
 
 
 def _shared(study: Study) -> dict[str, Any]:
-    """The settings all cells have in common; all settings of the base where it is a cell itself."""
-    base = study.settings.model_dump(mode="json")
+    """The settings all cells have in common; all settings of the base where it is a cell itself. Those
+    that have no effect in any cell are left out: a study that asks for them is refused."""
+    base = study.settings.model_dump(mode="json", exclude=_unused(study))
     if not study.all_cells[0].levels:
         return base
     cells = [cell.settings.model_dump(mode="json") for cell in study.all_cells]
@@ -54,10 +56,15 @@ def _shared(study: Study) -> dict[str, Any]:
     }
 
 
-def _own(cell: Cell, shared: Mapping[str, Any]) -> dict[str, Any]:
+def _unused(study: Study) -> set[str]:
+    schedules = {cell.settings.schedule for cell in study.all_cells}
+    return set() if "step" in schedules else set(STEP_SCHEDULE_ONLY)
+
+
+def _own(cell: Cell, study: Study, shared: Mapping[str, Any]) -> dict[str, Any]:
     """A cell's levels, and its other settings that differ from the shared ones."""
     outer = {name.partition(".")[0] for name in cell.levels}
-    settings = cell.settings.model_dump(mode="json")
+    settings = cell.settings.model_dump(mode="json", exclude=_unused(study))
     rest = {
         name: value
         for name, value in settings.items()

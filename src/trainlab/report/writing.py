@@ -10,10 +10,14 @@ from trainlab.record.files import replacing, writing
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document
+from trainlab.report.handin.conclusion import answer_sentences, drafted_notes
+from trainlab.report.handin.hand_in import HandIn
+from trainlab.report.handin.lab_report import lab_report_of
 from trainlab.report.render.html import html_of
 from trainlab.report.render.markdown import figure_files, markdown_of
 from trainlab.report.render.pdf import pdf_of
 from trainlab.report.run_data import RunData
+from trainlab.words import Words
 
 FORMATS: dict[str, Callable[[Document], dict[str, bytes]]] = {
     "html": lambda document: {"report.html": html_of(document).encode()},
@@ -32,10 +36,27 @@ def check_formats(text: str) -> tuple[str, ...]:
 
 
 def write_report(
-    evidence: Evidence, out: Path, formats: Sequence[str] = ("html",), lang: str = "en"
+    evidence: Evidence,
+    out: Path,
+    formats: Sequence[str] = ("html",),
+    lang: str = "en",
+    hand_in: HandIn | None = None,
 ) -> list[Path]:
-    """Writes a run's report in each format and returns the paths."""
-    return write_document(report_of(RunData(evidence), lang), formats, out)
+    """Writes a run's report in each format and returns the paths; with `hand_in` as a lab report."""
+    return write_document(document_of(evidence, lang, hand_in), formats, out)
+
+
+def document_of(evidence: Evidence, lang: str, hand_in: HandIn | None = None) -> Document:
+    """A run's report as a value; with `hand_in` in the form of a lab report."""
+    data = RunData(evidence)
+    report = report_of(data, lang)
+    return report if hand_in is None else lab_report_of(report, data, hand_in)
+
+
+def draft_notes(evidence: Evidence, lang: str = "en") -> str:
+    """A notes file for the author to fill in and edit."""
+    words = Words(lang)
+    return drafted_notes(answer_sentences(RunData(evidence), words), words)
 
 
 def write_document(document: Document, formats: Sequence[str], out: Path) -> list[Path]:
@@ -50,10 +71,19 @@ def write_document(document: Document, formats: Sequence[str], out: Path) -> lis
     return [out / f"report.{name}" for name in formats]
 
 
-def write_comparison(first: Evidence, second: Evidence, path: Path, lang: str = "en") -> None:
-    """Two runs side by side as one HTML file."""
+def write_new(path: Path, text: str, option: str) -> None:
+    """Writes a file that is not there yet: what somebody has filled in is never overwritten."""
+    if path.exists():
+        raise SpecError([f"{option}: {path} exists already; name another file, or remove it"])
+    _write(path, text.encode())
+
+
+def write_comparison(
+    first: Evidence, second: Evidence, path: Path, lang: str = "en", labels: Sequence[str] = ()
+) -> None:
+    """Two runs side by side as one HTML file; `labels` tell runs of one name apart."""
     compared = side_by_side(first, second)
-    document = comparison_of(RunData(first), RunData(second), compared, lang)
+    document = comparison_of(RunData(first), RunData(second), compared, lang, labels)
     _write(path, html_of(document).encode())
 
 

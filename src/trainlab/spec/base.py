@@ -1,13 +1,24 @@
 """The base of everything a user asks for: frozen values, checked at birth, all problems at once."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import ErrorDetails
 
-from trainlab.errors import SpecError, name_hint
+from trainlab.errors import SpecError
+from trainlab.spec.suggestion import did_you_mean, name_hint
 
 
 @dataclass(frozen=True)
@@ -24,6 +35,8 @@ class Setting:
     """False where it only says where a trial runs and how fast."""
     is_of_optimizer: bool = False
     """Whether a workload's default for it was tuned for the workload's own optimizer."""
+    also_called: tuple[str, ...] = ()
+    """What others call it, for suggestions."""
     resolves_to: tuple[str, ...] = ()
     """Names in a trial's `resolved` that it changes by itself: no confound where it is varied."""
 
@@ -39,6 +52,22 @@ class Spec(BaseModel):
         validate_default=True,
     )
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_not_true_or_false(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python counts true as 1; someone who writes it for a number of epochs means something else."""
+        if isinstance(value, bool) and info.field_name is not None:
+            kinds = _scalar_kinds(cls.model_fields[info.field_name].annotation)
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError(f"got {str(value).lower()}, must be a number")
+        return value
+
+
+def _scalar_kinds(annotation: Any) -> set[type]:
+    """The types of a field that may be one of several."""
+    is_union = get_origin(annotation) in (Union, UnionType)
+    return set(get_args(annotation)) if is_union else {annotation}
+
 
 def setting_of(kind: type[Spec], name: str) -> Setting:
     """What is written on a field; nothing special where nothing is."""
@@ -53,6 +82,30 @@ def choices_of(kind: type[Spec], name: str) -> tuple[str, ...]:
     return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
+def other_names(kind: type[Spec]) -> dict[str, str]:
+    """What others call the fields of a spec, to what they are called here."""
+    return {
+        other: name for name in kind.model_fields for other in setting_of(kind, name).also_called
+    }
+
+
+RUN_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
+def _run_name(value: str) -> str:
+    if not re.fullmatch(RUN_NAME, value):
+        raise ValueError(
+            f"got {value!r}, must begin with a letter or digit and hold only letters, digits, "
+            "dots, dashes and underscores"
+        )
+    return value
+
+
+RunName = Annotated[
+    str, AfterValidator(_run_name), Field(json_schema_extra={"pattern": f"^{RUN_NAME}$"})
+]
+"""A name that a run folder can have on every system."""
+
 S = TypeVar("S", bound=Spec)
 
 SCALARS = ("bool", "int", "float", "str")
@@ -63,15 +116,15 @@ RULES = {
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
-    "literal_error": "must be one of {expected}",
-    "string_pattern_mismatch": "must match {pattern}",
     "finite_number": "must be a finite number",
     "int": "must be a whole number",
     "float": "must be a number",
     "bool": "must be true or false",
+    "string": "must be a text",
     "tuple": "must be a list",
     "list": "must be a list",
     "dict": "must be a table of names and values",
+    "model": "must be a table of names and values",
 }
 """The rule that was broken, by the type of pydantic's error or by the first word of that type."""
 
@@ -95,17 +148,19 @@ def field_problems(kind: type[Spec], values: Mapping[str, Any]) -> list[str]:
 
 
 def _problems(kind: type[Spec], details: Sequence[ErrorDetails]) -> list[str]:
-    names = list(kind.model_fields)
-    lines = (line for detail in details for line in _problem(detail, names).split("\n"))
+    lines = (line for detail in details for line in _problem(detail, kind).split("\n"))
     # A value that is no scalar fails once for each type of scalar: the same line each time.
     return list(dict.fromkeys(lines))
 
 
-def _problem(detail: ErrorDetails, names: list[str]) -> str:
+def _problem(detail: ErrorDetails, kind: type[Spec]) -> str:
     error_type, location, context = detail["type"], detail["loc"], detail.get("ctx", {})
     place, got = _place(location), f"got {detail['input']!r}"
     if error_type == "extra_forbidden":
-        hint = name_hint(str(location[-1]), names, f"known: {', '.join(names)}")
+        owner = _owner(kind, location)
+        names = list(owner.model_fields)
+        known = f"known: {', '.join(names)}"
+        hint = name_hint(str(location[-1]), names, known, other_names(owner))
         return f"{place}: unknown setting; {hint}"
     if error_type == "missing":
         return f"{place}: is required"
@@ -113,10 +168,27 @@ def _problem(detail: ErrorDetails, names: list[str]) -> str:
         return f"{_place(location[:-1])}: {got}, must be a number, a text, true or false"
     if error_type == "value_error":
         return f"{place}: {context['error']}" if place else str(context["error"])
+    if error_type == "literal_error":
+        choices = re.findall(r"'([^']*)'", context["expected"])
+        hint = did_you_mean(str(detail["input"]), choices)
+        return f"{place}: {got}, must be one of {', '.join(choices)}{hint}"
     message = detail["msg"][:1].lower() + detail["msg"][1:]
     rule = RULES.get(error_type) or RULES.get(error_type.partition("_")[0])
-    rule = rule.format(**context).replace(" or '", ", '") if rule else message
+    # Limits are written as people do: 1, not 1.0.
+    limits = {n: f"{v:g}" if isinstance(v, float) else v for n, v in context.items()}
+    rule = rule.format(**limits) if rule else message
     return f"{place}: {got}, {rule}"
+
+
+def _owner(kind: type[Spec], location: tuple[int | str, ...]) -> type[Spec]:
+    """The spec, inside another or not, that the last name of a location is a field of."""
+    for part in location[:-1]:
+        field = kind.model_fields.get(part) if isinstance(part, str) else None
+        inner = [field.annotation] if field is not None else []
+        inner += get_args(inner[0]) if inner else ()
+        specs = [item for item in inner if isinstance(item, type) and issubclass(item, Spec)]
+        kind = specs[0] if specs else kind
+    return kind
 
 
 def _place(location: tuple[int | str, ...]) -> str:

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, PositiveInt, field_validator, model_validator
 
 from trainlab.errors import SpecError
 from trainlab.spec.base import Spec, checked
+from trainlab.spec.suggestion import did_you_mean
 
 CallQuantity = Literal["activation", "pre_activation", "grad_output", "grad_input", "local_grad"]
 ParameterQuantity = Literal["weight", "grad", "update"]
@@ -180,6 +180,4 @@ def bins_of(reducer: str) -> Bins:
 
 
 def _unknown(value: object, names: Sequence[str]) -> str:
-    near = get_close_matches(str(value), names, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"got {value!r}, {hint}known: {', '.join(names)}"
+    return f"got {value!r}, must be one of {', '.join(names)}{did_you_mean(str(value), names)}"

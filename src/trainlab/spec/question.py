@@ -5,25 +5,26 @@ import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
-    Field,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     WithJsonSchema,
 )
 
-from trainlab.errors import SpecError, name_hint
-from trainlab.spec.base import Spec, checked, field_problems, setting_of
+from trainlab.errors import SpecError
+from trainlab.spec.base import RunName, Spec, checked, field_problems, other_names, setting_of
 from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_text, with_levels
+from trainlab.spec.contradictions import set_and_varied, without_effect
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
-from trainlab.spec.settings import Scalar, TrainSpec, settings_for
+from trainlab.spec.settings import Scalar, TrainSpec, scalar_of, settings_for
+from trainlab.spec.study import Study
+from trainlab.spec.suggestion import name_hint, nearest
 from trainlab.spec.target import WrittenTarget
 
 MISSPELT_CUTOFF = 0.8
@@ -32,6 +33,9 @@ MISSPELT_CUTOFF = 0.8
 MOST_LOOKS = 10
 FIRST_LOOK = 3
 """Fewer seeds know too little of their noise for a look to be worth its price."""
+
+SEED_LIMIT = 2**63
+"""Tables hold seeds as whole numbers of 64 bits with a sign."""
 
 EACH_DEVICE = "each"
 """As a level of `device`: every device this machine has."""
@@ -42,6 +46,8 @@ def _seeds(value: object) -> object:
     if type(value) is int and value >= 1:
         return value
     if isinstance(value, list | tuple) and all(type(seed) is int and seed >= 0 for seed in value):
+        if value and (largest := max(value)) >= SEED_LIMIT:
+            raise ValueError(f"got {largest}, must be less than 2**63")
         return tuple(value)
     raise ValueError(f"got {value!r}, must be a number of seeds or a list of seeds, as [1, 2, 3]")
 
@@ -55,7 +61,7 @@ class Question(Spec):
 
     workload: str
     """A built-in workload's name, or `file.py:name` of your own."""
-    name: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = None
+    name: RunName | None = None
     """Names the run folder; not given: the workload's name."""
     title: str = ""
     """The question in words, for the report."""
@@ -111,12 +117,44 @@ def checked_question(values: Mapping[str, Any], where: str = "") -> Question:
     try:
         return checked(Question, values)
     except SpecError as error:
+        problems = [_with_its_table(problem) for problem in error.problems]
         settings, vary, cells = (values.get(name) for name in ("settings", "vary", "cells"))
         settings = settings if isinstance(settings, Mapping) else {}
         vary = vary if isinstance(vary, Mapping) else {}
         cells = cells if isinstance(cells, list | tuple) else ()
         inner = [*_misspelt(vary, cells), *_value_problems(settings, vary, cells)]
-        raise SpecError([*error.problems, *inner], where) from None
+        raise SpecError([*problems, *inner], where) from None
+
+
+def _with_its_table(problem: str) -> str:
+    """A setting that stands outside of the table it belongs to is told where it goes."""
+    name, _, rest = problem.partition(": ")
+    if not rest.startswith("unknown setting"):
+        return problem
+    for table, kind in (("settings", TrainSpec), ("cost", CostSpec)):
+        if name in kind.model_fields:
+            return f"{name}: is out of place; write it under [{table}]"
+    return problem
+
+
+def asked_values(question: Question, setting: str) -> list[Any]:
+    """Every value of a setting that is asked for; text of a command line as what it means."""
+    asked = [question.settings.get(setting), *question.vary.get(setting, ())]
+    asked += [cell.get(setting) for cell in question.cells]
+    return [scalar_of(v) if isinstance(v, str) else v for v in asked if v is not None]
+
+
+def check_values(question: Question, where: str = "") -> None:
+    """SpecError where a setting or level is wrong by itself, whatever the workload; with it all else that
+    is wrong as far as that shows without knowing the workload."""
+    if problems := list(_value_problems(question.settings, question.vary, question.cells)):
+        seeds = (
+            field_problems(Study, {"seeds": question.seeds})
+            if isinstance(question.seeds, tuple)
+            else []
+        )
+        others = [problem for problem in seeds if problem.startswith("seeds: ")]
+        raise SpecError([*_misspelt(question.vary, question.cells), *problems, *others], where)
 
 
 def seeds_of(question: Question) -> tuple[int, ...]:
@@ -188,6 +226,8 @@ def layout_of(
         for i, cell in enumerate(question.cells)
     ]
     problems += _value_problems(question.settings, question.vary, question.cells)
+    if question.design == "grid" and not problems:
+        problems += set_and_varied(question.settings, vary)
     if problems:
         raise SpecError(problems, where)
     design = "one-at-a-time" if listed and not vary else question.design
@@ -211,6 +251,8 @@ def layout_of(
             ids.add(name)
         else:
             same_as_base.append(name)
+    asked = {*question.settings, *vary, *(name for levels in listed for name in levels)}
+    problems += without_effect(asked, [cell.settings for cell in cells.values()])
     if problems:
         raise SpecError(dict.fromkeys(problems), where)
     return Layout(tuple(cells.values()), tuple(same_as_base))
@@ -233,7 +275,8 @@ def _factor(name: str, parameters: Collection[str] | None, place: str, problems:
         return name
     settings = [n for n in TrainSpec.model_fields if setting_of(TrainSpec, n).is_factor]
     own = f"the model's parameters: {', '.join(parameters)}" if parameters else "the model has none"
-    hint = name_hint(name, [*settings, *parameters], f"settings: {', '.join(settings)}; {own}")
+    known = f"settings: {', '.join(settings)}; {own}"
+    hint = name_hint(name, [*settings, *parameters], known, other_names(TrainSpec))
     problems.append(f"{place}.{name}: unknown factor; {hint}")
     return name
 
@@ -243,9 +286,9 @@ def _misspelt(vary: Mapping[str, Any], cells: Sequence[Any]) -> Iterator[str]:
     listed = ((f"cells[{i}]", cell) for i, cell in enumerate(cells) if isinstance(cell, Mapping))
     for place, names in (("vary", vary), *listed):
         for name in names:
-            near = get_close_matches(name, TrainSpec.model_fields, n=1, cutoff=MISSPELT_CUTOFF)
-            if near and near[0] != name:
-                yield f"{place}.{name}: is no setting; did you mean {near[0]}?"
+            near = nearest(name, TrainSpec.model_fields, cutoff=MISSPELT_CUTOFF)
+            if near not in (None, name):
+                yield f"{place}.{name}: is no setting; did you mean {near}?"
 
 
 def _value_problems(

@@ -1,9 +1,11 @@
 """TrainSpec: the settings of one training trial, and how a workload's defaults fill them."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     NonNegativeFloat,
@@ -14,6 +16,7 @@ from pydantic import (
 
 from trainlab.spec.base import Setting, Spec, checked, setting_of
 from trainlab.spec.optimizer import OPTIMIZERS, OptimizerName
+from trainlab.spec.suggestion import did_you_mean
 
 Scalar = bool | int | float | str
 
@@ -53,29 +56,58 @@ def scalar_of(text: str) -> Scalar:
     return text
 
 
+DATA_CHOICES = ("auto", "full", "bundled")
+"""What `data` may be beside a folder, for a built-in workload."""
+
+DEVICE = r"auto|cpu|mps|cuda(:\d+)?"
+
+
+def _device(value: str) -> str:
+    if not re.fullmatch(DEVICE, value):
+        names = ("auto", "cpu", "mps", "cuda")
+        hint = did_you_mean(value.partition(":")[0], names, {"gpu": "cuda", "nvidia": "cuda"})
+        raise ValueError(f"got {value!r}, must be auto, cpu, mps, cuda or cuda:N{hint}")
+    return value
+
+
 class TrainSpec(Spec):
     """How one trial trains. Every field is a setting, and later a factor that can be varied."""
 
-    epochs: Annotated[PositiveInt, Setting("epochs")] = 1
+    epochs: Annotated[PositiveInt, Setting("epochs", also_called=("num_epochs", "n_epochs"))] = 1
     """Passes over the training set."""
     batch_size: Annotated[
         PositiveInt,
-        Setting("samples", resolves_to=("batch_size", "steps_per_epoch", "log_every_steps")),
+        Setting(
+            "samples",
+            also_called=("bs", "batch", "train_batch_size"),
+            resolves_to=("batch_size", "steps_per_epoch", "log_every_steps"),
+        ),
     ] = 64
     """Training samples per update."""
     test_batch_size: Annotated[PositiveInt, Setting("samples", changes_learning=False)] = 1000
     """Test samples per forward pass; does not change the result."""
-    optimizer: Annotated[OptimizerName, Setting(resolves_to=("optimizer_code",))] = "adam"
+    optimizer: Annotated[
+        OptimizerName, Setting(also_called=("opt", "optim"), resolves_to=("optimizer_code",))
+    ] = "adam"
     """The update rule."""
     lr: Annotated[
-        PositiveFloat | None, Setting("rate", is_of_optimizer=True, resolves_to=("lr",))
+        PositiveFloat | None,
+        Setting(
+            "rate",
+            is_of_optimizer=True,
+            also_called=("learning_rate", "learningrate", "step_size"),
+            resolves_to=("lr",),
+        ),
     ] = None
     """Learning rate at the start; not given: the optimizer's own default."""
     momentum: Annotated[
         NonNegativeFloat | None, Field(lt=1), Setting("factor", is_of_optimizer=True)
     ] = None
     """Momentum, for sgd and rmsprop."""
-    weight_decay: Annotated[NonNegativeFloat | None, Setting("factor", is_of_optimizer=True)] = None
+    weight_decay: Annotated[
+        NonNegativeFloat | None,
+        Setting("factor", is_of_optimizer=True, also_called=("wd", "decay", "l2")),
+    ] = None
     """L2 penalty (decoupled for adamw); not given: the optimizer's own default."""
     optimizer_options: Annotated[
         dict[str, bool | int | float],
@@ -88,9 +120,14 @@ class TrainSpec(Spec):
         Setting(changes_learning=False, is_of_optimizer=True, resolves_to=("optimizer_code",)),
     ] = "auto"
     """Which of torch's implementations of the same update; auto: fused where there is one."""
-    schedule: Literal["none", "step", "cosine"] = "none"
+    schedule: Annotated[
+        Literal["none", "step", "cosine"],
+        Setting(also_called=("scheduler", "lr_schedule", "lr_scheduler")),
+    ] = "none"
     """How the learning rate changes after each epoch; cosine falls to 0 over all epochs."""
-    lr_gamma: Annotated[float, Field(gt=0, le=1), Setting("factor")] = 0.1
+    lr_gamma: Annotated[
+        float, Field(gt=0, le=1), Setting("factor", also_called=("gamma", "lr_decay"))
+    ] = 0.1
     """Step schedule: the learning rate is multiplied by this."""
     lr_step_epochs: Annotated[PositiveInt, Setting("epochs")] = 1
     """Step schedule: how many epochs lie between two multiplications."""
@@ -98,7 +135,8 @@ class TrainSpec(Spec):
     """Reset gradients before each update; false lets them pile up (it then fails to learn)."""
     device: Annotated[
         str,
-        Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$"),
+        AfterValidator(_device),
+        Field(json_schema_extra={"pattern": f"^({DEVICE})$"}),
         Setting(
             changes_learning=False,
             # A device brings its threads and its implementation of the update along.
@@ -109,14 +147,20 @@ class TrainSpec(Spec):
     seed_parts: Literal["all", "weights", "order", "dropout"] = "all"
     """What a trial's seed changes: all that is random, or one part of it, the others being held as with
     seed 0. Give several to learn where the spread between seeds comes from."""
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Annotated[Literal["fp32", "bf16"], Setting(also_called=("dtype", "amp"))] = "fp32"
     """bf16 is autocast with fp32 weights."""
     engine: Annotated[
         Literal["auto", "eager"], Setting(changes_learning=False, resolves_to=("engine",))
     ] = "auto"
     """How updates are made; auto takes the fastest that can make them: so far that is eager."""
     threads: Annotated[
-        PositiveInt | None, Setting("threads", changes_learning=False, resolves_to=("threads",))
+        PositiveInt | None,
+        Setting(
+            "threads",
+            changes_learning=False,
+            also_called=("num_threads", "n_threads"),
+            resolves_to=("threads",),
+        ),
     ] = None
     """Threads for torch on the CPU; not given: torch's choice. It changes rounding: keep it equal."""
     allocator: Annotated[
@@ -150,12 +194,11 @@ class TrainSpec(Spec):
         if self.momentum is not None and not rules.takes_momentum:
             takers = ", ".join(name for name, other in OPTIMIZERS.items() if other.takes_momentum)
             problems.append(f"momentum: {self.optimizer} takes none; optimizers that do: {takers}")
-        problems += [
-            f"optimizer_options.{name}: {self.optimizer} has no such option; "
-            f"it has {', '.join(sorted(rules.options))}"
-            for name in self.optimizer_options
-            if name not in rules.options
-        ]
+        problems += _option_problems(self.optimizer, self.optimizer_options)
+        if self.optimizer_options.get("nesterov") and not self.momentum:
+            problems.append("optimizer_options.nesterov: needs momentum; add momentum, as 0.9")
+        elif self.optimizer_options.get("nesterov") and self.optimizer_options.get("dampening"):
+            problems.append("optimizer_options.nesterov: needs dampening 0; leave dampening out")
         if self.optimizer_code == "fused" and not rules.fused_on:
             problems.append(f"optimizer_code: torch has no fused {self.optimizer}; use auto")
         if problems:
@@ -171,6 +214,19 @@ class TrainSpec(Spec):
     def meaning(self) -> dict[str, Any]:
         """All settings, with the learning rate that applies: equal where two trials would be the same."""
         return self.model_dump(mode="json") | {"lr": self.start_lr}
+
+
+def _option_problems(
+    optimizer: OptimizerName, options: Mapping[str, bool | int | float]
+) -> Iterator[str]:
+    known = OPTIMIZERS[optimizer].options
+    for name, value in options.items():
+        place = f"optimizer_options.{name}"
+        if name not in known:
+            has = f"it has {', '.join(sorted(known))}{did_you_mean(name, known)}"
+            yield f"{place}: {optimizer} has no such option; {has}"
+        elif (rule := known[name].rule_broken_by(value)) is not None:
+            yield f"{place}: got {value!r}, {rule}"
 
 
 def settings_for(

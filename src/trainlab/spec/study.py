@@ -1,9 +1,8 @@
 """Study: a question about a workload, resolved into cells, with everything needed to answer it."""
 
-from typing import Annotated
+from collections import Counter
 
 from pydantic import (
-    Field,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -11,7 +10,7 @@ from pydantic import (
     model_validator,
 )
 
-from trainlab.spec.base import Spec
+from trainlab.spec.base import RunName, Spec
 from trainlab.spec.cell import BASE, Cell
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
@@ -22,7 +21,7 @@ from trainlab.spec.target import WrittenTarget
 class Study(Spec):
     """One workload, its cells and the seeds to repeat each with."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    name: RunName
     """Names the run folder."""
     title: str = ""
     """The question in words."""
@@ -75,7 +74,11 @@ class Study(Spec):
     @model_validator(mode="after")
     def _can_be_answered(self) -> "Study":
         if self.cost is None and not self.learn:
-            raise ValueError("learn: got false without a cost: there is nothing to do")
+            raise ValueError(
+                "learn: got false without a cost: there is nothing to do; add [cost] or leave it out"
+            )
+        if self.save_model and not self.learn:
+            raise ValueError("save_model: got true, but nothing is trained here; leave it out")
         if self.cost is not None and self.cost.weights != "untrained" and not self.learn:
             raise ValueError(
                 f"cost.weights: got {self.cost.weights}, but nothing is trained here; "
@@ -88,7 +91,7 @@ class Study(Spec):
     def _seeds_are_distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
         if not seeds:
             raise ValueError("got none, must be at least one")
-        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+        twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)
         if twice:
             raise ValueError(f"got {twice[0]} twice, seeds must differ")
         return seeds

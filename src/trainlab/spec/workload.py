@@ -5,6 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainlab.errors import WorkloadError
+from trainlab.spec.settings import TrainSpec
+from trainlab.spec.suggestion import did_you_mean
+
+AS_OBJECT = " (given as an object)"
+"""Ends the name of a workload that was given from Python, and that no other process can find."""
+
+
+def is_builtin(reference: str) -> bool:
+    """Whether a workload, as a study names it, is part of trainlab and not the user's own."""
+    return ":" not in reference and not reference.endswith(AS_OBJECT)
 
 
 @dataclass(frozen=True)
@@ -21,10 +31,43 @@ class WorkloadFacts:
     model_defaults: Mapping[str, Any] = field(default_factory=dict)
     """What the model's parameters are where they are not set."""
 
-    def check_parameters(self, given: Mapping[str, Any]) -> None:
-        """Raises a WorkloadError that names the parameters there are, where one is not among them."""
+    model_least: Mapping[str, int] = field(default_factory=dict)
+    """The least that the model's parameters which are whole numbers may be, where that is known."""
+    num_train: Mapping[str, int] = field(default_factory=dict)
+    """Training samples by what `data` chooses, where that is known without reading them."""
+
+    def check_parameters(self, given: Mapping[str, Any], where: str = "") -> None:
+        """Raises a WorkloadError that names the parameters there are, where one is not among them, or what
+        one must be; `where` they were given."""
+        if (problem := self._parameter_problem(given)) is not None:
+            raise WorkloadError(f"{where}: {problem}" if where else problem)
+
+    def _parameter_problem(self, given: Mapping[str, Any]) -> str | None:
         names = self.parameters
         unknown = [] if names is None else [name for name in given if name not in names]
         if unknown:
             has = f"it has {', '.join(names)}" if names else "it has none"
-            raise WorkloadError(f"model.{unknown[0]}: {self.name} has no such parameter; {has}")
+            hint = did_you_mean(unknown[0], names or ())
+            return f"model.{unknown[0]}: {self.name} has no such parameter; {has}{hint}"
+        for name, least in self.model_least.items():
+            value = given.get(name, least)
+            if type(value) is not int:
+                return f"model.{name}: got {value!r}, must be a whole number"
+            if value < least:
+                return f"model.{name}: got {value}, must be at least {least}"
+        return None
+
+    def batch_problem(self, settings: TrainSpec) -> str | None:
+        """Why a batch is too large for the data, where that is known without reading it."""
+        if not self.num_train:
+            return None
+        most = self.num_train.get(settings.data, max(self.num_train.values()))
+        which = "bundled " if settings.data == "bundled" else ""
+        return too_large(settings.batch_size, most, f"the {which}training set of {self.name}")
+
+
+def too_large(batch_size: int, num_train: int, what: str) -> str | None:
+    """The problem of a batch that there are not enough samples for; None where there are."""
+    if batch_size <= num_train:
+        return None
+    return f"batch_size: got {batch_size}, but {what} has {num_train:,} samples; use at most {num_train}"

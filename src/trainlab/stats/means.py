@@ -33,6 +33,7 @@ class Interval:
 
 
 UNLIMITED = Interval(-math.inf, math.inf)
+NOT_NEGATIVE = Interval(0.0, math.inf)
 SHARES = Interval(0.0, 1.0)
 """What an accuracy can be."""
 

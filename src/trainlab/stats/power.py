@@ -1,9 +1,11 @@
 """What a number of seeds can show, before or after they are run; noise is taken as normal.
 
-From the same simulated studies that give the critical values, so that it holds for the test as it is.
+From simulated studies decided by the same test, so that it holds for the test as it is: before a study its
+cells are taken to be equally noisy, afterwards each is as noisy as it was.
 """
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +21,8 @@ MOST_SEEDS = 10_000
 """An estimate beyond this says nothing: it is not given."""
 
 NUM_DRAWS = 8_000
+OWN_DRAWS = 1_000
+"""Where the noise of the cells is their own: then every metric needs a simulation to itself."""
 COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
 """Numbers of seeds that are simulated; between and beyond them needs fall with the root of the number."""
 
@@ -28,7 +32,7 @@ MANY_CELLS = 12
 
 @dataclass(frozen=True)
 class Ability:
-    """What so many seeds show with power 0.8, in standard deviations of a run; one entry per contrast."""
+    """What so many seeds show with power 0.8, in the unit of the noise; one entry per contrast."""
 
     num_seeds: int
     difference: Floats
@@ -46,17 +50,49 @@ class Ability:
         )
 
 
+@dataclass(frozen=True)
+class Noise:
+    """The standard deviation of each cell, so many units."""
+
+    unit: float
+    stds: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Floats) -> "Noise | None":
+        """As values [cells, seeds] show it, NaN where there is none; `None` where nothing varies.
+
+        What seeds do to two cells alike cancels in their difference: a cell counts for what is left of
+        its variance there, on average over its pairs.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            of_cell = np.nanvar(values, axis=1, ddof=1)
+            between = np.nanvar(values[:, np.newaxis] - values, axis=2, ddof=1)
+            left = between / (of_cell[:, np.newaxis] + of_cell)
+            np.fill_diagonal(left, np.nan)
+            own = of_cell * np.fmin(1.0, np.nanmean(left, axis=1))
+        known = own[np.isfinite(own)]
+        if not len(known) or not known.max() > 0:
+            return None
+        stds = np.sqrt(np.where(np.isfinite(own), own, np.median(known)))
+        unit = float(stds.max())
+        # Rounded, so that the same noise is simulated once.
+        return cls(unit, tuple(float(f"{std / unit:.2g}") for std in stds))
+
+
 @lru_cache(maxsize=256)
-def ability(weights: Rows, num_seeds: int) -> Ability:
-    """Of a complete study of so many seeds."""
+def ability(weights: Rows, num_seeds: int, stds: tuple[float, ...] = ()) -> Ability:
+    """Of a complete study of so many seeds; `stds` are those of the cells, all 1 unless given."""
     if num_seeds > COUNTS[-1]:
-        return ability(weights, COUNTS[-1]).scaled(num_seeds)
+        return ability(weights, COUNTS[-1], stds).scaled(num_seeds)
     rows = np.array(weights)
     design = complete(rows, num_seeds)
     # What a report has simulated for its intervals is used again where it took long.
     is_large = len(weights[0]) > MANY_CELLS
     critical = critical_of(design) if is_large else critical_of(design, NUM_DRAWS)
-    drawn = [estimate(noise, rows) for noise in null_studies(design, NUM_DRAWS, 0.0)]
+    of_cells = np.array(stds or (1.0,) * rows.shape[1])[:, np.newaxis]
+    studies = null_studies(design, OWN_DRAWS if stds else NUM_DRAWS, 0.0)
+    drawn = [estimate(noise * of_cells, rows) for noise in studies]
     found = [each.half_width(critical.two_sided) - each.value for each in drawn]
     above = [each.half_width(critical.one_sided) + each.value for each in drawn]
     around = [each.half_width(critical.one_sided) + np.abs(each.value) for each in drawn]
@@ -67,11 +103,16 @@ def ability(weights: Rows, num_seeds: int) -> Ability:
 
 
 def seeds_for(
-    weights: Rows, contrast: int, effect: float, margin: float | None = None, known: int = 3
+    weights: Rows,
+    contrast: int,
+    effect: float,
+    margin: float | None = None,
+    known: int = 3,
+    stds: tuple[float, ...] = (),
 ) -> int | None:
-    """How many seeds show a true effect, or that it lies within the margin; both in standard deviations of
-    a run. `None` if too many to estimate. `known`: a number of seeds that has been simulated already."""
-    for able in _abilities(weights, known):
+    """How many seeds show a true effect, or that it lies within the margin; both in the unit of `stds`.
+    `None` if too many to estimate. `known`: a number of seeds that has been simulated already."""
+    for able in _abilities(weights, known, stds):
         is_within = margin is not None and margin >= max(
             able.margin[contrast], abs(effect) + able.beyond[contrast]
         )
@@ -80,13 +121,13 @@ def seeds_for(
     return None
 
 
-def _abilities(weights: Rows, known: int) -> Iterator[Ability]:
+def _abilities(weights: Rows, known: int, stds: tuple[float, ...]) -> Iterator[Ability]:
     """From few seeds to many, in steps of a few per cent."""
     # Of many cells one simulation takes long, and how much they know of their noise hardly changes.
     counts = COUNTS if len(weights[0]) <= MANY_CELLS else (min(max(known, COUNTS[0]), COUNTS[-1]),)
     for num_seeds in range(COUNTS[0], COUNTS[-1] + 1):
         simulated = max((count for count in counts if count <= num_seeds), default=counts[0])
-        yield ability(weights, simulated).scaled(num_seeds)
+        yield ability(weights, simulated, stds).scaled(num_seeds)
     num_seeds = COUNTS[-1]
     while (num_seeds := math.ceil(1.05 * num_seeds)) <= MOST_SEEDS:
-        yield ability(weights, counts[-1]).scaled(num_seeds)
+        yield ability(weights, counts[-1], stds).scaled(num_seeds)

@@ -26,7 +26,7 @@ from trainlab.stats.contrasts import (
 )
 from trainlab.stats.failures import Failures
 from trainlab.stats.means import Interval
-from trainlab.stats.power import MOST_SEEDS, ability, seeds_for
+from trainlab.stats.power import MOST_SEEDS, Noise, ability, seeds_for
 
 Verdict = Literal["different", "equivalent", "identical", "cannot tell"]
 BySeed = Mapping[int, float]
@@ -52,7 +52,7 @@ class Comparison:
     interval: Interval | None
     """The one that decides: simultaneous over the family, at `confidence`. `None` below two pairs."""
     confidence: float
-    """0.90 beside "equivalent", otherwise 0.95."""
+    """0.90 beside "equivalent" and where that is withheld, otherwise 0.95."""
     p: float | None
     """Of a difference as large somewhere in the family where nothing differs; `None` below two pairs."""
     std: float | None
@@ -62,6 +62,9 @@ class Comparison:
     family: int
     """Comparisons decided together."""
     verdict: Verdict
+    is_withheld: bool
+    """Whether it would be equivalent or identical, had as many seeds diverged in the one cell as in the
+    other: no further seeds settle that."""
     detectable: float | None
     """The smallest difference that so many seeds detect with power 0.8."""
     seeds_needed: int | None
@@ -98,11 +101,13 @@ def compare_all(
     tested = [pair for pair in pairs if {*pair} <= {*cells} and pair[0] != pair[1]]
     weights = pair_rows(((cells.index(a), cells.index(b)) for a, b in tested), len(cells))
     family = compare_cells(table, weights, looks, resolution) if tested else None
+    noise = Noise.of(table) if tested else None
     made: dict[tuple[str, str], Comparison] = {}
     for a, b in pairs:
         found = None
         if family is not None and (a, b) in tested:
-            found = _Found.at(family, rows_of(weights), tested.index((a, b)), bool(looks))
+            index = tested.index((a, b))
+            found = _Found.at(family, rows_of(weights), index, noise, bool(looks))
         made[a, b] = _compared(values[a], values[b], found, margin, len(tested), most)
     return tuple(made[pair] for pair in pairs)
 
@@ -125,10 +130,13 @@ class _Found:
     error: float
     std: float
     p: float
+    noise: Noise
     has_looks: bool
 
     @classmethod
-    def at(cls, family: Family, weights: Rows, index: int, has_looks: bool) -> "_Found | None":
+    def at(
+        cls, family: Family, weights: Rows, index: int, noise: Noise | None, has_looks: bool
+    ) -> "_Found | None":
         """`None` where fewer than two seeds have both cells."""
 
         def one(entries: Floats) -> float:
@@ -145,6 +153,7 @@ class _Found:
             error=one(family.estimates.error),
             std=one(family.estimates.std),
             p=one(family.p),
+            noise=noise or Noise(one(family.estimates.std), ()),
             has_looks=has_looks,
         )
 
@@ -166,10 +175,14 @@ def _compared(
         is_within = margin is not None and abs(difference) + found.half_width_90 < margin
         if abs(difference) > found.half_width:
             verdict = "different"
-        elif is_within and not failures.differ:
+        elif is_within:
             verdict, half_width = "equivalent", found.half_width_90
-    if is_identical and not failures.differ:
+    if is_identical:
         verdict, difference, half_width = "identical", 0.0, None
+    confidence = 0.90 if verdict == "equivalent" else 0.95
+    is_withheld = verdict in ("equivalent", "identical") and failures.differ
+    if is_withheld:
+        verdict = "cannot tell"
     return Comparison(
         n=len(seeds),
         num_dropped=len(a.keys() ^ b.keys()),
@@ -178,15 +191,16 @@ def _compared(
         mean_b=mean_b,
         difference=difference,
         interval=_interval(difference, half_width, most),
-        confidence=0.90 if verdict == "equivalent" else 0.95,
+        confidence=confidence,
         p=None if found is None or is_identical else found.p,
         std=None if found is None else found.std,
         margin=margin,
         family=family,
         verdict=verdict,
+        is_withheld=is_withheld,
         detectable=None if found is None else _detectable(found, len(seeds)),
         seeds_needed=_seeds_needed(found, None if failures.differ else margin, len(seeds))
-        if verdict == "cannot tell"
+        if verdict == "cannot tell" and not is_withheld
         else None,
     )
 
@@ -201,7 +215,9 @@ def _detectable(found: _Found, num_seeds: int) -> float:
     if found.has_looks:
         # Each look asks for more than a study of as many seeds would: 0.84 errors beyond give power 0.8.
         return found.half_width + 0.8416 * found.error
-    return float(ability(found.weights, num_seeds).difference[found.index]) * found.std
+    able = ability(found.weights, num_seeds, found.noise.stds)
+    # An interval that happens to be wider than usual leaves out no difference smaller than itself.
+    return max(found.half_width, float(able.difference[found.index]) * found.noise.unit)
 
 
 def _seeds_needed(found: _Found | None, margin: float | None, num_seeds: int) -> int | None:
@@ -212,7 +228,9 @@ def _seeds_needed(found: _Found | None, margin: float | None, num_seeds: int) ->
         if found.value:
             needed = num_seeds * (_detectable(found, num_seeds) / found.value) ** 2
         return math.ceil(needed) if needed <= MOST_SEEDS else None
-    in_stds = None if margin is None else margin / found.std
-    effect = found.value / found.std
-    needed_seeds = seeds_for(found.weights, found.index, effect, in_stds, num_seeds)
+    unit, stds = found.noise.unit, found.noise.stds
+    in_units = None if margin is None else margin / unit
+    needed_seeds = seeds_for(
+        found.weights, found.index, found.value / unit, in_units, num_seeds, stds
+    )
     return needed_seeds if needed_seeds is None or needed_seeds > num_seeds else num_seeds + 1

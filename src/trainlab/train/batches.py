@@ -29,6 +29,11 @@ class Batches:
     def __len__(self) -> int:
         return -(-self.num_samples // self.batch_size)
 
+    def samples_by(self, step: int) -> int:
+        """Samples seen once so many updates are done, counted over all epochs."""
+        epochs, steps = divmod(step, len(self))
+        return epochs * self.num_samples + steps * self.batch_size
+
     def resized(self, batch_size: int) -> "Batches":
         """The same samples, where they lie, cut into batches of another size."""
         other = copy(self)

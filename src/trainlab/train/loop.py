@@ -39,8 +39,8 @@ Clock = Callable[[], float]
 
 
 def train(session: Session, group: Sequence[Member], clock: Clock = time.perf_counter) -> None:
-    """Trains a group until every member is done or its loss is not finite; each member's progress is
-    up to date at any time."""
+    """Trains a group until every member is done or has diverged: its loss is not finite, or has exploded
+    (`meter.EXPLODED`). Each member's progress is up to date at any time."""
     for epoch in range(1, group[0].setup.settings.epochs + 1):
         for member in _running(group):
             member.moments.epoch_begins(epoch)
@@ -110,6 +110,7 @@ def _train_epoch(
                     progress.state = "diverged"
                     steps_before = progress.steps_done - means.num_steps
                     progress.diverged_at_step = steps_before + means.first_bad_step
+                    progress.diverged_loss = means.bad_loss
             if not _running(group):
                 break
     num_samples = setup.train_batches.num_samples
@@ -133,14 +134,12 @@ def _point(
     metrics: dict[str, float],
     times_s: dict[str, float],
 ) -> Point:
-    batches, steps_done = member.setup.train_batches, member.progress.steps_done
-    steps_in_epoch = steps_done - (epoch - 1) * len(batches)
-    samples_in_epoch = min(steps_in_epoch * batches.batch_size, batches.num_samples)
+    steps_done = member.progress.steps_done
     return Point(
         kind=kind,
         epoch=epoch,
         step=steps_done,
-        samples=(epoch - 1) * batches.num_samples + samples_in_epoch,
+        samples=member.setup.train_batches.samples_by(steps_done),
         metrics=metrics,
         times_s=times_s,
     )

@@ -11,6 +11,14 @@ from trainlab.errors import WorkloadError
 
 Metric = Callable[[Tensor, Tensor], Tensor]
 
+EXPLODED = 1e6
+"""A training loss, as the mean over the updates of a point, that is more than so many times the larger of
+1 and the first update's loss has diverged, though it is finite.
+
+Relative to the first loss, so that a regression on large numbers, whose loss starts large, is not taken for
+one that explodes; and to 1, so that a model whose loss starts near 0 may lose that. No loss that is learned
+from gets there and back."""
+
 
 @dataclass(frozen=True)
 class Means:
@@ -21,7 +29,9 @@ class Means:
     num_samples: int
     num_steps: int
     first_bad_step: int | None
-    """Which of the steps, from 1, was the first whose loss was not finite."""
+    """Which of the steps, from 1, was the first whose loss was not finite or beyond the limit."""
+    bad_loss: float | None = None
+    """Its loss; None where that is not finite."""
 
 
 class Meter:
@@ -36,6 +46,8 @@ class Meter:
         self,
         metrics: Mapping[str, Metric],
         device: torch.device,
+        *,
+        stops_explosions: bool = False,
         max_pending_bytes: int = 1 << 20,
         max_pending_steps: int = 64,
     ) -> None:
@@ -45,6 +57,8 @@ class Meter:
         self._device = device
         self._max_pending_bytes = max_pending_bytes
         self._max_pending_steps = max_pending_steps
+        self._stops_explosions = stops_explosions
+        self._limit: float | None = None
         self.reset()
 
     def reset(self) -> None:
@@ -75,12 +89,30 @@ class Meter:
         self._reduce()
         values = (self._sums / max(self._num_samples, 1)).tolist()
         means = dict(zip(("loss", *self.metrics), values, strict=True))
-        first_bad_step = None if math.isfinite(means["loss"]) else self._first_bad_step()
-        return Means(means, self._num_samples, self._num_steps, first_bad_step)
+        step, loss = self._first_bad(means["loss"])
+        return Means(means, self._num_samples, self._num_steps, step, loss)
 
-    def _first_bad_step(self) -> int | None:
-        bad_steps = (~torch.isfinite(torch.cat(self._reduced_losses))).nonzero()
-        return int(bad_steps[0]) + 1 if len(bad_steps) else None
+    def _first_bad(self, mean: float) -> tuple[int | None, float | None]:
+        """The first step whose loss is not finite or beyond the limit, and that loss where it is finite."""
+        limit = self._loss_limit()
+        if math.isfinite(mean) and mean <= limit:
+            return None, None
+        losses = torch.cat(self._reduced_losses)
+        bad_steps = (~torch.isfinite(losses) | (losses > limit)).nonzero()
+        if not len(bad_steps):
+            return None, None
+        step = int(bad_steps[0])
+        loss = float(losses[step])
+        return step + 1, loss if math.isfinite(loss) else None
+
+    def _loss_limit(self) -> float:
+        """Set by the first loss there ever was; read from the device once."""
+        if not self._stops_explosions or not self._reduced_losses:
+            return math.inf
+        if self._limit is None:
+            first = abs(float(self._reduced_losses[0][0]))
+            self._limit = EXPLODED * max(1.0, first) if math.isfinite(first) else math.inf
+        return self._limit
 
     def _reduce(self) -> None:
         if not self._losses:

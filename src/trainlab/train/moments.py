@@ -46,6 +46,7 @@ class Progress:
     total_s: float = 0.0
     final: dict[str, float] = field(default_factory=dict)
     diverged_at_step: int | None = None
+    diverged_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class TrialView:
     folder: TrialFolder
     num_steps: int
     """Updates from the start of the trial to its end."""
+    samples_by: Callable[[int], int]
+    """Training samples seen once so many updates are done."""
     stored_inputs: Callable[[int], Tensor]
     """The first so many test inputs, as they are stored."""
     model_inputs: Callable[[int], Tensor]

@@ -72,6 +72,7 @@ class Setup:
             model=self.model,
             folder=folder,
             num_steps=self.settings.epochs * len(self.train_batches),
+            samples_by=self.train_batches.samples_by,
             stored_inputs=lambda count: test_inputs[:count],
             model_inputs=lambda count: self.workload.prepare(test_inputs[:count].to(self.device)),
             notes=self.notes,

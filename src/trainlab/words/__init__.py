@@ -1,5 +1,6 @@
 """Words: every label, caption, note and sentence in every language. The texts are in words.toml."""
 
+import re
 import string
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -48,6 +49,10 @@ NUMBER_FORMATS: Mapping[str, Callable[[float], str]] = {
 """How a number is written, by the format after the colon of its name in a text: `{time:figure}`."""
 
 
+HAN = r"[\u4e00-\u9fff]"
+CJK = r"[\u4e00-\u9fff\u3000-\u303f\uff00-\uffef]"
+
+
 def check_language(lang: str) -> None:
     """SpecError, listing the languages there are, where `lang` is none of them."""
     if lang not in LANGUAGES:
@@ -80,6 +85,13 @@ class Words:
         """Sentences one after the other."""
         return self.language.sentence_gap.join(texts)
 
+    def tidy(self, text: str) -> str:
+        """In Chinese no gap between two characters, and one between a character and a number or letter."""
+        if not self.language.is_cjk:
+            return text
+        text = re.sub(rf"(?<={CJK}) +(?={CJK})", "", text)
+        return re.sub(rf"(?<={HAN})(?=[0-9A-Za-z])|(?<=[0-9A-Za-z%])(?={HAN})", " ", text)
+
     def capital(self, text: str) -> str:
         """With its first letter in upper case."""
         return text[:1].upper() + text[1:]
@@ -104,6 +116,11 @@ class Words:
     def step(self, mode: str) -> str:
         """A training step or an inference step."""
         return self.named("step", mode)
+
+    def metric(self, name: str) -> str:
+        """`test accuracy`; a metric of the user's own by its name."""
+        key = f"metric_{name.replace('/', '_')}"
+        return self(key) if key in WORDS else name
 
     def memory(self, name: str) -> str:
         """A kind of memory."""

@@ -19,6 +19,13 @@ def figure(value: float, digits: int = 3) -> str:
     return f"{value:.{places}f}"
 
 
+def memory(first_mib: float, second_mib: float) -> str:
+    """`1.00 → 16.0 MiB`; in KiB where both are less than a tenth of one."""
+    both = first_mib, second_mib
+    unit, factor = ("KiB", 1024) if max(both) < 0.1 else ("MiB", 1)
+    return " → ".join(figure(factor * one) for one in both) + f" {unit}"
+
+
 def mib(num_bytes: float) -> str:
     """Bytes in MiB."""
     return figure(num_bytes / MIB)
@@ -45,21 +52,25 @@ def metric_title(metric: str) -> str:
     return f"{metric} (%)" if is_share(metric) else metric
 
 
-def metric_value(metric: str, value: float | None) -> str:
-    """Accuracies as `97.82 %`, the rest to four places or three digits."""
+def metric_value(metric: str, value: float | None, beside: float = 0.0) -> str:
+    """Accuracies as `97.82 %`, the rest to four places or three digits; `beside`: the size of a number that
+    it stands beside, to whose place it is then written too."""
     if value is None:
         return "not finite"
     if is_share(metric):
         return f"{100 * value:.2f} %"
-    return f"{value:.4f}" if 0.01 <= abs(value) < LARGE_LOSS else f"{value:.3g}"
+    size = max(abs(value), abs(beside))
+    return f"{value:.4f}" if 0.01 <= size < LARGE_LOSS else f"{value:.3g}"
 
 
-def metric_difference(metric: str, value: float, points: str) -> str:
-    """`+0.41 points` for accuracies, `+0.0123` otherwise; `points` is the language's word."""
+def metric_difference(metric: str, value: float, points: str, beside: float = 0.0) -> str:
+    """`+0.41 points` for accuracies, `+0.0123` otherwise; `points` is the language's word. `beside`: the
+    size of a number that it stands beside, to whose place it is then written too."""
+    size = max(abs(value), abs(beside))
     if is_share(metric):
-        rounds_to_zero = 0 < abs(value) < 5e-5
+        rounds_to_zero = 0 < size < 5e-5
         return f"{100 * value:+.1g} {points}" if rounds_to_zero else f"{100 * value:+.2f} {points}"
-    return f"{value:+.4f}" if 0.001 <= abs(value) < LARGE_LOSS or value == 0 else f"{value:+.3g}"
+    return f"{value:+.4f}" if 0.001 <= size < LARGE_LOSS or size == 0 else f"{value:+.3g}"
 
 
 def p_value(p: float) -> str:

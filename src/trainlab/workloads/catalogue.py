@@ -15,24 +15,37 @@ class Entry:
     name: str
     summary: str
     module: str
+    images: str
+    """The data set it learns from."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     model_defaults: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of its model, and what they are where they are not set."""
+    model_least: Mapping[str, int] = field(default_factory=dict)
+    """The least that parameters which are whole numbers may be."""
 
     @property
     def facts(self) -> WorkloadFacts:
         """What a study needs to know of it."""
-        parameters = tuple(self.model_defaults)
         return WorkloadFacts(
-            self.name, self.defaults, parameters, ("accuracy",), self.model_defaults
+            name=self.name,
+            defaults=self.defaults,
+            parameters=tuple(self.model_defaults),
+            metrics=("accuracy",),
+            model_defaults=self.model_defaults,
+            model_least=self.model_least,
+            num_train=NUM_TRAIN,
         )
 
+
+NUM_TRAIN = MappingProxyType({"full": 60_000, "bundled": 6_000})
+"""Training samples of both data sets, by what `data` chooses."""
 
 _ENTRIES = (
     Entry(
         name="mnist-cnn",
         summary="two convolutions and two linear layers on MNIST (the PyTorch example)",
         module="trainlab.workloads.mnist_cnn",
+        images="mnist",
         defaults={
             "epochs": 1,
             "batch_size": 64,
@@ -46,8 +59,10 @@ _ENTRIES = (
         name="fashion-mlp",
         summary="one hidden layer of 128 on Fashion-MNIST",
         module="trainlab.workloads.fashion_mlp",
+        images="fashion-mnist",
         defaults={"epochs": 5, "batch_size": 32, "optimizer": "adam", "lr": 0.001},
         model_defaults={"hidden": 128},
+        model_least={"hidden": 1},
     ),
 )
 

@@ -7,8 +7,9 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from trainlab.errors import WorkloadError, name_hint
+from trainlab.errors import WorkloadError
 from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import check_reference
 from trainlab.workloads.workload import Workload
 
 
@@ -17,9 +18,7 @@ def find_workload(reference: str) -> Workload:
     if reference in BUILTIN:
         workload = importlib.import_module(BUILTIN[reference].module).workload
     else:
-        place, _, name = reference.rpartition(":")
-        if not place or not name:
-            raise WorkloadError(_unknown(reference))
+        place, name = check_reference(reference)
         module = _from_file(Path(place)) if place.endswith(".py") else _from_package(place)
         if not hasattr(module, name):
             raise WorkloadError(f"{place}: has no {name!r}{_workloads_in(module)}")
@@ -30,21 +29,12 @@ def find_workload(reference: str) -> Workload:
     return workload
 
 
-def _unknown(reference: str) -> str:
-    if reference.endswith(".py"):
-        return f"workload {reference!r}: which one? Write {reference}:NAME"
-    hint = name_hint(reference, BUILTIN, f"built in: {', '.join(BUILTIN)}")
-    return f"workload {reference!r} is not known; {hint}; your own is FILE.py:NAME"
-
-
 def _workloads_in(module: ModuleType) -> str:
     names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
     return f"; it has {', '.join(names)}" if names else "; it has no Workload at all"
 
 
 def _from_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise WorkloadError(f"{path}: no such file")
     # A name of our own, so that a file called copy.py does not replace Python's module.
     name = f"trainlab_own_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -76,7 +66,7 @@ def _importable(folder: Path) -> None:
 
 
 def _line_of(error: Exception, path: Path) -> str:
-    if isinstance(error, SyntaxError):
+    if isinstance(error, SyntaxError) and error.filename == str(path):
         return f":{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == path.resolve()]

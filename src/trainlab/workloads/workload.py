@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -116,6 +117,14 @@ def _file_of(part: object) -> Path | None:
     except TypeError:
         return None
     return Path(file) if file and Path(file).is_file() else None
+
+
+def line_in_file(error: Exception, part: object) -> str:
+    """`file.py:12: ` for the last line of a part's own file that an error came from; empty if none."""
+    file = _file_of(part)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if file and Path(frame.filename) == file]
+    return f"{file.name}:{lines[-1]}: " if file and lines else ""
 
 
 class Scale:

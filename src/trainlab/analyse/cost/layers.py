@@ -34,10 +34,27 @@ def layer_times(record: LayersRecord, phases_ms: Mapping[str, float]) -> list[La
     return [_layer(row, record.num_steps, watched_us, phases_ms) for row in record.rows]
 
 
-def between_ms(layers: Sequence[Layer], phases_ms: Mapping[str, float]) -> float:
-    """Forward, loss and backward time that no layer accounts for: Python, and autograd's own work."""
-    phases = sum(phases_ms.get(name, 0.0) for name in ("forward", "loss", "backward"))
-    return phases - sum(layer.total_ms for layer in layers)
+@dataclass(frozen=True)
+class Between:
+    """Time that no layer accounts for: Python, and autograd's own work."""
+
+    forward_ms: float
+    """Of forward and loss."""
+    backward_ms: float
+
+    @property
+    def total_ms(self) -> float:
+        """Forward and backward."""
+        return self.forward_ms + self.backward_ms
+
+
+def between_layers(layers: Sequence[Layer], phases_ms: Mapping[str, float]) -> Between:
+    """What is left of each phase."""
+    forward_ms = phases_ms.get("forward", 0.0) + phases_ms.get("loss", 0.0)
+    return Between(
+        forward_ms - sum(layer.forward_ms for layer in layers),
+        phases_ms.get("backward", 0.0) - sum(layer.backward_ms for layer in layers),
+    )
 
 
 def _layer(

@@ -97,6 +97,7 @@ def classic_table(record: OperatorsRecord, top: int = 10) -> str:
             f"{calls:.0f}",
         )
         lines.append(f"{name:>{width}}  " + "  ".join(f"{cell:>12}" for cell in cells))
+    lines.append(f"Self CPU time total: {_time(all_us)}")
     return "\n".join(lines)
 
 

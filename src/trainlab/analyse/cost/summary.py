@@ -12,6 +12,8 @@ from trainlab.record.cost import CostRecord
 
 STEP_LIMIT = 0.10
 """A time per batch that may be off by more is called unstable."""
+FEWEST_PROCESSES = 3
+"""With fewer there is no interval: that of two is up to 25 times as wide as what it stands for."""
 DRIFT_LIMIT = 0.10
 OTHERS_LIMIT_CORES = 0.2
 STOLEN_LIMIT_CORES = 0.1
@@ -28,7 +30,7 @@ class Estimate:
     value: float
     low: float | None = None
     high: float | None = None
-    """None for a single process: nothing was repeated."""
+    """None below three processes: two say next to nothing of how processes vary."""
 
     def times(self, factor: float) -> "Estimate":
         """The same in another unit."""
@@ -41,7 +43,7 @@ class Instability:
     """A time per batch that is not known well, by how much it may be off, and why, as far as is known."""
 
     off_by: float
-    """The half-width of its 95 % interval, as a share."""
+    """How far the upper end of its interval lies above it, as a share."""
     reason: Reason
     value: float
     """Of the reason: a share, or cores."""
@@ -69,7 +71,7 @@ class CostSummary:
     """Interquartile range of the steps of a process over their median, the median over processes."""
     sample_us: Estimate
     epoch_s: Estimate
-    """All steps of an epoch, the smaller last one included: means, where `step_ms` is a median."""
+    """As many of these steps as an epoch has, the smaller last one included."""
     samples_per_s: Estimate
     phases_ms: dict[str, float]
     """Per step; they add up to the bare step. `overhead` says what marking them costs."""
@@ -104,39 +106,32 @@ def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> Cos
         samples_per_s=Estimate(1e6 / per_sample.value, low, high),
         phases_ms=_phases(records, step.value),
         first_step_ms=statistics.median((r.warmup_ms or r.step_ms)[0] for r in records),
-        unstable=_instability(records, process_ms),
+        unstable=_instability(records, process_ms, step),
     )
 
 
 def repeat_interval(samples: Sequence[float]) -> Estimate:
-    """Geometric mean, and where the mean of as many fresh samples would fall in 95 % of cases."""
+    """Geometric mean, and where the mean of as many fresh samples would fall in 95 % of cases; without
+    that below FEWEST_PROCESSES."""
     logs = [math.log(sample) for sample in samples]
     middle, count = statistics.fmean(logs), len(logs)
-    if count < 2:
+    if count < FEWEST_PROCESSES:
         return Estimate(math.exp(middle))
-    half_width = math.sqrt(2) * _half_width(logs)
+    # The error of this mean, and that of the next.
+    error = statistics.stdev(logs) * math.sqrt(2 / count)
+    half_width = float(special.stdtrit(count - 1, 0.975)) * error
     return Estimate(*(math.exp(log) for log in (middle, middle - half_width, middle + half_width)))
 
 
 def epoch_s_of(record: CostRecord, step_ms: float) -> float:
-    """What the steps of an epoch add up to in one process whose typical step is `step_ms`."""
-    bare_ms = record.bare_turns_ms()
-    quiet_ms = [ms for place in record.quiet_turns() for ms in bare_ms[place]]
-    medians_ms = record.quiet_medians_ms().values()
-    mean_ms = step_ms * statistics.fmean(quiet_ms) / statistics.median(medians_ms)
+    """What an epoch's steps add up to where each takes `step_ms`, the smaller last one as measured."""
     num_full, rest = divmod(record.num_samples, record.batch_size)
     if not rest:
-        return num_full * mean_ms / 1e3
+        return num_full * step_ms / 1e3
     # Runs from before it was measured: in proportion, which is a little less than it takes.
-    in_proportion = mean_ms * rest / record.batch_size
+    in_proportion = step_ms * rest / record.batch_size
     last_ms = statistics.median(record.last_ms) if record.last_ms else in_proportion
-    return (num_full * mean_ms + last_ms) / 1e3
-
-
-def _half_width(logs: Sequence[float]) -> float:
-    """Of the 95 % interval of the mean."""
-    quantile = float(special.stdtrit(len(logs) - 1, 0.975))
-    return quantile * statistics.stdev(logs) / math.sqrt(len(logs))
+    return (num_full * step_ms + last_ms) / 1e3
 
 
 def _phases(records: Sequence[CostRecord], step_ms: float) -> dict[str, float]:
@@ -166,11 +161,13 @@ def _drift(record: CostRecord) -> float:
     return statistics.median(last) / statistics.median(first) - 1
 
 
-def _instability(records: Sequence[CostRecord], process_ms: Sequence[float]) -> Instability | None:
-    """None for a single process: what it would be when repeated is not known."""
-    if len(process_ms) < 2:
+def _instability(
+    records: Sequence[CostRecord], process_ms: Sequence[float], step: Estimate
+) -> Instability | None:
+    """By the interval that is shown; None without one: what it would be when repeated is not known."""
+    if step.high is None:
         return None
-    off_by = math.expm1(_half_width([math.log(ms) for ms in process_ms]))
+    off_by = step.high / step.value - 1
     if off_by <= STEP_LIMIT:
         return None
     reason, value = next(_reasons(records, process_ms))

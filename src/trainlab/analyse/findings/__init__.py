@@ -4,6 +4,7 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.cost import cost_findings
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.learning import learn_findings
+from trainlab.analyse.findings.patterns import ran_as_findings
 from trainlab.analyse.findings.probes import probe_findings
 from trainlab.analyse.findings.run import undecided_findings, unfinished_findings
 
@@ -15,5 +16,6 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
         *learn_findings(evidence),
         *probe_findings(evidence.probed),
         *cost_findings(evidence),
+        *ran_as_findings(evidence),
     ]
     return (*shown, *undecided_findings(shown))

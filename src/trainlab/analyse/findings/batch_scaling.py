@@ -62,8 +62,14 @@ class Scaling(Finding):
         return "scaling_unrepeated" if self.allowed_error is None else "scaling_noisy"
 
     @property
+    def knows_enough(self) -> bool:
+        """Whether the size where gains end is known and not far beyond those measured."""
+        is_near = self.enough_high is not None and self.enough_high <= FARTHEST_FIT * self.largest
+        return is_near and self.fit != "does not fit"
+
+    @property
     def _advice(self) -> str:
-        if self.enough_high is not None and self.enough_high <= FARTHEST_FIT * self.largest:
+        if self.knows_enough:
             return "scaling_enough"
         is_beyond = self.enough_low is not None and self.enough_low > self.largest
         return "scaling_beyond" if is_beyond else "scaling_unknown"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from trainlab.analyse.contrast import with_like_seeds
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
@@ -20,6 +21,7 @@ from trainlab.stats.contrasts import (
     estimate,
     pair_rows,
 )
+from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 from trainlab.words.numbers import metric_value
 
@@ -38,34 +40,52 @@ class BestCells(Finding):
 
     mean: float
     num_cells: int
+    num_identical: int
+    """Others that gave the same as the best in every seed; they follow it in `cells`."""
     num_tied: int
-    """Others that cannot be told from the best; they follow it in `cells`."""
+    """Others that cannot be told from the best; they come last in `cells`."""
     num_worse: int
     """Others that are worse than the best beyond noise."""
     num_diverging: int
     """Cells left out because seeds of theirs diverged, or none ended."""
 
     def statement(self, words: Words) -> str:
-        named = self.cells[1 : 1 + MOST_NAMED]
-        others = words.listed(named)
-        if self.num_tied > len(named):
-            others = words("and_others", listed=others, number=self.num_tied - len(named))
+        num_first = 1 + self.num_identical
         mean = metric_value(self.subject, self.mean)
-        text = self.fill(words, self._key, mean_text=mean, others=others)
+        first = self.cells[0]
+        if self.num_identical:
+            first = words("best_equal", listed=_named(self.cells[:num_first], words))
+        others = _named(self.cells[num_first:], words)
+        text = self.fill(words, self._key, mean_text=mean, others=others, cell=first)
+        worse = [self.fill(words, self._worse_key)] if self.num_tied and self.num_worse else []
         left_out = [self.fill(words, "best_left_out")] if self.num_diverging else []
-        return words.sentences(text, *left_out)
+        return words.sentences(text, *worse, *left_out)
 
     @property
     def _key(self) -> str:
+        if self.num_identical + 1 == self.num_cells:
+            return "best_identical"
         if not self.num_worse:
-            return "best_unknown"
+            return "best_unknown" if self.num_tied > 1 else "best_unknown_of_two"
         if self.num_tied:
             return "best_tied"
         return "best_alone" if self.num_worse > 1 else "best_of_two"
 
     @property
+    def _worse_key(self) -> str:
+        return "best_others_worse" if self.num_worse > 1 else "best_other_worse"
+
+    @property
     def says_something(self) -> bool:
-        return self.num_worse > 0
+        return self.num_worse > 0 or self.verdict == "identical"
+
+
+def _named(cells: Sequence[str], words: Words) -> str:
+    """The first few by name, and how many more."""
+    named = words.listed(cells[:MOST_NAMED])
+    if len(cells) <= MOST_NAMED:
+        return named
+    return words("and_others", listed=named, number=len(cells) - MOST_NAMED)
 
 
 def best_findings(
@@ -77,6 +97,7 @@ def best_findings(
     if len(table.cells) < 2:
         return
     cells = [cell.id for cell in table.cells]
+    num_trained = sum(one.id in evidence.learned for one in with_like_seeds(evidence.cells))
     sign = -1.0 if lower_is_better(table.metric) else 1.0
     lead = sign * _leads(table)
     best = int(np.argmax(lead))
@@ -88,17 +109,27 @@ def best_findings(
         if (is_worse or (cells[other], cells[best]) in known)
         and (cells[best], cells[other]) not in known
     }
-    tied = [int(row) for row in np.argsort(-lead) if row != best and row not in worse]
+    same = {other for other in others if _is_identical(table.values[[best, other]])}
+    tied = [int(row) for row in np.argsort(-lead) if row not in {best, *worse, *same}]
     yield BestCells(
         subject=table.metric,
-        cells=(cells[best], *(cells[row] for row in tied)),
+        cells=tuple(cells[row] for row in (*sorted({best, *same}), *tied)),
         mean=float(table.means[best]),
         num_cells=len(cells),
+        num_identical=len(same),
         num_tied=len(tied),
-        num_worse=len(worse),
-        num_diverging=len(evidence.learned) - len(cells),
+        num_worse=len(worse - same),
+        num_diverging=num_trained - len(cells),
         n=int(np.isfinite(table.values[best]).sum()),
+        verdict="identical" if len(same) == len(others) else None,
     )
+
+
+def _is_identical(two: Floats) -> bool:
+    """Whether two cells have the same value in every seed, and two seeds or more."""
+    if two.shape[1] < FEWEST_SEEDS:
+        return False
+    return bool(np.isclose(two[0], two[1], rtol=1e-12, atol=0.0).all())
 
 
 def _worse_and_better(effects: Sequence[Effect], sign: float) -> set[tuple[str, ...]]:

@@ -11,12 +11,12 @@ from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost_ratios import noise_ratio, ratios_in
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.batch_scaling import optimizer_share, scaling_finding
-from trainlab.analyse.findings.disturbed import slow_trials, unstable_times
+from trainlab.analyse.findings.disturbed import slow_trials, uncompared_cells, unstable_times
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.operators import operator_findings
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.words import Words
-from trainlab.words.numbers import MIB
+from trainlab.words.numbers import MIB, memory
 
 SMALL_CHANGE = 0.05
 """A change of memory below this share answers nothing."""
@@ -83,6 +83,9 @@ class MemoryRatio(Finding):
     mib_b: float
     ratio: float
 
+    def phrases(self, words: Words) -> dict[str, object]:
+        return super().phrases(words) | {"memory": memory(self.mib_a, self.mib_b)}
+
     @property
     def says_something(self) -> bool:
         return self.weight > SMALL_CHANGE
@@ -107,6 +110,7 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
         ratios += comparisons
         yield from _times(mode, measured, comparisons, noise_ratio(evidence, mode))
         yield from _memory(mode, measured)
+        yield from uncompared_cells(evidence, pairs, mode)
         for series in batch_series(evidence, mode):
             yield scaling_finding(series)
             yield from operator_findings(series)

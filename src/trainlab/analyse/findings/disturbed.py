@@ -1,9 +1,11 @@
-"""What disturbed the measurements: times and ratios not known well, trials that took too long."""
+"""What disturbed the measurements: times and ratios not known well, cells without any, slow trials."""
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainlab.analyse.contrast import Contrast
 from trainlab.analyse.cost.summary import STEP_LIMIT
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding
@@ -12,7 +14,8 @@ from trainlab.stats.cost_ratio import CostComparison
 from trainlab.words import Words
 
 STANDS_OUT = 1.5
-"""A trial whose epochs took so many times those of the other seeds stands out."""
+"""A trial whose epochs took so many times those of the faster half of the seeds stands out."""
+FEWEST_TRIALS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,18 @@ class Unstable(Finding):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Uncompared(Finding):
+    """A cell whose cost could not be compared, since every process that timed it broke."""
+
+    kind = "uncompared"
+    text = "uncompared"
+    section = "method"
+
+    num_timed: int
+    num_failed: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class SlowTrial(Finding):
     """A learn trial that took far longer than the other seeds of its cell."""
 
@@ -59,8 +74,8 @@ class SlowTrial(Finding):
 
     seed: int
     epoch_s: float
-    others_s: float
-    """The median of the other seeds."""
+    faster_s: float
+    """The median of the faster half of the seeds."""
     others_cores: float | None
     """Kept busy by other programs meanwhile; None where that was not recorded."""
     stolen_cores: float | None
@@ -101,21 +116,51 @@ def unstable_times(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iter
     )
 
 
+def uncompared_cells(evidence: Evidence, pairs: Sequence[Contrast], mode: str) -> Iterator[Finding]:
+    """Cells that were to be compared and of which no time is known, where a process failed; those that were
+    never timed are counted among the trials that did not run."""
+    is_trained = evidence.study.cost is not None and evidence.study.cost.weights == "trained"
+    for cell in dict.fromkeys(cell for pair in pairs for cell in pair.ids):
+        if evidence.measurement(cell, mode) is not None:
+            continue
+        states = [
+            trial.state
+            for trial in evidence.trials
+            if (trial.cell, trial.watch, trial.mode) == (cell, "steps", mode)
+            and (trial.weights_of is not None) == is_trained
+        ]
+        if "failed" in states:
+            yield Uncompared(
+                subject=f"{mode}/sample_us",
+                cells=(cell,),
+                num_timed=len(states),
+                num_failed=states.count("failed"),
+                n=0,
+            )
+
+
 def slow_trials(evidence: Evidence) -> Iterator[Finding]:
-    """Learn trials whose epochs took STANDS_OUT times those of their cell's other seeds, or longer."""
+    """Learn trials that took STANDS_OUT times as long as the faster half of their cell's seeds, or longer.
+
+    Where as many as half did, none stands out.
+    """
     for cell, seeds in evidence.learned.items():
         times_s = {seed: s for seed, one in seeds.items() if (s := one.epoch_s()) is not None}
-        for seed, epoch_s in times_s.items():
-            others_s = [s for other, s in times_s.items() if other != seed]
-            if len(others_s) < 2 or epoch_s < STANDS_OUT * statistics.median(others_s):
-                continue
+        if len(times_s) < FEWEST_TRIALS:
+            continue
+        faster = sorted(times_s.values())[: math.ceil(len(times_s) / 2)]
+        faster_s = statistics.median(faster)
+        slow = {seed: s for seed, s in times_s.items() if s >= STANDS_OUT * faster_s}
+        if 2 * len(slow) >= len(times_s):
+            continue
+        for seed, epoch_s in slow.items():
             load = seeds[seed].trial.load
             yield SlowTrial(
                 subject="train_s",
                 cells=(cell,),
                 seed=seed,
                 epoch_s=epoch_s,
-                others_s=statistics.median(others_s),
+                faster_s=faster_s,
                 others_cores=None if load is None else load.others_cores,
                 stolen_cores=None if load is None else load.stolen_cores,
                 n=len(times_s),

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from trainlab.analyse.confounds import Confound, trial_confounds
-from trainlab.analyse.contrast import Contrast, contrasts
-from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.findings.finding import Finding, arrow, num_seeds
+from trainlab.analyse.contrast import Contrast, contrasts, with_like_seeds
+from trainlab.analyse.evidence import ENDED_WELL, Evidence
+from trainlab.analyse.findings.finding import HOPELESS, Cause, Finding, arrow, num_seeds
 from trainlab.analyse.metrics import ACCURACY, compared_metrics, limits_of, resolution_of
 from trainlab.stats.contrasts import LEVEL
 from trainlab.stats.failures import Failures
@@ -18,7 +18,7 @@ from trainlab.words.numbers import metric_value
 
 COMPARISON_FIELDS = (
     *("mean_a", "mean_b", "difference", "p", "n", "interval", "confidence", "verdict", "family"),
-    *("margin", "seeds_needed", "detectable", "std", "num_dropped", "num_diverged"),
+    *("margin", "seeds_needed", "detectable", "std", "num_dropped", "num_diverged", "is_withheld"),
 )
 """Fields of an effect that a comparison has under the same name."""
 
@@ -46,6 +46,10 @@ class Effect(Finding):
     detectable: float | None
     std: float | None
     """Of a run, as estimated from all cells."""
+    is_withheld: bool
+    """Whether it is not called equivalent only because the cells diverged at different rates."""
+    num_failed: int
+    """Trials of both cells that failed, were interrupted or did not run."""
     num_dropped: int
     num_diverged: int
     diverged_a: int
@@ -67,7 +71,7 @@ class Effect(Finding):
             "difference": difference(self.difference),
             "margin": difference(self.margin).lstrip("+"),
             "detectable": difference(self.detectable).lstrip("+"),
-            "within": self.interval_text(words, difference),
+            "within": self.difference_interval(words),
         }
 
     def statement(self, words: Words) -> str:
@@ -81,7 +85,12 @@ class Effect(Finding):
             return self.fill(words, "effect_small", effect=effect)
         if self.verdict != "cannot tell":
             return self.fill(words, f"effect_{self.verdict}", effect=effect)
+        if self.is_withheld:
+            key = "effect_withheld" if self.interval else "effect_withheld_identical"
+            return self.fill(words, key, effect=effect)
         text = self.fill(words, "effect_open", effect=effect)
+        if self.open_because in HOPELESS:
+            return text
         if self.n < FEWEST_SEEDS:
             return words.sentences(text, self.fill(words, "seeds_too_few", fewest=FEWEST_SEEDS))
         able = self.fill(words, "seeds_find") if self.detectable else ""
@@ -98,6 +107,22 @@ class Effect(Finding):
     def _left_out(self, words: Words) -> Iterator[str]:
         if self.diverged_a or self.diverged_b:
             yield self.fill(words, "seeds_diverged")
+
+    @property
+    def open_because(self) -> Cause | None:
+        if self.verdict != "cannot tell":
+            return None
+        if self.is_withheld:
+            return "rates"
+        if self.n >= FEWEST_SEEDS:
+            return "noise"
+        if self.diverged_a or self.diverged_b:
+            return "diverged"
+        return "failed" if self.num_failed else "single"
+
+    @property
+    def is_interval_90(self) -> bool:
+        return super().is_interval_90 or self.is_withheld
 
     @property
     def group(self) -> tuple[str, ...]:
@@ -129,6 +154,7 @@ class FailureRate(Finding):
     kind = "failure_rate"
     section = "factors"
     rank = 1
+    test = "failures"
 
     num_a: int
     of_a: int
@@ -163,7 +189,8 @@ def _learned_pairs(evidence: Evidence) -> list[Contrast]:
 
 def _compared(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> tuple[Comparison, ...]:
     """The comparisons of a metric, as one family."""
-    values = {cell.id: evidence.values(cell.id, metric) for cell in evidence.cells}
+    cells = with_like_seeds(evidence.cells)
+    values = {cell.id: evidence.values(cell.id, metric) for cell in cells}
     limits = limits_of(metric)
     return compare_all(
         values,
@@ -175,16 +202,36 @@ def _compared(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> tup
     )
 
 
-def num_undecided(evidence: Evidence) -> int:
-    """Open comparisons of the metrics that have a margin, else of the first: what seeds are added for.
+@dataclass(frozen=True)
+class OpenComparisons:
+    """What is left to decide: what seeds are added for, and what they are not."""
+
+    num_open: int
+    """Those that further seeds may decide."""
+    num_hopeless: int
+    """Those that seeds cannot decide: a cell in which none trains, or rates of divergence that differ."""
+
+
+def open_comparisons(evidence: Evidence) -> OpenComparisons:
+    """Of the metrics that have a margin, else of the first.
 
     Without a margin, cells that do not differ are never decided.
     """
     metrics = compared_metrics(evidence)
     asked = [metric for metric in metrics if metric in evidence.study.margins] or metrics[:1]
     pairs = _learned_pairs(evidence)
-    comparisons = (made for metric in asked for made in _compared(evidence, metric, pairs))
-    return sum(comparison.verdict == "cannot tell" for comparison in comparisons)
+    num_open = num_hopeless = 0
+    for metric in asked:
+        for pair, comparison in zip(pairs, _compared(evidence, metric, pairs), strict=True):
+            if comparison.verdict == "cannot tell":
+                never_trains = any(not evidence.finite_values(cell, metric) for cell in pair.ids)
+                is_hopeless = comparison.is_withheld or never_trains
+                num_hopeless += is_hopeless
+                num_open += not is_hopeless
+    if not metrics:
+        # Not one trial of any cell ended well.
+        num_hopeless = len(pairs)
+    return OpenComparisons(num_open, num_hopeless)
 
 
 def _effects(
@@ -204,12 +251,18 @@ def _effects(
             cells=pair.ids,
             diverged_a=comparison.failures.num_a,
             diverged_b=comparison.failures.num_b,
+            num_failed=sum(_num_failed(evidence, cell) for cell in pair.ids),
             chance=None if chance is None else chance.value,
             chance_low=None if chance is None else chance.interval.low,
             chance_high=None if chance is None else chance.interval.high,
             confounds=also_differs,
             **{name: getattr(comparison, name) for name in COMPARISON_FIELDS},
         )
+
+
+def _num_failed(evidence: Evidence, cell: str) -> int:
+    trials = (t for t in evidence.trials if t.kind == "learn" and t.cell == cell)
+    return sum(trial.state not in ENDED_WELL for trial in trials)
 
 
 def _failure_rates(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:

@@ -6,7 +6,8 @@ refers to them by name. What a report needs (section, rank, weight) is on the cl
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Literal, get_args
 
 from trainlab.analyse.confounds import Confound
 from trainlab.spec.settings import Scalar
@@ -19,6 +20,13 @@ Section = Literal[
     "run", "factors", "learning", "probes", "operators", "phases", "scaling", "method"
 ]
 """The section of a report that shows findings of a kind; `run`: only the top of the report."""
+
+Cause = Literal["noise", "single", "diverged", "rates", "failed"]
+"""Why a comparison stays open: noise, one seed or process, no two seeds that did not diverge, unequal rates
+of divergence, trials that failed or did not run."""
+CAUSES: tuple[Cause, ...] = get_args(Cause)
+HOPELESS: frozenset[Cause] = frozenset({"diverged", "rates", "failed"})
+"""Causes for which no number of further seeds can be named."""
 
 UNRANKED = 99
 """The rank of a kind that does not answer a question by itself."""
@@ -49,8 +57,8 @@ class Finding:
     section: ClassVar[Section]
     rank: ClassVar[int] = UNRANKED
     """Among the kinds that can answer a question, the most important first."""
-    test: ClassVar[Literal["learning", "cost"] | None] = None
-    """The test that decided it."""
+    test: ClassVar[Literal["learning", "cost", "failures", "times"] | None] = None
+    """The test that decided it, where two cells are compared."""
 
     def statement(self, words: Words) -> str:
         """One or two sentences."""
@@ -101,6 +109,13 @@ class Finding:
         return self.verdict != "cannot tell"
 
     @property
+    def open_because(self) -> Cause | None:
+        """Why a comparison could not be decided; None where it was."""
+        if self.verdict != "cannot tell":
+            return None
+        return "noise" if self.n > 1 else "single"
+
+    @property
     def group(self) -> tuple[str, ...]:
         """Findings of one group say much the same: an answer shows one of them."""
         return self.kind, self.factor or ""
@@ -123,12 +138,26 @@ class Finding:
         shared = [text for text in levels if text != "base" and not text.startswith(own)]
         return words("at", rest=words.listed(shared)) if shared else ""
 
+    def difference_interval(self, words: Words) -> str:
+        """The interval of a difference of the metric it is about, both ends to the same place."""
+        if self.interval is None:
+            return ""
+        widest = max(abs(self.interval.low), abs(self.interval.high))
+        points = words("points")
+        text = partial(metric_difference, self.subject, points=points, beside=widest)
+        return self.interval_text(words, text)
+
     def interval_text(self, words: Words, text: Callable[[float], str] = figure) -> str:
         """The interval, where there is one: of 95 %, or of 90 % where that decided."""
         if self.interval is None:
             return ""
-        key = "within_90" if self.verdict == "equivalent" else "within"
+        key = "within_90" if self.is_interval_90 else "within"
         return words(key, low=text(self.interval.low), high=text(self.interval.high))
+
+    @property
+    def is_interval_90(self) -> bool:
+        """Whether the interval is the one that equivalence follows from."""
+        return self.verdict == "equivalent"
 
     def difference_text(self, words: Words, value: float | None) -> str:
         """A difference of the metric it is about: `+0.41 points`, `+0.0123`."""

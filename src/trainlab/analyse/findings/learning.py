@@ -24,18 +24,27 @@ from trainlab.words.numbers import count, metric_value
 
 @dataclass(frozen=True, kw_only=True)
 class Diverged(Finding):
-    """Trials of a cell whose loss stopped being finite."""
+    """Trials of a cell whose loss stopped being finite, or exploded."""
 
     kind = "diverged"
     section = "learning"
     rank = 2
 
     num_diverged: int
+    num_in_training: int
+    num_in_test: int
+    """Trials whose training losses all were finite, but not the loss on the test set."""
     median_step: float | None
+    """Of those in training: the first update whose loss was not finite."""
 
     def statement(self, words: Words) -> str:
-        where = "" if self.median_step is None else self.fill(words, "diverged_where")
-        return self.fill(words, "diverged", where=where)
+        parts = []
+        if self.median_step is not None:
+            key = "diverged_where_some" if self.num_in_test else "diverged_where"
+            parts.append(self.fill(words, key))
+        if self.num_in_test:
+            parts.append(self.fill(words, "diverged_in_test_only"))
+        return self.fill(words, "diverged", where="".join(parts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +86,7 @@ class TimeDifference(Finding):
 
     kind = "time_difference"
     section = "factors"
+    test = "times"
 
     target: float
     epoch_a: float | None
@@ -113,8 +123,8 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
         if len(table.cells) > 1:
             own = [one for one in effects if isinstance(one, Effect) and one.subject == metric]
             yield from best_findings(evidence, table, own)
-            yield from pattern_findings(table)
-            yield from spread_findings(evidence, metric)
+            yield from pattern_findings(evidence, table)
+        yield from spread_findings(evidence, metric)
         yield from sampling_findings(evidence, table)
     yield from _divergence(evidence)
     for metric, target in evidence.study.targets.items():
@@ -130,6 +140,8 @@ def _divergence(evidence: Evidence) -> Iterator[Finding]:
                 subject="train/loss",
                 cells=(cell,),
                 num_diverged=len(trials),
+                num_in_training=len(steps),
+                num_in_test=len(trials) - len(steps),
                 median_step=statistics.median(steps) if steps else None,
                 n=len(seeds),
             )

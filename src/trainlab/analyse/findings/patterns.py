@@ -11,16 +11,22 @@ from itertools import combinations
 
 import numpy as np
 
-from trainlab.analyse.contrast import Contrast, contrasts, level_of
+from trainlab.analyse.contrast import Contrast, against_references
+from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.metric_table import MetricTable
 from trainlab.spec import Cell
-from trainlab.stats.contrasts import Floats
+from trainlab.spec.cell import level_text
+from trainlab.stats.contrasts import LEVEL, Floats
 from trainlab.stats.means import Interval
+from trainlab.stats.straight_line import lack_of_fit
+from trainlab.stats.verdict import Verdict
 from trainlab.words import Words
 
 WIDE_RANGE = 4
 """Positive levels whose largest is so many times the smallest are taken on a scale of doublings."""
+ROUNDING = 1e-12
+"""Relative: values that differ by no more are the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,19 +43,30 @@ class Trend(Finding):
     lowest: float
     highest: float
     num_levels: int
-    p: float
+    p: float | None
+    """None where all levels gave the same."""
+    fit_p: float | None
+    """Of means as far from the line by noise alone; None where that cannot be told."""
 
     def phrases(self, words: Words) -> dict[str, object]:
         slope = partial(self.difference_text, words)
         return super().phrases(words) | {
             "slope": slope(self.slope),
-            "within": self.interval_text(words, slope),
+            "within": self.difference_interval(words),
             "per": words("per_doubling" if self.is_per_doubling else "per_unit"),
             "factor_name": self._factor,
+            "from_level": level_text(self.lowest),
+            "to_level": level_text(self.highest),
         }
 
     def statement(self, words: Words) -> str:
-        return self.fill(words, "trend" if self.verdict == "different" else "trend_open")
+        if self.verdict == "identical":
+            return self.fill(words, "trend_identical")
+        text = self.fill(words, "trend" if self.verdict == "different" else "trend_open")
+        if self.fit_p is None:
+            return text
+        fit = "line_fits" if self.fit_p > LEVEL else "line_unfit"
+        return words.sentences(text, self.fill(words, fit))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,90 +83,159 @@ class Interaction(Finding):
     change_b: str
     difference: float
     """The effect of the first change at the second factor's other level, less that at its reference."""
-    p: float
+    p: float | None
+    """None where the effect is the same in every seed."""
 
     def phrases(self, words: Words) -> dict[str, object]:
         difference = partial(self.difference_text, words)
         return super().phrases(words) | {
             "difference": difference(self.difference),
-            "within": self.interval_text(words, difference),
+            "within": self.difference_interval(words),
         }
 
     def statement(self, words: Words) -> str:
-        return self.fill(
-            words, "interaction" if self.verdict == "different" else "interaction_open"
-        )
+        keys = {"different": "interaction", "identical": "interaction_identical"}
+        return self.fill(words, keys.get(self.verdict or "", "interaction_open"))
 
     @property
     def group(self) -> tuple[str, ...]:
         return self.kind, self.factor or "", self.other_factor
 
 
-def pattern_findings(table: MetricTable) -> Iterator[Finding]:
+@dataclass(frozen=True, kw_only=True)
+class RanAs(Finding):
+    """A cell that ran with fewer samples a batch than it asked for, since there are no more."""
+
+    kind = text = "ran_as"
+    section = "method"
+
+    asked: int
+    ran: int
+
+    def phrases(self, words: Words) -> dict[str, object]:
+        same = words.listed(self.cells[1:])
+        same_text = words("ran_as_same", others=same) if same else ""
+        return super().phrases(words) | {"same": same_text}
+
+
+def ran_as_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Of every cell whose batch is larger than the data; cells that are the same by it are named."""
+    meanings = {}
+    for cell in evidence.cells:
+        ran = evidence.level_that_ran(cell, "batch_size")
+        meanings[cell.id] = cell.settings.meaning | {"batch_size": ran}
+    for cell in evidence.cells:
+        asked, ran = cell.settings.batch_size, meanings[cell.id]["batch_size"]
+        if ran != asked:
+            others = [one for one in meanings if one != cell.id]
+            same = (one for one in others if meanings[one] == meanings[cell.id])
+            num_trials = sum(trial.cell == cell.id for trial in evidence.trials)
+            yield RanAs(
+                subject="batch_size",
+                factor="batch_size",
+                cells=(cell.id, *same),
+                asked=asked,
+                ran=ran,
+                n=num_trials,
+            )
+
+
+def pattern_findings(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
     """Trends, then interactions."""
-    yield from _trends(table)
+    yield from _trends(evidence, table)
     yield from _interactions(table)
 
 
-def _trends(table: MetricTable) -> Iterator[Finding]:
+@dataclass(frozen=True)
+class _Series:
+    """Cells along a factor, the lowest level that ran first, each level once."""
+
+    factor: str
+    cells: tuple[Cell, ...]
+    levels: tuple[float, ...]
+
+    @property
+    def is_per_doubling(self) -> bool:
+        return self.levels[0] > 0 and self.levels[-1] >= WIDE_RANGE * self.levels[0]
+
+    @property
+    def places(self) -> Floats:
+        """Of the levels on the scale that a line is fitted over, about their mean."""
+        levels = np.array(self.levels)
+        x = np.log2(levels) if self.is_per_doubling else levels / (levels[-1] - levels[0])
+        return np.asarray(x - x.mean())
+
+
+def _trends(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
     """Of every factor with three or more levels that are numbers, with all else equal."""
-    index_of, means = table.index_of, table.means
+    index_of = table.index_of
     rows: list[Floats] = []
-    found: list[tuple[str, tuple[Cell, ...], list[float], bool]] = []
-    for factor, cells in _series(table.cells):
-        levels = [level_of(cell, factor) for cell in cells]
-        numbers = [float(x) for x in levels if isinstance(x, int | float) and type(x) is not bool]
-        if len(numbers) < len(levels) or len(set(numbers)) < 3:
-            continue
-        by_level = [means[index_of[cell.id]] for cell in _in_order(cells, numbers)]
-        if len({*np.sign(np.diff(by_level)).tolist()} - {0.0}) > 1:
+    found: list[tuple[_Series, Floats]] = []
+    for series in _series(evidence, table.cells):
+        values = table.values[[index_of[cell.id] for cell in series.cells]]
+        signs = {*np.sign(np.diff(np.nanmean(values, axis=1))).tolist()}
+        if len(signs - {0.0}) > 1 and not _are_identical(values):
             # Up and down again is no trend, whatever the slope of a line through it.
             continue
-        doubles = min(numbers) > 0 and max(numbers) >= WIDE_RANGE * min(numbers)
-        span = max(numbers) - min(numbers)
-        x = np.log2(numbers) if doubles else np.array(numbers) / span
-        x = x - x.mean()
+        x = series.places
         row = np.zeros(len(table.cells))
-        row[[index_of[cell.id] for cell in cells]] = x / (x**2).sum()
+        row[[index_of[cell.id] for cell in series.cells]] = x / (x**2).sum()
         rows.append(row)
-        found.append((factor, cells, numbers, doubles))
-    for (factor, cells, numbers, doubles), entry in zip(found, _decided(table, rows), strict=True):
+        found.append((series, values))
+    for (series, values), entry in zip(found, _decided(table, rows), strict=True):
         if entry is None:
             continue
+        same = _are_identical(values)
         yield Trend(
             subject=table.metric,
-            factor=factor,
-            cells=tuple(cell.id for cell in cells),
-            slope=entry.value,
-            is_per_doubling=doubles,
-            lowest=min(numbers),
-            highest=max(numbers),
-            num_levels=len(numbers),
-            p=entry.p,
-            interval=entry.interval,
-            verdict="different" if entry.is_different else "cannot tell",
+            factor=series.factor,
+            cells=tuple(cell.id for cell in series.cells),
+            slope=0.0 if same else entry.value,
+            is_per_doubling=series.is_per_doubling,
+            lowest=series.levels[0],
+            highest=series.levels[-1],
+            num_levels=len(series.levels),
+            p=None if same else entry.p,
+            fit_p=None if same else lack_of_fit(series.places, values),
+            interval=None if same else entry.interval,
+            verdict="identical" if same else _verdict(entry),
             n=entry.n,
         )
 
 
-def _in_order(cells: Sequence[Cell], levels: Sequence[float]) -> list[Cell]:
-    return [cells[index] for index in np.argsort(levels)]
+def _are_identical(values: Floats) -> bool:
+    """Whether all cells have the same value in every seed."""
+    spread = np.ptp(values, axis=0)
+    return bool((spread <= ROUNDING * np.abs(values).max(axis=0)).all())
 
 
-def _series(cells: Sequence[Cell]) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+def _verdict(entry: "_Entry") -> Verdict:
+    return "different" if entry.is_different else "cannot tell"
+
+
+def _series(evidence: Evidence, cells: Sequence[Cell]) -> Iterator[_Series]:
     """By factor and reference: the reference and all that differ from it by the factor alone."""
     grouped: dict[tuple[str, str], list[Contrast]] = {}
-    for pair in contrasts(cells):
+    for pair in against_references(cells):
         if pair.levels != (None, None):
             grouped.setdefault((pair.factor, pair.reference.id), []).append(pair)
     for (factor, _), pairs in grouped.items():
-        yield factor, (pairs[0].reference, *(pair.other for pair in pairs))
+        by_level: dict[float, Cell] = {}
+        for cell in (pairs[0].reference, *(pair.other for pair in pairs)):
+            level = evidence.level_that_ran(cell, factor)
+            if isinstance(level, bool) or not isinstance(level, int | float):
+                break
+            by_level.setdefault(float(level), cell)
+        else:
+            levels = sorted(by_level)
+            if len(levels) >= 3:
+                yield _Series(factor, tuple(by_level[one] for one in levels), tuple(levels))
 
 
 def _interactions(table: MetricTable) -> Iterator[Finding]:
     """Of every two factors of a grid: each combination against the references of both."""
     index_of = table.index_of
-    changes = [pair for pair in contrasts(table.cells) if pair.levels != (None, None)]
+    changes = [pair for pair in against_references(table.cells) if pair.levels != (None, None)]
     changed_from = {(pair.factor, pair.reference.id, pair.levels[1]): pair for pair in changes}
     first = table.cells[0].id
     rows: list[Floats] = []
@@ -175,10 +261,10 @@ def _interactions(table: MetricTable) -> Iterator[Finding]:
             change_a=_change(one),
             change_b=_change(other),
             cells=(one.reference.id, last.id),
-            difference=entry.value,
-            p=entry.p,
-            interval=entry.interval,
-            verdict="different" if entry.is_different else "cannot tell",
+            difference=0.0 if entry.is_zero else entry.value,
+            p=None if entry.is_zero else entry.p,
+            interval=None if entry.is_zero else entry.interval,
+            verdict="identical" if entry.is_zero else _verdict(entry),
             n=entry.n,
         )
 
@@ -196,6 +282,8 @@ class _Entry:
     p: float
     n: int
     is_different: bool
+    is_zero: bool
+    """In every seed, but for rounding."""
 
 
 def _decided(table: MetricTable, rows: Sequence[Floats]) -> list[_Entry | None]:
@@ -206,6 +294,8 @@ def _decided(table: MetricTable, rows: Sequence[Floats]) -> list[_Entry | None]:
     family = table.compared(weights)
     estimates, half_width, p = family.estimates, family.half_width, family.p
     has_all = ((weights != 0).astype(float) @ ~np.isfinite(table.values)) == 0
+    values = np.nan_to_num(table.values)
+    is_zero = np.abs(weights @ values) <= ROUNDING * (np.abs(weights) @ np.abs(values))
     entries: list[_Entry | None] = []
     for index, value in enumerate(estimates.value.tolist()):
         if math.isnan(value):
@@ -214,5 +304,6 @@ def _decided(table: MetricTable, rows: Sequence[Floats]) -> list[_Entry | None]:
         width = float(half_width[index])
         interval = Interval(value - width, value + width)
         n = int(has_all[index].sum())
-        entries.append(_Entry(value, interval, float(p[index]), n, abs(value) > width))
+        same = bool(is_zero[index][has_all[index]].all())
+        entries.append(_Entry(value, interval, float(p[index]), n, abs(value) > width, same))
     return entries

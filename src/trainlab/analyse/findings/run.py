@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.findings.effects import Effect
-from trainlab.analyse.findings.finding import Finding, num_seeds
+from trainlab.analyse.findings.finding import CAUSES, Cause, Finding, num_seeds
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 
-ENDED_BADLY = ("failed", "interrupted", "pending")
+ENDED_BADLY = ("failed", "interrupted", "running", "pending")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,8 @@ class Unfinished(Finding):
     num_planned: int
     num_failed: int
     num_interrupted: int
+    num_running: int
+    """Begun and not ended: they run now, or their process is gone."""
     num_pending: int
 
     def statement(self, words: Words) -> str:
@@ -31,7 +33,8 @@ class Unfinished(Finding):
             for state in ENDED_BADLY
             if (number := self.numbers[f"num_{state}"])
         ]
-        return self.fill(words, "unfinished", states=words.listed(states))
+        key = "unfinished" if self.num_done else "none_finished"
+        return self.fill(words, key, states=words.listed(states))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +46,24 @@ class Undecided(Finding):
 
     num_open: int
     num_tested: int
+    num_noise: int
+    num_single: int
+    num_diverged: int
+    num_rates: int
+    num_failed: int
+    """How many are open for each cause; together they are all."""
     most_seeds: int | None
     """Of the open comparisons of what was learned."""
     seeds_needed: int | None
     """The fewest that would settle one of them."""
 
     def statement(self, words: Words) -> str:
-        text = self.fill(words, "undecided")
+        causes = [
+            words(f"open_{cause}", number=number)
+            for cause in CAUSES
+            if (number := self.numbers[f"num_{cause}"])
+        ]
+        text = self.fill(words, "undecided", causes=words("list_semicolon").join(causes))
         seeds = self.most_seeds
         if seeds != 1:
             return text
@@ -69,7 +83,8 @@ def unfinished_findings(evidence: Evidence) -> Iterator[Finding]:
             num_planned=len(states),
             num_failed=states.count("failed"),
             num_interrupted=states.count("interrupted"),
-            num_pending=states.count("pending") + states.count("running"),
+            num_running=states.count("running"),
+            num_pending=states.count("pending"),
             n=done,
         )
 
@@ -87,8 +102,17 @@ def undecided_findings(others: Sequence[Finding]) -> Iterator[Finding]:
         cells=tuple(dict.fromkeys(finding.cells[1] for finding in undecided)),
         num_open=len(undecided),
         num_tested=len(tested),
+        num_noise=_count(undecided, "noise"),
+        num_single=_count(undecided, "single"),
+        num_diverged=_count(undecided, "diverged"),
+        num_rates=_count(undecided, "rates"),
+        num_failed=_count(undecided, "failed"),
         most_seeds=max((effect.n for effect in effects), default=None),
         seeds_needed=min(needed, default=None),
         n=len(undecided),
         verdict="cannot tell",
     )
+
+
+def _count(undecided: Sequence[Finding], cause: Cause) -> int:
+    return sum(finding.open_because == cause for finding in undecided)

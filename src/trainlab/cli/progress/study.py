@@ -16,6 +16,7 @@ from rich.text import Text
 
 from trainlab.cli.progress.heartbeat import Silence
 from trainlab.cli.progress.time_left import TimeLeft
+from trainlab.errors import RecordError
 from trainlab.record.event import Event, EventReader
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
@@ -32,7 +33,10 @@ WATCH_TEXTS = {
 
 
 class StudyProgress:
-    """One bar for a whole study, with the time left, and a line per result; off a terminal, lines only."""
+    """One bar for a whole study, with the time left, and a line per result; off a terminal, lines only.
+
+    Entered once more, it goes on where it was: trials may have been planned meanwhile.
+    """
 
     def __init__(self, console: Console, run: RunFolder) -> None:
         trials = run.trials()
@@ -46,7 +50,6 @@ class StudyProgress:
         self._label = self._metrics = ""
         self._silence = Silence()
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -62,6 +65,9 @@ class StudyProgress:
         self._task = self._bar.add_task("", total=1.0, metrics="", visible=False)
 
     def __enter__(self) -> "StudyProgress":
+        self._learn_of_new(self._run.study().trials)
+        self._is_over.clear()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
 
@@ -101,6 +107,7 @@ class StudyProgress:
                 self._begin_group(event.trials)
             case "group_ends":
                 self._time_left.group_ends()
+                self._print_ends(event.trials)
             case "progress":
                 self._show_progress(event)
             case "epoch":
@@ -108,7 +115,7 @@ class StudyProgress:
                 self._print_epoch(event)
 
     def _learn_of_new(self, trial_ids: Iterable[str]) -> None:
-        """Trials that were planned after the start, when they are first heard of."""
+        """Trials that were planned after the start."""
         new = [trial_id for trial_id in trial_ids if trial_id not in self._trials]
         if new:
             trials = [self._run.trial(trial_id).read() for trial_id in new]
@@ -146,6 +153,18 @@ class StudyProgress:
             metrics = {name: value for name, value in event.metrics.items() if "/" in name}
             label = self._label if self._is_study else self._epoch_label(event)
             self._print(f"{label}: {_metrics_text(metrics)}, {event.time_s:.1f} s")
+
+    def _print_ends(self, trial_ids: tuple[str, ...]) -> None:
+        """Of a study, the trials that did not reach their last epoch, or failed; the others have a line."""
+        for trial_id in trial_ids if self._is_study else ():
+            try:
+                trial = self._run.trial(trial_id).read()
+            except RecordError:
+                continue  # told when the run is read
+            if text := _end_text(trial):
+                is_alone = len(trial_ids) == 1
+                label = self._label if is_alone else _trial_text(trial, self._is_study)
+                self._print(f"{label}: {text}")
 
     def _epoch_label(self, event: Event) -> str:
         return f"{self._label} epoch {event.epoch}/{event.num_epochs}"
@@ -193,6 +212,19 @@ def _trial_text(trial: TrialRecord, is_study: bool) -> str:
     again = " again" if trial.again else ""
     cell = f"{trial.cell} " if is_study else ""
     return f"{cell}{trial.mode}{again}: {WATCH_TEXTS[trial.watch or 'steps']}"
+
+
+def _end_text(trial: TrialRecord) -> str:
+    """How a trial ended, where that was not its last epoch; empty otherwise."""
+    if trial.state == "failed" and trial.error is not None:
+        first_line = next(iter(trial.error.message.splitlines()), "")
+        return f"failed: {trial.error.kind}: {first_line}"
+    if trial.state != "diverged":
+        return ""
+    if trial.diverged_at_step is not None:
+        return f"diverged at update {trial.diverged_at_step:,}"
+    is_last = trial.epochs_done == trial.settings.get("epochs")
+    return "" if is_last else f"diverged in the test after epoch {trial.epochs_done}"
 
 
 def _duration_text(duration_s: float) -> str:

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from trainlab.analyse.side_by_side import SideBySide, side_by_side
+from trainlab.analyse.side_by_side import SideBySide, labels_of, side_by_side
 from trainlab.cli.options import LangOption
+from trainlab.errors import RecordError
 from trainlab.lab import open_run
 from trainlab.report.document import Block, Paragraph
 from trainlab.report.render.terminal import print_blocks
@@ -25,13 +26,15 @@ def command(
 ) -> None:
     """Lay two runs side by side; what else differs between them is listed."""
     words = Words(lang)
+    if first.resolve() == second.resolve():
+        raise RecordError(f"{first}: is compared with itself; name two run folders")
     a, b = (open_run(path).evidence() for path in (first, second))
     console, labels = Console(), [Paragraph(f"A: {first}"), Paragraph(f"B: {second}")]
     print_blocks(console, [*labels, *_blocks(side_by_side(a, b), words)], words)
     if report is not None:
         from trainlab.report.writing import write_comparison
 
-        write_comparison(a, b, report, lang)
+        write_comparison(a, b, report, lang, labels_of((a, b), (first, second)))
         print_blocks(console, [Paragraph(words("report_at", path=report))], words)
 
 

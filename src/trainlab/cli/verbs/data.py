@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trainlab.cli.errors import guarded
+from trainlab.cli.usage import Verb
 from trainlab.data.places import BUNDLED_FOLDER, cached, file_in, holds
 from trainlab.data.sets import IMAGE_SETS, Files, ImageSet, image_set
 from trainlab.errors import ChecksumError, DataError
@@ -20,7 +21,7 @@ Names = Annotated[
 ]
 
 
-@command.command("list")
+@command.command("list", cls=Verb)
 @guarded
 def list_sets() -> None:
     """What there is, and where it lies."""
@@ -33,7 +34,7 @@ def list_sets() -> None:
     Console().print(table)
 
 
-@command.command("fetch")
+@command.command("fetch", cls=Verb)
 @guarded
 def fetch_sets(
     names: Names = None,
@@ -54,7 +55,7 @@ def fetch_sets(
             Console().print(f"{images.name}: {cached(images)}", soft_wrap=True)
 
 
-@command.command("verify")
+@command.command("verify", cls=Verb)
 @guarded
 def verify_sets(
     names: Names = None,

@@ -14,10 +14,13 @@ from trainlab.cli.options import (
     setting_parameters,
     with_options,
 )
+from trainlab.cli.question import question_of
+from trainlab.errors import SpecError
+from trainlab.lab import planned
 from trainlab.report.document import Block, Paragraph, Table
 from trainlab.report.render.terminal import print_blocks
 from trainlab.report.tables.columns import name, table_of
-from trainlab.spec import TrainSpec, settings_for
+from trainlab.spec import Study, TrainSpec
 from trainlab.spec.probe import QUANTITIES, REDUCERS
 from trainlab.words import Words
 from trainlab.workloads.catalogue import BUILTIN
@@ -37,25 +40,28 @@ def _probes(
     settings = given_fields(TrainSpec, options)
     if workload in BUILTIN:
         settings.setdefault("data", "bundled")  # shapes are the same, and nothing is fetched
-    with Console(stderr=True).status("starting torch"):
-        probeables = _probeables(workload, settings)
+    asked = question_of(workload, settings)
+    if asked.question.vary:
+        varied = ", ".join(asked.question.vary)
+        raise SpecError([f"{varied}: got several levels, but layers are listed for one; give one"])
+    with Console(stderr=True).status("starting torch"), asked.naming_options():
+        probeables = _probeables(planned(asked.question, asked.where))
     if as_json:
         print_json([_json(probeable) for probeable in probeables])
     else:
         print_blocks(Console(), _blocks(workload, probeables), Words("en"))
 
 
-def _probeables(workload: str, given: dict[str, Any]) -> "list[Probeable]":
+def _probeables(study: Study) -> "list[Probeable]":
     from trainlab.instruments.probes.available import probeable
     from trainlab.plan import Trial
     from trainlab.train.loader import Loader
     from trainlab.train.setup import set_up
 
-    load = Loader()
-    loaded = load.workload(workload)
-    settings = settings_for(loaded.defaults, given, "settings")
-    trial = Trial(id="probes", workload=loaded.name, seed=1, settings=settings)
-    return probeable(set_up(trial, loaded, load.data(workload, settings.data)))
+    load, settings = Loader(), study.settings
+    workload = load.workload(study.workload)
+    trial = Trial(id="probes", workload=workload.name, seed=1, settings=settings)
+    return probeable(set_up(trial, workload, load.data(study.workload, settings.data)))
 
 
 def _json(probeable: "Probeable") -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -21,10 +22,11 @@ from trainlab.cli.options import (
     spec_parameters,
     with_options,
 )
+from trainlab.cli.question import question_of
 from trainlab.cli.watcher import ConsoleWatcher
+from trainlab.errors import SpecError
 from trainlab.lab import Run, run_question
 from trainlab.spec import CostSpec, TrainSpec, checked
-from trainlab.spec.question import checked_question
 from trainlab.words import Words
 
 COST_MARGIN = 0.05
@@ -47,18 +49,17 @@ def _profile(
     as_json: JsonOption = False,
     **options: Any,
 ) -> None:
-    cost = checked(CostSpec, given_fields(CostSpec, options), "settings")
-    settings = given_fields(TrainSpec, options)
-    values = {
-        "workload": workload,
-        "settings": settings,
-        "cost": cost,
-        "learn": False,
-        "margins": {f"{mode}/sample_us": COST_MARGIN for mode in cost.modes},
-    }
-    question = checked_question(values, "settings")
+    given = given_fields(CostSpec, options)
+    asked = question_of(workload, given_fields(TrainSpec, options), learn=False)
+    if asked.where != "settings":
+        raise SpecError([f"{workload}: is a study; run it with `trainlab run {workload}`"])
+    asked = replace(asked, typed=asked.typed | given.keys())
+    with asked.naming_options():
+        cost = checked(CostSpec, given, "settings")
+    margins = {f"{mode}/sample_us": COST_MARGIN for mode in cost.modes}
+    question = asked.question.model_copy(update={"cost": cost, "margins": margins})
     words = Words(lang)
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+    with redirect_stdout(sys.stderr) if as_json else nullcontext(), asked.naming_options():
         watcher = ConsoleWatcher(Console(stderr=True))
         outcome = run_question(question, "settings", out=out, on=on, watcher=watcher)
     run = outcome.complete_run()
@@ -72,6 +73,7 @@ def _show(run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_jso
         print_data,
         print_measurement,
         print_remarks,
+        print_study,
         say,
     )
 
@@ -88,7 +90,10 @@ def _show(run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_jso
         print_measurement(console, evidence.name, measurement, words, sort=sort, top=num_shown)
         if classic and measurement.operators is not None:
             sys.stdout.write(classic_table(measurement.operators, top) + "\n")
-    print_remarks(console, evidence, words)
+    if evidence.study.cells:
+        print_study(console, evidence, words)
+    else:
+        print_remarks(console, evidence, words)
     print_data(console, evidence, words)
     say(console, words("run_folder", path=run.path))
 
@@ -97,5 +102,5 @@ command = with_options(
     _profile,
     [*spec_parameters(CostSpec, "Measurement"), *setting_parameters()],
     "Examples: [bold]trainlab profile mnist-cnn --batch-size 64[/bold] · "
-    "[bold]trainlab profile mnist-cnn --mode inference --batch-size 16[/bold]",
+    "[bold]trainlab profile mnist-cnn --mode inference --batch-size 1,16[/bold]",
 )

@@ -21,13 +21,39 @@ def command(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to write it; not given: RUN/report.")
     ] = None,
+    author: Annotated[str, typer.Option(help="Who hands it in: makes it a lab report.")] = "",
+    student_id: Annotated[str, typer.Option("--id", help="The author's student ID.")] = "",
+    course: Annotated[str, typer.Option(help="The course it is handed in for.")] = "",
+    notes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.md",
+            help="The author's own text; headings such as Method or 讨论 say where it goes.",
+        ),
+    ] = None,
+    draft: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.md", help="Write notes to fill in, with a drafted conclusion, and stop."
+        ),
+    ] = None,
 ) -> None:
     """Write the report of a run."""
     from trainlab.lab import open_run
-    from trainlab.report.writing import check_formats, write_report
+    from trainlab.report.handin.hand_in import HandIn, read_notes
+    from trainlab.report.writing import check_formats, draft_notes, write_new, write_report
     from trainlab.words import check_language
 
     check_language(lang)
-    names, folder = check_formats(formats), open_run(run)
-    for path in write_report(folder.evidence(), out or folder.report_folder, names, lang):
+    names = check_formats(formats)
+    text = "" if notes is None else read_notes(notes)
+    asked = HandIn(author.strip(), student_id.strip(), course.strip(), text)
+    hand_in = None if asked == HandIn() and notes is None else asked
+    folder = open_run(run)
+    if draft is not None:
+        write_new(draft, draft_notes(folder.evidence(), lang), "--draft")
+        sys.stdout.write(f"{draft}\n")
+        return
+    out = out or folder.report_folder
+    for path in write_report(folder.evidence(), out, names, lang, hand_in):
         sys.stdout.write(f"{path}\n")

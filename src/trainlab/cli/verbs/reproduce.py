@@ -13,6 +13,7 @@ from trainlab.report.document import Entry, Table
 from trainlab.report.render.terminal import print_blocks
 from trainlab.spec import Question, TrainSpec
 from trainlab.spec.question import cells_of
+from trainlab.spec.suggestion import did_you_mean
 from trainlab.studies import builtin_study
 from trainlab.studies.published import PUBLISHED
 from trainlab.words import Words
@@ -20,9 +21,11 @@ from trainlab.words.numbers import metric_value
 from trainlab.workloads.catalogue import BUILTIN
 
 if TYPE_CHECKING:
+    from trainlab.analyse.evidence import Evidence
     from trainlab.analyse.reproduce import PublishedCurve, PublishedFigure
     from trainlab.lab import Run
 
+NUM_SEEDS = 16
 VERDICTS = {True: "inside", False: "outside", None: "too few seeds"}
 
 
@@ -34,29 +37,40 @@ def command(
         list[Path] | None,
         typer.Option(help="A run folder to hold against them, not a new run; several are pooled."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=2, help="How many seeds, for a new run.")] = 16,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=2, help=f"How many seeds, for a new run. [dim]\\[{NUM_SEEDS}][/dim]"),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder of a new run.")] = None,
 ) -> None:
     """Run a study on the full data, or take a run, and lay the published figures beside it."""
     if study not in PUBLISHED:
-        raise SpecError([f"{study}: has no published figures; {', '.join(PUBLISHED)} have"])
+        near = did_you_mean(study, PUBLISHED)
+        raise SpecError([f"{study}: has no published figures; {', '.join(PUBLISHED)} have{near}"])
+    if run and (seeds is not None or out is not None):
+        option = "--seeds" if seeds is not None else "--out"
+        raise SpecError([f"{option}: is for a new run; leave it out beside --run"])
     from trainlab.analyse.reproduce import differing_settings, published_curves, reproduce
     from trainlab.analyse.side_by_side import pooled
     from trainlab.cli.summary import say
     from trainlab.lab import open_run
 
     words = Words("en")
-    folders = [open_run(path) for path in run] if run else [_new_run(study, seeds, out)]
-    evidence = pooled([folder.evidence() for folder in folders])
+    folders = (
+        [open_run(path) for path in run] if run else [_new_run(study, seeds or NUM_SEEDS, out)]
+    )
+    paths = [folder.path for folder in folders]
+    evidence = pooled([folder.evidence() for folder in folders], paths)
     question = _published_question(study)
     if evidence.study.workload != question.workload:
         about = f"{evidence.study.workload}, {study} about {question.workload}"
-        raise SpecError([f"{folders[0].path}: is about {about}"])
+        raise SpecError([f"{paths[0]}: is about {about}; name a run of {study}"])
     settings = _published_settings(question)
     figures = reproduce(evidence, PUBLISHED[study], settings)
+    if not figures:
+        raise SpecError([_nothing_published(study, paths[0], evidence, settings)])
     console = Console(width=max(Console().width, 110) if os.isatty(1) else 110)
-    if figures:
-        print_blocks(console, [_table(study, figures)], words)
+    print_blocks(console, [_table(study, figures)], words)
     curves = published_curves(figures)
     for text, style in _verdict_texts(figures, curves):
         say(console, text, style)
@@ -71,15 +85,27 @@ def command(
         raise typer.Exit(1)
 
 
+def _nothing_published(
+    study: str, path: Path, evidence: "Evidence", settings: dict[str, TrainSpec]
+) -> str:
+    """Why a run has nothing that was published."""
+    from trainlab.analyse.reproduce import differing_settings
+
+    differing = differing_settings(evidence, settings)
+    reasons = [f"{cell} has {'; '.join(found)}" for cell, found in differing.items()]
+    others = [cell.id for cell in evidence.cells if cell.id not in settings]
+    reasons += [f"{', '.join(others)}: not among {', '.join(settings)}"] if others else []
+    why = " · ".join(reasons) or "no learn trial of it is done"
+    remedy = f"make a new run with `trainlab reproduce {study}`"
+    return f"{path}: nothing in it was published for {study}: {why}; {remedy}"
+
+
 def _verdict_texts(
     figures: "list[PublishedFigure]", curves: "list[PublishedCurve]"
 ) -> Iterator[tuple[str, str]]:
     """How many figures lie inside and how many should, then which curves no run of ours could have."""
     from trainlab.analyse.reproduce import CHANCE_OUTSIDE, CURVES_LEVEL, FIGURES_LEVEL
 
-    if not figures:
-        yield "No published figure can be compared.", "yellow"
-        return
     num_inside = sum(figure.inside is True for figure in figures)
     text = f"{num_inside} of {len(figures)} published figures are inside"
     chance = CHANCE_OUTSIDE * sum(figure.inside is not None for figure in figures)

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -21,12 +22,12 @@ from trainlab.cli.options import (
 )
 from trainlab.cli.plan import plan_json, print_plan
 from trainlab.cli.progress.heartbeat import showing_status
-from trainlab.cli.question import question_of, requested_seeds, seconds_of
+from trainlab.cli.question import Asked, question_of, requested_seeds, seconds_of
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import MissingExtraError, SpecError
 from trainlab.lab import Run, planned, run_question
 from trainlab.resolve import asks_each_device
-from trainlab.spec import CostSpec, Question, TrainSpec, checked
+from trainlab.spec import CostSpec, TrainSpec, checked
 from trainlab.spec.probe import probe_of
 from trainlab.words import Words, check_language
 
@@ -60,12 +61,11 @@ def _run(
         str | None, typer.Option(metavar="SEEDS", help="The seeds themselves, as 1 or 1,2,3.")
     ] = None,
     until_decided: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--until-decided",
             help="Add seeds until every comparison is decided; the error rate holds over all looks.",
         ),
-    ] = False,
+    ] = None,
     max_seeds: Annotated[
         int | None,
         typer.Option(min=2, metavar="COUNT", help="The most seeds for --until-decided."),
@@ -74,12 +74,12 @@ def _run(
     tensorboard: Annotated[bool | None, typer.Option(help="Write TensorBoard event files.")] = None,
     save_model: Annotated[
         bool | None,
-        typer.Option("--save-model", help="Keep the trained weights (checkpoint/model.pt)."),
+        typer.Option(help="Keep the trained weights (checkpoint/model.pt)."),
     ] = None,
     profile: Annotated[
-        bool,
-        typer.Option("--profile", help="Also measure what a step costs, untrained and trained."),
-    ] = False,
+        bool | None,
+        typer.Option(help="Also measure what a step costs, untrained and trained."),
+    ] = None,
     probe: Annotated[
         list[str] | None,
         typer.Option(
@@ -109,33 +109,36 @@ def _run(
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
-    question, where = question_of(
+    check_language(lang)
+    budget_s = None if budget is None else seconds_of(budget)
+    asked = question_of(
         what,
         given_fields(TrainSpec, settings),
         vary or (),
         design=design,
         seeds=requested_seeds(seed, seeds),
-        until_decided=until_decided or None,
+        until_decided=until_decided,
         max_seeds=max_seeds,
         tensorboard=tensorboard,
         save_model=save_model,
         probes=tuple(probe_of(text) for text in probe) if probe else None,
     )
-    question = _with_cost(question, profile, given_fields(CostSpec, settings))
-    check_language(lang)
+    asked = _with_cost(asked, profile, given_fields(CostSpec, settings))
+    question, where = asked.question, asked.where
     if max_seeds is not None and not question.until_decided:
         raise SpecError(["--max-seeds: is for --until-decided; for a fixed number use --seeds"])
-    budget_s = None if budget is None else seconds_of(budget)
+    # What the user's own code prints must not mix with what is printed for programs.
+    printing = redirect_stdout(sys.stderr) if as_json or quiet else nullcontext()
     if dry_run:
-        study = planned(question, where, many=yes)
+        with printing, asked.naming_options():
+            study = planned(question, where, out=out, on=on, many=yes)
         if as_json:
             print_json(plan_json(study))
         else:
             print_plan(Console(quiet=quiet), study, each_device=asks_each_device(question))
         return
     console = Console(stderr=True, quiet=quiet)
-    # What the user's own code prints must not mix with what is printed for programs.
-    with redirect_stdout(sys.stderr) if as_json or quiet else nullcontext():
+    with printing, asked.naming_options():
         outcome = run_question(
             question,
             where,
@@ -143,6 +146,7 @@ def _run(
             many=yes,
             budget_s=budget_s,
             on=on,
+            overridden=asked.overridden,
             watcher=ConsoleWatcher(console),
         )
     _show(outcome.run, lang=lang, as_json=as_json, quiet=quiet, report=report)
@@ -177,16 +181,19 @@ def _write_report(run: Run, words: Words, console: Console) -> None:
         say(console, words("report_at", path=path), "bold")
 
 
-def _with_cost(question: Question, profile: bool, given: dict[str, Any]) -> Question:
-    """The study's measurement of cost, overridden by flags; --profile adds one to a study without."""
-    if question.cost is None and not profile:
+def _with_cost(asked: Asked, profile: bool | None, given: dict[str, Any]) -> Asked:
+    """The study's measurement of cost, overridden by flags; --profile adds one to a study without, and
+    --no-profile leaves that of a study out."""
+    cost = asked.question.cost
+    if profile is False or (cost is None and not profile):
         if given:
             first = next(iter(given)).replace("_", "-")
             raise SpecError([f"--{first}: is about measuring cost; add --profile"])
-        return question
-    base = {"weights": "both"} if question.cost is None else question.cost.model_dump()
-    cost = checked(CostSpec, {**base, **given}, "settings")
-    return question.model_copy(update={"cost": cost})
+        return asked.with_cost(None)
+    own = {"weights": "both"} if cost is None else cost.model_dump(exclude_unset=True)
+    named = replace(asked, typed=asked.typed | given.keys())
+    with named.naming_options():
+        return named.with_cost(checked(CostSpec, {**own, **given}, asked.where))
 
 
 command = with_options(

@@ -14,25 +14,36 @@ def command(
         list[Path],
         typer.Argument(help="A run folder, finished or not; several of one study are pooled."),
     ],
+    with_all: Annotated[
+        bool, typer.Option("--all", help="Show every finding before the answer.")
+    ] = False,
     lang: LangOption = "en",
     as_json: JsonOption = False,
 ) -> None:
-    """Show the tables and findings of a run."""
+    """Show the tables and the answer of a run."""
     from trainlab.analyse.side_by_side import pooled
-    from trainlab.cli.summary import evidence_json, print_data, print_study, print_summary, run_json
+    from trainlab.cli.summary import (
+        evidence_json,
+        print_answer,
+        print_data,
+        print_study,
+        print_summary,
+        run_json,
+    )
     from trainlab.lab import open_run
     from trainlab.words import Words
 
     words = Words(lang)
     folders = [open_run(path) for path in runs]
-    evidence, is_pooled = pooled([folder.evidence() for folder in folders]), len(folders) > 1
+    evidence, is_pooled = pooled([folder.evidence() for folder in folders], runs), len(folders) > 1
     if as_json and is_pooled:
         paths = [str(folder.path) for folder in folders]
         print_json({"runs": paths, **evidence_json(evidence)})
     elif as_json:
         print_json(run_json(folders[0], evidence))
     elif is_pooled:
-        print_study(Console(), evidence, words)
+        print_study(Console(), evidence, words, with_all=with_all)
         print_data(Console(), evidence, words)
+        print_answer(Console(), evidence, words)
     else:
-        print_summary(Console(), folders[0], evidence, words)
+        print_summary(Console(), folders[0], evidence, words, with_all=with_all)

@@ -11,6 +11,7 @@ from rich.table import Table
 from trainlab.errors import SpecError
 from trainlab.spec import Question
 from trainlab.spec.cell import level_text
+from trainlab.spec.suggestion import did_you_mean
 from trainlab.studies import builtin_study, study_file, study_names
 
 
@@ -28,7 +29,8 @@ def command(
         return
     if name is not None:
         if name not in study_names():
-            raise SpecError([f"{name}: no such study; there are {', '.join(study_names())}"])
+            near = did_you_mean(name, study_names())
+            raise SpecError([f"{name}: no such study; there are {', '.join(study_names())}{near}"])
         sys.stdout.write(study_file(name).read_text(encoding="utf-8"))
         return
     table = Table()

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from trainlab.errors import SpecError
+from trainlab.spec.suggestion import did_you_mean
 
 if TYPE_CHECKING:
     from trainlab.execute.executors.executor import Executor
@@ -19,10 +20,16 @@ EXECUTORS: Mapping[str, str] = {
 """By name, as in `--on`; the module of that name has `make`, which takes a loader and instruments."""
 
 
+def check_executor(on: str) -> None:
+    """SpecError where there is none of that name."""
+    if on not in EXECUTORS:
+        names = ", ".join(EXECUTORS)
+        raise SpecError([f"--on: got {on!r}, must be one of {names}{did_you_mean(on, EXECUTORS)}"])
+
+
 def executor_for(on: str, load: "Loader", instruments: "Sequence[Instrument]" = ()) -> "Executor":
     """The executor of that name; SpecError where there is none, or it cannot take the instruments."""
-    if on not in EXECUTORS:
-        raise SpecError([f"--on: got {on!r}, must be one of {', '.join(EXECUTORS)}"])
+    check_executor(on)
     module = importlib.import_module(f"trainlab.execute.executors.{on}")
     executor: Executor = module.make(load, instruments)
     return executor

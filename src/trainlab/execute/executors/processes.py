@@ -5,6 +5,8 @@ so several are started together, and each then sleeps until it is to run. Those 
 """
 
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from trainlab.execute.events import EventWriter
 from trainlab.execute.job import Job
 from trainlab.execute.preflight import preflight
 from trainlab.execute.run import IsOver
+from trainlab.execute.signals import signals_held
 from trainlab.machine.environment import capture, usable_vcpus
 from trainlab.machine.footprint import Footprint
 from trainlab.plan import Group
@@ -32,7 +35,9 @@ from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument
 
 PATIENCE_S = 10.0
-"""How long an interrupted process may take to close its records."""
+"""How long an interrupted process may take to close its records, and one that is done to end."""
+POLL_S = 0.2
+"""Between two looks whether a process that does not answer is still alive."""
 MAX_TOGETHER = 8
 PER_VCPU = 2
 """Processes started together: more than one per vCPU, since some take longer than others."""
@@ -73,11 +78,11 @@ class _Host:
     def run_batch(self, groups: Sequence[Group], is_over: IsOver) -> None:
         """Starts the processes of these groups together, then lets one after the other run."""
         with self._started(groups) as processes:
-            for group in groups:
+            for group, process in zip(groups, processes, strict=True):
                 if is_over():
                     return
                 self._events.write(Event(kind="group_begins", trials=group.ids))
-                processes.pop(0).run()
+                process.run()
                 self._events.write(Event(kind="group_ends", trials=group.ids))
 
     def run_bench(self, groups: Sequence[Group]) -> None:
@@ -95,7 +100,7 @@ class _Host:
 
     @contextmanager
     def _started(self, groups: Sequence[Group]) -> Iterator[list["WorkerProcess"]]:
-        """Processes past their imports; those still in the list at the end of the block are ended."""
+        """Processes past their imports; those that still run at the end of the block are ended."""
         ids = tuple(group.ids for group in groups)
         processes: list[WorkerProcess] = []
         try:
@@ -110,11 +115,14 @@ class _Host:
             for process in processes:
                 process.interrupt()
             for process in processes:
-                process.wait_interrupted()
+                process.wait()
             raise
         finally:
-            for process in processes:
-                process.kill()
+            with signals_held():
+                for process in processes:
+                    process.kill()
+                for process in processes:
+                    process.record_interrupted()
 
 
 class WorkerProcess:
@@ -132,9 +140,10 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            text=True,
-            errors="backslashreplace",
+            bufsize=0,
         )
+        self._received = b""
+        """Of an answer that has not come whole."""
         self._has_begun = self._has_ended = False
 
     @property
@@ -149,14 +158,9 @@ class WorkerProcess:
     def run(self) -> None:
         """Lets it run its trials and waits until it has ended."""
         self._has_begun = True
-        try:
-            self._tell("go")
-            self._process.wait()
-        except KeyboardInterrupt:
-            self.interrupt()
-            self.wait_interrupted()
-            raise
-        self._record_death()
+        self._tell("go")
+        self._answer()
+        self._end()
 
     def warm_up(self) -> Footprint | None:
         """Lets it set its trial up and warm it; None where that failed or the process died."""
@@ -199,35 +203,47 @@ class WorkerProcess:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT if self._has_begun else signal.SIGKILL)
 
-    def wait_interrupted(self) -> None:
-        """Waits until it has obeyed, not for ever."""
+    def wait(self) -> None:
+        """Waits until it has ended, not for ever."""
         try:
             self._process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def record_interrupted(self) -> None:
+        """Records the trial that it was running when it was ended."""
         self._record_unfinished("interrupted", "", "")
 
     def _tell(self, command: str) -> None:
         """A process that has died is noticed by its answer."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(command + "\n")
-            self._process.stdin.flush()
+            self._process.stdin.write(f"{command}\n".encode())
 
     def _answer(self) -> Any:
-        """None too where the process has died."""
+        """None too where the process has died: then the pipe may stay open, held by a child of its own."""
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        return json.loads(line) if line else None
+        pipe = self._process.stdout.fileno()
+        while b"\n" not in self._received:
+            # Before the look into the pipe: what it wrote before it died still counts.
+            is_dead = self._process.poll() is not None
+            if select.select([pipe], [], [], 0 if is_dead else POLL_S)[0]:
+                received = os.read(pipe, 1 << 16)
+                self._received += received
+                is_dead = not received
+            if is_dead and b"\n" not in self._received:
+                return None
+        line, _, self._received = self._received.partition(b"\n")
+        return json.loads(line)
 
     def _end(self) -> None:
-        """Waits for the end of a process that has nothing more to do."""
+        """Waits for the end of a process that has nothing more to do, not for ever."""
         self._has_ended = True
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        self._process.wait()
+        self.wait()
         self._record_death()
 
     def _record_death(self) -> None:
@@ -243,7 +259,7 @@ class WorkerProcess:
             if record.state == "running" or (record.state == "pending" and state == "failed"):
                 lost = Failure(kind="ProcessDied", message=message, traceback=stderr)
                 error = lost if state == "failed" else None
-                folder.write(record.model_copy(update={"state": state, "error": error}))
+                folder.end(record.model_copy(update={"state": state, "error": error}))
 
 
 def make(load: Loader, instruments: Sequence[Instrument]) -> ProcessesExecutor:

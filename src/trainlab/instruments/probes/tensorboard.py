@@ -5,21 +5,22 @@ from itertools import pairwise
 
 from torch.utils.tensorboard import SummaryWriter
 
+from trainlab.record.board_tags import probe_tag
 from trainlab.record.probe import HistogramRecord, ProbeRecord
 from trainlab.spec.probe import Bins
 
 
-def write_probe(writer: SummaryWriter, record: ProbeRecord) -> None:
-    """Adds one record, under `probe/<quantity>:<reducer>/<layer>`; not finite ones are left out."""
-    tag = f"probe/{record.quantity}:{record.reducer.partition('(')[0]}/{record.target}"
+def write_probe(writer: SummaryWriter, record: ProbeRecord, samples: int) -> None:
+    """Adds one record at the samples seen by its end; not finite ones are left out."""
+    tag = probe_tag(record.quantity, record.reducer, record.every, record.target)
     if record.histogram is not None:
-        _write_histogram(writer, tag, record.histogram, record.step)
+        _write_histogram(writer, tag, record.histogram, samples)
     elif record.value is not None:
-        writer.add_scalar(tag, record.value, record.step)
+        writer.add_scalar(tag, record.value, samples)
 
 
 def _write_histogram(
-    writer: SummaryWriter, tag: str, histogram: HistogramRecord, step: int
+    writer: SummaryWriter, tag: str, histogram: HistogramRecord, samples: int
 ) -> None:
     """Log bins are drawn over the exponent of ten: over the value itself they could not be seen."""
     bins = Bins(
@@ -36,5 +37,5 @@ def _write_histogram(
         sum_squares=sum(n * x * x for n, x in zip(histogram.counts, middles, strict=True)),
         bucket_limits=edges[1:],
         bucket_counts=histogram.counts,
-        global_step=step,
+        global_step=samples,
     )

@@ -44,7 +44,7 @@ def metric_values(evidence: Evidence, metric: str) -> CellValues | None:
     values, seed_values = [], []
     for cell in evidence.cells:
         by_seed = list(evidence.values(cell.id, metric).values())
-        if (mean := mean_of(by_seed, limits_of(metric))) is not None:
+        if (mean := mean_of(by_seed, limits_of(metric, by_seed))) is not None:
             values.append(CellValue(cell.id, None, mean.value, *mean.ends))
             seed_values += [(cell.id, value) for value in by_seed if math.isfinite(value)]
     return _first_cells(metric, values, seed_values)

@@ -51,7 +51,8 @@ def metric_curves(data: RunData, metric: str) -> Curves | None:
             ]
             for cell in data.drawn_cells
         }
-    limits = limits_of(metric)
+    recorded = (value for curves in seed_curves.values() for one in curves for _, value in one)
+    limits = limits_of(metric, (value for value in recorded if value is not None))
     points = [
         point for cell, curves in seed_curves.items() for point in _averaged(cell, curves, limits)
     ]

@@ -5,7 +5,7 @@ import io
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from trainlab.report.document import Document
+from trainlab.report.document import Document, OwnText
 from trainlab.report.render.extras import import_extra
 from trainlab.words import WORDS
 
@@ -35,6 +35,14 @@ def characters(document: Document) -> set[str]:
     words = "".join(text for texts in WORDS.values() for text in texts)
     # The document's repr has every text in it, also those of charts.
     return {character for character in words + repr(document) if ord(character) >= 0x80}
+
+
+def lacks_glyphs(document: Document) -> bool:
+    """Whether an author's text has characters that the bundled font does not: a rare name, an emoji."""
+    tools = import_extra("fontTools.ttLib", "a report")
+    known = tools.TTFont(font_folder() / REGULAR).getBestCmap()
+    own = document.byline + repr([b for b in document.all_blocks() if isinstance(b, OwnText)])
+    return any(ord(character) >= 0x80 and ord(character) not in known for character in own)
 
 
 def _subset(shown: set[str]) -> bytes:

@@ -42,6 +42,7 @@ def html_of(document: Document) -> str:
         svg=lambda block: _markup(block.svg),
         style=_markup(_resource("page.css") + embedded_font(document)),
         charts=_markup(_charts(document)),
+        origin=_markup(_in_script(document.origin)),
         bundle=_markup(_bundle() if document.figures() else "window.trainlabEmbed = null;"),
         script=_markup(_resource("page.js")),
     )
@@ -49,10 +50,15 @@ def html_of(document: Document) -> str:
 
 
 def _charts(document: Document) -> str:
-    """The specs as JSON that cannot end the script element it stands in."""
+    """The specs as JSON."""
     charts = {f"chart-{figure.id}": figure.spec for figure in document.figures()}
     value = {"config": CONFIG, "charts": charts}
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _in_script(text)
+
+
+def _in_script(text: str) -> str:
+    """JSON that cannot end the script element it stands in."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

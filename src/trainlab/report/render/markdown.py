@@ -1,5 +1,6 @@
 """Markdown as GitHub renders it, with the figures in files beside it."""
 
+import base64
 import re
 
 from trainlab.report.document import (
@@ -10,8 +11,11 @@ from trainlab.report.document import (
     Figure,
     Listing,
     Notice,
+    OwnText,
     Paragraph,
     Section,
+    Statement,
+    Statements,
     Table,
 )
 from trainlab.report.render.numbering import Labels, table_note
@@ -28,12 +32,20 @@ def markdown_of(document: Document) -> str:
     """The text; its figures are named `figures/<id>.<suffix>`."""
     words = Words(document.lang)
     labels = Labels(document, words)
-    parts = [f"# {escaped(document.title)}", escaped(document.subtitle)]
+    parts = [f"# {escaped(document.title)}"]
+    parts += [f"**{escaped(document.byline)}**"] if document.byline else []
+    parts.append(escaped(document.subtitle))
     parts += [_notice(notice) for notice in document.notices]
     for section in document.sections:
         parts += _section(section, 2, words, labels)
     parts += ["---", f"*{escaped(document.made_by)}*"]
+    parts += [origin_comment(document.origin)] if document.origin else []
     return "\n\n".join(parts) + "\n"
+
+
+def origin_comment(origin: str) -> str:
+    """Not shown by a viewer; in letters that cannot end the comment."""
+    return f"<!-- handed-in {base64.b64encode(origin.encode()).decode()} -->"
 
 
 def figure_files(document: Document) -> dict[str, bytes]:
@@ -94,13 +106,45 @@ def _block(block: Block, words: Words, labels: Labels) -> list[str]:
             colon = words("colon")
             lines = (f"- **{escaped(i.label)}**{colon}{escaped(i.text)}" for i in items)
             return ["\n".join(lines)]
+        case Statements(items):
+            return ["\n".join(_statement(item) for item in items)]
         case Table():
             return _table(block, words, labels)
         case Figure() | Drawing():
             return _picture(block, words, labels)
-        case Listing(caption, text, language):
+        case Listing(caption, text, language, is_folded):
             fence = _fence(text, 3)
+            if is_folded:
+                summary = f"<details><summary>{escaped(caption)}</summary>"
+                return [summary, f"{fence}{language}\n{text}\n{fence}", "</details>"]
             return [f"**{escaped(caption)}**", f"{fence}{language}\n{text}\n{fence}"]
+        case OwnText():
+            return [_own_text(block)]
+
+
+def _own_text(block: OwnText) -> str:
+    """A quotation: what is not trainlab's is set apart on every line."""
+    pieces = [f"**{escaped(block.label)}**"]
+    for part in block.parts:
+        match part.kind:
+            case "heading":
+                pieces.append(f"**{escaped(part.text)}**")
+            case "item":
+                pieces.append(f"- {escaped(part.text)}")
+            case "code":
+                fence = _fence(part.text, 3)
+                pieces.append(f"{fence}\n{part.text}\n{fence}")
+            case "paragraph":
+                pieces.append(escaped(part.text))
+    return "\n".join(f"> {line}".rstrip() for line in "\n\n".join(pieces).splitlines())
+
+
+def _statement(item: Statement) -> str:
+    text = f"- {escaped(item.text)}"
+    if not item.command:
+        return text
+    remark = f" ({escaped(item.remark)})" if item.remark else ""
+    return f"{text} {code(item.command)}{remark}"
 
 
 def _notice(notice: Notice) -> str:

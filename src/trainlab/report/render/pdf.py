@@ -18,13 +18,15 @@ from trainlab.report.document import (
     Figure,
     Listing,
     Notice,
+    OwnText,
     Paragraph,
     Section,
+    Statements,
     Table,
     chart_groups,
 )
 from trainlab.report.render.extras import import_extra
-from trainlab.report.render.fonts import FAMILY, font_folder
+from trainlab.report.render.fonts import FAMILY, font_folder, lacks_glyphs
 from trainlab.report.render.numbering import Labels, table_note
 from trainlab.report.render.pictures import pictures
 from trainlab.words import Words
@@ -51,7 +53,8 @@ def pdf_of(document: Document) -> bytes:
             str(root / "report.typ"),
             root=folder,
             font_paths=[str(font_folder())],
-            ignore_system_fonts=True,
+            # The reader's fonts only where ours cannot show an author's name: they make other bytes.
+            ignore_system_fonts=not (document.origin and lacks_glyphs(document)),
             timestamp=0,
         )
     # To typst a missing font is only a warning; a reader would see boxes.
@@ -65,11 +68,14 @@ def _data(document: Document, words: Words) -> dict[str, Any]:
     return {
         "title": document.title,
         "subtitle": document.subtitle,
+        "byline": document.byline,
+        "origin": document.origin,
         "lang": document.lang,
         "font": FAMILY,
         "mono": MONO,
         "mark_width": 19 if words.language.is_cjk else 24,
         "footer": document.made_by,
+        "evidence": words("evidence"),
         "page": words.template("page"),
         "notices": [_notice(notice, words) for notice in document.notices],
         "sections": [_section(section, words, labels) for section in document.sections],
@@ -78,6 +84,7 @@ def _data(document: Document, words: Words) -> dict[str, Any]:
 
 def _section(section: Section, words: Words, labels: Labels) -> dict[str, Any]:
     return {
+        "id": section.id,
         "title": section.title,
         "blocks": list(_blocks(section.blocks, words, labels)),
         "sections": [_section(inner, words, labels) for inner in section.sections],
@@ -99,12 +106,17 @@ def _block(block: Block, words: Words, labels: Labels) -> dict[str, Any]:
             return _notice(block, words)
         case Bullets(items):
             return {"kind": "bullets", "items": [dict(vars(item)) for item in items]}
+        case Statements(items, is_lead):
+            values = [dict(vars(item)) for item in items]
+            return {"kind": "statements", "items": values, "is_lead": is_lead}
         case Table():
             return _table(block, words, labels)
         case Figure() | Drawing():
             return _picture(block, labels)
-        case Listing(caption, text, _):
-            return {"kind": "listing", "caption": caption, "text": text}
+        case Listing(caption, text, _, is_folded):
+            return {"kind": "listing", "caption": caption, "text": text, "is_small": is_folded}
+        case OwnText(label, parts):
+            return {"kind": "own", "label": label, "parts": [dict(vars(part)) for part in parts]}
 
 
 def _notice(notice: Notice, words: Words) -> dict[str, Any]:

@@ -8,7 +8,17 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from trainlab.report.document import Block, Bullet, Bullets, Entry, Mark, Paragraph, Table
+from trainlab.report.document import (
+    Block,
+    Bullet,
+    Bullets,
+    Entry,
+    Mark,
+    Paragraph,
+    Statement,
+    Statements,
+    Table,
+)
 from trainlab.words import Words
 
 NARROWEST = 80
@@ -37,6 +47,8 @@ def print_blocks(console: Console, blocks: Iterable[Block | None], words: Words)
                 console.print(terminal_table(block, console.width, words))
             case Bullets(items):
                 console.print(_bullets(items))
+            case Statements(items, is_lead):
+                console.print(_statements(items, is_lead))
             case Paragraph(text):
                 console.print(Text(text), highlight=False)
 
@@ -44,9 +56,25 @@ def print_blocks(console: Console, blocks: Iterable[Block | None], words: Words)
 def _bullets(items: Iterable[Bullet]) -> RichTable:
     """A sign before each text; further lines of a text begin below its first."""
     grid = RichTable.grid()
+    grid.add_column()
+    # Without a blank to wrap at, as in Chinese, a line that is too long would lose its end.
+    grid.add_column(overflow="fold")
     for item in items:
         sign, style = MARKS[item.mark]
         grid.add_row(Text(f" {sign} ", style), Text(item.text))
+    return grid
+
+
+def _statements(items: Iterable[Statement], is_lead: bool) -> RichTable:
+    """A sentence each; the command that would settle it stands on a line of its own."""
+    grid = RichTable.grid()
+    grid.add_column(width=1)
+    grid.add_column(overflow="fold")
+    for number, item in enumerate(items):
+        grid.add_row("", Text(item.text, "bold" if is_lead and number == 0 else ""))
+        if item.command:
+            remark = f"  ({item.remark})" if item.remark else ""
+            grid.add_row("", Text.assemble("  ", (item.command, "cyan"), (remark, "dim")))
     return grid
 
 

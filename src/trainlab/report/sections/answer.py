@@ -2,11 +2,24 @@
 
 from collections.abc import Iterator
 
+from trainlab.analyse.answer import Answer, OpenPoint
+from trainlab.analyse.findings.cost import CostRatio
 from trainlab.analyse.findings.disturbed import Unstable
-from trainlab.report.bullets import bullets
-from trainlab.report.document import Block, Notice, Paragraph, Section
+from trainlab.analyse.metrics import compared_metrics
+from trainlab.report.document import (
+    Block,
+    Figure,
+    Notice,
+    Paragraph,
+    Section,
+    Statement,
+    Statements,
+)
+from trainlab.report.figures.cell_values import cost_values
 from trainlab.report.run_data import RunData
-from trainlab.report.sections.main_findings import main_findings
+from trainlab.report.sections.factors import cost_figure
+from trainlab.report.sections.learning import curve_figure, metric_figure
+from trainlab.report.sections.operators import operator_figure
 from trainlab.words import Words
 
 
@@ -39,11 +52,63 @@ def unstable_notices(data: RunData, words: Words) -> Iterator[Notice]:
 
 
 def answer_section(data: RunData, words: Words) -> Section:
-    """The question, and the main findings in at most five lines."""
-    study = data.evidence.study
+    """The answer in a few sentences, one chart that shows it, why it is so, and what is left open."""
+    answer = data.answer(words)
     blocks: list[Block] = []
-    if not study.title:
-        blocks.append(Paragraph(words("no_question", workload=study.workload)))
-    findings = main_findings(data.findings)
-    blocks.append(bullets(findings, words) if findings else Paragraph(words("no_findings")))
-    return Section("answer", words("answer"), tuple(blocks))
+    if not data.evidence.study.title:
+        blocks.append(Paragraph(words("no_question", workload=data.evidence.study.workload)))
+    blocks += answer_blocks(answer, words)
+    if (figure := _figure(data, answer, words)) is not None:
+        blocks.append(figure)
+    parts = (
+        ("why", "why_so", why_blocks(answer)),
+        ("open", "left_open", open_blocks(answer, words)),
+    )
+    sections = (Section(name, words(key), tuple(own)) for name, key, own in parts if own)
+    return Section("answer", words("answer"), tuple(blocks), tuple(sections))
+
+
+def answer_blocks(answer: Answer, words: Words) -> list[Block]:
+    """The sentences of the answer, or that there are none."""
+    if not answer.sentences:
+        return [Paragraph(words("no_findings"))]
+    items = (Statement(one.text, one.section) for one in answer.sentences)
+    return [Statements(tuple(items), is_lead=True)]
+
+
+def why_blocks(answer: Answer) -> list[Block]:
+    """The reasons; none where no reason holds."""
+    items = tuple(Statement(one.text, one.section) for one in answer.reasons)
+    return [Statements(items)] if items else []
+
+
+def open_blocks(answer: Answer, words: Words) -> list[Block]:
+    """What could not be told; none where all was."""
+    items = tuple(_open_point(point, words) for point in answer.open_points)
+    return [Statements(items)] if items else []
+
+
+def _open_point(point: OpenPoint, words: Words) -> Statement:
+    remark = ""
+    if point.minutes is not None and point.command:
+        is_short = point.minutes < 1
+        minutes = f"{point.minutes:.0f}"
+        remark = words("open_less") if is_short else words("open_minutes", minutes=minutes)
+    return Statement(point.text, point.section, point.command or "", remark)
+
+
+def _figure(data: RunData, answer: Answer, words: Words) -> Figure | None:
+    """The chart that shows what the first sentence says."""
+    first = answer.sentences[0] if answer.sentences else None
+    is_about_cost = first is not None and any(isinstance(f, CostRatio) for f in first.findings)
+    values = cost_values(data.evidence, "sample_us")
+    if is_about_cost and values is not None:
+        return cost_figure(values, words)
+    for metric in compared_metrics(data.evidence)[:1]:
+        if len(data.evidence.cells) > 1:
+            return metric_figure(data, metric, words)
+        return curve_figure(data, metric, words)
+    for mode in ("train", "inference"):
+        if data.profiled(mode):
+            return operator_figure(data, mode, words)
+    return None

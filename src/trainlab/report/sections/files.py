@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from trainlab.report.document import Listing, Paragraph, Section
+from trainlab.report.overridden import overridden_text
 from trainlab.report.run_data import RunData
 from trainlab.report.study_file import study_file
 from trainlab.report.tables.columns import name, table_of
@@ -44,11 +45,13 @@ def repeat_section(data: RunData, words: Words) -> Section:
         for package, version in data.evidence.environment.packages.items()
         if package != "trainlab"
     )
+    changed = overridden_text(record, data.evidence.study, words)
     return Section(
         "repeat",
         words("repeat"),
         (
             Paragraph(words("repeat_intro", version=record.trainlab)),
+            *([] if changed is None else [Paragraph(changed)]),
             Listing(words("repeat_command"), typed_command(record.command), "sh"),
             Listing(words("repeat_file"), study_file(data.evidence.study), "toml"),
             Listing(words("repeat_versions"), pins),

@@ -1,16 +1,20 @@
 """What was learned: curves over training, where every cell ended, time to the targets."""
 
+from collections.abc import Iterable
+
 from trainlab.analyse.metrics import compared_metrics
 from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.cell_values import metric_values
 from trainlab.report.figures.charts import dot_chart
 from trainlab.report.figures.curves import metric_curves
+from trainlab.report.figures.heat_map import heat_map
 from trainlab.report.figures.line_charts import curve_chart
 from trainlab.report.run_data import RunData
-from trainlab.report.tables.learning import learn_table
+from trainlab.report.tables.learning import epochs_by_cell, learn_table
+from trainlab.spec import Cell
 from trainlab.words import Words
-from trainlab.words.numbers import metric_title
+from trainlab.words.numbers import is_share, metric_title, metric_value
 
 USUAL = ("train/loss", "test/loss", "train/accuracy", "test/accuracy")
 
@@ -26,9 +30,21 @@ def learn_section(data: RunData, words: Words) -> Section | None:
         blocks.append(Paragraph(words("curves_chosen", drawn=num_drawn, all=len(learned))))
     figures = (curve_figure(data, metric, words) for metric in _drawn_metrics(data))
     blocks += filter(None, figures)
+    for metric in compared_metrics(data.evidence)[:1]:
+        blocks += filter(None, [heat_figure(data, metric, words)])
     blocks.append(learn_table(data.evidence, words))
+    if (epochs := epochs_by_cell(data.evidence, words)) is not None:
+        blocks.append(epochs)
     blocks += first_bullets(data.findings_in("learning"), words)
-    return Section("learning", words("learn"), tuple(blocks))
+    return Section("learning", words(_heading(data.evidence.metrics)), tuple(blocks))
+
+
+def _heading(metrics: Iterable[str]) -> str:
+    """The key of the heading: what there is beside the loss."""
+    others = [metric for metric in metrics if not metric.endswith("/loss")]
+    if not others:
+        return "learn_loss"
+    return "learn" if any(map(is_share, others)) else "learn_metrics"
 
 
 def _drawn_metrics(data: RunData) -> list[str]:
@@ -46,12 +62,41 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     last = {point.cell: point for point in curves.points}
     ends = words.listed(f"{cell}: {point.mean:.4g}" for cell, point in last.items())
     has_band = len(data.evidence.study.seeds) > 1
+    notes = [words("trend_note" if has_band else "trend_note_one")]
+    if curves.by_step:
+        notes.append(words("trend_note_steps"))
+    alt = "trend_alt_steps" if curves.by_step else "trend_alt"
     return Figure(
         id=f"trend-{metric.replace('/', '-')}",
         caption=words("trend_caption", metric=metric),
-        alt=words("trend_alt", metric=metric, ends=ends),
-        note=words("trend_note" if has_band else "trend_note_one"),
+        alt=words(alt, metric=metric, ends=ends),
+        note=words.sentences(*notes),
         spec=curve_chart(curves, data.drawn_cells, words),
+    )
+
+
+def heat_figure(data: RunData, metric: str, words: Words) -> Figure | None:
+    """A metric over two factors; None unless the study is a grid of two."""
+    evidence = data.evidence
+
+    def value_of(cell: Cell) -> float | None:
+        values = evidence.finite_values(cell.id, metric)
+        return sum(values) / len(values) if values else None
+
+    def text_of(value: float) -> str:
+        return metric_value(metric, value)
+
+    spec = heat_map(evidence, value_of, text_of, metric, words)
+    if spec is None:
+        return None
+    known = ((cell.id, value_of(cell)) for cell in evidence.cells)
+    values = words.listed(f"{cell}: {text_of(value)}" for cell, value in known if value is not None)
+    return Figure(
+        id=f"grid-{metric.replace('/', '-')}",
+        caption=words("grid_caption", metric=metric),
+        alt=words("final_alt", metric=metric, values=values),
+        note=words("grid_note"),
+        spec=spec,
     )
 
 

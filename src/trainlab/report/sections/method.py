@@ -10,6 +10,7 @@ from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph, Section
 from trainlab.report.run_data import RunData
 from trainlab.report.tables.cost import overhead_table, warning_table
+from trainlab.spec import Study
 from trainlab.words import Words
 from trainlab.words.numbers import figure
 
@@ -19,7 +20,7 @@ def method_section(data: RunData, words: Words) -> Section:
     evidence, study = data.evidence, data.evidence.study
     blocks: list[Block] = []
     if study.learn and evidence.learned:
-        blocks.append(Paragraph(words("method_learn", seeds=len(study.seeds))))
+        blocks.append(Paragraph(_learn_text(study, words)))
     if evidence.measured:
         blocks += _cost_method(data, words)
     tests = dict.fromkeys(finding.test for finding in data.findings if finding.test)
@@ -35,6 +36,18 @@ def method_section(data: RunData, words: Words) -> Section:
     undecided = data.findings_in("method")
     blocks.append(bullets(undecided, words) if undecided else Paragraph(words("nothing_open")))
     return Section("method", words("method"), tuple(blocks))
+
+
+def _learn_text(study: Study, words: Words) -> str:
+    """What was repeated, and whether cells have seeds in common."""
+    parts = {cell.settings.seed_parts for cell in study.all_cells}
+    number = len(study.seeds)
+    if len(parts) > 1:
+        return words("method_learn_parts", seeds=number)
+    (part,) = parts
+    if part == "all":
+        return words("method_learn", seeds=number)
+    return words("method_learn_part", seeds=number, part_name=words.named("part", part))
 
 
 def _cost_method(data: RunData, words: Words) -> Iterator[Block]:

@@ -1,4 +1,7 @@
-"""What went wrong: trials that did not end well, and notes of those that did."""
+"""What went wrong: trials that did not end well; apart from them, notes of what could not be shown."""
+
+from collections import Counter
+from collections.abc import Iterable
 
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Listing, Section
@@ -13,11 +16,9 @@ LONGEST_ERROR = 2000
 
 
 def trouble_section(data: RunData, words: Words) -> Section | None:
-    """Trials that did not end well, then those with notes; None where there are neither."""
-    trials = data.evidence.trials
-    not_done = [trial for trial in trials if trial.state != "done"]
-    noted = [trial for trial in trials if trial.state == "done" and trial.notes]
-    if not not_done and not noted:
+    """Trials that did not end well; None where all did."""
+    not_done = [trial for trial in data.evidence.trials if trial.state != "done"]
+    if not not_done:
         return None
     semicolon = words("list_semicolon")
     fields: list[Field[TrialRecord]] = [
@@ -29,7 +30,7 @@ def trouble_section(data: RunData, words: Words) -> Section | None:
     table = table_of(
         words("trouble_table"),
         fields,
-        (*not_done, *noted),
+        not_done,
         cell=lambda trial: trial.cell,
         num_shown=MOST_TRIALS,
         is_sortable=True,
@@ -42,21 +43,54 @@ def trouble_section(data: RunData, words: Words) -> Section | None:
     return Section("trouble", words("trouble"), (table, *listings))
 
 
+def note_section(data: RunData, words: Words) -> Section | None:
+    """Notes of trials, each once; None where there are none."""
+    counts = note_counts(data.evidence.trials, words)
+    if not counts:
+        return None
+    fields: list[Field[tuple[str, int]]] = [
+        name(words("what_happened"), lambda one: one[0]),
+        value(words("num_trials"), lambda one: count(one[1])),
+    ]
+    table = table_of(words("note_table"), fields, counts.items())
+    return Section("notes", words("notes"), (table,))
+
+
+def note_counts(trials: Iterable[TrialRecord], words: Words) -> Counter[str]:
+    """Each note in words, and how many trials have it."""
+    return Counter(
+        text
+        for trial in trials
+        for text in dict.fromkeys(words.note(note.code, note.values) for note in trial.notes)
+    )
+
+
 def remarks(trial: TrialRecord, words: Words) -> list[str]:
-    """A trial's notes, its error, and where it diverged."""
-    texts = [words.note(note.code, note.values) for note in trial.notes]
+    """A trial's error, and where it diverged."""
+    texts = []
     if trial.error is not None:
-        texts.append(f"{trial.error.kind}: {trial.error.message}"[:LONGEST_ERROR])
+        texts.append(shortened(f"{trial.error.kind}: {trial.error.message}", LONGEST_ERROR))
     if trial.state == "diverged":
         texts.append(divergence_text(trial, words))
     return texts
 
 
 def divergence_text(trial: TrialRecord, words: Words) -> str:
-    """Where its loss stopped being finite."""
+    """Where its loss stopped being finite, or exploded."""
     if trial.diverged_at_step is None:
         return words("diverged_in_test", epoch=trial.epochs_done)
+    if trial.diverged_loss is not None:
+        step, loss = f"{trial.diverged_at_step:,}", f"{trial.diverged_loss:.2g}"
+        return words("diverged_exploded", step=step, loss=loss)
     return words("diverged_at", step=f"{trial.diverged_at_step:,}")
+
+
+def shortened(text: str, longest: int) -> str:
+    """Cut after a whole word, and marked so, where it is longer."""
+    if len(text) <= longest:
+        return text
+    start = text[:longest]
+    return f"{start.rsplit(maxsplit=1)[0] if ' ' in start.strip() else start} …"
 
 
 def _end(trace: str) -> str:

@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 from trainlab.analyse.cost.summary import Estimate
 from trainlab.report.document import Column, Entry, Row, Table
 from trainlab.stats.means import Interval, Mean
-from trainlab.words import Words
 from trainlab.words.numbers import figure, metric_value, percent
 
 T = TypeVar("T")
@@ -99,14 +98,15 @@ def estimate(cost: Estimate) -> Entry:
     return Entry(f"{figure(cost.value)} [{figure(cost.low)}, {figure(cost.high)}]", cost.value)
 
 
-def mean(metric: str, over_seeds: Mean | None, words: Words) -> Entry:
-    """`97.41 % [96.90, 97.92]`; without an interval for a single seed."""
+def mean(metric: str, over_seeds: Mean | None, missing: str) -> Entry:
+    """`97.41 % [96.90, 97.92]`; without an interval for a single seed; `missing` where there is none."""
     if over_seeds is None:
-        return Entry(words("none_finite"))
-    text = metric_value(metric, over_seeds.value)
+        return Entry(missing)
+    widest = max(map(abs, (over_seeds.value, *filter(None, over_seeds.ends))))
+    text = metric_value(metric, over_seeds.value, widest)
     if over_seeds.interval is not None:
         ends = (over_seeds.interval.low, over_seeds.interval.high)
-        low, high = (metric_value(metric, end).removesuffix(" %") for end in ends)
+        low, high = (metric_value(metric, end, widest).removesuffix(" %") for end in ends)
         text = f"{text} [{low}, {high}]"
     return Entry(text, over_seeds.value)
 

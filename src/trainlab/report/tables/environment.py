@@ -34,16 +34,17 @@ def environment_rows(env: Environment, words: Words) -> list[tuple[str, str]]:
     for gpu in env.gpus:
         memory = "" if gpu.memory_gib is None else f", {gpu.memory_gib:.0f} GiB"
         rows.append((words("env_gpu"), gpu.name + memory))
+    if not env.gpus:
+        rows.append((words("env_gpu"), words("env_none")))
     packages = ", ".join(f"{package} {version}" for package, version in env.packages.items())
     rows += [
         (words("env_os"), f"{env.os}, {env.kernel}"),
         ("Python", env.python),
         (words("env_packages"), packages),
     ]
-    if env.cuda:
-        cudnn = f", cuDNN {env.cudnn}" if env.cudnn else ""
-        driver = f", {words('env_driver')} {env.driver}" if env.driver else ""
-        rows.append(("CUDA", f"{env.cuda}{cudnn}{driver}"))
+    cudnn = f", cuDNN {env.cudnn}" if env.cudnn else ""
+    driver = f", {words('env_driver')} {env.driver}" if env.driver else ""
+    rows.append(("CUDA", f"{env.cuda}{cudnn}{driver}" if env.cuda else words("env_none")))
     if env.torch_threads is not None:
         rows.append((words("env_threads"), str(env.torch_threads)))
     if env.variables:

@@ -56,7 +56,8 @@ def difference_within(metric: str, interval: Interval | None, verdict: Verdict |
     if interval is None:
         return EMPTY
     ends = (interval.low, interval.high)
-    text = ", ".join(metric_difference(metric, end, "").strip() for end in ends)
+    widest = max(map(abs, ends))
+    text = ", ".join(metric_difference(metric, end, "", widest).strip() for end in ends)
     return at_confidence(Entry(text), verdict)
 
 
@@ -98,5 +99,7 @@ def _effect(effect: Effect, words: Words) -> tuple[Entry, ...]:
     return (
         *(EMPTY if mean is None else Entry(metric_value(metric, mean), mean) for mean in means),
         difference,
-        difference_within(metric, effect.interval, effect.verdict),
+        difference_within(
+            metric, effect.interval, "equivalent" if effect.is_interval_90 else effect.verdict
+        ),
     )

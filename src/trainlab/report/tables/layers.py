@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from trainlab.analyse.cost.layers import Layer, between_ms, layer_times
+from trainlab.analyse.cost.layers import Layer, between_layers, layer_times
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.cost.roofline import Roofline, layer_roofline
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import EMPTY, Field, count, name, number, share, table_of, value
+from trainlab.report.tables.columns import EMPTY, Field, count, name, share, table_of, value
 from trainlab.words import Words
 
 MANY_LAYERS = 30
@@ -17,7 +17,7 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
     assert measurement.layers is not None
     phases_ms = measurement.summary.phases_ms
     layers = layer_times(measurement.layers, phases_ms)
-    step_ms, rest_ms = sum(phases_ms.values()), between_ms(layers, phases_ms)
+    step_ms, rest = sum(phases_ms.values()), between_layers(layers, phases_ms)
 
     def layer_name(layer: Layer | None) -> str:
         if layer is None:
@@ -45,16 +45,12 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
         name(words("output"), shapes),
         value(words("parameters"), parameters, is_extra=True),
         value(words("forward_mflop"), mflop, is_extra=True),
-        value(words("forward_ms"), lambda layer: number(layer.forward_ms if layer else rest_ms)),
+        value(words("forward_ms"), lambda layer: (layer or rest).forward_ms),
     ]
     if measurement.summary.mode == "train":
-        fields.append(
-            value(words("backward_ms"), lambda layer: layer.backward_ms if layer else None)
-        )
+        fields.append(value(words("backward_ms"), lambda layer: (layer or rest).backward_ms))
     fields += [
-        value(
-            words("share"), lambda layer: share((layer.total_ms if layer else rest_ms) / step_ms)
-        ),
+        value(words("share"), lambda layer: share((layer or rest).total_ms / step_ms)),
         name(words("near"), near),
     ]
     return table_of(

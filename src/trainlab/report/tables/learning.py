@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable
 
-from trainlab.analyse.evidence import Evidence, Line
+from trainlab.analyse.evidence import ENDED_WELL, Evidence, Line
 from trainlab.analyse.metrics import compared_metrics, limits_of
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table
@@ -25,12 +25,26 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         return Entry(text, float(done))
 
     def final_mean(metric: str) -> Callable[[str], Entry]:
-        return lambda cell: mean(
-            metric, mean_of([*evidence.values(cell, metric).values()], limits_of(metric)), words
-        )
+        def entry(cell: str) -> Entry:
+            values = [*evidence.values(cell, metric).values()]
+            return mean(metric, mean_of(values, limits_of(metric, values)), missing(cell))
+
+        return entry
+
+    def missing(cell: str) -> str:
+        """Why a cell has no value: all diverged, or none ended well."""
+        states = {learned.trial.state for learned in evidence.learned[cell].values()}
+        if states & {*ENDED_WELL}:
+            return words("none_finite")
+        return words.listed(words.named("state", state) for state in sorted(states))
 
     def seconds(cell: str) -> float | None:
         times_s = [one.epoch_s() for one in evidence.learned[cell].values()]
+        known_s = [time_s for time_s in times_s if time_s is not None]
+        return statistics.median(known_s) if known_s else None
+
+    def total(cell: str) -> float | None:
+        times_s = [one.trial.total_s for one in evidence.learned[cell].values()]
         known_s = [time_s for time_s in times_s if time_s is not None]
         return statistics.median(known_s) if known_s else None
 
@@ -41,6 +55,7 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
             value(words("seeds"), seeds),
             *(value(metric, final_mean(metric)) for metric in compared_metrics(evidence)),
             value(words("epoch_s_training"), seconds),
+            value(words("total_s_training"), total),
         ],
         [cell.id for cell in evidence.cells if evidence.learned.get(cell.id)],
         words("learn_table_note"),
@@ -76,6 +91,47 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
             value(words("test_s"), seconds("test_s")),
         ],
         rows,
+    )
+
+
+def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:
+    """Every epoch of every cell, means over the seeds that reached it; None below two epochs."""
+    rows: list[tuple[str, int, list[Line]]] = []
+    for cell in evidence.cells:
+        by_epoch: dict[int, list[Line]] = {}
+        for learned in evidence.learned.get(cell.id, {}).values():
+            for line in learned.epochs:
+                by_epoch.setdefault(int(line["epoch"]), []).append(line)
+        rows += [(cell.id, epoch, lines) for epoch, lines in sorted(by_epoch.items())]
+    if max((epoch for _, epoch, _ in rows), default=0) < 2:
+        return None
+    metrics = [key for key in rows[0][2][0] if "/" in key]
+
+    def average(key: str) -> Callable[[tuple[str, int, list[Line]]], Entry]:
+        def read(row: tuple[str, int, list[Line]]) -> Entry:
+            known = [float(line[key]) for line in row[2] if line.get(key) is not None]
+            if not known:
+                return Entry("")
+            return Entry(metric_value(key, statistics.fmean(known)), statistics.fmean(known))
+
+        return read
+
+    def seconds(row: tuple[str, int, list[Line]]) -> float:
+        return statistics.fmean(float(line["train_s"]) + float(line["test_s"]) for line in row[2])
+
+    return table_of(
+        words("epochs_table"),
+        [
+            name(words("cell"), lambda row: row[0]),
+            value(words("epoch"), lambda row: count(row[1])),
+            value(words("seeds"), lambda row: count(len(row[2]))),
+            *(value(key, average(key)) for key in metrics),
+            value(words("epoch_total_s"), seconds),
+        ],
+        rows,
+        words("epochs_table_note"),
+        cell=lambda row: row[0],
+        is_sortable=True,
     )
 
 

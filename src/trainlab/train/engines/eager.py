@@ -46,7 +46,8 @@ class EagerSession:
         self._setup, self._moments, self._progress = setup, member.moments, member.progress
         self._step = make_training_step(setup, member.moments)
         self._test_step = make_inference_step(setup, Moments([]))
-        self._meter, self._test_meter = (Meter(metrics, setup.device) for _ in range(2))
+        self._meter = Meter(metrics, setup.device, stops_explosions=True)
+        self._test_meter = Meter(metrics, setup.device)
         # Made before the first update, because torch's schedule counts the updates.
         self._schedule = make_schedule(setup.settings, setup.optimizer)
         self._batches: Iterator[Tensor] = iter(())

@@ -1,0 +1,194 @@
+"""What the answer says about learning: the best setting, what each factor does, what failed."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from trainlab.analyse.answer.names import cell_name, joined, names_of, section_of
+from trainlab.analyse.answer.sentence import Sentence
+from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.findings.best import BestCells
+from trainlab.analyse.findings.effects import Effect, NoReset
+from trainlab.analyse.findings.finding import Finding, num_seeds
+from trainlab.analyse.findings.learning import Diverged
+from trainlab.analyse.metrics import compared_metrics
+from trainlab.words import Words
+from trainlab.words.numbers import is_share, metric_value
+
+MOST_NAMED = 4
+"""Settings named one by one."""
+
+
+def learned_sentences(
+    evidence: Evidence, findings: Sequence[Finding], words: Words
+) -> Iterator[Sentence]:
+    """About the metric that people ask about first."""
+    metrics = compared_metrics(evidence)
+    if not metrics:
+        return
+    metric = metrics[0]
+    if len(evidence.cells) == 1:
+        yield from _one_setting(evidence, metric, words)
+        return
+    effects = [one for one in findings if isinstance(one, Effect) and one.subject == metric]
+    best = [one for one in findings if isinstance(one, BestCells) and one.subject == metric]
+    by_factor: dict[str, list[Effect]] = {}
+    for effect in effects:
+        by_factor.setdefault(effect.factor or "", []).append(effect)
+    for one in best:
+        yield from _best(evidence, one, effects, words)
+    if len(by_factor) > 1:
+        yield from _by_factor(evidence, metric, by_factor, words)
+
+
+def failure_sentences(
+    evidence: Evidence, findings: Sequence[Finding], words: Words
+) -> Iterator[Sentence]:
+    """Settings some of whose runs diverged."""
+    diverged = [one for one in findings if isinstance(one, Diverged)]
+    cells = {cell.id: cell for cell in evidence.cells}
+    if len(cells) == 1:
+        for one in diverged:
+            text = words("answer_diverged_all", some=one.num_diverged, n=one.n)
+            yield Sentence(text, "trouble", (one,))
+        return
+    for one in sorted(diverged, key=lambda one: -one.num_diverged / one.n)[:MOST_NAMED]:
+        name = cell_name(cells[one.cells[0]], words)
+        text = words("answer_diverged", setting=name, some=one.num_diverged, n=one.n)
+        yield Sentence(text, "trouble", (one,))
+
+
+def value_text(metric: str, value: float) -> str:
+    """`95.2 %`, `0.312`: one digit less than a table has."""
+    return f"{100 * value:.1f} %" if is_share(metric) else metric_value(metric, value)
+
+
+def size_text(metric: str, value: float, words: Words) -> str:
+    """The size of a difference: `5.0 points`, `0.0123`."""
+    if not is_share(metric):
+        return f"{abs(value):.3g}"
+    points = 100 * abs(value)
+    return words("answer_points", number=f"{points:.1f}" if points >= 0.95 else f"{points:.2g}")
+
+
+def _one_setting(evidence: Evidence, metric: str, words: Words) -> Iterator[Sentence]:
+    cell = evidence.cells[0]
+    values = evidence.finite_values(cell.id, metric)
+    if not values:
+        return
+    epochs = cell.settings.epochs
+    parts = {
+        "metric": words.capital(words.metric(metric)),
+        "value": value_text(metric, sum(values) / len(values)),
+        "epochs": words("one_epoch") if epochs == 1 else words("epochs", number=epochs),
+    }
+    if len(values) == 1:
+        yield Sentence(words("answer_value", **parts), "learning")
+    else:
+        low, high = value_text(metric, min(values)), value_text(metric, max(values))
+        number = num_seeds(len(values), words)
+        text = words("answer_values", **parts, seeds=number, low=low, high=high)
+        yield Sentence(text, "learning")
+
+
+def _best(
+    evidence: Evidence, best: BestCells, effects: Sequence[Effect], words: Words
+) -> Iterator[Sentence]:
+    cells = {cell.id: cell for cell in evidence.cells}
+    names = [cell_name(cells[cell], words) for cell in best.cells]
+    parts = {
+        "metric": words.metric(best.subject),
+        "seeds": num_seeds(best.n, words),
+        "value": value_text(best.subject, best.mean),
+    }
+    if not best.num_worse:
+        if all(effect.verdict in ("equivalent", "identical") for effect in effects):
+            yield from _same(evidence, best.subject, effects, words)
+        elif best.n > 1:
+            text = words("answer_none_told", **parts, capital_metric=words.capital(parts["metric"]))
+            yield Sentence(text, "learning", (best,))
+        return
+    if len(best.cells) == 1:
+        text = words("answer_best", **parts, best=words.capital(names[0]))
+    elif (margin := _shared_margin(best, effects)) is not None:
+        margin_text = size_text(best.subject, margin, words)
+        together = words.capital(joined(names, words))
+        text = words("answer_best_same", **parts, names=together, margin=margin_text)
+    else:
+        named = names[1 : 1 + MOST_NAMED]
+        others = joined(named, words)
+        if len(names) - 1 > len(named):
+            others = words("and_others", listed=others, number=len(names) - 1 - len(named))
+        text = words("answer_best_tied", **parts, best=words.capital(names[0]), others=others)
+    yield Sentence(text, "learning", (best,))
+
+
+def _shared_margin(best: BestCells, effects: Sequence[Effect]) -> float | None:
+    """Within which the best setting and all that tie with it were shown to be the same; None otherwise."""
+    same = {
+        frozenset(effect.cells): effect.margin or 0.0
+        for effect in effects
+        if effect.verdict in ("equivalent", "identical")
+    }
+    pairs = [frozenset(pair) for pair in combinations(best.cells, 2)]
+    if len(best.cells) > MOST_NAMED or not all(pair in same for pair in pairs):
+        return None
+    return max(same[pair] for pair in pairs)
+
+
+def _by_factor(
+    evidence: Evidence, metric: str, by_factor: dict[str, list[Effect]], words: Words
+) -> Iterator[Sentence]:
+    """The largest decided effect of each factor, the largest first; then the factors without any."""
+    told = [
+        max(different, key=lambda effect: abs(effect.difference or 0.0))
+        for effects in by_factor.values()
+        if (different := [effect for effect in effects if effect.verdict == "different"])
+    ]
+    for effect in sorted(told, key=lambda effect: -abs(effect.difference or 0.0)):
+        yield _effect(evidence, effect, words)
+    for effects in by_factor.values():
+        yield from _same(evidence, metric, effects, words)
+
+
+def _effect(evidence: Evidence, effect: Effect, words: Words) -> Sentence:
+    first, second = names_of(effect, evidence.cells, words)
+    difference = effect.difference or 0.0
+    key = "answer_raises" if difference > 0 else "answer_lowers"
+    text = words(
+        key,
+        second=words.capital(second),
+        first=first,
+        metric=words.metric(effect.subject),
+        size=size_text(effect.subject, difference, words),
+        value=value_text(effect.subject, effect.mean_b or 0.0),
+        at=effect.shared_text(words),
+    )
+    section = "learning" if isinstance(effect, NoReset) else section_of(effect.factor)
+    return Sentence(text, section, (effect,))
+
+
+def _same(
+    evidence: Evidence, metric: str, effects: Sequence[Effect], words: Words
+) -> Iterator[Sentence]:
+    """The levels of a factor that were shown to be equivalent; one sentence for all of them."""
+    same = [effect for effect in effects if effect.verdict in ("equivalent", "identical")]
+    if not same:
+        return
+    names = list(
+        dict.fromkeys(name for one in same for name in names_of(one, evidence.cells, words))
+    )
+    margins = [one.margin for one in same if one.verdict == "equivalent" and one.margin is not None]
+    key = "answer_same" if margins else "answer_identical"
+    text = words(
+        key,
+        metric=words.capital(words.metric(metric)),
+        names=joined(names, words),
+        margin=size_text(metric, max(margins, default=0.0), words),
+    )
+    # Of three names each pair must have been shown to be the same.
+    pairs = {frozenset(names_of(one, evidence.cells, words)) for one in same}
+    if len(pairs) == len(names) * (len(names) - 1) / 2:
+        yield Sentence(text, section_of(same[0].factor), tuple(same))
+        return
+    for one in same[:1]:
+        yield from _same(evidence, metric, [one], words)

@@ -1,0 +1,153 @@
+"""What could not be told, and the command that would settle it."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+from trainlab.analyse.answer.learned import size_text
+from trainlab.analyse.answer.names import joined, names_of, section_of
+from trainlab.analyse.answer.sentence import OpenPoint
+from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.findings.cost import CostRatio
+from trainlab.analyse.findings.effects import Effect
+from trainlab.analyse.findings.finding import Finding, num_seeds
+from trainlab.analyse.metrics import compared_metrics
+from trainlab.record.trial import TrialRecord
+from trainlab.stats.verdict import FEWEST_SEEDS
+from trainlab.words import Words
+
+ENOUGH_TO_TEST = 3
+MOST_SEEDS = 200
+"""More than anybody trains: such a point is left open."""
+
+
+def open_points(
+    evidence: Evidence, findings: Sequence[Finding], words: Words
+) -> Iterator[OpenPoint]:
+    """Trials that are missing; then of each factor what its seeds and processes could not tell."""
+    yield from _unfinished(evidence, words)
+    if not evidence.is_complete:
+        return
+    for metric in compared_metrics(evidence)[:1]:
+        yield from _learning(evidence, metric, findings, words)
+    yield from _cost(evidence, findings, words)
+
+
+def _unfinished(evidence: Evidence, words: Words) -> Iterator[OpenPoint]:
+    num_open = sum(
+        trial.state in ("pending", "running", "interrupted") for trial in evidence.trials
+    )
+    if num_open:
+        text = words("open_unfinished", some=num_open, all=len(evidence.trials))
+        yield OpenPoint(text, "answer", _command(evidence), _minutes(evidence, 1.0))
+
+
+def _learning(
+    evidence: Evidence, metric: str, findings: Sequence[Finding], words: Words
+) -> Iterator[OpenPoint]:
+    undecided: dict[str, list[Effect]] = {}
+    for one in findings:
+        # What more seeds cannot decide, since trials diverge or fail, the answer says as such.
+        is_open = one.open_because in ("noise", "single")
+        if isinstance(one, Effect) and one.subject == metric and is_open:
+            undecided.setdefault(one.factor or "", []).append(one)
+    for factor, effects in undecided.items():
+        names = [_pair(evidence, one, words) for one in effects]
+        seeds = min(effect.n for effect in effects)
+        detectable = [one.detectable for one in effects if one.detectable is not None]
+        parts = {
+            "metric": words.metric(metric),
+            "pairs": words("list_semicolon").join(dict.fromkeys(names)),
+            "seeds": num_seeds(seeds, words),
+        }
+        if seeds < FEWEST_SEEDS:
+            text = words("open_one_seed", **parts)
+            share = ENOUGH_TO_TEST / max(1, len(evidence.study.seeds))
+            yield OpenPoint(
+                text,
+                section_of(factor),
+                _command(evidence, "seeds", ENOUGH_TO_TEST),
+                _minutes(evidence, share, kind="learn"),
+            )
+            continue
+        if detectable:
+            size = size_text(metric, max(detectable), words)
+            text = words("open_learning", **parts, size=size)
+            needed = max((one.seeds_needed or 0 for one in effects), default=0)
+        else:
+            text, needed = words("open_learning_bare", **parts), 0
+        if not needed or needed > MOST_SEEDS:
+            yield OpenPoint(words.sentences(text, words("open_too_many")), section_of(factor))
+            continue
+        share = needed / max(1, len(evidence.study.seeds))
+        would_do = words("open_seeds", number=needed)
+        yield OpenPoint(
+            words.sentences(text, would_do),
+            section_of(factor),
+            _command(evidence, "seeds", needed),
+            _minutes(evidence, share, kind="learn"),
+        )
+
+
+def _cost(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Iterator[OpenPoint]:
+    undecided: dict[tuple[str, str], list[CostRatio]] = {}
+    for one in findings:
+        if isinstance(one, CostRatio) and one.verdict == "cannot tell":
+            undecided.setdefault((one.factor or "", one.mode), []).append(one)
+    for (factor, mode), ratios in undecided.items():
+        names = (_pair(evidence, one, words) for one in ratios)
+        pairs = words("list_semicolon").join(dict.fromkeys(names))
+        text = words(f"open_cost_{mode}", pairs=pairs)
+        needed = [one.processes_needed for one in ratios if one.processes_needed is not None]
+        if not needed or evidence.study.cost is None:
+            yield OpenPoint(text, section_of(factor))
+            continue
+        share = max(needed) / evidence.study.cost.processes
+        yield OpenPoint(
+            words.sentences(text, words("open_processes", number=max(needed))),
+            section_of(factor),
+            _command(evidence, "processes", max(needed)),
+            _minutes(evidence, share, kind="cost"),
+        )
+
+
+def _pair(evidence: Evidence, one: Effect | CostRatio, words: Words) -> str:
+    pair = joined(names_of(one, evidence.cells, words), words)
+    at = one.shared_text(words) if one.levels != (None, None) else ""
+    return f"{pair}{at}"
+
+
+def _command(evidence: Evidence, option: str = "", value: int = 0) -> str | None:
+    """The command that made the run, with one option changed; None where it was not a command."""
+    command = evidence.record.command
+    if not command.startswith("trainlab "):
+        return None
+    if not option:
+        return command
+    without = re.sub(rf"\s--{option}[= ]\S+", "", command)
+    return f"{without} --{option} {value}"
+
+
+def _minutes(evidence: Evidence, times: float, kind: str = "") -> float | None:
+    """What a whole run takes if its trials of a kind come so many times as often; None where no trial
+    has its times recorded."""
+    total_s = 0.0
+    for one in ("learn", "cost"):
+        seconds = busy_s(trial for trial in evidence.trials if trial.kind == one)
+        total_s += seconds * (times if kind in ("", one) else 1.0)
+    return total_s / 60 if total_s else None
+
+
+def busy_s(trials: Iterable[TrialRecord]) -> float:
+    """How long at least one of the trials ran; those of a bench run at the same time."""
+    spans = sorted(
+        (datetime.fromisoformat(trial.started), datetime.fromisoformat(trial.ended))
+        for trial in trials
+        if trial.started is not None and trial.ended is not None
+    )
+    total_s, latest = 0.0, None
+    for start, end in spans:
+        begin = start if latest is None else max(start, latest)
+        total_s += max(0.0, (end - begin).total_seconds())
+        latest = end if latest is None else max(end, latest)
+    return total_s

@@ -1,0 +1,29 @@
+"""What this machine can do, as far as that is known without torch."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from trainlab.errors import SpecError
+
+
+def check_capacity(threads: Iterable[Any], devices: Iterable[Any]) -> None:
+    """SpecError where one of these settings asks for more than this machine has."""
+    problems = [*_thread_problems(threads), *_device_problems(devices)]
+    if problems:
+        raise SpecError(dict.fromkeys(problems))
+
+
+def _thread_problems(counts: Iterable[Any]) -> Iterator[str]:
+    """torch starts as many threads as it is told to, and crashes where the system gives no more."""
+    num_cpus = os.cpu_count() or 1
+    cpus = "1 CPU" if num_cpus == 1 else f"{num_cpus} CPUs"
+    for count in counts:
+        if isinstance(count, int) and count > num_cpus:
+            yield f"threads: got {count}, but this machine has {cpus}; use at most {num_cpus}"
+
+
+def _device_problems(devices: Iterable[Any]) -> Iterator[str]:
+    if "mps" in devices and sys.platform != "darwin":
+        yield "device: got mps, but this machine has no Apple GPU; use --device cpu"

@@ -1,0 +1,1 @@
+"""Whether the numbers of a report that was handed in are those of a run."""

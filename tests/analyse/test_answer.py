@@ -1,0 +1,222 @@
+"""The answer: which sentences stand in it, and that none is there without its evidence."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
+from trainlab.analyse.answer import Answer, answer
+from trainlab.analyse.answer.open_points import busy_s
+from trainlab.analyse.evidence import gather
+from trainlab.analyse.findings import findings
+from trainlab.plan import Trial
+from trainlab.record.trial import TrialRecord
+from trainlab.spec import CostSpec, Study
+from trainlab.words import Words
+
+
+def answered(path: Path, study: Study, lang: str = "en", **records: Any) -> Answer:
+    evidence = gather(Fabricated(**records).write(path / "run", study))
+    return answer(evidence, findings(evidence), Words(lang))
+
+
+def texts(found: Answer) -> list[str]:
+    return [sentence.text for sentence in found.sentences]
+
+
+def accuracies(**by_level: float) -> Callable[[Trial], dict[str, float]]:
+    """The accuracy of a cell by the text after its `=`, plus a little of its seed's own."""
+    return lambda trial: {
+        "test/accuracy": by_level[f"l{trial.cell.partition('=')[2]}"] + 0.001 * (trial.seed % 3)
+    }
+
+
+BY_BATCH = made_study(vary={"batch_size": (1, 16, 64)}, seeds=5, margins={"test/accuracy": 0.01})
+
+
+def test_the_best_setting_is_named_with_its_value(tmp_path: Path) -> None:
+    found = answered(tmp_path, BY_BATCH, final=accuracies(l1=0.80, l16=0.95, l64=0.90))
+    assert "Batch 16 gives the best test accuracy: 95.1 %." in texts(found)
+    assert not found.open_points
+
+
+def test_equal_settings_are_said_to_be_the_same_within_the_margin(tmp_path: Path) -> None:
+    found = answered(tmp_path, BY_BATCH, final=accuracies(l1=0.80, l16=0.95, l64=0.95))
+    assert texts(found)[0].endswith(
+        "give the best test accuracy, 95.1 %, and the same within 1.0 points."
+    )
+    jitter = {16: 0.0, 64: 0.0015}
+
+    def final(trial: Trial) -> dict[str, float]:
+        own = 0.001 * ((trial.seed * (trial.settings.batch_size + 7)) % 3)
+        base = 0.80 if trial.settings.batch_size == 1 else 0.95
+        return {"test/accuracy": base + own + jitter.get(trial.settings.batch_size, 0.0)}
+
+    found = answered(tmp_path / "b", BY_BATCH, final=final)
+    assert texts(found) == [
+        "Batch 64 and batch 16 give the best test accuracy, 95.3 %, and the same within 1.0 points."
+    ]
+
+
+def test_what_seeds_cannot_tell_is_open_with_the_command_that_would(tmp_path: Path) -> None:
+    noise = [0.01, -0.012, 0.004]
+
+    def final(trial: Trial) -> dict[str, float]:
+        own = noise[trial.seed % 3] * (1 if trial.settings.batch_size == 1 else -1)
+        return {"test/accuracy": 0.9 + own + 0.004 * (trial.settings.batch_size == 1)}
+
+    study = made_study(vary={"batch_size": (1, 16)}, seeds=3)
+    found = answered(tmp_path, study, final=final)
+    assert texts(found) == [
+        "Test accuracy is 90.5 % at best; 3 seeds show no difference between the settings."
+    ]
+    (point,) = found.open_points
+    assert point.text.startswith("Which gives the better test accuracy (batch 1 and batch 16): 3 ")
+    assert "seeds would settle it" in point.text
+    assert point.command is not None
+    assert point.command.startswith("trainlab run --seeds ")
+
+
+def test_a_faster_setting_is_named_with_how_many_times(tmp_path: Path) -> None:
+    study = made_study(
+        vary={"batch_size": (1, 64)}, learn=False, cost=CostSpec(mode="both", processes=4)
+    )
+
+    def step_ms(trial: Trial, process: int) -> float:
+        return (1.0 if trial.settings.batch_size == 1 else 10.0) * (1 + 0.001 * process)
+
+    found = answered(tmp_path, study, step_ms=step_ms)
+    assert texts(found)[0] == "Batch 64 trains 6.4 times as fast per sample as batch 1."
+    assert "There was no GPU on this machine." in texts(found)
+
+
+def test_images_are_called_images(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 64)}, learn=False, cost=CostSpec(processes=4))
+    images = DATA.model_copy(update={"name": "mnist"})
+    found = answered(
+        tmp_path,
+        study,
+        data=lambda trial: images,
+        step_ms=lambda trial, process: 1.0 + 0.001 * process,
+    )
+    assert texts(found)[0] == "Batch 64 trains 64 times as fast per image as batch 1."
+
+
+def test_what_a_gpu_gains_comes_first_and_at_every_batch(tmp_path: Path) -> None:
+    study = made_study(
+        vary={"device": ("cpu", "cuda:0"), "batch_size": (1, 64)},
+        learn=False,
+        cost=CostSpec(processes=4),
+    )
+    times = {("cpu", 1): 1.0, ("cpu", 64): 40.0, ("cuda:0", 1): 2.0, ("cuda:0", 64): 4.0}
+
+    def step_ms(trial: Trial, process: int) -> float:
+        own = times[str(trial.settings.device), trial.settings.batch_size]
+        return own * (1 + 0.001 * ((process * 7) % 3))
+
+    found = answered(tmp_path, study, step_ms=step_ms)
+    assert texts(found)[0] == (
+        "In training, the GPU is, compared with the CPU: 2 times as slow at batch 1; "
+        "10 times as fast at batch 64."
+    )
+
+
+def test_each_factor_of_several_has_its_sentence_the_largest_first(tmp_path: Path) -> None:
+    study = made_study(design="one-at-a-time", vary={"batch_size": (16,), "lr": (0.1,)}, seeds=5)
+
+    def final(trial: Trial) -> dict[str, float]:
+        lower = 0.2 if "lr" in trial.cell else 0.05 if "batch" in trial.cell else 0.0
+        return {"test/accuracy": 0.9 - lower + 0.001 * (trial.seed % 3)}
+
+    assert texts(answered(tmp_path, study, final=final)) == [
+        "The base setting gives the best test accuracy: 90.1 %.",
+        "Learning rate 0.1 instead of learning rate 0.001 lowers test accuracy by 20.0 points, "
+        "to 70.1 %.",
+        "Batch 16 instead of batch 64 lowers test accuracy by 5.0 points, to 85.1 %.",
+    ]
+
+
+def test_a_single_run_and_a_profile_have_an_answer(tmp_path: Path) -> None:
+    found = answered(tmp_path / "a", made_study(seeds=1), final=lambda t: {"test/accuracy": 0.9})
+    assert texts(found) == ["Test accuracy is 90.0 % after 2 epochs (one seed)."]
+    study = made_study(learn=False, cost=CostSpec(processes=3))
+    found = answered(tmp_path / "b", study, step_ms=lambda trial, process: 2.0 + 0.01 * process)
+    assert texts(found)[0].startswith("A training step of batch 64 takes 2.0")
+    assert any(
+        "The operator that takes most of a training step is addmm" in t for t in texts(found)
+    )
+
+
+def test_diverging_settings_are_named(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 10.0)}, seeds=3)
+    found = answered(
+        tmp_path,
+        study,
+        state=lambda trial: "diverged" if trial.settings.lr == 10.0 else "done",
+    )
+    assert "With learning rate 10, training diverged in 3 of 3 runs." in texts(found)
+
+
+def test_an_unfinished_study_answers_from_what_it_has_and_says_how_to_finish(
+    tmp_path: Path,
+) -> None:
+    found = answered(
+        tmp_path,
+        BY_BATCH,
+        final=accuracies(l1=0.80, l16=0.95, l64=0.90),
+        state=lambda trial: "pending" if trial.seed == 5 else "done",
+    )
+    assert "Batch 16 gives the best test accuracy: 95.1 %." in texts(found)
+    (point,) = found.open_points
+    assert point.text == "3 of 15 trials have not finished."
+    assert point.command == "trainlab run"
+
+
+def test_reasons_are_given_only_where_the_records_bear_them_out(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 64)}, learn=False, cost=CostSpec(processes=4))
+
+    def phases(optimizer_64: float) -> Callable[[Trial], dict[str, float]]:
+        return lambda trial: (
+            {"forward": 0.2, "backward": 0.3, "optimizer": 0.5}
+            if trial.settings.batch_size == 1
+            else {"forward": 4.0, "backward": 6.0, "optimizer": optimizer_64}
+        )
+
+    def step_ms(trial: Trial, process: int) -> float:
+        return (1.0 if trial.settings.batch_size == 1 else 10.5) * (1 + 0.001 * process)
+
+    fixed = answered(tmp_path / "a", study, step_ms=step_ms, phases_ms=phases(0.5))
+    reasons = [one.text for one in fixed.reasons]
+    assert any("Why a larger batch is cheaper" in one and "(optimizer)" in one for one in reasons)
+    assert any("Why the optimizer weighs so much" in one for one in reasons)
+    grows = answered(tmp_path / "b", study, step_ms=step_ms, phases_ms=phases(20.0))
+    assert not any("optimizer" in one.text for one in grows.reasons)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_an_answer_is_short_and_without_symbols_or_intervals(tmp_path: Path, lang: str) -> None:
+    found = answered(tmp_path, BY_BATCH, lang, final=accuracies(l1=0.80, l16=0.95, l64=0.90))
+    for text in texts(found):
+        assert not set(text) & set("→[]［］≠±=/_"), text
+        assert len(text) < 140
+
+
+def test_in_chinese_no_gap_stands_between_two_characters() -> None:
+    words = Words("zh")
+    assert words.tidy("是 批大小 1和批大小 16 的") == "是批大小 1 和批大小 16 的"
+    assert Words("en").tidy("a  b") == "a  b"
+
+
+def test_the_time_of_trials_that_ran_together_counts_once() -> None:
+    def trial(start: int, end: int) -> TrialRecord:
+        times = {"started": f"2026-01-01T00:00:{start:02}", "ended": f"2026-01-01T00:00:{end:02}"}
+        return TrialRecord.model_construct(**times)
+
+    assert busy_s([trial(0, 10), trial(2, 8), trial(5, 20), trial(30, 31)]) == 21
+    assert busy_s([]) == 0
+
+
+def test_there_is_a_gpu_where_the_environment_has_one() -> None:
+    assert not ENVIRONMENT.gpus

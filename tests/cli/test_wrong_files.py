@@ -1,0 +1,246 @@
+"""Study files and run folders that are wrong: one line that names the file, the rule and the remedy."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricate import Fabricated, made_study
+from torchless import Torchless, assert_told
+from trainlab.analyse.evidence import gather
+from trainlab.analyse.side_by_side import side_by_side
+from trainlab.record.folder import RunFolder
+
+BASE = 'workload = "fashion-mlp"\n'
+
+STUDIES = [
+    ("workload = \n", "s.toml: is not TOML: Invalid value (at line 1"),
+    ("seeds = 3", "s.toml: workload: is required"),
+    ("workload = 3", "s.toml: workload: got 3, must be a text"),
+    ('workload = "fashion-mpl"', "s.toml: workload 'fashion-mpl' is not known; did you mean"),
+    (f"{BASE}sedes = 3", "s.toml: sedes: unknown setting; did you mean seeds?"),
+    (f"{BASE}lr = 0.1", "s.toml: lr: is out of place; write it under [settings]"),
+    (f"{BASE}processes = 3", "s.toml: processes: is out of place; write it under [cost]"),
+    (f"{BASE}title = 3", "s.toml: title: got 3, must be a text"),
+    (f'{BASE}name = "a/b"', "s.toml: name: got 'a/b', must begin with a letter or digit"),
+    (
+        f'{BASE}design = "gird"',
+        "s.toml: design: got 'gird', must be one of grid, one-at-a-time; did",
+    ),
+    (f"{BASE}seeds = -2", "s.toml: seeds: got -2, must be a number of seeds or a list"),
+    (f"{BASE}seeds = []", "s.toml: seeds: got none, must be at least one"),
+    (f"{BASE}seeds = [1, 1]", "s.toml: seeds: got 1 twice, seeds must differ"),
+    (f'{BASE}seeds = "3"', "s.toml: seeds: got '3', must be a number of seeds or a list"),
+    (f"{BASE}settings = 3", "s.toml: settings: got 3, must be a table of names and values"),
+    (
+        f'{BASE}[settings]\noptimiser = "adam"',
+        "s.toml: optimiser: unknown setting; did you mean opt",
+    ),
+    (f"{BASE}[settings]\nlearning_rate = 1", "learning_rate: unknown setting; did you mean lr?"),
+    (f"{BASE}[settings]\nlr = [0.1, 0.2]", "s.toml: lr: got [0.1, 0.2], must be a number"),
+    (f"{BASE}[settings]\nlr = 2020-01-01", "s.toml: lr: got datetime.date(2020, 1, 1), must be a"),
+    (f"{BASE}[settings]\nepochs = true", "s.toml: epochs: got true, must be a number"),
+    (f'{BASE}[settings]\nzero_grad = "maybe"', "s.toml: zero_grad: got 'maybe', must be true or"),
+    (f"{BASE}[settings]\nlr_gamma = 0.5", "s.toml: lr_gamma: is for the step schedule, but the"),
+    (f"{BASE}[settings]\nlr = 1\n[vary]\nlr = [2, 3]", "s.toml: lr: got 1, but it is varied too"),
+    (
+        f"{BASE}[settings]\nmodel = {{ hidden = 0 }}",
+        "s.toml: model.hidden: got 0, must be at least 1",
+    ),
+    (
+        f"{BASE}[settings]\nbatch_size = 70000",
+        "s.toml: batch_size: got 70000, but the training set",
+    ),
+    (f"{BASE}[vary]\nlr = 0.1", "s.toml: vary.lr: got 0.1, must be a list"),
+    (f"{BASE}[vary]\nlr = []", "s.toml: vary.lr: got no levels, must be at least one"),
+    (f"{BASE}[vary]\nlr = [[0.1]]", "s.toml: vary.lr[0]: got [0.1], must be a number, a text"),
+    (f'{BASE}[vary]\nlr = [0.1, "x"]', "s.toml: vary.lr[1]: got 'x', must be a number"),
+    (f"{BASE}[[cells]]\nlr = -1", "s.toml: cells[0].lr: got -1, must be greater than 0"),
+    (
+        f"{BASE}[[cells]]\nlearning_rate = 1",
+        "cells[0].learning_rate: unknown factor; did you mean lr?",
+    ),
+    (f"{BASE}[[cells]]\nlr = 1\n[[cells]]\nlr = 1", "lr=1: is the same as lr=1; leave one out"),
+    (
+        f"{BASE}learn = false",
+        "s.toml: learn: got false without a cost: there is nothing to do; add",
+    ),
+    (
+        f"{BASE}learn = false\nsave_model = true\n[cost]",
+        "s.toml: save_model: got true, but nothing is",
+    ),
+    (f'{BASE}learn = false\n[cost]\nweights = "trained"', "s.toml: cost.weights: got trained, but"),
+    (
+        f"{BASE}[cost]\nproceses = 3",
+        "s.toml: cost.proceses: unknown setting; did you mean processes?",
+    ),
+    (
+        f"{BASE}[cost]\nprocesses = 3\nmax_processes = 1",
+        "s.toml: cost.max_processes: got 1, must be 3",
+    ),
+    (f"{BASE}cost = true", "s.toml: cost: got True, must be a table of names and values"),
+    (
+        f'{BASE}[targets]\n"test/acc" = 0.9',
+        "it has train/loss, train/accuracy, test/loss, test/acc",
+    ),
+    (
+        f'{BASE}[targets]\n"test/accuracy" = "high"',
+        "targets.test/accuracy: got 'high', must be a num",
+    ),
+    (
+        f'{BASE}[margins]\n"test/accuracy" = -1',
+        "s.toml: margins.test/accuracy: got -1, must be great",
+    ),
+    (
+        f'{BASE}[margins]\n"train/sample_us" = 0.1',
+        "margins.train/sample_us: is not measured; add [cost]",
+    ),
+    (
+        f"{BASE}[spreads]\nfull = 3",
+        "s.toml: spreads.full: got 3, must be a table of names and values",
+    ),
+    (f'{BASE}probes = ["relu"]', "s.toml: probes[0]: got 'relu', must be SELECT:QUANTITY:REDUCER"),
+    (f'{BASE}probes = "relu:grad:norm"', "s.toml: probes: got 'relu:grad:norm', must be a list"),
+    (
+        f"{BASE}until_decided = true\nmax_seeds = 2\n[vary]\nlr = [1, 2]",
+        "s.toml: max_seeds: got 2, must be 3 or more",
+    ),
+    (
+        f"{BASE}seeds = 300\n[vary]\nlr = [1, 2]",
+        "s.toml: plans 600 trials or more, but 500 is the limit; vary less, or add --yes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), STUDIES, ids=[told for _, told in STUDIES])
+def test_a_wrong_study_file_is_one_line_without_torch(
+    text: str, told: str, torchless: Torchless, tmp_path: Path
+) -> None:
+    (tmp_path / "s.toml").write_text(text)
+    assert_told(torchless.ask(["run", "s.toml"], tmp_path), told)
+    assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
+
+
+def test_a_study_file_that_is_no_text_or_a_folder_is_one_line(
+    torchless: Torchless, tmp_path: Path
+) -> None:
+    (tmp_path / "s.toml").write_bytes(b"\xff\xfe")
+    assert_told(torchless.ask(["run", "s.toml"], tmp_path), "s.toml: is not TOML: ")
+    (tmp_path / "folder.toml").mkdir()
+    assert_told(torchless.ask(["run", "folder.toml"], tmp_path), "folder.toml: cannot be read: ")
+
+
+def changed(file: str, **changes: Any) -> Callable[[Path], object]:
+    """Changes fields of a JSON file of a run."""
+
+    def change(run: Path) -> None:
+        path = run / file
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return change
+
+
+TRIAL = "trials/learn-seed1/trial.json"
+CURVE = "trials/learn-seed1/curve.jsonl"
+
+DAMAGES: list[tuple[Callable[[Path], object], str]] = [
+    (lambda run: (run / "study.json").write_text("{"), "study.json: is not JSON: "),
+    (
+        lambda run: (run / "study.json").write_text("[]"),
+        "study.json: holds a list, must be an object",
+    ),
+    (lambda run: (run / "study.json").unlink(), "run: is no run folder: it has no study.json"),
+    (changed("study.json", format=999), "study.json: format 999, this trainlab reads up to"),
+    (changed("study.json", format=None), "study.json: has no format number"),
+    (changed("study.json", study={}), "study.json: study: name: Field required"),
+    (lambda run: shutil.rmtree(run / "trials"), f"{TRIAL}: is missing"),
+    (lambda run: (run / TRIAL).write_text("null"), f"{TRIAL}: holds a NoneType, must be an object"),
+    (changed(TRIAL, state="odd"), f"{TRIAL}: state: Input should be 'pending', 'running', 'done'"),
+    (lambda run: (run / CURVE).write_text("x\n"), f"{CURVE}: line 1: is not JSON"),
+    (
+        lambda run: (run / CURVE).write_text("[]\n"),
+        f"{CURVE}: line 1: holds a list, must be an object",
+    ),
+    (
+        lambda run: (run / CURVE).write_text('{"kind": "epoch"}\n'),
+        f"{CURVE}: line 1: epoch: Field required",
+    ),
+]
+
+
+@pytest.mark.parametrize(("damage", "told"), DAMAGES, ids=[told for _, told in DAMAGES])
+def test_a_damaged_run_folder_is_one_line(
+    damage: Callable[[Path], object], told: str, torchless: Torchless, tmp_path: Path
+) -> None:
+    Fabricated(step_points=1).write(tmp_path / "run", made_study())
+    Fabricated().write(tmp_path / "whole", made_study())
+    damage(tmp_path / "run")
+    assert_told(torchless.ask(["report", "run"], tmp_path), told)
+    if "curve" not in told:
+        assert_told(torchless.ask(["show", "run"], tmp_path), told)
+        assert_told(torchless.ask(["compare", "whole", "run"], tmp_path), told)
+
+
+def test_a_folder_near_a_run_folder_is_told_which_one(torchless: Torchless, tmp_path: Path) -> None:
+    for name in ("mnist-1", "mnist-2"):
+        Fabricated().write(tmp_path / "runs" / name, made_study())
+    for verb in ("show", "report"):
+        for words, told in (
+            ("runs", "runs: is no run folder: it has no study.json; it holds 2; name one of them"),
+            ("runs/mnist-1/trials", "; did you mean runs/mnist-1?"),
+            ("runs/mnits-2", "runs/mnits-2: no such folder; did you mean runs/mnist-2?"),
+            ("runs/mnist-1/study.json", "study.json: is a file; name the run folder that it is in"),
+        ):
+            assert_told(torchless.ask([verb, words], tmp_path), told)
+
+
+def test_reproduce_says_why_a_run_has_nothing_that_was_published(
+    torchless: Torchless, tmp_path: Path
+) -> None:
+    short = made_study("fashion-mlp", settings={"epochs": 1})
+    Fabricated().write(tmp_path / "short", short)
+    answer = torchless.ask(["reproduce", "fashion-lab", "--run", "short"], tmp_path)
+    assert_told(answer, "short: nothing in it was published for fashion-lab: base has epochs 1")
+    assert "; make a new run with `trainlab reproduce fashion-lab`" in answer.stderr
+    other = made_study("fashion-mlp", vary={"hidden": (3, 4)})
+    Fabricated().write(tmp_path / "other", other)
+    answer = torchless.ask(["reproduce", "fashion-lab", "--run", "other"], tmp_path)
+    assert_told(answer, "hidden=3, hidden=4: not among ")
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders(
+    torchless: Torchless, tmp_path: Path
+) -> None:
+    def final(high: float) -> Any:
+        return lambda trial: {"test/accuracy": high + 0.001 * trial.seed}
+
+    for folder, high in (("monday", 0.9), ("tuesday", 0.8)):
+        Fabricated(final=final(high)).write(tmp_path / folder, made_study(seeds=8))
+    answer = torchless.ask(["compare", "monday", "tuesday", "--report", "c.html"], tmp_path)
+    assert answer.code == 0, answer.stderr
+    page = (tmp_path / "c.html").read_text()
+    assert "tiny: monday against tuesday</h1>" in page
+    (compared,) = side_by_side(
+        *(gather(RunFolder(tmp_path / f)) for f in ("monday", "tuesday"))
+    ).learned
+    assert compared.interval is not None
+    low, high = (f"{100 * end:.2f}" for end in (compared.interval.low, compared.interval.high))
+    assert float(low) < -10 < float(high) < 0
+    assert f"difference -10.00 points [95 %: {low} to {high}]" in page
+    answer = torchless.ask(["show", "monday", "tuesday"], tmp_path)
+    assert_told(answer, "monday and tuesday must not be pooled: ")
+
+
+def test_an_interrupted_setting_is_not_called_one_without_finite_values(
+    torchless: Torchless, tmp_path: Path
+) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)})
+    for state, told in (("interrupted", "interrupted"), ("diverged", "none finite")):
+        made = Fabricated(state=lambda t, s=state: s if t.cell == "lr=0.1" else "done")
+        made.write(tmp_path / state, study)
+        shown = torchless.ask(["show", state], tmp_path).stdout
+        assert told in shown
+        assert ("none finite" in shown) == (state == "diverged")

@@ -1,0 +1,269 @@
+"""Options that are wrong: one line that says where, what, the rule and the remedy, before torch starts."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from torchless import Torchless, assert_told
+
+OPTIONS = [
+    # values of every type and range
+    ("--epochs 0", "--epochs: got '0', must be greater than 0"),
+    ("--epochs 1.5", "--epochs: got '1.5', must be a whole number"),
+    ("--epochs ''", "--epochs: got '', must be a whole number"),
+    ("--epochs true", "--epochs: got 'true', must be a whole number"),
+    ("--lr x", "--lr: got 'x', must be a number"),
+    ("--lr 0", "--lr: got '0', must be greater than 0"),
+    ("--lr -1", "--lr: got '-1', must be greater than 0"),
+    ("--lr nan", "--lr: got 'nan', must be a finite number"),
+    ("--lr 1e400", "--lr: got '1e400', must be a finite number"),
+    ("--lr", "--lr: got no value, needs one; see `trainlab run --help`"),
+    ("--weight-decay -1", "--weight-decay: got '-1', must be at least 0"),
+    ("--optimizer sgd --momentum 1", "--momentum: got '1', must be less than 1"),
+    ("--test-batch-size 0", "--test-batch-size: got '0', must be greater than 0"),
+    ("--log-every-steps 0", "--log-every-steps: got '0', must be greater than 0"),
+    ("--lr-gamma 2 --schedule step", "--lr-gamma: got '2', must be at most 1"),
+    ("--model hidden", "--model: got 'hidden', must be name=value pairs"),
+    ("--model hidden=-4", "--model hidden: got -4, must be at least 1"),
+    ("--model hidden=0", "--model hidden: got 0, must be at least 1"),
+    ("--model hidden=1.5", "--model hidden: got 1.5, must be a whole number"),
+    ("--vary hidden=8,-4", "--vary hidden: got -4, must be at least 1"),
+    ("--batch-size 1,,16", "--batch-size: got '1,,16', which has an empty level"),
+    ("--batch-size 1,x", "--batch-size: got 'x', must be a whole number"),
+    ("--zero-grad=maybe", "--zero-grad: got 'maybe', must be true or false"),
+    ("--seeds 0", "--seeds: got '0', must be at least 1"),
+    ("--seeds x", "--seeds: got 'x', must be a whole number"),
+    ("--seed -1", "--seed: got '-1', must be whole numbers from 0, as in 1 or 1,2,3"),
+    ("--seed ''", "--seed: got '', must be whole numbers"),
+    ("--seed 1,1", "--seeds: got 1 twice, seeds must differ"),
+    ("--budget 10", "--budget: got '10', which has no unit; write 10s, 10m or 10h"),
+    ("--budget soon", "--budget: got 'soon', must be a time, as in 90s, 10m or 2h"),
+    ("--lang fr", "--lang: got 'fr', must be one of en, zh"),
+    ("--on mars", "--on: got 'mars', must be one of local, inline, processes"),
+    ("--on lokal", "; did you mean local?"),
+    ("--yes=1", "--yes: takes no value; write --yes alone"),
+    (
+        "--optimizer-options beta1=2",
+        "--optimizer-options beta1: got 2, must be at least 0 and less",
+    ),
+    ("--optimizer-options eps=-1", "--optimizer-options eps: got -1, must be at least 0"),
+    ("--optimizer-options amsgrad=3", "amsgrad: got 3, must be true or false"),
+    ("--optimizer-options beta1=true", "beta1: got True, must be a number"),
+    ("--profile --processes 0", "--processes: got '0', must be greater than 0"),
+    ("--profile --tight 2", "--tight: got '2', must be less than 1"),
+    ("--probe relu", "--probe: got 'relu', must be SELECT:QUANTITY:REDUCER"),
+    # choices, with the one that was meant
+    (
+        "--optimizer adamm",
+        "must be one of adadelta, sgd, adam, adamw, rmsprop, adagrad; did you mean adam?",
+    ),
+    ("--optimizer Adam", "--optimizer: got 'Adam', must be one of adadelta, sgd,"),
+    (
+        "--device gpu",
+        "--device: got 'gpu', must be auto, cpu, mps, cuda or cuda:N; did you mean cuda?",
+    ),
+    ("--device cuda:x", "--device: got 'cuda:x', must be auto, cpu, mps, cuda or cuda:N"),
+    ("--schedule cosin", "; did you mean cosine?"),
+    ("--precision fp8", "--precision: got 'fp8', must be one of fp32, bf16"),
+    ("--seed-parts weight", "; did you mean weights?"),
+    (
+        "--design gird",
+        "--design: got 'gird', must be one of grid, one-at-a-time; did you mean grid?",
+    ),
+    ("--profile --mode infer", "; did you mean inference?"),
+    ("--data bundeled", "--data: got 'bundeled', must be full, bundled, auto or a folder; did you"),
+    ("--probe relu:gradd:norm", "; did you mean grad?"),
+    # names that are not known
+    ("--batchsize 3", "--batchsize: no such option; did you mean --batch-size?"),
+    ("--learning-rate 3", "--learning-rate: no such option; did you mean --lr?"),
+    ("-epochs 3", "-epochs: no such option; did you mean --epochs?"),
+    ("--no-such-thing", "--no-such-thing: no such option; "),
+    ("--vary learning_rate=0.1,0.2", "--vary learning_rate: unknown factor; did you mean lr?"),
+    ("--vary hiden=1,2", "--vary hiden: unknown factor; did you mean hidden?"),
+    ("--vary seed=1,2", "--vary seed: is no factor; give seeds apart"),
+    ("--model hiden=3", "--model hiden: fashion-mlp has no such parameter; it has hidden; did you"),
+    ("--optimizer-options bta1=0.5", "it has amsgrad, beta1, beta2, eps; did you mean beta1?"),
+    ("extra", "run: got 'extra', one word too many; options begin with --; see `trainlab run"),
+    # contradictions
+    (
+        "--lr-gamma 0.5",
+        "--lr-gamma: is for the step schedule, but the schedule is none; add schedule step",
+    ),
+    ("--lr-step-epochs 2", "--lr-step-epochs: is for the step schedule, but the schedule is none"),
+    (
+        "--schedule cosine --lr-gamma 0.5",
+        "--lr-gamma: is for the step schedule, but the schedule is cosine",
+    ),
+    ("--lr 0.1 --vary lr=0.1,0.01", "--lr: got '0.1', but it is varied too"),
+    ("--model hidden=3 --vary hidden=4,5", "hidden: got 3, but it is varied too"),
+    ("--lr 0.1,1 --vary lr=0.1,0.01", "--lr and --vary lr: give its levels once"),
+    ("--vary lr=0.1 --vary lr=0.2", "--vary: got lr twice; give all its levels at once"),
+    ("--vary lr=0.1,0.1", "--vary lr: got 0.1 twice, levels must differ"),
+    ("--vary lr=", "--vary lr: got no levels, must be at least one"),
+    ("--momentum 0.9", "--momentum: adam takes none; optimizers that do: sgd, rmsprop"),
+    ("--optimizer sgd --optimizer-options nesterov=true", "nesterov: needs momentum; add momentum"),
+    ("--seed 1 --seeds 2", "--seed and --seeds: give one of them"),
+    ("--max-seeds 30", "--max-seeds: is for --until-decided; for a fixed number use --seeds"),
+    ("--until-decided", "--until-decided: there is nothing to compare; vary a setting"),
+    ("--until-decided --max-seeds 2 --lr 0.1,1", "--max-seeds: got 2, must be 3 or more"),
+    ("--processes 3", "--processes: is about measuring cost; add --profile"),
+    ("--by-shape", "--by-shape: is about measuring cost; add --profile"),
+    (
+        "--profile --processes 5 --max-processes 2",
+        "--max-processes: got 2, must be 5 or more",
+    ),
+    # more than there is
+    ("--threads 100000", "--threads: got 100000, but this machine has "),
+    ("--vary threads=1,99999", "--vary threads: got 99999, but this machine has "),
+    (
+        "--batch-size 10000000",
+        "--batch-size: got 10000000, but the training set of fashion-mlp has 60,000",
+    ),
+    (
+        "--batch-size 6001 --data bundled",
+        "but the bundled training set of fashion-mlp has 6,000 samples",
+    ),
+    ("--batch-size 16,99999", "--batch-size: got 99999, but the training set"),
+    ("--data /nowhere", "--data: got '/nowhere', must be full, bundled, auto or a folder"),
+    ("--data .", "is not a folder with Fashion-MNIST"),
+    ("--out taken", "taken: is not empty; choose another --out"),
+    ("--out file.txt", "file.txt: cannot be written: file.txt is a file; choose another --out"),
+    ("--out file.txt/run", "file.txt is a file; choose another --out"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), OPTIONS, ids=[options for options, _ in OPTIONS])
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["run", "dry"])
+def test_a_wrong_option_is_one_line_without_torch_and_without_a_folder(
+    options: str, told: str, dry: list[str], torchless: Torchless, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine.txt").touch()
+    (tmp_path / "file.txt").touch()
+    answer = torchless.ask(["run", "fashion-mlp", *dry, *shlex.split(options)], tmp_path)
+    assert_told(answer, told)
+    assert {path.name for path in tmp_path.iterdir()} == {"taken", "file.txt"}
+
+
+VERBS = [
+    ("rnu fashion-mlp", "rnu: no such verb; did you mean run?"),
+    ("run", "run: WORKLOAD|STUDY: is required; see `trainlab run --help`"),
+    ("run fashion-lb", "fashion-lb: no such workload or study; did you mean fashion-lab?"),
+    ("run fashion-mpl", "did you mean fashion-mlp?"),
+    ("run ''", "workload '' is not known; built in: mnist-cnn, fashion-mlp"),
+    ("run nowhere.toml", "nowhere.toml: cannot be read: No such file"),
+    ("run nowhere.py:x", "nowhere.py: no such file; name one that has a trainlab.Workload"),
+    ("run own.py", "workload 'own.py': which one? Write own.py:NAME"),
+    ("run own.py:", "workload 'own.py:': which one? Write own.py:NAME"),
+    ("run broken.py:work", "broken.py:1: SyntaxError"),
+    ("run own.py:work --epochs 0", "--epochs: got '0', must be greater than 0"),
+    ("run own.py:work --threads 100000", "--threads: got 100000, but this machine has"),
+    ("profile mnist-lab", "mnist-lab: is a study; run it with `trainlab run mnist-lab`"),
+    (
+        "profile fashion-mlp --sort selff",
+        "--sort: got 'selff', must be one of self, total, calls, memory",
+    ),
+    ("profile fashion-mlp --top 0", "--top: got '0', must be at least 1"),
+    ("profile fashion-mlp --batch-size 1,0", "--batch-size: got 0, must be greater than 0"),
+    (
+        "profile fashion-mlp --weights trained",
+        "--weights: got trained, but nothing is trained here",
+    ),
+    ("probes fashion-mlp --batch-size 1,2", "got several levels, but layers are listed for one"),
+    ("probes fashion-mlp --lr x", "--lr: got 'x', must be a number"),
+    (
+        "studies mnist-lb",
+        "mnist-lb: no such study; there are fashion-lab, mnist-lab; did you mean mnist-lab?",
+    ),
+    ("studies --schem", "--schem: no such option; did you mean --schema?"),
+    ("workloads x", "workloads: got 'x', one word too many"),
+    ("data lst", "lst: no such verb; did you mean list?"),
+    ("data fetch mnst", "data set 'mnst' is not known; did you mean mnist?"),
+    (
+        "data fetch --source nowhere",
+        "--source: got 'nowhere', must be one of auto, mirror, package",
+    ),
+    ("env --jsn", "--jsn: no such option; did you mean --json?"),
+    ("show nowhere", "nowhere: no such folder; name a run folder, as in runs/…"),
+    ("show own.py", "own.py: is a file; name the run folder that it is in"),
+    ("show .", ".: is no run folder: it has no study.json; name one that `trainlab run` has made"),
+    ("report nowhere", "nowhere: no such folder"),
+    ("compare nowhere .", "nowhere: no such folder"),
+    ("compare . .", ".: is compared with itself; name two run folders"),
+    (
+        "reproduce fashon-lab",
+        "fashon-lab: has no published figures; fashion-lab, mnist-lab have; did you mean",
+    ),
+    ("reproduce fashion-lab --run nowhere", "nowhere: no such folder"),
+    (
+        "reproduce fashion-lab --run . --seeds 3",
+        "--seeds: is for a new run; leave it out beside --run",
+    ),
+    ("reproduce fashion-lab --seeds 1", "--seeds: got '1', must be at least 2"),
+    ("board nowhere", "nowhere: no such folder; name a run folder"),
+    ("board .", ".: has no TensorBoard event files"),
+    ("board . --port 70000", "--port: got '70000', must be at most 65535"),
+]
+
+
+@pytest.mark.parametrize(("line", "told"), VERBS, ids=[line for line, _ in VERBS])
+def test_a_wrong_command_line_is_one_line_without_torch(
+    line: str, told: str, torchless: Torchless, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text("import torch\nwork = torch.nope\n")
+    (tmp_path / "broken.py").write_text("a b\n")
+    assert_told(torchless.ask(shlex.split(line), tmp_path), told)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--epochs 0", "--epochs: got '0', must be greater than 0"),
+        ("--lr 0.1,0", "--lr: got 0, must be greater than 0"),
+        ("--design bolh", "--design: got 'bolh'"),
+        ("--processes 0", "--processes: got '0'"),
+    ],
+)
+def test_a_wrong_option_is_not_blamed_on_the_study(
+    options: str, told: str, torchless: Torchless, tmp_path: Path
+) -> None:
+    answer = torchless.ask(["run", "mnist-lab", *shlex.split(options)], tmp_path)
+    assert_told(answer, told)
+    assert "mnist-lab" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--no-zero-grad",
+        "--zero-grad",
+        "--zero-grad false",
+        "--zero-grad true,false",
+        "--profile --by-shape",
+        "--profile --no-by-shape",
+        "--no-until-decided --no-save-model --no-profile --no-tensorboard",
+        "--lr 0.1 --vary lr=0.2,0.3 --design one-at-a-time",
+        "--schedule step --lr-gamma 0.5",
+        "--vary schedule=none,step --lr-gamma 0.5",
+        "--batch-size 6000 --data bundled",
+        "--profile --processes 20",
+        "--budget 90s",
+    ],
+)
+def test_what_is_right_is_not_refused(options: str, torchless: Torchless, tmp_path: Path) -> None:
+    words = ["run", "fashion-mlp", "--dry-run", *shlex.split(options)]
+    answer = torchless.ask(words, tmp_path)
+    assert (answer.code, answer.stderr, answer.imported_torch) == (0, "", False)
+
+
+@pytest.mark.parametrize(
+    "verb", ["run", "profile", "show", "report", "studies", "env", "data list"]
+)
+def test_help_shows_no_type_of_a_flag(verb: str, torchless: Torchless, tmp_path: Path) -> None:
+    answer = torchless.ask([*verb.split(), "--help"], tmp_path)
+    assert answer.code == 0
+    assert "bool" not in answer.stdout
+    if verb == "run":
+        for flag in ("zero-grad", "by-shape", "until-decided", "save-model", "profile"):
+            assert f"--no-{flag}" in answer.stdout

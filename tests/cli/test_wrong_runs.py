@@ -1,0 +1,115 @@
+"""What only torch, the data or the model can refuse: told before there is a run folder; and what a run
+really used is told afterwards."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command import Verb
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ["--model", "hidden=-4"],
+            "model(hidden=-4): own_work.py:13: RuntimeError: Trying to create",
+        ),
+        (
+            ["--vary", "hidden=4,-4"],
+            "model(hidden=-4): own_work.py:13: RuntimeError: Trying to create",
+        ),
+        (["--vary", "hidden=4,x"], "model(hidden=x): own_work.py:13: TypeError: "),
+        (
+            ["--batch-size", "101"],
+            "--batch-size: got 101, but tiny (given) has 100 samples; use at most",
+        ),
+        (["--batch-size", "5,200"], "--batch-size: got 200, but tiny (given) has 100 samples"),
+        (
+            ["--model", "hiden=4"],
+            "--model hiden: tiny has no such parameter; it has hidden; did you mean",
+        ),
+        (["--targets"], "--targets: no such option"),
+    ],
+)
+def test_what_the_model_or_the_data_refuse_leaves_no_folder(
+    options: list[str], told: str, trainlab: Verb, tiny_file: Path, tmp_path: Path
+) -> None:
+    done = trainlab("run", f"{tiny_file}:tiny", "--out", "r", *options, code=2)
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("starting torch, ")]
+    assert len(lines) == 1
+    assert told in lines[0]
+    assert not (tmp_path / "r").exists()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_loss_that_explodes_has_diverged_though_it_is_finite(
+    trainlab: Verb, tmp_path: Path
+) -> None:
+    words = ["run", "fashion-mlp", "--lr", "1e10", "--data", "bundled", "--epochs", "1"]
+    done = trainlab(*words, "--no-tensorboard", "--out", "r")
+    assert "seed 1: diverged: the loss of update" in done.stdout
+    assert "over a million times that of the first update" in done.stdout
+    record = json.loads((tmp_path / "r/trials/learn-seed1/trial.json").read_text())
+    assert record["state"] == "diverged"
+    first = 2.3  # ten classes, by chance
+    assert record["diverged_loss"] > 1e6 * first
+    assert record["diverged_at_step"] >= 2
+
+
+@pytest.mark.parametrize("flags", [["--json", "--quiet"], ["--json"]])
+def test_a_dry_run_for_programs_prints_one_json_value_whatever_a_file_prints(
+    flags: list[str], trainlab: Verb, tiny_file: Path
+) -> None:
+    tiny_file.write_text(tiny_file.read_text() + "\nprint('hello from my file')\n")
+    done = trainlab("run", f"{tiny_file}:tiny", "--dry-run", *flags)
+    assert json.loads(done.stdout)["workload"] == f"{tiny_file}:tiny"
+
+
+def test_profile_takes_several_levels_as_other_verbs_do(trainlab: Verb, tiny_file: Path) -> None:
+    words = ["profile", f"{tiny_file}:tiny", "--batch-size", "5,20", "--on", "inline", "--out", "p"]
+    words += ["--device", "cpu", "--processes", "1", "--extra-s", "0", "--budget-s", "0.05"]
+    done = trainlab(*words, "--trace-mb", "0", "--active-steps", "2", "--json")
+    measured = json.loads(done.stdout)["measurements"]
+    assert {one["settings"]["batch_size"] for one in measured} == {5, 20}
+    shown = trainlab("show", "p").stdout
+    assert "batch_size=5" in shown
+    assert "batch_size=20" in shown
+
+
+def test_what_an_option_changed_of_a_study_is_told_as_changed(
+    trainlab: Verb, tiny_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "s.toml").write_text(
+        f'workload = "{tiny_file}:tiny"\nseeds = 2\n'
+        '[settings]\nepochs = 3\ndevice = "cpu"\nlr = 0.5\n[vary]\nbatch_size = [5, 10]\n'
+    )
+    words = ["run", "s.toml", "--epochs", "1", "--batch-size", "20,25", "--lr", "0.5", "--out", "r"]
+    done = trainlab(*words, "--no-tensorboard", "--no-report")
+    told = (
+        "Changed on the command line: epochs 1 (the study says 3), "
+        "batch_size 20, 25 (the study says 5, 10)."
+    )
+    assert told in done.stdout
+    # What was typed as the file has it was not changed.
+    assert json.loads((tmp_path / "r/study.json").read_text())["overridden"] == {
+        "epochs": 3,
+        "batch_size": [5, 10],
+    }
+    assert told in trainlab("show", "r").stdout
+    trainlab("report", "r", "--format", "md")
+    assert told in (tmp_path / "r/report/report.md").read_text()
+    trainlab("report", "r", "--format", "md", "--lang", "zh")
+    assert "命令行改动的设置：epochs 为 1（研究文件中为 3）" in (
+        tmp_path / "r/report/report.md"
+    ).read_text(encoding="utf-8")
+
+
+def test_a_study_run_as_it_is_written_is_not_told_as_changed(
+    trainlab: Verb, tiny_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "s.toml").write_text(f'workload = "{tiny_file}:tiny"\n[settings]\nepochs = 1\n')
+    done = trainlab("run", "s.toml", "--no-tensorboard", "--out", "r")
+    assert "Changed on the command line" not in done.stdout
+    assert json.loads((tmp_path / "r/study.json").read_text())["overridden"] == {}

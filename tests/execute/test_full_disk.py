@@ -1,0 +1,60 @@
+"""A disk that is really full: a small one, mounted where only the test sees it."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainlab.record.folder import RunFolder
+
+MOUNTED = ["unshare", "--map-root-user", "--mount"]
+
+FILLING = """
+_loss = tiny.loss
+def filling(outputs, targets):
+    with open("small/filler", "ab", buffering=0) as stream:
+        try:
+            while stream.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+    return _loss(outputs, targets)
+import dataclasses
+tiny = dataclasses.replace(tiny, loss=filling)
+"""
+
+
+def may_mount(folder: Path) -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    words = [*MOUNTED, "mount", "-t", "tmpfs", "none", str(folder)]
+    return subprocess.run(words, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("on", ["local", "processes"])
+def test_a_trial_that_filled_the_disk_is_recorded_and_does_not_stay_running(
+    on: str, tiny_file: Path, tmp_path: Path
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    if not may_mount(small):
+        pytest.skip("this user may not mount a disk of its own")
+    tiny_file.write_text(tiny_file.read_text() + FILLING)
+    run = f"{sys.executable} -m trainlab run {tiny_file}:tiny --seeds 2 --on {on} --device cpu"
+    script = (
+        f"mount -t tmpfs -o size=1m none {small} && {run} --no-tensorboard --out small/r\n"
+        "code=$?; rm small/filler; cp -r small/r kept; exit $code"
+    )
+    done = subprocess.run(
+        [*MOUNTED, "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode in (1, 2), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert "No space left on device; free some space" in done.stdout + done.stderr
+    first, second = RunFolder(tmp_path / "kept").trials()
+    assert first.state in ("failed", "done")
+    # In its own process it may find the room that the first one gave back.
+    assert second.state in ("pending", "failed")
+    assert not list((tmp_path / "kept").rglob(".*"))

@@ -1,0 +1,77 @@
+"""What the terminal prints: nothing of a sentence is lost, at any width."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from varied_run import grid_run, learn_run
+
+from trainlab.analyse.evidence import gather
+from trainlab.analyse.findings import findings
+from trainlab.cli.summary import print_remarks
+from trainlab.record.note import note
+from trainlab.report.bullets import bullets
+from trainlab.report.contents import report_of
+from trainlab.report.document import Table
+from trainlab.report.render.terminal import print_blocks
+from trainlab.report.run_data import RunData
+from trainlab.report.sections.trouble import shortened
+from trainlab.words import LANGUAGES, Words
+
+
+def printed(console_width: int, show: object) -> str:
+    console = Console(file=StringIO(), width=console_width, force_terminal=False)
+    show(console)  # type: ignore[operator]
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert isinstance(text, str)
+    return text
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_no_character_of_a_sentence_is_lost_at_any_width(lang: str, tmp_path: Path) -> None:
+    words = Words(lang)
+    shown = findings(gather(grid_run(tmp_path / "run")))
+    sentences = [one.sentence(words) for one in shown]
+    for width in range(70, 141, 5):
+        text = printed(width, lambda c: print_blocks(c, [bullets(shown, words)], words))
+        seen = "".join(text.split())
+        lost = [one for one in sentences if "".join(one.split()) not in seen]
+        assert not lost, f"{width} columns: {lost[0]}"
+
+
+def test_a_note_is_told_once_with_its_number_of_trials(tmp_path: Path) -> None:
+    folder = grid_run(tmp_path / "run")
+    for trial in folder.trials():
+        noted = trial.model_copy(update={"notes": (note("samples_no_images"),)})
+        folder.trial(trial.id).write(noted)
+    evidence, words = gather(folder), Words("en")
+    told = printed(200, lambda console: print_remarks(console, evidence, words))
+    assert told == ("24 of 24 trials: sample inputs: not images, so TensorBoard has no picture\n")
+    document = report_of(RunData(evidence), "en")
+    sections = {section.id: section for section in document.sections}
+    assert "trouble" not in sections, "every trial ended well"
+    (table,) = sections["notes"].blocks
+    assert isinstance(table, Table)
+    assert [entry.text for entry in table.rows[0].entries][1:] == ["24"]
+
+
+def test_notes_do_not_hide_among_the_trials_that_went_wrong(tmp_path: Path) -> None:
+    folder = learn_run(tmp_path / "run")
+    for trial in folder.trials():
+        noted = trial.model_copy(update={"notes": (note("samples_no_images"),)})
+        folder.trial(trial.id).write(noted)
+    document = report_of(RunData(gather(folder)), "en")
+    trouble = next(section for section in document.sections if section.id == "trouble")
+    table = trouble.blocks[0]
+    assert isinstance(table, Table)
+    assert {row.entries[1].text for row in table.rows} == {
+        *("diverged", "failed", "interrupted", "not run")
+    }
+    assert not any("TensorBoard" in row.entries[3].text for row in table.rows)
+
+
+def test_a_long_error_is_cut_after_a_word() -> None:
+    assert shortened("short enough", 12) == "short enough"
+    assert shortened("a long message of an error", 17) == "a long message …"
+    assert shortened("x" * 30, 10) == "x" * 10 + " …"
