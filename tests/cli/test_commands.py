@@ -141,7 +141,7 @@ def test_a_broken_model_fails_its_trials_with_probes_and_without(
 
 
 def test_a_layer_that_is_called_in_some_steps_only_can_be_probed(
-    trainlab: Verb, tiny_file: Path
+    trainlab: Verb, tiny_file: Path, tmp_path: Path
 ) -> None:
     sometimes = """
 class Sometimes(nn.Module):
@@ -158,9 +158,12 @@ def model():
     tiny_file.write_text(text)
     words = ["run", f"{tiny_file}:tiny", "--no-tensorboard", "--out", "r"]
     trainlab(*words, "--probe", "second:activation:norm")
+    lines = (tmp_path / "r/trials/learn-seed1/probes.jsonl").read_text().splitlines()
+    assert lines
+    assert all(json.loads(line)["value"] is not None for line in lines)
     words = ["profile", f"{tiny_file}:tiny", "--device", "cpu", "--processes", "1", "--out", "p"]
     trainlab(*words, "--budget-s", "0.1", "--trace-mb", "0", "--on", "inline")
-    trainlab("report", "p")
+    assert "p/report/report.html" in trainlab("report", "p").stdout
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
@@ -170,8 +173,9 @@ def test_a_missing_gpu_is_one_line(trainlab: Verb) -> None:
 
 
 def test_an_unknown_option_is_exit_code_2(trainlab: Verb) -> None:
-    trainlab("run", "fashion-mlp", "--batchsize", "3", code=2)
-    trainlab("rn", code=2)
+    done = trainlab("run", "fashion-mlp", "--batchsize", "3", code=2)
+    assert "--batchsize: no such option; did you mean --batch-size?" in done.stderr
+    assert "rn: no such verb; did you mean run?" in trainlab("rn", code=2).stderr
 
 
 def test_help_shows_every_setting_with_its_default_and_unit(trainlab: Verb) -> None:

@@ -6,6 +6,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from benchmarks.lab import watched
@@ -113,10 +114,15 @@ def test_on_a_terminal_a_bar_says_what_runs_and_how_long_it_takes(tmp_path: Path
 
 def test_a_terminal_that_goes_away_does_not_disturb_the_trials(tmp_path: Path) -> None:
     class Gone(io.StringIO):
+        lost: ClassVar[list[str]] = []
+
         def write(self, text: str) -> int:
+            self.lost.append(text)
             raise OSError("the terminal is gone")
 
-    play(Console(file=Gone(), width=120, force_terminal=False), tmp_path / "r", *STUDY)
+    console = Console(file=Gone(), width=120, force_terminal=False)
+    assert play(console, tmp_path / "r", *STUDY) == ""
+    assert "batch_size=1 seed 1" in "".join(Gone.lost)
 
 
 @pytest.mark.full

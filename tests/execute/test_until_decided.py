@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from command import Verb
 from fabricate import Fabricated, made_study
 from trainlab.analyse.prospects import earlier_runs, prospects
 from trainlab.errors import SpecError
+from trainlab.lab import Run
 from trainlab.plan import Trial
 from trainlab.spec import Question
 from trainlab.spec.question import looks_of, seeds_of
@@ -39,17 +41,22 @@ def test_seeds_that_cannot_be_added_are_refused(fields: dict[str, object], told:
         looks_of(Question(workload="w", **fields))
 
 
-def test_a_study_goes_on_until_it_is_decided(tiny_file: Path, tmp_path: Path) -> None:
-    run = trainlab.run(
+def run_until_decided(tiny_file: Path, **asked: Any) -> Run:
+    """From three seeds on, beside the workload's file."""
+    return trainlab.run(
         f"{tiny_file}:tiny",
-        vary={"hidden": [8, 9]},
         seeds=3,
         until_decided=True,
-        max_seeds=5,
-        margins={"test/loss": 1e-9},
-        out=tmp_path / "r",
+        out=tiny_file.parent / "r",
         device="cpu",
         tensorboard=False,
+        **asked,
+    )
+
+
+def test_a_study_goes_on_until_it_is_decided(tiny_file: Path) -> None:
+    run = run_until_decided(
+        tiny_file, vary={"hidden": [8, 9]}, max_seeds=5, margins={"test/loss": 1e-9}
     )
     study = run.study().to_study("r")
     # Next to no difference and a margin far below the noise: it is not decided, and all seeds are run.
@@ -61,18 +68,9 @@ def test_a_study_goes_on_until_it_is_decided(tiny_file: Path, tmp_path: Path) ->
     assert effect.n == 5
 
 
-def test_a_study_that_is_decided_at_once_adds_nothing(tiny_file: Path, tmp_path: Path) -> None:
-    run = trainlab.run(
-        f"{tiny_file}:tiny",
-        vary={"threads": [1, 2]},
-        seeds=3,
-        until_decided=True,
-        max_seeds=6,
-        margins={"test/loss": 100.0, "test/accuracy": 1.0},
-        out=tmp_path / "r",
-        device="cpu",
-        tensorboard=False,
-    )
+def test_a_study_that_is_decided_at_once_adds_nothing(tiny_file: Path) -> None:
+    margins = {"test/loss": 100.0, "test/accuracy": 1.0}
+    run = run_until_decided(tiny_file, vary={"threads": [1, 2]}, max_seeds=6, margins=margins)
     assert len(run.trials()) == 6
     verdicts = {one.verdict for one in run.findings() if one.kind == "effect"}
     assert verdicts <= {"identical", "equivalent", "different"}

@@ -34,7 +34,7 @@ from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.probes.reducers import Totals, reduction_for
 from trainlab.instruments.probes.tensorboard import write_probe
 from trainlab.measure.layers import profile_layers
-from trainlab.record.files import read_json, read_lines
+from trainlab.record.files import numbered_lines, read_json
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec import CostSpec
 from trainlab.spec import probe as probe_spec
@@ -126,7 +126,7 @@ def probed(
         train(setup, moments, progress)
     finally:
         moments.trial_ends(progress)
-    lines = read_lines(setup.folder.path / "probes.jsonl")
+    lines = [line for _, line in numbered_lines(setup.folder.path / "probes.jsonl")]
     return [ProbeRecord.model_validate(line) for line in lines], progress
 
 
@@ -791,7 +791,9 @@ def test_who_is_told_gets_every_record(make_setup: MakeSetup) -> None:
     moments = Moments([Probes([*specs, *specs], listeners=[told.append])])
     train(setup, moments, progress)
     moments.trial_ends(progress)
-    assert [record.line() for record in told] == read_lines(setup.folder.path / "probes.jsonl")
+    assert [record.line() for record in told] == [
+        line for _, line in numbered_lines(setup.folder.path / "probes.jsonl")
+    ]
     assert len(told) == 2
 
 
@@ -819,7 +821,7 @@ def test_on_a_gpu_a_step_with_probes_never_waits(make_setup: MakeSetup) -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     moments.trial_ends(Progress())
-    assert read_lines(setup.folder.path / "probes.jsonl")
+    assert [line for _, line in numbered_lines(setup.folder.path / "probes.jsonl")]
 
 
 @pytest.mark.cuda

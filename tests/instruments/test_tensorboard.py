@@ -10,7 +10,7 @@ from training import HomedSetup, MakeSetup, train
 from trainlab.instruments.curves import Curves
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard, image_grid
-from trainlab.record.files import read_lines
+from trainlab.record.files import numbered_lines
 from trainlab.record.probe import ProbeRecord
 from trainlab.spec.probe import probe_of
 from trainlab.train.moments import Moments, Progress
@@ -70,7 +70,9 @@ def test_probes_that_differ_by_their_period_alone_are_two_curves(make_setup: Mak
     moments.trial_ends(progress)
     events = EventAccumulator(str(setup.folder.tensorboard_folder))
     events.Reload()
-    records = [ProbeRecord.model_validate(line) for line in read_lines(setup.folder.probes_file)]
+    records = [
+        ProbeRecord.model_validate(line) for _, line in numbered_lines(setup.folder.probes_file)
+    ]
     by_step = {line["step"]: line["samples"] for line in setup.folder.curve()}
     for every in ("epoch", "3"):
         own = [record for record in records if record.every == every]

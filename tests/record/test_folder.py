@@ -9,7 +9,7 @@ import pytest
 
 from trainlab.errors import RecordError
 from trainlab.plan import Trial
-from trainlab.record.files import LineWriter, read_json, read_lines, write_json
+from trainlab.record.files import LineWriter, numbered_lines, read_json, write_json
 from trainlab.record.folder import RunFolder, TrialFolder, create_run
 from trainlab.record.schema import FORMAT
 from trainlab.record.trial import OUTCOME, TrialRecord
@@ -82,13 +82,13 @@ def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path: Path) -> None:
     lines.write({"step": 2})
     lines.close()
     path.write_text(path.read_text() + '{"step": 3, "tr')
-    assert read_lines(path) == [{"step": 1}, {"step": 2}]
+    assert [line for _, line in numbered_lines(path)] == [{"step": 1}, {"step": 2}]
 
 
 def test_lines_are_on_disk_before_the_file_is_closed(tmp_path: Path) -> None:
     lines = LineWriter(tmp_path / "curve.jsonl")
     lines.write({"step": 1})
-    assert read_lines(tmp_path / "curve.jsonl") == [{"step": 1}]
+    assert [line for _, line in numbered_lines(tmp_path / "curve.jsonl")] == [{"step": 1}]
     lines.close()
 
 

@@ -1,13 +1,10 @@
-"""The first page of every kind of run, in both languages, as somebody has read and accepted it.
+"""The first page of every kind of run, in both languages, as somebody has read and accepted it."""
 
-TRAINLAB_ACCEPT=1 writes the files anew; read the difference before it is committed.
-"""
-
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from accepted import assert_accepted
 from rich_run import rich_data, rich_study, run_data
 from varied_run import drawn, learn_run
 
@@ -19,8 +16,6 @@ from trainlab.report.contents import report_of
 from trainlab.report.document import Document
 from trainlab.report.render.markdown import markdown_of
 from trainlab.spec import CostSpec
-
-GOLDEN = Path(__file__).parent / "golden" / "first_pages"
 
 
 def mnist_lab(path: Path, lang: str) -> Document:
@@ -81,8 +76,4 @@ def test_the_first_page_reads_as_accepted(
     # Title, notices and the answer: all before the second heading of its level.
     head, answer, *_ = text.split("\n## ")
     told = f"{head}\n## {answer}\n"
-    golden = GOLDEN / f"{kind.__name__}.{lang}.md"
-    if os.environ.get("TRAINLAB_ACCEPT"):
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(told)
-    assert told == golden.read_text()
+    assert_accepted(f"first_pages/{kind.__name__}.{lang}.md", told)

@@ -3,8 +3,6 @@
 Accept a change of wording with: TRAINLAB_ACCEPT=1 python -m pytest tests/report/test_lab_report.py
 """
 
-import difflib
-import os
 import re
 import shutil
 import subprocess
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from accepted import assert_accepted
 from markdown_it import MarkdownIt
 from rich_run import rich_run, run_data
 from typer.testing import CliRunner
@@ -34,8 +33,6 @@ from trainlab.report.render.markdown import markdown_of
 from trainlab.report.render.pdf import pdf_of
 from trainlab.words import LANGUAGES, Words
 
-GOLDEN = Path(__file__).parent / "golden"
-ACCEPT = "TRAINLAB_ACCEPT=1 python -m pytest tests/report/test_lab_report.py"
 NOTES = """Before any heading.
 
 # 1. Purpose
@@ -169,12 +166,7 @@ def test_the_lab_report_reads_as_accepted(tmp_path: Path, lang: str) -> None:
     made = markdown_of(lab_report(rich_run(tmp_path / "run"), lang))
     made = re.sub(r"<!-- handed-in .* -->", "<!-- handed-in ORIGIN -->", made)
     made = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", made.replace(__version__, "VERSION"))
-    path = GOLDEN / f"lab_report.{lang}.md"
-    if os.environ.get("TRAINLAB_ACCEPT"):
-        path.write_text(made, encoding="utf-8")
-    known = path.read_text(encoding="utf-8")
-    changes = difflib.unified_diff(known.splitlines(), made.splitlines(), "accepted", "now", n=0)
-    assert known == made, "\n".join([*changes, f"To accept: {ACCEPT}"])
+    assert_accepted(f"lab_report.{lang}.md", made)
 
 
 class _Own(HTMLParser):

@@ -3,20 +3,17 @@
 Accept a change of wording with: TRAINLAB_ACCEPT=1 python -m pytest tests/report/test_report_markdown.py
 """
 
-import difflib
-import os
 import re
 from pathlib import Path
 
 import pytest
+from accepted import assert_accepted
 from markdown_it import MarkdownIt
 from rich_run import rich_report, row
 
 from trainlab import __version__
 from trainlab.report.render.markdown import code, escaped, figure_files, markdown_of
 
-GOLDEN = Path(__file__).parent / "golden"
-ACCEPT = "TRAINLAB_ACCEPT=1 python -m pytest tests/report/test_report_markdown.py"
 NASTY = (
     "<script>alert(1)</script>",
     "a|b",
@@ -34,12 +31,7 @@ NASTY = (
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_the_markdown_reads_as_accepted(tmp_path: Path, lang: str) -> None:
     made = markdown_of(rich_report(tmp_path / "run", lang)).replace(__version__, "VERSION")
-    path = GOLDEN / f"report.{lang}.md"
-    if os.environ.get("TRAINLAB_ACCEPT"):
-        path.write_text(made, encoding="utf-8")
-    known = path.read_text(encoding="utf-8")
-    changes = difflib.unified_diff(known.splitlines(), made.splitlines(), "accepted", "now", n=0)
-    assert known == made, "\n".join([*changes, f"To accept: {ACCEPT}"])
+    assert_accepted(f"report.{lang}.md", made)
 
 
 def test_every_figure_it_names_is_a_file_beside_it(tmp_path: Path) -> None:

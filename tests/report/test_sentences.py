@@ -14,7 +14,6 @@ from trainlab.analyse.findings.batch_scaling import Scaling
 from trainlab.analyse.findings.disturbed import SlowTrial, Uncompared
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
-from trainlab.analyse.findings.patterns import RanAs
 from trainlab.analyse.findings.probes import (
     Accumulation,
     BrokenGradient,
@@ -24,6 +23,7 @@ from trainlab.analyse.findings.probes import (
     UpdateRatio,
     VanishingGradient,
 )
+from trainlab.analyse.findings.run import RanAs
 from trainlab.analyse.findings.spread import SeedSpread
 from trainlab.errors import SpecError
 from trainlab.plan import Trial

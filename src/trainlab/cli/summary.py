@@ -8,7 +8,6 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trainlab.analyse.answer import answer
 from trainlab.analyse.cost.cold_start import cold_start
 from trainlab.analyse.cost.layers import layer_times
 from trainlab.analyse.cost.measurement import Measurement
@@ -26,6 +25,7 @@ from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph
 from trainlab.report.overridden import overridden_text
 from trainlab.report.render.terminal import print_blocks
+from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import answer_blocks, open_blocks, why_blocks
 from trainlab.report.sections.trouble import divergence_text, note_counts, shortened
 from trainlab.report.tables.cost import (
@@ -50,18 +50,19 @@ MOST_PENDING = 5
 
 
 def print_summary(
-    console: Console, run: RunFolder, evidence: Evidence, words: Words, *, with_all: bool = False
+    console: Console, run: RunFolder, data: RunData, words: Words, *, with_all: bool = False
 ) -> None:
     """Tables of what was learned and what it costs, the data used, the answer, and what to do next."""
+    evidence = data.evidence
     if not evidence.study.cells:
         print_blocks(console, [epoch_table(evidence, words)], words)
         for measurement in evidence.measured:
             print_measurement(console, evidence.name, measurement, words)
-    print_study(console, evidence, words, with_all=with_all)
+    print_study(console, data, words, with_all=with_all)
     print_data(console, evidence, words)
     if (changed := overridden_text(evidence.record, evidence.study, words)) is not None:
         say(console, changed)
-    print_answer(console, evidence, words)
+    print_answer(console, data, words)
     if not with_all:
         command = shlex.join(["trainlab", "show", str(run.path), "--all"])
         say(console, words("all_findings", command=command), "dim")
@@ -70,36 +71,34 @@ def print_summary(
         say(console, words("look_at_it", command=shlex.join(["trainlab", "board", str(run.path)])))
 
 
-def print_answer(console: Console, evidence: Evidence, words: Words) -> None:
-    """The answer, why it is so, and what is left open."""
-    every = findings(evidence)
-    for finding in every:
+def print_answer(console: Console, data: RunData, words: Words) -> None:
+    """The question and its answer, why it is so, and what is left open."""
+    for finding in data.findings:
         if isinstance(finding, Unfinished):
             say(console, finding.sentence(words), "yellow")
-    found = answer(evidence, every, words)
+    found = data.answer(words)
     parts = {
-        "answer": answer_blocks(found, words),
-        "why_so": why_blocks(found),
-        "left_open": open_blocks(found, words),
+        data.evidence.study.title or words("answer"): answer_blocks(found, words),
+        words("why_so"): why_blocks(found),
+        words("left_open"): open_blocks(found, words),
     }
-    for key, blocks in parts.items():
+    for title, blocks in parts.items():
         if blocks:
             console.print()
-            console.print(Text(words(key), "bold underline"))
+            console.print(Text(title, "bold underline"))
             print_blocks(console, blocks, words)
     console.print()
 
 
-def print_study(
-    console: Console, evidence: Evidence, words: Words, *, with_all: bool = False
-) -> None:
+def print_study(console: Console, data: RunData, words: Words, *, with_all: bool = False) -> None:
     """The cells side by side, what went wrong, and all findings where asked for."""
+    evidence = data.evidence
     if evidence.study.cells:
         tables = [learn_table(evidence, words)] if evidence.learned else []
         tables += [cost_table(evidence, words)] if evidence.measured else []
         print_blocks(console, tables, words)
     print_remarks(console, evidence, words)
-    if with_all and (shown := _shown_findings(findings(evidence))):
+    if with_all and (shown := _shown_findings(data.findings)):
         console.print(Text(words("findings"), "bold"))
         print_blocks(console, [bullets(shown, words)], words)
 

@@ -116,11 +116,6 @@ def numbered_lines(path: Path, holding: str = "") -> Iterator[tuple[int, dict[st
         yield number, value
 
 
-def read_lines(path: Path, holding: str = "") -> list[dict[str, Any]]:
-    """The same without their numbers."""
-    return [line for _, line in numbered_lines(path, holding)]
-
-
 def _refuse(name: str) -> NoReturn:
     """Python reads NaN and Infinity, which JSON does not have and which are never written here."""
     raise ValueError(f"{name} is no number in JSON")

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+import numpy as np
+
 from trainlab.errors import SpecError
 from trainlab.stats.contrasts import (
     Family,
@@ -34,6 +36,8 @@ BySeed = Mapping[int, float]
 
 FEWEST_SEEDS = 2
 """One seed knows nothing of its noise."""
+ROUNDING = 1e-12
+"""Relative: values that differ by no more are the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,15 @@ class Comparison:
 def compare(a: BySeed, b: BySeed, margin: float | None = None) -> Comparison:
     """Decided as a family of its own. SpecError if the margin is not positive."""
     return compare_all({"a": a, "b": b}, [("a", "b")], margin)[0]
+
+
+def are_identical(values: Floats) -> bool:
+    """Whether cells [cells, seeds] have the same value in every seed but for rounding, and in two seeds or
+    more."""
+    if values.shape[1] < FEWEST_SEEDS:
+        return False
+    spread, size = np.ptp(values, axis=0), np.abs(values).max(axis=0)
+    return bool((spread <= ROUNDING * size).all())
 
 
 def compare_all(
@@ -164,9 +177,7 @@ def _compared(
     both = sorted(a.keys() & b.keys())
     seeds = [seed for seed in both if math.isfinite(a[seed]) and math.isfinite(b[seed])]
     failures = Failures.of(a, b)
-    is_identical = len(seeds) >= FEWEST_SEEDS and all(
-        math.isclose(a[s], b[s], rel_tol=1e-12) for s in seeds
-    )
+    is_identical = are_identical(np.array([[cell[s] for s in seeds] for cell in (a, b)]))
     mean_a, mean_b = (fmean(cell[s] for s in seeds) if seeds else None for cell in (a, b))
     difference = None if mean_a is None or mean_b is None else mean_b - mean_a
     verdict: Verdict = "cannot tell"

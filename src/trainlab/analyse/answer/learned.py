@@ -16,6 +16,7 @@ from trainlab.words.numbers import is_share, metric_value
 
 MOST_NAMED = 4
 """Settings named one by one."""
+SAME = ("equivalent", "identical")
 
 
 def learned_sentences(
@@ -100,8 +101,9 @@ def _best(
         "seeds": num_seeds(best.n, words),
         "value": value_text(best.subject, best.mean),
     }
-    if not best.num_worse:
-        if all(effect.verdict in ("equivalent", "identical") for effect in effects):
+    is_told = best.num_worse > 0 or any(effect.verdict == "different" for effect in effects)
+    if not is_told:
+        if all(effect.verdict in SAME for effect in effects):
             yield from _same(evidence, best.subject, effects, words)
         elif best.n > 1:
             text = words("answer_none_told", **parts, capital_metric=words.capital(parts["metric"]))
@@ -110,9 +112,10 @@ def _best(
     if len(best.cells) == 1:
         text = words("answer_best", **parts, best=words.capital(names[0]))
     elif (margin := _shared_margin(best, effects)) is not None:
+        key = "answer_best_same" if margin else "answer_best_identical"
         margin_text = size_text(best.subject, margin, words)
         together = words.capital(joined(names, words))
-        text = words("answer_best_same", **parts, names=together, margin=margin_text)
+        text = words(key, **parts, names=together, margin=margin_text)
     else:
         named = names[1 : 1 + MOST_NAMED]
         others = joined(named, words)
@@ -123,11 +126,12 @@ def _best(
 
 
 def _shared_margin(best: BestCells, effects: Sequence[Effect]) -> float | None:
-    """Within which the best setting and all that tie with it were shown to be the same; None otherwise."""
+    """Within which the best setting and all that tie with it were shown to be the same, 0 where they are
+    identical; None where that was not shown."""
     same = {
-        frozenset(effect.cells): effect.margin or 0.0
+        frozenset(effect.cells): 0.0 if effect.verdict == "identical" else effect.margin or 0.0
         for effect in effects
-        if effect.verdict in ("equivalent", "identical")
+        if effect.verdict in SAME
     }
     pairs = [frozenset(pair) for pair in combinations(best.cells, 2)]
     if len(best.cells) > MOST_NAMED or not all(pair in same for pair in pairs):
@@ -170,25 +174,22 @@ def _effect(evidence: Evidence, effect: Effect, words: Words) -> Sentence:
 def _same(
     evidence: Evidence, metric: str, effects: Sequence[Effect], words: Words
 ) -> Iterator[Sentence]:
-    """The levels of a factor that were shown to be equivalent; one sentence for all of them."""
-    same = [effect for effect in effects if effect.verdict in ("equivalent", "identical")]
-    if not same:
+    """The levels of a factor that were shown to be the same wherever they were compared."""
+    named = [(effect, names_of(effect, evidence.cells, words)) for effect in effects]
+    not_same = {pair for effect, pair in named if effect.verdict not in SAME}
+    found = [(e, pair) for e, pair in named if e.verdict in SAME and pair not in not_same]
+    names = list(dict.fromkeys(name for _, pair in found for name in pair))
+    if len({pair for _, pair in found}) < len(names) * (len(names) - 1) / 2:
+        # Not each of these with each other: the first two alone.
+        found, names = found[:1], list(found[0][1])
+    if not found:
         return
-    names = list(
-        dict.fromkeys(name for one in same for name in names_of(one, evidence.cells, words))
-    )
+    same = [effect for effect, _ in found]
     margins = [one.margin for one in same if one.verdict == "equivalent" and one.margin is not None]
-    key = "answer_same" if margins else "answer_identical"
     text = words(
-        key,
+        "answer_same" if margins else "answer_identical",
         metric=words.capital(words.metric(metric)),
         names=joined(names, words),
         margin=size_text(metric, max(margins, default=0.0), words),
     )
-    # Of three names each pair must have been shown to be the same.
-    pairs = {frozenset(names_of(one, evidence.cells, words)) for one in same}
-    if len(pairs) == len(names) * (len(names) - 1) / 2:
-        yield Sentence(text, section_of(same[0].factor), tuple(same))
-        return
-    for one in same[:1]:
-        yield from _same(evidence, metric, [one], words)
+    yield Sentence(text, section_of(same[0].factor), tuple(same))

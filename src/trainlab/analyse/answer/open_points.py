@@ -17,6 +17,8 @@ from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 
 ENOUGH_TO_TEST = 3
+SEED_OPTIONS = ("seeds", "seed", "until-decided", "max-seeds")
+FLAGS = ("until-decided",)
 MOST_SEEDS = 200
 """More than anybody trains: such a point is left open."""
 
@@ -66,17 +68,18 @@ def _learning(
             yield OpenPoint(
                 text,
                 section_of(factor),
-                _command(evidence, "seeds", ENOUGH_TO_TEST),
+                _command(evidence, f"--seeds {ENOUGH_TO_TEST}", SEED_OPTIONS),
                 _minutes(evidence, share, kind="learn"),
             )
             continue
         if detectable:
             size = size_text(metric, max(detectable), words)
             text = words("open_learning", **parts, size=size)
-            needed = max((one.seeds_needed or 0 for one in effects), default=0)
         else:
-            text, needed = words("open_learning_bare", **parts), 0
-        if not needed or needed > MOST_SEEDS:
+            text = words("open_learning_bare", **parts)
+        # Of one comparison that cannot be estimated nothing is promised for the others.
+        needed = max(one.seeds_needed or MOST_SEEDS + 1 for one in effects)
+        if needed > MOST_SEEDS:
             yield OpenPoint(words.sentences(text, words("open_too_many")), section_of(factor))
             continue
         share = needed / max(1, len(evidence.study.seeds))
@@ -84,7 +87,7 @@ def _learning(
         yield OpenPoint(
             words.sentences(text, would_do),
             section_of(factor),
-            _command(evidence, "seeds", needed),
+            _command(evidence, f"--seeds {needed}", SEED_OPTIONS),
             _minutes(evidence, share, kind="learn"),
         )
 
@@ -98,16 +101,16 @@ def _cost(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Iter
         names = (_pair(evidence, one, words) for one in ratios)
         pairs = words("list_semicolon").join(dict.fromkeys(names))
         text = words(f"open_cost_{mode}", pairs=pairs)
-        needed = [one.processes_needed for one in ratios if one.processes_needed is not None]
-        if not needed or evidence.study.cost is None:
+        known = [one.processes_needed for one in ratios if one.processes_needed is not None]
+        if len(known) < len(ratios) or evidence.study.cost is None:
             yield OpenPoint(text, section_of(factor))
             continue
-        share = max(needed) / evidence.study.cost.processes
+        needed = max(known)
         yield OpenPoint(
-            words.sentences(text, words("open_processes", number=max(needed))),
+            words.sentences(text, words("open_processes", number=needed)),
             section_of(factor),
-            _command(evidence, "processes", max(needed)),
-            _minutes(evidence, share, kind="cost"),
+            _command(evidence, f"--processes {needed}", ("processes", "max-processes")),
+            _minutes(evidence, needed / evidence.study.cost.processes, kind="cost"),
         )
 
 
@@ -117,23 +120,25 @@ def _pair(evidence: Evidence, one: Effect | CostRatio, words: Words) -> str:
     return f"{pair}{at}"
 
 
-def _command(evidence: Evidence, option: str = "", value: int = 0) -> str | None:
-    """The command that made the run, with one option changed; None where it was not a command."""
+def _command(evidence: Evidence, added: str = "", instead_of: Sequence[str] = ()) -> str | None:
+    """The command that made the run, with an option in place of others; None where it was no command."""
     command = evidence.record.command
     if not command.startswith("trainlab "):
         return None
-    if not option:
-        return command
-    without = re.sub(rf"\s--{option}[= ]\S+", "", command)
-    return f"{without} --{option} {value}"
+    for option in instead_of:
+        value = "" if option in FLAGS else r"[= ]\S+"
+        command = re.sub(rf"\s--{option}{value}(?=\s|$)", "", command)
+    return f"{command} {added}".rstrip()
 
 
 def _minutes(evidence: Evidence, times: float, kind: str = "") -> float | None:
-    """What a whole run takes if its trials of a kind come so many times as often; None where no trial
-    has its times recorded."""
+    """What a whole run takes if its trials of a kind come so many times as often, those that have not
+    ended taken to be like the others; None where no trial has its times recorded."""
     total_s = 0.0
     for one in ("learn", "cost"):
-        seconds = busy_s(trial for trial in evidence.trials if trial.kind == one)
+        planned = [trial for trial in evidence.trials if trial.kind == one]
+        timed = [trial for trial in planned if trial.started and trial.ended]
+        seconds = busy_s(timed) * len(planned) / max(1, len(timed))
         total_s += seconds * (times if kind in ("", one) else 1.0)
     return total_s / 60 if total_s else None
 

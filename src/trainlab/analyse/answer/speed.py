@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from trainlab.analyse.answer.names import joined, level_name, names_of, sample_word, section_of
 from trainlab.analyse.answer.sentence import Sentence
 from trainlab.analyse.cost.measurement import MODES, Measurement
-from trainlab.analyse.cost.operators import ranked
+from trainlab.analyse.cost.operators import is_on_device, ranked
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.batch_scaling import OptimizerShare, Scaling
 from trainlab.analyse.findings.cost import CostRatio
@@ -79,6 +79,7 @@ def batch_sentences(findings: Sequence[Finding], words: Words) -> Iterator[Sente
                 setting=level_name("batch_size", top.levels[1], words),
                 operator=bare_operator(top.subject),
                 share=whole_percent(top.share_b),
+                whole=words(f"share_of_{top.share_of}"),
             )
             yield Sentence(text, "operators", (top,))
 
@@ -129,6 +130,7 @@ def _gain_key(gain: CostRatio) -> str:
 
 
 def _gained(gain: CostRatio) -> str:
+    """How many times as fast the faster of the two is."""
     return times(math.exp(abs(math.log(gain.ratio))))
 
 
@@ -142,13 +144,12 @@ def _faster(evidence: Evidence, mode: str, ratio: CostRatio, words: Words) -> Se
     slow, fast = names_of(ratio, evidence.cells, words)
     if ratio.ratio > 1:
         slow, fast = fast, slow
-    factor = math.exp(abs(math.log(ratio.ratio)))
     text = words(
         f"answer_faster_{mode}",
         fast=words.capital(fast),
         low_fast=fast,
         slow=slow,
-        times=times(factor),
+        times=_gained(ratio),
         sample=sample_word(evidence, words),
         at=ratio.shared_text(words),
     )
@@ -190,10 +191,12 @@ def _step(
         named = (f"{words.phase(name)} {whole_percent(ms / total)}" for name, ms in shares)
         yield Sentence(words("answer_phases", phases=joined(named, words)), "phases")
     if measurement.operators is not None and (rows := ranked(measurement.operators, "self")):
+        whole = "share_of_device" if is_on_device(measurement.operators) else "share_of_step"
         text = words(
             f"answer_top_{mode}",
             operator=bare_operator(rows[0].name),
             share=whole_percent(rows[0].share),
+            whole=words(whole),
         )
         yield Sentence(text, "operators")
     if mode == "train" and measurement.memory is not None:

@@ -4,9 +4,8 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.cost import cost_findings
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.learning import learn_findings
-from trainlab.analyse.findings.patterns import ran_as_findings
 from trainlab.analyse.findings.probes import probe_findings
-from trainlab.analyse.findings.run import undecided_findings, unfinished_findings
+from trainlab.analyse.findings.run import ran_as_findings, undecided_findings, unfinished_findings
 
 
 def findings(evidence: Evidence) -> tuple[Finding, ...]:

@@ -21,7 +21,7 @@ from trainlab.stats.contrasts import (
     estimate,
     pair_rows,
 )
-from trainlab.stats.verdict import FEWEST_SEEDS
+from trainlab.stats.verdict import are_identical
 from trainlab.words import Words
 from trainlab.words.numbers import metric_value
 
@@ -109,7 +109,7 @@ def best_findings(
         if (is_worse or (cells[other], cells[best]) in known)
         and (cells[best], cells[other]) not in known
     }
-    same = {other for other in others if _is_identical(table.values[[best, other]])}
+    same = {other for other in others if are_identical(table.values[[best, other]])}
     tied = [int(row) for row in np.argsort(-lead) if row not in {best, *worse, *same}]
     yield BestCells(
         subject=table.metric,
@@ -123,13 +123,6 @@ def best_findings(
         n=int(np.isfinite(table.values[best]).sum()),
         verdict="identical" if len(same) == len(others) else None,
     )
-
-
-def _is_identical(two: Floats) -> bool:
-    """Whether two cells have the same value in every seed, and two seeds or more."""
-    if two.shape[1] < FEWEST_SEEDS:
-        return False
-    return bool(np.isclose(two[0], two[1], rtol=1e-12, atol=0.0).all())
 
 
 def _worse_and_better(effects: Sequence[Effect], sign: float) -> set[tuple[str, ...]]:

@@ -20,13 +20,11 @@ from trainlab.spec.cell import level_text
 from trainlab.stats.contrasts import LEVEL, Floats
 from trainlab.stats.means import Interval
 from trainlab.stats.straight_line import lack_of_fit
-from trainlab.stats.verdict import Verdict
+from trainlab.stats.verdict import ROUNDING, Verdict, are_identical
 from trainlab.words import Words
 
 WIDE_RANGE = 4
 """Positive levels whose largest is so many times the smallest are taken on a scale of doublings."""
-ROUNDING = 1e-12
-"""Relative: values that differ by no more are the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,44 +100,6 @@ class Interaction(Finding):
         return self.kind, self.factor or "", self.other_factor
 
 
-@dataclass(frozen=True, kw_only=True)
-class RanAs(Finding):
-    """A cell that ran with fewer samples a batch than it asked for, since there are no more."""
-
-    kind = text = "ran_as"
-    section = "method"
-
-    asked: int
-    ran: int
-
-    def phrases(self, words: Words) -> dict[str, object]:
-        same = words.listed(self.cells[1:])
-        same_text = words("ran_as_same", others=same) if same else ""
-        return super().phrases(words) | {"same": same_text}
-
-
-def ran_as_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Of every cell whose batch is larger than the data; cells that are the same by it are named."""
-    meanings = {}
-    for cell in evidence.cells:
-        ran = evidence.level_that_ran(cell, "batch_size")
-        meanings[cell.id] = cell.settings.meaning | {"batch_size": ran}
-    for cell in evidence.cells:
-        asked, ran = cell.settings.batch_size, meanings[cell.id]["batch_size"]
-        if ran != asked:
-            others = [one for one in meanings if one != cell.id]
-            same = (one for one in others if meanings[one] == meanings[cell.id])
-            num_trials = sum(trial.cell == cell.id for trial in evidence.trials)
-            yield RanAs(
-                subject="batch_size",
-                factor="batch_size",
-                cells=(cell.id, *same),
-                asked=asked,
-                ran=ran,
-                n=num_trials,
-            )
-
-
 def pattern_findings(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
     """Trends, then interactions."""
     yield from _trends(evidence, table)
@@ -174,7 +134,7 @@ def _trends(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
     for series in _series(evidence, table.cells):
         values = table.values[[index_of[cell.id] for cell in series.cells]]
         signs = {*np.sign(np.diff(np.nanmean(values, axis=1))).tolist()}
-        if len(signs - {0.0}) > 1 and not _are_identical(values):
+        if len(signs - {0.0}) > 1 and not are_identical(values):
             # Up and down again is no trend, whatever the slope of a line through it.
             continue
         x = series.places
@@ -185,7 +145,7 @@ def _trends(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
     for (series, values), entry in zip(found, _decided(table, rows), strict=True):
         if entry is None:
             continue
-        same = _are_identical(values)
+        same = are_identical(values)
         yield Trend(
             subject=table.metric,
             factor=series.factor,
@@ -201,12 +161,6 @@ def _trends(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
             verdict="identical" if same else _verdict(entry),
             n=entry.n,
         )
-
-
-def _are_identical(values: Floats) -> bool:
-    """Whether all cells have the same value in every seed."""
-    spread = np.ptp(values, axis=0)
-    return bool((spread <= ROUNDING * np.abs(values).max(axis=0)).all())
 
 
 def _verdict(entry: "_Entry") -> Verdict:

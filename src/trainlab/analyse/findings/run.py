@@ -71,6 +71,22 @@ class Undecided(Finding):
         return words.sentences(text, too_few)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RanAs(Finding):
+    """A cell that ran with fewer samples a batch than it asked for, since there are no more."""
+
+    kind = text = "ran_as"
+    section = "method"
+
+    asked: int
+    ran: int
+
+    def phrases(self, words: Words) -> dict[str, object]:
+        same = words.listed(self.cells[1:])
+        same_text = words("ran_as_same", others=same) if same else ""
+        return super().phrases(words) | {"same": same_text}
+
+
 def unfinished_findings(evidence: Evidence) -> Iterator[Finding]:
     """One finding, unless every trial ended well."""
     states = [trial.state for trial in evidence.trials]
@@ -116,3 +132,25 @@ def undecided_findings(others: Sequence[Finding]) -> Iterator[Finding]:
 
 def _count(undecided: Sequence[Finding], cause: Cause) -> int:
     return sum(finding.open_because == cause for finding in undecided)
+
+
+def ran_as_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Of every cell whose batch is larger than the data; cells that are the same by it are named."""
+    meanings = {}
+    for cell in evidence.cells:
+        ran = evidence.level_that_ran(cell, "batch_size")
+        meanings[cell.id] = cell.settings.meaning | {"batch_size": ran}
+    for cell in evidence.cells:
+        asked, ran = cell.settings.batch_size, meanings[cell.id]["batch_size"]
+        if ran != asked:
+            others = [one for one in meanings if one != cell.id]
+            same = (one for one in others if meanings[one] == meanings[cell.id])
+            num_trials = sum(trial.cell == cell.id for trial in evidence.trials)
+            yield RanAs(
+                subject="batch_size",
+                factor="batch_size",
+                cells=(cell.id, *same),
+                asked=asked,
+                ran=ran,
+                n=num_trials,
+            )

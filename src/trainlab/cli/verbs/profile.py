@@ -70,12 +70,14 @@ def _profile(
 def _show(run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_json: bool) -> None:
     from trainlab.cli.summary import (
         measurement_json,
+        print_answer,
         print_data,
         print_measurement,
         print_remarks,
         print_study,
         say,
     )
+    from trainlab.report.run_data import RunData
 
     evidence = run.evidence()
     if as_json:
@@ -90,11 +92,10 @@ def _show(run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_jso
         print_measurement(console, evidence.name, measurement, words, sort=sort, top=num_shown)
         if classic and measurement.operators is not None:
             sys.stdout.write(classic_table(measurement.operators, top) + "\n")
-    if evidence.study.cells:
-        print_study(console, evidence, words)
-    else:
-        print_remarks(console, evidence, words)
+    data = RunData(evidence)
+    print_study(console, data, words)
     print_data(console, evidence, words)
+    print_answer(console, data, words)
     say(console, words("run_folder", path=run.path))
 
 

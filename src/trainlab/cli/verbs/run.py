@@ -3,7 +3,7 @@
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -30,6 +30,9 @@ from trainlab.resolve import asks_each_device
 from trainlab.spec import CostSpec, TrainSpec, checked
 from trainlab.spec.probe import probe_of
 from trainlab.words import Words, check_language
+
+if TYPE_CHECKING:
+    from trainlab.report.run_data import RunData
 
 
 def _run(
@@ -156,25 +159,28 @@ def _run(
 def _show(run: Run, *, lang: str, as_json: bool, quiet: bool, report: bool) -> None:
     """Prints what the run came to; a study also gets its report, whatever is printed."""
     from trainlab.cli.summary import print_summary, run_json
+    from trainlab.report.run_data import RunData
 
-    evidence, words = run.evidence(), Words(lang)
+    data, words = RunData(run.evidence()), Words(lang)
     if as_json:
-        print_json(run_json(run, evidence))
+        print_json(run_json(run, data.evidence))
     elif quiet:
         sys.stdout.write(f"{run.path}\n")
     else:
-        print_summary(Console(), run, evidence, words)
-    if report and evidence.study.cells:
-        _write_report(run, words, Console(quiet=as_json or quiet))
+        print_summary(Console(), run, data, words)
+    if report and data.evidence.study.cells:
+        _write_report(run, data, words, Console(quiet=as_json or quiet))
 
 
-def _write_report(run: Run, words: Words, console: Console) -> None:
+def _write_report(run: Run, data: "RunData", words: Words, console: Console) -> None:
     from trainlab.cli.summary import say
-    from trainlab.report.writing import write_report
+    from trainlab.report.contents import report_of
+    from trainlab.report.writing import write_document
 
     try:
         with showing_status(Console(stderr=True, quiet=console.quiet), "writing the report"):
-            (path,) = write_report(run.evidence(), run.report_folder, ("html",), words.lang)
+            document = report_of(data, words.lang)
+            (path,) = write_document(document, ("html",), run.report_folder)
     except MissingExtraError as error:
         say(console, words("no_report", why=error))
     else:

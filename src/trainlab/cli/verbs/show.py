@@ -31,6 +31,7 @@ def command(
         run_json,
     )
     from trainlab.lab import open_run
+    from trainlab.report.run_data import RunData
     from trainlab.words import Words
 
     words = Words(lang)
@@ -42,8 +43,9 @@ def command(
     elif as_json:
         print_json(run_json(folders[0], evidence))
     elif is_pooled:
-        print_study(Console(), evidence, words, with_all=with_all)
+        data = RunData(evidence)
+        print_study(Console(), data, words, with_all=with_all)
         print_data(Console(), evidence, words)
-        print_answer(Console(), evidence, words)
+        print_answer(Console(), data, words)
     else:
-        print_summary(Console(), folders[0], evidence, words, with_all=with_all)
+        print_summary(Console(), folders[0], RunData(evidence), words, with_all=with_all)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from pathlib import Path
 
 from trainlab import __version__
@@ -117,11 +118,8 @@ def _changed_lines(reported: ReportText, wanted: ReportText) -> Iterator[Differe
 
 
 def _paired(reported: Sequence[str], wanted: Sequence[str]) -> Iterator[Difference]:
-    for number in range(max(len(reported), len(wanted))):
-        yield Difference(
-            reported[number] if number < len(reported) else "",
-            wanted[number] if number < len(wanted) else "",
-        )
+    for pair in zip_longest(reported, wanted, fillvalue=""):
+        yield Difference(*pair)
 
 
 def _numbers_of_their_own(document: Document, own: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Comparison by factor: every cell's costs and metrics, and what each level does, in words."""
 
+from trainlab.analyse.answer.names import section_of
 from trainlab.analyse.findings.cost import CostRatio, MemoryRatio
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
@@ -68,11 +69,10 @@ def cost_figure(cell_values: CellValues, words: Words) -> Figure:
 
 def _factor_section(factor: str, findings: list[Finding], words: Words) -> Section:
     name = factor.removeprefix("model.").replace(",", " + ")
-    slug = "".join(c if c.isalnum() and c.isascii() else "-" for c in factor)
     compared = [f for f in findings if isinstance(f, Effect | CostRatio | MemoryRatio)]
     table = [factor_table(name, compared, words)] if compared else []
     blocks = (*table, *first_bullets(_decided_first(findings), words))
-    return Section(f"factor-{slug}", words("factor", factor=name), blocks)
+    return Section(section_of(factor), words("factor", factor=name), blocks)
 
 
 def _decided_first(findings: list[Finding]) -> list[Finding]:
