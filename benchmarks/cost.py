@@ -2,9 +2,9 @@
 
     python -m benchmarks.cost [--device cuda] [--seconds 12]
 
-Bounds: a step that spins or sleeps for a known time is reported within 2 % of it (CPU); phases add up
-to the bare step within 3 %, marking them costs at most 2 % at batch 64 and 10 % at batch 1 on the
-CPU; the bare step takes at most 2 % longer than the same step written by hand.
+Bounds: a step that spins or sleeps for a known time is reported within 2% of it (CPU); phases add up
+to the bare step within 3%, marking them costs at most 2% at batch 64 and 10% at batch 1 on the
+CPU; the bare step takes at most 2% longer than the same step written by hand.
 
 Ratios and what is said of them: `benchmarks.pairs`.
 """

@@ -2,11 +2,11 @@
 
     python -m benchmarks.cost_power [--studies 10000]
 
-Three cells, the first and the last measured twice; benches differ by 30 %, processes within a bench by the
-noise given. Bounds: "different" in at most 5 % of studies without any difference, "equivalent" in at most
-5 % where the true ratio is the margin, simultaneous intervals hold all ratios in at least 95 % (three
-standard errors allowed for); at every noise more processes find a slowdown of 5 % more often; at 2 % noise
-so many processes as the tool itself says settle it do so in at least 90 %.
+Three cells, the first and the last measured twice; benches differ by 30%, processes within a bench by the
+noise given. Bounds: "different" in at most 5% of studies without any difference, "equivalent" in at most
+5% where the true ratio is the margin, simultaneous intervals hold all ratios in at least 95% (three
+standard errors allowed for); at every noise more processes find a slowdown of 5% more often; at 2% noise
+so many processes as the tool itself says settle it do so in at least 90%.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def error_of(share: float, studies: int) -> float:
 
 def without_difference(studies: int) -> None:
     """What is called different where nothing differs, and how often all intervals hold the truth."""
-    print(f'"different" with nothing there, 2 % noise, of {studies}; at most 5 % | intervals hold')
+    print(f'"different" with nothing there, 2% noise, of {studies}; at most 5% | intervals hold')
     row("processes", COUNTS, "7")
     for name, draw in NOISES.items():
         false, held = [], []
@@ -93,7 +93,7 @@ def _holds_one(comparison: CostComparison) -> bool:
 
 def at_the_margin(studies: int) -> None:
     """What is called equivalent where the true ratio is the margin."""
-    print(f'\n"equivalent" where the ratio is the margin, 2 % noise, of {studies}; at most 5 %')
+    print(f'\n"equivalent" where the ratio is the margin, 2% noise, of {studies}; at most 5%')
     row("processes", COUNTS, "7")
     shares = [
         np.mean(
@@ -109,8 +109,8 @@ def at_the_margin(studies: int) -> None:
 
 
 def power(studies: int) -> None:
-    """How often a slowdown of 5 % is found."""
-    print(f"\n5 % slower, found in so many of {studies}; more processes find it more often")
+    """How often a slowdown of 5% is found."""
+    print(f"\n5% slower, found in so many of {studies}; more processes find it more often")
     row("processes", COUNTS, "7")
     for std in STDS:
         shares = [
@@ -136,7 +136,7 @@ def as_many_as_said(studies: int) -> None:
     share = float(np.mean(found))
     low, middle, high = np.quantile(said, (0.1, 0.5, 0.9))
     print(
-        f"\n5 % slower at 2 % noise: {len(said)} of {studies} studies of 3 processes cannot tell; they say "
+        f"\n5% slower at 2% noise: {len(said)} of {studies} studies of 3 processes cannot tell; they say "
         f"{middle:.0f} ({low:.0f} to {high:.0f}) would settle it; with so many {share:.1%} do"
     )
     hold("as many as said", share >= 0.9)

@@ -3,7 +3,7 @@
     python -m benchmarks.loop [--device cuda] [--rounds 30]
 
 Blocks of the same updates are run in turn (ours, by hand, with a loader, ours, …) in one process,
-so that drift hits all alike; the ratio is over the block times of a round, with the 95 % interval
+so that drift hits all alike; the ratio is over the block times of a round, with the 95% interval
 of its median (a binomial order-statistic interval: no assumption about the noise).
 
 On a noisy machine that interval is wider than the few microseconds in question. So what the loop
@@ -178,7 +178,7 @@ def with_loader(setup: Setup) -> Callable[[], None]:
 
 
 def interval(values: list[float]) -> tuple[float, float]:
-    """95 % interval of the median from order statistics."""
+    """95% interval of the median from order statistics."""
     ordered, n = sorted(values), len(values)
     outside = max(0, int(n / 2 - 0.98 * n**0.5))
     return ordered[outside], ordered[n - 1 - outside]
@@ -267,7 +267,7 @@ def main() -> None:
     # denormal numbers, three times slower: an artefact of the repetition, not of a loop.
     torch.set_flush_denormal(True)
     print(f"torch {torch.__version__}, {options.device}, {torch.get_num_threads()} threads")
-    print("ms per update; recorded: with curves and TensorBoard; ratios to by hand [95 %]")
+    print("ms per update; recorded: with curves and TensorBoard; ratios to by hand [95%]")
     print(
         f"{'workload':12} {'batch':>5} {'ours':>9} {'by hand':>9} {'recorded':>9} {'loader':>9}"
         "   ours / by hand         recorded / by hand     loader / ours            adds"

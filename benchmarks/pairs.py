@@ -1,6 +1,6 @@
 """Two ways to run a step, in pairs of neighbouring rounds, so that drift hits both alike.
 
-A ratio is the median over the pairs, with its 95 % interval: "ok" where the whole interval keeps the
+A ratio is the median over the pairs, with its 95% interval: "ok" where the whole interval keeps the
 bound, "NOT MET" where the whole interval breaks it, else "cannot tell".
 """
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.probes [--device cuda] [--seconds 12]
 
-Bounds, for mnist-cnn at batch 64 on the CPU: one scalar probe, at one layer, adds at most 5 % to a step,
-scalar probes on all layers at most 25 %. Other rows are for information and have no bound.
+Bounds, for mnist-cnn at batch 64 on the CPU: one scalar probe, at one layer, adds at most 5% to a step,
+scalar probes on all layers at most 25%. Other rows are for information and have no bound.
 
 Ratios are of probed rounds over bare ones, and what is said of them is said in `benchmarks.pairs`. Both
 rounds run the same model; what moves to the host at logged points is in the figures.

@@ -3,10 +3,10 @@
     python -m benchmarks.repeat [--repeats 10] [--device cuda] [--busy]
 
 Runs the timed part of `mnist-lab` again and again, as the lab ships it. For every ratio between cells: its
-95 % interval in each lab, and whether that holds the mean of all other labs. `--busy` keeps one core busy
-meanwhile. Bounds: in the median lab the widest interval is at most ±5 % (±10 % beside a busy core); at most
+95% interval in each lab, and whether that holds the mean of all other labs. `--busy` keeps one core busy
+meanwhile. Bounds: in the median lab the widest interval is at most ±5% (±10% beside a busy core); at most
 one time per batch in ten is flagged (not with `--busy`); all ratios of a lab agree with the other labs so
-often that a true rate of 95 % would give fewer in no more than 1 of 100 runs.
+often that a true rate of 95% would give fewer in no more than 1 of 100 runs.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 
 Simulates published runs beside ours: five settings, three metrics, five epochs, whose figures move
 together over epochs and metrics, rounded to three places. Exits 1 where, under normal noise, a true
-reproduction fails in more than 2 %, plus three Monte-Carlo errors, or where one setting's accuracy is three
+reproduction fails in more than 2%, plus three Monte-Carlo errors, or where one setting's accuracy is three
 standard deviations off and less than half of the studies of 16 seeds fail. Heavy tails and skew are shown.
 """
 
@@ -66,7 +66,7 @@ def figures(ours: Array, published: Array, cell: str) -> Iterator[PublishedFigur
 def failure_rates(
     studies: int, seeds: int, noise: str, epochs_move: float, off: float
 ) -> tuple[float, float]:
-    """By curves; and as it was decided before, by 95 % of the figures being inside."""
+    """By curves; and as it was decided before, by 95% of the figures being inside."""
     draw = np.random.default_rng(7)
     by_curves = by_share = 0
     for _ in range(studies):

@@ -3,8 +3,8 @@
     python -m benchmarks.turns [--device cuda] [--blocks 20]
 
 Two fresh processes of mnist-cnn stand ready. In each block one of them takes turns with the other, and then
-as many without a pause; both halves meet the same machine. Bound: the 95 % interval of the median ratio of
-the two lies within ±2 %.
+as many without a pause; both halves meet the same machine. Bound: the 95% interval of the median ratio of
+the two lies within ±2%.
 """
 
 import argparse

@@ -3,9 +3,9 @@
     python -m benchmarks.verdicts [--studies 10000] [--only NAME]
 
 Noise is normal, rounded, heavy-tailed, skewed, unequal, and drawn from the real seeds of both labs
-(`seed_noise.csv`, made by `benchmarks.seed_noise`). Bounds: "different" in at most 5 % of studies in which
-nothing differs, over all comparisons of a study; at most 8 % with one cell, also the reference, three times
-as noisy or skewed alone, 10 % with one ten times as noisy; "equivalent" at the margin likewise; 95 % of
+(`seed_noise.csv`, made by `benchmarks.seed_noise`). Bounds: "different" in at most 5% of studies in which
+nothing differs, over all comparisons of a study; at most 8% with one cell, also the reference, three times
+as noisy or skewed alone, 10% with one ten times as noisy; "equivalent" at the margin likewise; 95% of
 studies, within a point, have simultaneous intervals that hold every true difference; the effects named in
 `power` are found; the same with up to ten looks. Three standard errors of so many studies are allowed for.
 
@@ -172,7 +172,7 @@ def false_differences(studies: int) -> None:
         for name, draw in ALIKE.items():
             step = 1.0 if name == "rounded" else 0.0
             shares = [called_different(draw((studies, cells, n)), step) for n in SEEDS]
-            row(f"{name} ({'no bound' if name == 'two modes' else '5 %'})", shares)
+            row(f"{name} ({'no bound' if name == 'two modes' else '5%'})", shares)
             if name != "two modes":
                 hold(f"{name}, {cells} cells", shares, LEVEL, studies)
         for name, (draw, bound) in UNEQUAL.items():
@@ -183,19 +183,19 @@ def false_differences(studies: int) -> None:
 
 def false_on_real_noise(studies: int) -> None:
     """The seeds of the labs, shifted to equal means."""
-    print("\nThe same on real seed noise; coverage of simultaneous intervals is the rest of 100 %")
+    print("\nThe same on real seed noise; coverage of simultaneous intervals is the rest of 100%")
     row("seeds", SEEDS, "6")
     for name, table in real_noise().items():
         for kind, draw in (("alike", drawn_alike(table)), ("as it is", drawn_apart(table))):
             shares = [called_different(draw((studies, len(table), n))) for n in SEEDS]
-            row(f"{name}, {kind} ({'5 %' if kind == 'alike' else 'no bound'})", shares)
+            row(f"{name}, {kind} ({'5%' if kind == 'alike' else 'no bound'})", shares)
             if kind == "alike":
                 hold(f"real noise: {name}, {kind}", shares, LEVEL, studies)
 
 
 def false_equivalence(studies: int) -> None:
     """Every cell differs from the first by exactly the margin; and by nothing."""
-    print('\nStudies with one or more false "equivalent", true differences = margin (5 %)')
+    print('\nStudies with one or more false "equivalent", true differences = margin (5%)')
     real = {f"{n}, alike": drawn_alike(t) for n, t in real_noise().items() if "accuracy" in n}
     for cells in CELLS:
         row(f"{cells} cells; seeds", SEEDS, "6")
@@ -222,8 +222,8 @@ def false_equivalence(studies: int) -> None:
 
 
 def coverage(studies: int) -> None:
-    """Simultaneous intervals, of normal noise; 94 to 96 %."""
-    print("\nStudies whose simultaneous intervals hold all true differences (94 to 96 %)")
+    """Simultaneous intervals, of normal noise; 94 to 96%."""
+    print("\nStudies whose simultaneous intervals hold all true differences (94 to 96%)")
     for cells in CELLS:
         shares = [
             1 - called_different(rng.standard_normal((studies, cells, n))) for n in (3, 5, 8, 16)
@@ -234,9 +234,9 @@ def coverage(studies: int) -> None:
 
 
 def power(studies: int) -> None:
-    """Large differences are found with few seeds, and what is called detectable in 80 %."""
+    """Large differences are found with few seeds, and what is called detectable in 80%."""
     print(
-        "\nFound: 6 std of a cell with 3 seeds (90 %), 1.5 std of a difference with 8 seeds (80 %)"
+        "\nFound: 6 std of a cell with 3 seeds (90%), 1.5 std of a difference with 8 seeds (80%)"
     )
     for cells, n, shift, bound in (
         *((3, 3, 6.0, 0.90), (7, 3, 6.0, 0.90)),
@@ -253,7 +253,7 @@ def power(studies: int) -> None:
             row(f"{cells} cells, {n} seeds, {shift:.2f} std, {name}", [share])
             if noise == 1.0 and share < bound:
                 failed.append(f"power: {cells} cells, {n} seeds")
-    print("\nFound at the difference called detectable (75 to 85 %)")
+    print("\nFound at the difference called detectable (75 to 85%)")
     row("seeds", SEEDS, "6")
     for cells in CELLS:
         weights = against_first(cells)
@@ -272,7 +272,7 @@ def power(studies: int) -> None:
 def looks(studies: int) -> None:
     """Seeds are added until every comparison is decided, with a look after each of ten numbers."""
     print(f"\nUntil decided, looks after {', '.join(map(str, LOOKS))} seeds; margin 2.5 std")
-    print(f"  {'':64}wrong (5 %) decided  seeds used")
+    print(f"  {'':64}wrong (5%) decided  seeds used")
     noises = {name: ALIKE[name] for name in ("normal", "t, 2 degrees", "exponential", "rounded")}
     noises |= {n: drawn_alike(t) for n, t in real_noise().items() if "accuracy" in n}
     for cells in (3, 7):
@@ -353,7 +353,7 @@ def within(interval: Interval | None, value: float) -> bool:
 def means(studies: int) -> None:
     """Intervals of a cell's own mean and of a new run."""
     counts = (3, 5, 10, 16)
-    print("\nIntervals of a mean and of a new run that hold the truth; normal: 94 to 96 %")
+    print("\nIntervals of a mean and of a new run that hold the truth; normal: 94 to 96%")
     row("seeds", counts, "6")
     for name in ("normal", "exponential", "t, 2 degrees"):
         truth = 1.0 if name == "exponential" else 0.0

@@ -38,14 +38,14 @@ BY_BATCH = made_study(vary={"batch_size": (1, 16, 64)}, seeds=5, margins={"test/
 
 def test_the_best_setting_is_named_with_its_value(tmp_path: Path) -> None:
     found = answered(tmp_path, BY_BATCH, final=accuracies(l1=0.80, l16=0.95, l64=0.90))
-    assert "Batch 16 gives the best test accuracy: 95.1 %." in texts(found)
+    assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
     assert not found.open_points
 
 
 def test_equal_settings_are_said_to_be_the_same_within_the_margin(tmp_path: Path) -> None:
     found = answered(tmp_path, BY_BATCH, final=accuracies(l1=0.80, l16=0.95, l64=0.95))
     assert texts(found) == [
-        "Batch 16 and batch 64 give the best test accuracy, 95.1 %, exactly the same in every seed."
+        "Batch 16 and batch 64 give the best test accuracy, 95.1%, exactly the same in every seed."
     ]
     jitter = {16: 0.0, 64: 0.0015}
 
@@ -56,7 +56,7 @@ def test_equal_settings_are_said_to_be_the_same_within_the_margin(tmp_path: Path
 
     found = answered(tmp_path / "b", BY_BATCH, final=final)
     assert texts(found) == [
-        "Batch 64 and batch 16 give the best test accuracy, 95.3 %, and the same within 1.0 points."
+        "Batch 64 and batch 16 give the best test accuracy, 95.3%, and the same within 1.0 points."
     ]
 
 
@@ -70,7 +70,7 @@ def test_what_seeds_cannot_tell_is_open_with_the_command_that_would(tmp_path: Pa
     study = made_study(vary={"batch_size": (1, 16)}, seeds=3)
     found = answered(tmp_path, study, final=final)
     assert texts(found) == [
-        "Test accuracy is 90.5 % at best; 3 seeds show no difference between the settings."
+        "Test accuracy is 90.5% at best; 3 seeds show no difference between the settings."
     ]
     (point,) = found.open_points
     assert point.text.startswith("Which gives the better test accuracy (batch 1 and batch 16): 3 ")
@@ -131,16 +131,16 @@ def test_each_factor_of_several_has_its_sentence_the_largest_first(tmp_path: Pat
         return {"test/accuracy": 0.9 - lower + 0.001 * (trial.seed % 3)}
 
     assert texts(answered(tmp_path, study, final=final)) == [
-        "The base setting gives the best test accuracy: 90.1 %.",
+        "The base setting gives the best test accuracy: 90.1%.",
         "Learning rate 0.1 instead of learning rate 0.001 lowers test accuracy by 20.0 points, "
-        "to 70.1 %.",
-        "Batch 16 instead of batch 64 lowers test accuracy by 5.0 points, to 85.1 %.",
+        "to 70.1%.",
+        "Batch 16 instead of batch 64 lowers test accuracy by 5.0 points, to 85.1%.",
     ]
 
 
 def test_a_single_run_and_a_profile_have_an_answer(tmp_path: Path) -> None:
     found = answered(tmp_path / "a", made_study(seeds=1), final=lambda t: {"test/accuracy": 0.9})
-    assert texts(found) == ["Test accuracy is 90.0 % after 2 epochs (one seed)."]
+    assert texts(found) == ["Test accuracy is 90.0% after 2 epochs (one seed)."]
     study = made_study(learn=False, cost=CostSpec(processes=3))
     found = answered(tmp_path / "b", study, step_ms=lambda trial, process: 2.0 + 0.01 * process)
     assert texts(found)[0].startswith("A training step of batch 64 takes 2.0")
@@ -166,7 +166,7 @@ def test_an_unfinished_study_answers_from_what_it_has_and_says_how_to_finish(
         final=accuracies(l1=0.80, l16=0.95, l64=0.90),
         state=lambda trial: "pending" if trial.seed == 5 else "done",
     )
-    assert "Batch 16 gives the best test accuracy: 95.1 %." in texts(found)
+    assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
     (point,) = found.open_points
     assert point.text == "3 of 15 trials have not finished."
     assert point.command == "trainlab run"

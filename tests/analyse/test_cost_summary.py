@@ -68,8 +68,8 @@ def loaded(**load: float) -> LoadRecord:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({}, "processes differ by 22 %"),
-        ({"step_ms": [10.0] * 10 + [11.2] * 20}, "steps drift by +12 %"),
+        ({}, "processes differ by 22%"),
+        ({"step_ms": [10.0] * 10 + [11.2] * 20}, "steps drift by +12%"),
         ({"load": loaded(others_cores=1.5)}, "used 1.5 cores"),
         ({"load": loaded(stolen_cores=0.4)}, "took 0.4 cores"),
     ],
@@ -175,7 +175,7 @@ def test_the_interval_of_a_median_covers_at_95_per_cent_by_the_binomial_law(coun
     _, low, high = median_interval(range(count))
     below = int(low)
     assert high == count - 1 - below
-    if count < 6:  # not even the whole range covers at 95 %
+    if count < 6:  # not even the whole range covers at 95%
         assert below == 0
     else:
         assert 1 - 2 * stats.binom.cdf(below, count, 0.5) >= 0.949

@@ -363,12 +363,12 @@ def test_a_margin_of_a_cost_lets_it_be_called_equivalent(tmp_path: Path) -> None
     )
     (cost,) = of_kind("cost", evidence(tmp_path, study, step_ms=slower(0.001, 0.002, 0.0)))
     assert (cost.verdict, cost.numbers["margin"]) == ("equivalent", 0.05)
-    assert "equivalent within 5.0 %" in cost.sentence(Words("en"))
-    assert "[90 %:" in cost.sentence(Words("en"))
+    assert "equivalent within 5.0%" in cost.sentence(Words("en"))
+    assert "[90%:" in cost.sentence(Words("en"))
 
 
 def test_a_factor_is_told_as_a_factor_not_as_a_difference_of_logarithms(tmp_path: Path) -> None:
-    """80.3 % was printed where one measurement took 2.23 times as long as the other."""
+    """80.3% was printed where one measurement took 2.23 times as long as the other."""
     (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 1.23)))
     text = cost.sentence(Words("en"))
     assert "80" not in text
@@ -376,7 +376,7 @@ def test_a_factor_is_told_as_a_factor_not_as_a_difference_of_logarithms(tmp_path
 
 
 def test_a_time_that_is_off_names_itself_while_its_ratio_may_be_good(tmp_path: Path) -> None:
-    # Whole benches are 30 % slower than others; within each, cells differ by very little more or less.
+    # Whole benches are 30% slower than others; within each, cells differ by very little more or less.
     def step_ms(trial: Trial, process: int) -> float:
         own = 1 + 0.001 * NOISE[(process + len(trial.cell) + 3 * trial.again) % 10]
         return own * (1, 1.3, 1.6)[process - 1] * (1 + (trial.cell == "lr=0.01"))
@@ -385,7 +385,7 @@ def test_a_time_that_is_off_names_itself_while_its_ratio_may_be_good(tmp_path: P
     (unstable,) = of_kind("unstable", found)
     assert (unstable.numbers["num_unstable"], unstable.numbers["num_wide"]) == (4, 0)
     text = unstable.sentence(Words("en"))
-    assert "4 of 4 times per batch may be off by more than 10.0 %" in text
+    assert "4 of 4 times per batch may be off by more than 10.0%" in text
     assert "Ratios between cells, formed within rounds, are good to" in text
     (cost,) = of_kind("cost", found)
     assert cost.verdict == "different"

@@ -141,7 +141,7 @@ def test_on_a_gpu_no_time_of_the_host_stands_beside_a_share_of_the_device(tmp_pa
     shown = {
         line[0].text: (line[1].text, line[2].text) for line in (one.entries for one in table.rows)
     }
-    assert shown == {"conv2d": ("25.0 %", "125.0"), "add": ("75.0 %", "375.0")}
+    assert shown == {"conv2d": ("25.0%", "125.0"), "add": ("75.0%", "375.0")}
     assert "kernels take 500.0 µs per step" in table.note
     assert "800.0 µs of the 1,000.0 µs" in table.note
-    assert "80.0 %" not in table.note
+    assert "80.0%" not in table.note

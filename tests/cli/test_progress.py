@@ -98,7 +98,7 @@ def test_off_a_terminal_a_study_is_a_line_per_trial(tmp_path: Path) -> None:
     shown = play(Console(file=io.StringIO(), width=200), tmp_path / "r", *STUDY)
     learn, cost = shown.splitlines()
     assert re.fullmatch(
-        r"2/\d+ batch_size=1 seed 1: train loss 0.2500, train accuracy 80.00 %, "
+        r"2/\d+ batch_size=1 seed 1: train loss 0.2500, train accuracy 80.00%, "
         r"test accuracy not finite, 3.0 s",
         learn,
     ), learn

@@ -250,7 +250,7 @@ def test_compare_names_what_differs_and_lists_cells_only_one_run_has(
         "training, µs per sample",
         "2.00 times",
         "different",
-        "90.00 %",
+        "90.00%",
     ):
         assert told in shown
     shutil.copytree(tmp_path / "a", tmp_path / "copy")

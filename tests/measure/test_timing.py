@@ -252,5 +252,5 @@ def test_phases_add_up_to_the_step_on_a_gpu(make_setup: MakeSetup) -> None:
 
     setup = make_setup(workload=find_workload("mnist-cnn"), device="cuda", data="bundled")
     record = measure(setup, CostSpec(budget_s=6, tight=1e-9))
-    # Pairs of neighbouring rounds; benchmarks/cost.py holds them to 3 %.
+    # Pairs of neighbouring rounds; benchmarks/cost.py holds them to 3%.
     assert statistics.median(round_ratios(record)) == pytest.approx(1, abs=0.1)

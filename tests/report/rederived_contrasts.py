@@ -71,7 +71,7 @@ def limits(
     present: tuple[tuple[str, tuple[int, ...]], ...],
     rows: tuple[tuple[tuple[str, float], ...], ...],
 ) -> tuple[float, float, Any]:
-    """Scores exceeded in 5 % of studies without differences: on either side, on one; and all of them."""
+    """Scores exceeded in 5% of studies without differences: on either side, on one; and all of them."""
     rng = np.random.default_rng(99)
     table: Table = {}
     for cell, seeds in present:

@@ -52,7 +52,7 @@ def costs(run: RawRun, mode: str) -> dict[Pair, Expected]:
 
 @lru_cache
 def _intervals(run: RawRun, mode: str) -> dict[Pair, tuple[float, float]]:
-    """The 95 % intervals of all ratios, filled by `costs`."""
+    """The 95% intervals of all ratios, filled by `costs`."""
     return {}
 
 
@@ -382,7 +382,7 @@ def optimizer_share(run: RawRun, found: Finding) -> Expected:
 
 
 def unstable(run: RawRun, found: Finding) -> Expected:
-    """Times known to no better than 10 %, in the order of the cells, and ratios to no better than 5 %."""
+    """Times known to no better than 10%, in the order of the cells, and ratios to no better than 5%."""
     off, num_measured, widths = [], 0, []
     for cell in run.cells:
         for mode in MODES:

@@ -22,7 +22,7 @@ pytest.importorskip("vl_convert", reason="needs trainlab[report]")
 pytest.importorskip("typst", reason="needs trainlab[report]")
 
 FORMATS = ("html", "md", "pdf")
-NOTES = "# Discussion\nI measured 90.20 % and once 12.34 s.\n"
+NOTES = "# Discussion\nI measured 90.20% and once 12.34 s.\n"
 STUDENT = HandIn("李华", "20260001", "AI <Systems>", NOTES)
 
 
@@ -93,7 +93,7 @@ def test_her_own_text_may_be_edited_by_hand(run: RunFolder, tmp_path: Path) -> N
     for name, before in (("html", "I measured"), ("md", "I measured")):
         text = (run.path / "en" / f"report.{name}").read_text()
         path = tmp_path / f"report.{name}"
-        path.write_text(text.replace(before, "On 77.77 % of days I measured"))
+        path.write_text(text.replace(before, "On 77.77% of days I measured"))
         verdict = check_report(path, gather(run))
         assert verdict.is_the_runs, verdict.differences
         assert verdict.own_numbers == ("77.77", "12.34")

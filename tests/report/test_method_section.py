@@ -47,7 +47,7 @@ def test_what_else_ran_is_told_as_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("num_pairs", "is_range"), [(5, True), (6, False)])
 def test_fewer_than_six_pairs_have_a_range_and_no_interval(num_pairs: int, is_range: bool) -> None:
     overhead = Overhead("layers", 0.1, 0.05, 0.2, num_pairs)
-    assert ("range +5.0 %, +20.0 %" in overhead_text([overhead], Words("en"))) == is_range
+    assert ("range +5.0%, +20.0%" in overhead_text([overhead], Words("en"))) == is_range
 
 
 def test_unstable_measurements_with_trained_weights_are_told_from_the_others(

@@ -66,7 +66,7 @@ def test_the_answer_has_at_most_five_lines_and_says_what_differs(tmp_path: Path)
     assert isinstance(told, Statements)
     assert isinstance(chart, Figure)
     assert 1 < len(told.items) <= 5
-    assert any("best test accuracy: 95.2 %" in one.text for one in told.items)
+    assert any("best test accuracy: 95.2%" in one.text for one in told.items)
     assert told.items[0].text == "Batch 64 trains 19 times as fast per sample as batch 1."
 
 
@@ -191,7 +191,7 @@ def test_every_number_of_a_finding_is_in_its_sentence_as_the_records_have_it(
             )
             for one in (1, size)
         ]
-        arrow = " → ".join(f"{100 * mean:.2f} %" for mean in means)
+        arrow = " → ".join(f"{100 * mean:.2f}%" for mean in means)
         assert any(f"batch_size 1 → {size}: test/accuracy {arrow}" in text for text in told)
         peaks = [
             folder.trial(f"cost-train-batch_size={one}-layers").memory.read().peak_bytes / 2**20

@@ -104,7 +104,7 @@ def test_every_code_of_a_record_has_words() -> None:
     for code in codes:
         zh, en = (Words(lang).warning(code, 0.31) for lang in ("zh", "en"))
         assert zh != en
-        assert "31 %" in en or "0.3 cores" in en
+        assert "31%" in en or "0.3 cores" in en
     silent = {v for n, v in vars(quantities).items() if n.isupper() and isinstance(v, str)}
     assert {f"silent_{code}" for code in silent} <= set(WORDS)
 

@@ -251,7 +251,7 @@ def effect(**given: Any) -> Finding:
 
 def test_one_seed_is_told_to_be_too_few() -> None:
     assert sentence(effect(n=1, interval=None, p=None)) == (
-        "lr 0.1 → 0.01: test/accuracy 90.00 % → 95.00 % (1 seed): cannot tell; the difference is +5.00 "
+        "lr 0.1 → 0.01: test/accuracy 90.00% → 95.00% (1 seed): cannot tell; the difference is +5.00 "
         "points. One seed cannot show a difference; it takes at least 2."
     )
 
@@ -281,11 +281,11 @@ def test_a_difference_within_the_margin_is_told_not_to_matter() -> None:
 
 def test_a_difference_and_an_equivalence_are_told_with_their_evidence() -> None:
     assert (
-        ": different, by +5.00 points [95 %: -2.00 points to +12.00 points], p = 0.004."
+        ": different, by +5.00 points [95%: -2.00 points to +12.00 points], p = 0.004."
         in sentence(effect(n=8, verdict="different", p=0.004))
     )
     assert (
-        ": equivalent within 0.50 points; the difference is +0.10 points [90 %: -2.00 points"
+        ": equivalent within 0.50 points; the difference is +0.10 points [90%: -2.00 points"
         in sentence(effect(n=8, verdict="equivalent", margin=0.005, difference=0.001))
     )
 
@@ -325,7 +325,7 @@ def test_a_figure_has_three_digits(value: float, told: str) -> None:
 @pytest.mark.parametrize(
     ("metric", "value", "told"),
     [
-        ("test/accuracy", 0.97819, "97.82 %"),
+        ("test/accuracy", 0.97819, "97.82%"),
         ("test/loss", 0.12345, "0.1235"),
         ("test/loss", 0.00012345, "0.000123"),
         ("test/loss", 3.1e30, "3.1e+30"),
@@ -381,11 +381,11 @@ def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> No
             (80.0, 10.0, 500.0),
         ]
     )
-    assert "Beyond batch 80 [95 %: 71.5 to 92.5], doubling gains less than 10 %." in near
+    assert "Beyond batch 80 [95%: 71.5 to 92.5], doubling gains less than 10%." in near
     for told in (far, flat):
-        assert "At batch 64, the largest measured, doubling still gains more than 10 %." in told
+        assert "At batch 64, the largest measured, doubling still gains more than 10%." in told
     assert "cannot be told from these measurements" in unsure
-    assert "0.0600 µs [95 %: 0.0500 to 0.0700] per sample" in near
+    assert "0.0600 µs [95%: 0.0500 to 0.0700] per sample" in near
 
 
 def test_a_line_that_cannot_be_checked_says_why() -> None:
@@ -401,17 +401,17 @@ def test_a_line_that_cannot_be_checked_says_why() -> None:
         fit="cannot tell",
         n=3,
     )
-    assert "cannot be told: a size predicted from the others is off by up to 41.0 %" in sentence(
+    assert "cannot be told: a size predicted from the others is off by up to 41.0%" in sentence(
         fit
     )
-    assert "noise explains up to 87.0 %" in sentence(fit)
+    assert "noise explains up to 87.0%" in sentence(fit)
     assert "from one process for each size" in sentence(replace(fit, allowed_error=None))
     misfit = replace(fit, fit="does not fit", allowed_error=0.12)
-    assert "the noise of the measurements explains at most 12.0 %" in sentence(misfit)
+    assert "the noise of the measurements explains at most 12.0%" in sentence(misfit)
 
 
 def test_a_small_share_is_not_told_as_none() -> None:
-    assert [percent(0.0004), percent(0.123), percent(0.0)] == ["0.04 %", "12.3 %", "0.0 %"]
+    assert [percent(0.0004), percent(0.123), percent(0.0)] == ["0.04%", "12.3%", "0.0%"]
 
 
 def test_p_is_never_told_smaller_than_can_be_known() -> None:

@@ -164,7 +164,7 @@ def test_what_is_called_detectable_is_found_in_four_of_five_studies(cells: int, 
 
 def test_seeds_for_an_effect() -> None:
     rows = rows_of(against_first(2))
-    # Two independent groups, one standard deviation apart, 5 %, power 0.8: 17 each by the textbook;
+    # Two independent groups, one standard deviation apart, 5%, power 0.8: 17 each by the textbook;
     # a few more, since cells may vary unequally.
     assert seeds_for(rows, 0, 1.0) == pytest.approx(20, abs=3)
     assert seeds_for(rows, 0, 100.0) == 2

@@ -78,7 +78,7 @@ def test_the_ratio_of_a_cell_with_itself_is_told_as_a_ratio_above_one() -> None:
 
 
 def test_more_processes_find_a_slowdown_more_often_at_every_noise() -> None:
-    """With the floor as the largest difference of any two processes, 50 found it in 3 % of studies."""
+    """With the floor as the largest difference of any two processes, 50 found it in 3% of studies."""
     for std in (0.01, 0.02, 0.04):
         shares = [share_different(std, 1.05, n) for n in (3, 6, 12, 24)]
         print(std, shares)

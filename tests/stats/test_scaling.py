@@ -23,7 +23,7 @@ def test_a_line_is_found_on_hand_worked_numbers() -> None:
 
 
 def test_errors_are_relative_so_small_batches_count() -> None:
-    # Absolute errors would let 1 ms at batch 1024 outweigh 100 % at batch 1.
+    # Absolute errors would let 1 ms at batch 1024 outweigh 100% at batch 1.
     fit = fit_batches({1: 1.0, 2: 1.0, 512: 52.0, 1024: 104.0})
     assert fit.fixed.value == pytest.approx(0.85, abs=0.1)
 
@@ -48,7 +48,7 @@ def test_two_sizes_give_a_line_but_no_interval_and_no_verdict() -> None:
 
 
 def test_each_size_is_predicted_from_the_others() -> None:
-    # Without 2: the line through (1, 1) and (4, 4) says 2 where 4 was measured: -50 %.
+    # Without 2: the line through (1, 1) and (4, 4) says 2 where 4 was measured: -50%.
     fit = fit_batches({1: 1.0, 2: 4.0, 4: 4.0}, EXACT)
     (middle,) = [one for one in fit.left_out if one.batch_size == 2]
     assert (middle.predicted, middle.error) == pytest.approx((2, -0.5))

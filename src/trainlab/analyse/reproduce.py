@@ -1,6 +1,6 @@
 """Published single runs against ours: does each figure lie where one more run of ours would fall?
 
-One in twenty figures lies outside its 95 % interval by chance, and those of one run move together: their
+One in twenty figures lies outside its 95% interval by chance, and those of one run move together: their
 number decides nothing. What decides is each curve as a whole, by its mean deviation over the epochs, whose
 spread between our seeds has the correlation of the epochs in it; and each figure alone, for one that is
 far off. Both are t tests with bounds for all of them together (`benchmarks.reproduce`).
@@ -23,7 +23,7 @@ CURVES_LEVEL = 0.015
 FIGURES_LEVEL = 0.005
 """How often a true reproduction may fail, by any of its curves and by any of its figures."""
 CHANCE_OUTSIDE = 0.05
-"""Of the figures, outside their 95 % intervals though all is well."""
+"""Of the figures, outside their 95% intervals though all is well."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class PublishedFigure:
     """Decimal places it was published to."""
     ours: Mean | None
     interval: Interval | None
-    """Where one more run of ours falls in 95 % of cases; None with fewer than two seeds."""
+    """Where one more run of ours falls in 95% of cases; None with fewer than two seeds."""
     by_seed: Mapping[int, float] = field(default_factory=dict)
     """Ours, one by one."""
 

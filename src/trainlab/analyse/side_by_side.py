@@ -30,7 +30,7 @@ class CellComparison:
     change: float
     """B over A for a cost, B minus A for a metric."""
     interval: Interval | None
-    """The 95 % interval of the change."""
+    """The 95% interval of the change."""
     comparison: Comparison | CostComparison
 
     @property

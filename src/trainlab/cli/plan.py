@@ -133,5 +133,5 @@ def _more_text(cost: CostSpec) -> str:
         return ""
     return (
         f", more for up to {cost.extra_s:.0f} s where a ratio is not known to "
-        f"{100 * cost.ratio_within:.0f} %"
+        f"{100 * cost.ratio_within:.0f}%"
     )

@@ -19,7 +19,7 @@ class CostSpec(Spec):
     extra_s: Annotated[NonNegativeFloat, Setting("seconds")] = 60.0
     """Further processes are added for so long at most. 0: none are."""
     ratio_within: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.05
-    """The half-width of the 95 % interval of a ratio between cells that is narrow enough."""
+    """The half-width of the 95% interval of a ratio between cells that is narrow enough."""
     active_steps: Annotated[PositiveInt, Setting("steps")] = 10
     """Training steps the profiler looks at; an inference pass is profiled whole."""
     warmup_steps: Annotated[NonNegativeInt, Setting("steps")] = 10
@@ -28,7 +28,7 @@ class CostSpec(Spec):
     budget_s: Annotated[PositiveFloat, Setting("seconds")] = 5.0
     """The turns of a process take about this long altogether."""
     tight: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.005
-    """Processes that take turns stop early once their ratios, within this one measurement, have a 95 %
+    """Processes that take turns stop early once their ratios, within this one measurement, have a 95%
     interval of at most this half-width; a process by itself, once its median step has."""
     weights: Literal["untrained", "trained", "both"] = "untrained"
     """Measure with fresh weights, with those a learn trial of the same study ended with, or both."""

@@ -102,12 +102,12 @@ class Family:
 
     @property
     def half_width(self) -> Floats:
-        """Of simultaneous 95 % intervals: all of them hold the truth in 95 % of studies."""
+        """Of simultaneous 95% intervals: all of them hold the truth in 95% of studies."""
         return self.estimates.half_width(self.critical.two_sided)
 
     @property
     def half_width_90(self) -> Floats:
-        """Of simultaneous 90 % intervals: no more than 5 % of studies have one that ends short of the truth
+        """Of simultaneous 90% intervals: no more than 5% of studies have one that ends short of the truth
         on a given side. One that lies within a margin shows equivalence."""
         return self.estimates.half_width(self.critical.one_sided)
 
@@ -123,12 +123,12 @@ class Critical:
 
     @cached_property
     def two_sided(self) -> float:
-        """Exceeded in 5 % of studies; infinite where nothing can be tested."""
+        """Exceeded in 5% of studies; infinite where nothing can be tested."""
         return _upper(self.largest)
 
     @cached_property
     def one_sided(self) -> float:
-        """Exceeded on a given side in 5 % of studies."""
+        """Exceeded on a given side in 5% of studies."""
         return _upper(self.largest_above)
 
     def share_beyond(self, scores: Floats) -> Floats:

@@ -40,16 +40,16 @@ class CostComparison:
     n: int
     """Benches that measured both."""
     ratio: Ratio
-    """With its simultaneous 95 % interval over the family; none for a single process."""
+    """With its simultaneous 95% interval over the family; none for a single process."""
     equivalence: Interval | None = None
-    """The simultaneous 90 % interval of the ratio: within the margin, it shows equivalence."""
+    """The simultaneous 90% interval of the ratio: within the margin, it shows equivalence."""
     p: float | None = None
     """Adjusted for the family; None for a single process."""
     margin: float | None
     """Ratios nearer to 1 than this share do not matter; None: not stated, so never equivalent."""
     family: int
     std: float | None = None
-    """Of the log time of a process within its bench; 0.02 is about 2 %."""
+    """Of the log time of a process within its bench; 0.02 is about 2%."""
     verdict: Verdict = "cannot tell"
     detectable: float | None = None
     """The smallest ratio above 1 that so many processes find with power 0.8."""
@@ -163,7 +163,7 @@ def _comparisons(
 
 
 def _widths(family: Family | None) -> tuple[Floats, Floats, Floats]:
-    """Half-widths of 95 % and of 90 % intervals, and p; computed once for all pairs."""
+    """Half-widths of 95% and of 90% intervals, and p; computed once for all pairs."""
     if family is None:
         return np.zeros(0), np.zeros(0), np.zeros(0)
     return family.half_width, family.half_width_90, family.p

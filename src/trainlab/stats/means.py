@@ -1,8 +1,8 @@
 """Means, differences and ratios over seeds, each with how well it is known.
 
 A run that diverged has no finite value: it is left out and counted, never replaced. An interval that
-the numbers cannot give is `None`, never NaN. Intervals cover 95 % within half a point under normal noise
-from 3 to 16 seeds, 88 to 92 % for the mean of exponential noise, and 91 to 93 % for a new run under heavy
+the numbers cannot give is `None`, never NaN. Intervals cover 95% within half a point under normal noise
+from 3 to 16 seeds, 88 to 92% for the mean of exponential noise, and 91 to 93% for a new run under heavy
 tails (`benchmarks.verdicts`).
 """
 
@@ -25,6 +25,11 @@ class Interval:
         """Whether the value lies in the interval."""
         return self.low <= value <= self.high
 
+    @property
+    def inverse(self) -> "Interval":
+        """Of the ratio the other way round; both ends are positive."""
+        return Interval(1 / self.high, 1 / self.low)
+
     def cut(self, other: "Interval | None") -> "Interval | None":
         """The part of another interval that lies within this one, which holds its middle."""
         if other is None:
@@ -40,7 +45,7 @@ SHARES = Interval(0.0, 1.0)
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over runs, with the 95 % interval of the true mean."""
+    """A mean over runs, with the 95% interval of the true mean."""
 
     value: float
     interval: Interval | None
@@ -59,7 +64,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as much: a ratio of geometric means, with its 95 % interval."""
+    """How many times as much: a ratio of geometric means, with its 95% interval."""
 
     value: float
     interval: Interval | None
@@ -82,7 +87,7 @@ def mean_of(values: Sequence[float], limits: Interval = UNLIMITED) -> Mean | Non
 
 
 def new_run_interval(values: Sequence[float]) -> Interval | None:
-    """Where one further run falls in 95 % of cases: what a published single run is compared with."""
+    """Where one further run falls in 95% of cases: what a published single run is compared with."""
     mean = mean_of(values)
     return None if mean is None else _interval(mean.value, mean.std, mean.n, 1 + 1 / mean.n)
 
@@ -105,7 +110,7 @@ def _std(values: Sequence[float]) -> float | None:
 
 
 def _interval(middle: float, std: float | None, n: int, variance: float) -> Interval | None:
-    """95 %, by the t quantile; `variance` is that of the error, in units of the variance of one run."""
+    """95%, by the t quantile; `variance` is that of the error, in units of the variance of one run."""
     if std is None:
         return None
     half_width = float(special.stdtrit(n - 1, 0.975)) * std * math.sqrt(variance)

@@ -4,8 +4,8 @@
 
 Fitted by least squares on the relative error, neither part below zero. A fit from two sizes always
 passes through both: it has no verdict, and an interval only where the noise of the times is known. Where
-the line is true, intervals cover 95 % within half a point for 3 to 9 sizes (`benchmarks.verdicts`), and
-it is said not to fit in at most 5 % of cases, whatever the noise.
+the line is true, intervals cover 95% within half a point for 3 to 9 sizes (`benchmarks.verdicts`), and
+it is said not to fit in at most 5% of cases, whatever the noise.
 """
 
 import math
@@ -41,7 +41,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A value that follows from the fit, in the unit of the times, with its 95 % interval."""
+    """A value that follows from the fit, in the unit of the times, with its 95% interval."""
 
     value: float
     interval: Interval | None
@@ -55,7 +55,7 @@ class LeftOut:
     measured: float
     predicted: float
     allowed: float | None
-    """The error that noise alone stays below, in all sizes together, in 95 % of cases; None: unknown."""
+    """The error that noise alone stays below, in all sizes together, in 95% of cases; None: unknown."""
 
     @property
     def error(self) -> float:
@@ -79,9 +79,9 @@ class BatchScaling:
 
     @property
     def enough(self) -> float | None:
-        """Beyond this size doubling saves less than 10 % of the time per sample.
+        """Beyond this size doubling saves less than 10% of the time per sample.
 
-        Doubling saves fixed / (2 * (fixed + per_sample * size)): below 10 % from 4 * fixed / per_sample
+        Doubling saves fixed / (2 * (fixed + per_sample * size)): below 10% from 4 * fixed / per_sample
         on. `None` if the time does not grow with the size at all.
         """
         if not self.per_sample.value:
@@ -90,7 +90,7 @@ class BatchScaling:
 
     @property
     def enough_interval(self) -> Interval | None:
-        """The 95 % interval of `enough`, by Fieller; None where nothing tells the error.
+        """The 95% interval of `enough`, by Fieller; None where nothing tells the error.
 
         A ratio r of the parts is in it where fixed - r * per_sample is not significantly different from 0.
         It has no upper end where the time may not grow with the size at all.
@@ -109,7 +109,7 @@ class BatchScaling:
         return Interval(max(0.0, min(*ends, self.enough)), max(*ends, self.enough))
 
     def predict(self, batch_size: int) -> Fitted:
-        """The time at any batch size; a measurement of it would fall into the interval in 95 % of cases."""
+        """The time at any batch size; a measurement of it would fall into the interval in 95% of cases."""
         value = self.fixed.value + self.per_sample.value * batch_size
         line = _line(self.sizes, self.times, self.noise)
         if line is None:

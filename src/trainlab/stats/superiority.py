@@ -8,7 +8,7 @@ from scipy import optimize
 from trainlab.stats.means import Interval
 
 Z = 1.959963984540054
-"""The 97.5 % quantile of the normal distribution."""
+"""The 97.5% quantile of the normal distribution."""
 NUDGE = 1e-9
 
 
@@ -18,7 +18,7 @@ class Superiority:
 
     value: float
     interval: Interval
-    """95 %."""
+    """95%."""
 
 
 def superiority(a: Sequence[float], b: Sequence[float]) -> Superiority | None:

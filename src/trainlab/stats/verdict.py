@@ -1,8 +1,8 @@
 """Two cells over the same seeds: different, equivalent, identical, or cannot tell.
 
 All comparisons of a metric are one family (`contrasts`): the interval that is shown is the one that
-decides. "Different": the simultaneous 95 % interval of the difference excludes zero. "Equivalent": the
-simultaneous 90 % interval lies within a margin stated beforehand, and as many seeds diverged in the one
+decides. "Different": the simultaneous 95% interval of the difference excludes zero. "Equivalent": the
+simultaneous 90% interval lies within a margin stated beforehand, and as many seeds diverged in the one
 cell as in the other. "Identical": every seed gave the same value in both.
 
 How often each is right, on studies whose truth is known: `benchmarks.verdicts`.

@@ -145,7 +145,7 @@ class Words:
 
     def warning(self, code: str, value: float) -> str:
         """Why a measurement may be unstable; `value` is in cores or a share, depending on the code."""
-        text = f"{value:.1f}" if code in ("others_busy", "stolen") else f"{100 * value:.0f} %"
+        text = f"{value:.1f}" if code in ("others_busy", "stolen") else f"{100 * value:.0f}%"
         sign = "+" if code == "steps_drift" and value > 0 else ""
         return self(f"warning_{code}", value=sign + text)
 

@@ -37,9 +37,9 @@ def count(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """`12.3 %`; below 0.05 % only the first digit that is not zero: `0.04 %`."""
+    """`12.3%`; below 0.05% only the first digit that is not zero: `0.04%`."""
     small = 5e-7 <= abs(share) < 5e-4
-    return f"{100 * share:.1g} %" if small else f"{100 * share:.1f} %"
+    return f"{100 * share:.1g}%" if small else f"{100 * share:.1f}%"
 
 
 def is_share(metric: str) -> bool:
@@ -53,12 +53,12 @@ def metric_title(metric: str) -> str:
 
 
 def metric_value(metric: str, value: float | None, beside: float = 0.0) -> str:
-    """Accuracies as `97.82 %`, the rest to four places or three digits; `beside`: the size of a number that
+    """Accuracies as `97.82%`, the rest to four places or three digits; `beside`: the size of a number that
     it stands beside, to whose place it is then written too."""
     if value is None:
         return "not finite"
     if is_share(metric):
-        return f"{100 * value:.2f} %"
+        return f"{100 * value:.2f}%"
     size = max(abs(value), abs(beside))
     return f"{value:.4f}" if 0.01 <= size < LARGE_LOSS else f"{value:.3g}"
 

@@ -59,8 +59,8 @@ def failure_sentences(
 
 
 def value_text(metric: str, value: float) -> str:
-    """`95.2 %`, `0.312`: one digit less than a table has."""
-    return f"{100 * value:.1f} %" if is_share(metric) else metric_value(metric, value)
+    """`95.2%`, `0.312`: one digit less than a table has."""
+    return f"{100 * value:.1f}%" if is_share(metric) else metric_value(metric, value)
 
 
 def size_text(metric: str, value: float, words: Words) -> str:

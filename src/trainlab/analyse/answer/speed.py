@@ -92,8 +92,8 @@ def hardware_sentences(evidence: Evidence, words: Words) -> Iterator[Sentence]:
 
 
 def whole_percent(share: float) -> str:
-    """`55 %`; one digit after the point below 10 %."""
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
+    """`55%`; one digit after the point below 10%."""
+    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.1f}%"
 
 
 def times(ratio: float) -> str:

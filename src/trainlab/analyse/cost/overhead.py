@@ -18,7 +18,7 @@ class Overhead:
     added: float
     low: float
     high: float
-    """95 % interval of the median over pairs; the whole range where there are fewer than six."""
+    """95% interval of the median over pairs; the whole range where there are fewer than six."""
     num_pairs: int
 
     @property

@@ -25,7 +25,7 @@ Reason = Literal["processes_differ", "steps_drift", "others_busy", "stolen"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with the interval in which the same measurement, repeated, falls in 95 % of cases."""
+    """A value with the interval in which the same measurement, repeated, falls in 95% of cases."""
 
     value: float
     low: float | None = None
@@ -111,7 +111,7 @@ def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> Cos
 
 
 def repeat_interval(samples: Sequence[float]) -> Estimate:
-    """Geometric mean, and where the mean of as many fresh samples would fall in 95 % of cases; without
+    """Geometric mean, and where the mean of as many fresh samples would fall in 95% of cases; without
     that below FEWEST_PROCESSES."""
     logs = [math.log(sample) for sample in samples]
     middle, count = statistics.fmean(logs), len(logs)

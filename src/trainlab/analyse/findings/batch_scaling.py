@@ -25,12 +25,12 @@ class Scaling(Finding):
     fixed_ms: float
     per_sample_us: float
     per_sample_us_low: float | None
-    """Its 95 % interval; that of the fixed part is the finding's."""
+    """Its 95% interval; that of the fixed part is the finding's."""
     per_sample_us_high: float | None
     enough: float | None
-    """Beyond this size doubling saves less than 10 % of the time per sample."""
+    """Beyond this size doubling saves less than 10% of the time per sample."""
     enough_low: float | None
-    """Its 95 % interval; without an upper end where the time may not grow with the size at all."""
+    """Its 95% interval; without an upper end where the time may not grow with the size at all."""
     enough_high: float | None
     largest: int
     """The largest size measured."""

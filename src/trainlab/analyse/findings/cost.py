@@ -16,7 +16,7 @@ from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.operators import operator_findings
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.words import Words
-from trainlab.words.numbers import MIB, memory
+from trainlab.words.numbers import MIB, figure, memory, percent
 
 SMALL_CHANGE = 0.05
 """A change of memory below this share answers nothing."""
@@ -60,6 +60,21 @@ class CostRatio(Finding):
         if self.verdict != "cannot tell" or self.processes_needed is None:
             return text
         return words.sentences(text, self.fill(words, "processes_would_do"))
+
+    def phrases(self, words: Words) -> dict[str, object]:
+        return super().phrases(words) | {"change_of_time": self._change_of_time(words)}
+
+    def _change_of_time(self, words: Words) -> str:
+        """`6.6× faster per sample` where that was shown, else the ratio of times as it is."""
+        if self.verdict != "different":
+            return words("time_ratio", ratio=figure(self.ratio), within=self.interval_text(words))
+        if self.ratio > 1:
+            key, factor, interval = "time_slower", self.ratio, self.interval
+        else:
+            key, factor = "time_faster", 1 / self.ratio
+            interval = None if self.interval is None else self.interval.inverse
+        within = self.interval_text(words, interval=interval)
+        return words(key, times=figure(factor), share=percent(self.ratio), within=within)
 
     @property
     def group(self) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ class Finding:
     factor: str | None = None
     levels: tuple[Scalar | None, Scalar | None] = (None, None)
     interval: Interval | None = None
-    """Of the difference or ratio: of 95 %, of 90 % beside the verdict "equivalent"."""
+    """Of the difference or ratio: of 95%, of 90% beside the verdict "equivalent"."""
     verdict: Verdict | None = None
     """None where nothing was tested: a count, or a figure that does not vary."""
     confounds: tuple[Confound, ...] = ()
@@ -147,12 +147,19 @@ class Finding:
         text = partial(metric_difference, self.subject, points=points, beside=widest)
         return self.interval_text(words, text)
 
-    def interval_text(self, words: Words, text: Callable[[float], str] = figure) -> str:
-        """The interval, where there is one: of 95 %, or of 90 % where that decided."""
-        if self.interval is None:
+    def interval_text(
+        self,
+        words: Words,
+        text: Callable[[float], str] = figure,
+        interval: Interval | None = None,
+    ) -> str:
+        """The interval, where there is one: of 95%, or of 90% where that decided; `interval` stands for
+        it in another unit."""
+        shown = interval or self.interval
+        if shown is None:
             return ""
         key = "within_90" if self.is_interval_90 else "within"
-        return words(key, low=text(self.interval.low), high=text(self.interval.high))
+        return words(key, low=text(shown.low), high=text(shown.high))
 
     @property
     def is_interval_90(self) -> bool:

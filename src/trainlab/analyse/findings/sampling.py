@@ -26,7 +26,7 @@ class SamplingError(Finding):
     value: float
     """The accuracy it is computed for, that of the best cell."""
     half_width: float
-    """Of its 95 % interval over test sets of this size."""
+    """Of its 95% interval over test sets of this size."""
     half_width_difference: float
     """Of the difference of two such accuracies; less where both settings fail on the same samples."""
 
@@ -47,7 +47,7 @@ def sampling_findings(evidence: Evidence, table: MetricTable) -> Iterator[Findin
     if not is_share(table.metric) or not num_samples or not table.cells:
         return
     value = float(np.nanmax(table.means))
-    # Two right and two wrong more: without them nothing would be left to chance at 100 %.
+    # Two right and two wrong more: without them nothing would be left to chance at 100%.
     share = (value * num_samples + 2) / (num_samples + 4)
     # Both test sets are drawn: this one and the other.
     half_width = 1.96 * math.sqrt(2 * share * (1 - share) / num_samples)

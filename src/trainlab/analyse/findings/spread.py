@@ -34,7 +34,7 @@ class SeedSpread(Finding):
     either does not vary."""
     ratio_low: float | None
     ratio_high: float | None
-    """The ends of the ratio's 95 % interval."""
+    """The ends of the ratio's 95% interval."""
 
     def phrases(self, words: Words) -> dict[str, object]:
         def spread(value: float) -> str:
@@ -109,13 +109,13 @@ def _std(values: Sequence[float]) -> float:
 
 
 def _interval(std: float, n: int) -> Interval:
-    """95 %, of the standard deviation of normal noise."""
+    """95%, of the standard deviation of normal noise."""
     ends = (special.chdtri(n - 1, tail) for tail in (0.025, 0.975))
     return Interval(*(std * math.sqrt((n - 1) / float(end)) for end in ends))
 
 
 def _variance_ratio(own: Sequence[float], whole: Sequence[float]) -> Ratio | None:
-    """Of normal noise, with the 95 % interval of the F distribution; None where either does not vary.
+    """Of normal noise, with the 95% interval of the F distribution; None where either does not vary.
 
     Cells that share a part of their randomness vary together, and the interval is then wider than it
     need be.

@@ -235,5 +235,5 @@ def _duration_text(duration_s: float) -> str:
 
 
 def _metrics_text(metrics: dict[str, float | None]) -> str:
-    """`train loss 0.3012, test accuracy 87.10 %`."""
+    """`train loss 0.3012, test accuracy 87.10%`."""
     return ", ".join(f"{n.replace('/', ' ')} {metric_value(n, v)}" for n, v in metrics.items())

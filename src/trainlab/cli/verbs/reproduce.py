@@ -143,7 +143,7 @@ def _table(study: str, figures: "list[PublishedFigure]") -> Table:
         return Entry(" to ".join(metric_value(row.metric, end) for end in ends))
 
     return table_of(
-        f"{study}: published single runs, and where one more run of ours falls (95 %)",
+        f"{study}: published single runs, and where one more run of ours falls (95%)",
         [
             name("cell", lambda row: row.cell),
             name("metric", lambda row: row.metric),

@@ -15,7 +15,7 @@ MOST_POINTS = 120
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The mean over seeds at one moment of training, and its 95 % interval."""
+    """The mean over seeds at one moment of training, and its 95% interval."""
 
     cell: str
     epoch: float

@@ -99,14 +99,14 @@ def estimate(cost: Estimate) -> Entry:
 
 
 def mean(metric: str, over_seeds: Mean | None, missing: str) -> Entry:
-    """`97.41 % [96.90, 97.92]`; without an interval for a single seed; `missing` where there is none."""
+    """`97.41% [96.90, 97.92]`; without an interval for a single seed; `missing` where there is none."""
     if over_seeds is None:
         return Entry(missing)
     widest = max(map(abs, (over_seeds.value, *filter(None, over_seeds.ends))))
     text = metric_value(metric, over_seeds.value, widest)
     if over_seeds.interval is not None:
         ends = (over_seeds.interval.low, over_seeds.interval.high)
-        low, high = (metric_value(metric, end, widest).removesuffix(" %") for end in ends)
+        low, high = (metric_value(metric, end, widest).removesuffix("%") for end in ends)
         text = f"{text} [{low}, {high}]"
     return Entry(text, over_seeds.value)
 

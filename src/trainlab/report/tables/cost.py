@@ -323,7 +323,7 @@ def _device(measurement: Measurement) -> str:
 
 
 def _signed(share: float) -> str:
-    return f"{100 * share:+.1f} %"
+    return f"{100 * share:+.1f}%"
 
 
 def _added_interval(overhead: Overhead, words: Words) -> str:

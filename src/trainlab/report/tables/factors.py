@@ -62,10 +62,10 @@ def difference_within(metric: str, interval: Interval | None, verdict: Verdict |
 
 
 def at_confidence(interval: Entry, verdict: Verdict | None) -> Entry:
-    """The interval; beside "equivalent" it is the 90 % one, and says so."""
+    """The interval; beside "equivalent" it is the 90% one, and says so."""
     if verdict != "equivalent" or not interval.text:
         return interval
-    return replace(interval, text=f"{interval.text} (90 %)")
+    return replace(interval, text=f"{interval.text} (90%)")
 
 
 def _change(finding: Finding, words: Words) -> str:

@@ -64,13 +64,13 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
 
 
 def near_text(roofline: Roofline | None, words: Words) -> str:
-    """`compute 45 %`: the nearer limit and how much of it was reached."""
+    """`compute 45%`: the nearer limit and how much of it was reached."""
     if roofline is None:
         return ""
     if roofline.near == "neither":
         return words("near_neither")
     reached = roofline.compute_share if roofline.near == "compute" else roofline.memory_share
-    return f"{words(f'near_{roofline.near}')} {100 * reached:.0f} %"
+    return f"{words(f'near_{roofline.near}')} {100 * reached:.0f}%"
 
 
 def _note(measurement: Measurement, layers: Sequence[Layer], words: Words) -> str:

@@ -16,7 +16,7 @@ EpochRow = tuple[TrialRecord, Line]
 
 
 def learn_table(evidence: Evidence, words: Words) -> Table:
-    """Each cell's means over seeds, with the 95 % interval of the mean."""
+    """Each cell's means over seeds, with the 95% interval of the mean."""
 
     def seeds(cell: str) -> Entry:
         states = [learned.trial.state for learned in evidence.learned[cell].values()]
