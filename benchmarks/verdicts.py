@@ -17,11 +17,13 @@ import argparse
 import csv
 import math
 from collections.abc import Callable, Iterable
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainlab.analyse.contrast import MOST_LEVELS
 from trainlab.stats.contrasts import (
     LEVEL,
     complete,
@@ -47,9 +49,17 @@ NOISE_FILE = Path(__file__).parent / "seed_noise.csv"
 failed: list[str] = []
 
 
-def against_first(num_cells: int) -> Floats:
-    """Every cell less the first."""
-    return pair_rows(((0, cell) for cell in range(1, num_cells)), num_cells)
+def pairs_of(num_cells: int) -> list[tuple[int, int]]:
+    """The comparisons of a study of one factor, as the product makes them: every pair of few levels, else
+    each with the first."""
+    cells = range(num_cells)
+    every = list(combinations(cells, 2))
+    return every if num_cells <= MOST_LEVELS else [pair for pair in every if pair[0] == 0]
+
+
+def compared(num_cells: int) -> Floats:
+    """These comparisons as contrasts."""
+    return pair_rows(pairs_of(num_cells), num_cells)
 
 
 def alike(draw: Callable[[tuple[int, ...]], Floats]) -> Draw:
@@ -157,7 +167,7 @@ def row(name: str, values: Iterable[float], form: str = "6.2%") -> None:
 
 def called_different(values: Floats, resolution: float = 0.0) -> float:
     """The share of studies with one or more "different"."""
-    weights = against_first(values.shape[1])
+    weights = compared(values.shape[1])
     estimates = estimate(values, weights, resolution)
     scores = np.abs(estimates.scores(estimates.value))
     limit = critical_of(complete(weights, values.shape[2])).two_sided
@@ -165,7 +175,7 @@ def called_different(values: Floats, resolution: float = 0.0) -> float:
 
 
 def false_differences(studies: int) -> None:
-    """Studies in which no setting matters: every cell against the first."""
+    """Studies in which no setting matters."""
     print(f'\nStudies with one or more false "different", of {studies}')
     for cells in CELLS:
         row(f"{cells} cells; seeds", SEEDS, "6")
@@ -199,7 +209,7 @@ def false_equivalence(studies: int) -> None:
     real = {f"{n}, alike": drawn_alike(t) for n, t in real_noise().items() if "accuracy" in n}
     for cells in CELLS:
         row(f"{cells} cells; seeds", SEEDS, "6")
-        weights = against_first(cells)
+        weights = compared(cells)
         for name, draw in {**ALIKE, **real}.items():
             shares, shown = [], []
             for n in SEEDS:
@@ -235,14 +245,12 @@ def coverage(studies: int) -> None:
 
 def power(studies: int) -> None:
     """Large differences are found with few seeds, and what is called detectable in 80%."""
-    print(
-        "\nFound: 6 std of a cell with 3 seeds (90%), 1.5 std of a difference with 8 seeds (80%)"
-    )
+    print("\nFound: 6 std of a cell with 3 seeds (90%), 1.5 std of a difference with 8 seeds (80%)")
     for cells, n, shift, bound in (
         *((3, 3, 6.0, 0.90), (7, 3, 6.0, 0.90)),
         *((3, 8, 1.5 * math.sqrt(2), 0.80), (7, 8, 1.5 * math.sqrt(2), 0.80)),
     ):
-        weights = against_first(cells)
+        weights = compared(cells)
         for name, noise in (("normal", 1.0), ("beside one 10 times as noisy", 10.0)):
             values = rng.standard_normal((studies, cells, n))
             values[:, 1] += shift
@@ -256,7 +264,7 @@ def power(studies: int) -> None:
     print("\nFound at the difference called detectable (75 to 85%)")
     row("seeds", SEEDS, "6")
     for cells in CELLS:
-        weights = against_first(cells)
+        weights = compared(cells)
         rows, shares = rows_of(weights), []
         for n in SEEDS:
             values = rng.standard_normal((studies, cells, n))
@@ -276,7 +284,7 @@ def looks(studies: int) -> None:
     noises = {name: ALIKE[name] for name in ("normal", "t, 2 degrees", "exponential", "rounded")}
     noises |= {n: drawn_alike(t) for n, t in real_noise().items() if "accuracy" in n}
     for cells in (3, 7):
-        weights = against_first(cells)
+        weights = compared(cells)
         for name, draw in noises.items():
             values = draw((studies, cells, LOOKS[-1]))
             std = max(float(np.subtract(*np.quantile(values, (0.75, 0.25)))), 1e-9) / 1.349
@@ -299,6 +307,7 @@ def sequential(
 
     Wrong: "different" where nothing differs, or "equivalent" at the margin.
     """
+    at_margin = weights[:, 0] != 0
     open_studies = np.ones(len(values), dtype=bool)
     wrong = np.zeros(len(values), dtype=bool)
     used = np.full(len(values), float(LOOKS[-1]))
@@ -310,7 +319,8 @@ def sequential(
         if margin is not None:
             reach = np.abs(estimates.value) + estimates.half_width(critical.one_sided)
             same = ~different & (reach < margin)
-        mistaken = different.any(axis=1) if margin is None else same.any(axis=1)
+        # Those with the first lie at the margin, the others at zero.
+        mistaken = different.any(axis=1) if margin is None else same[:, at_margin].any(axis=1)
         wrong |= mistaken & open_studies
         done = open_studies & (different | same).all(axis=1)
         used[done] = count
@@ -327,7 +337,7 @@ def contradictions(studies: int) -> None:
         values = np.clip(np.round(values, 3), 0, 1)
         values[rng.random(values.shape) < rng.choice([0.0, 0.1])] = np.nan
         table = {str(cell): dict(enumerate(line)) for cell, line in enumerate(values.tolist())}
-        pairs = [("0", str(cell)) for cell in range(1, cells)]
+        pairs = [(str(first), str(second)) for first, second in pairs_of(cells)]
         for made in compare_all(table, pairs, 0.03, resolution=0.001, most=1.0):
             num += 1
             counts[made.verdict] = counts.get(made.verdict, 0) + 1

@@ -70,7 +70,7 @@ def test_what_seeds_cannot_tell_is_open_with_the_command_that_would(tmp_path: Pa
     study = made_study(vary={"batch_size": (1, 16)}, seeds=3)
     found = answered(tmp_path, study, final=final)
     assert texts(found) == [
-        "Test accuracy is 90.5% at best; 3 seeds show no difference between the settings."
+        "Test accuracy is 90.5% at best, but 3 seeds cannot tell the settings apart."
     ]
     (point,) = found.open_points
     assert point.text.startswith("Which gives the better test accuracy (batch 1 and batch 16): 3 ")
@@ -251,7 +251,7 @@ def test_where_others_differ_it_is_not_said_that_no_setting_does(tmp_path: Path)
     assert ("batch_size=1", "batch_size=16") in differ
     told = texts(answer(evidence, found, Words("en")))
     assert any("cannot tell it from" in text for text in told)
-    assert not any("show no difference" in text for text in told)
+    assert not any("cannot tell the settings apart" in text for text in told)
 
 
 def test_options_that_contradict_the_proposed_one_are_left_out(tmp_path: Path) -> None:

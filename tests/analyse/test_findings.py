@@ -364,7 +364,7 @@ def test_a_margin_of_a_cost_lets_it_be_called_equivalent(tmp_path: Path) -> None
     (cost,) = of_kind("cost", evidence(tmp_path, study, step_ms=slower(0.001, 0.002, 0.0)))
     assert (cost.verdict, cost.numbers["margin"]) == ("equivalent", 0.05)
     assert "equivalent within 5.0%" in cost.sentence(Words("en"))
-    assert "[90%:" in cost.sentence(Words("en"))
+    assert "[90% CI" in cost.sentence(Words("en"))
 
 
 def test_a_factor_is_told_as_a_factor_not_as_a_difference_of_logarithms(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_a_time_that_is_off_names_itself_while_its_ratio_may_be_good(tmp_path: P
     assert (unstable.numbers["num_unstable"], unstable.numbers["num_wide"]) == (4, 0)
     text = unstable.sentence(Words("en"))
     assert "4 of 4 times per batch may be off by more than 10.0%" in text
-    assert "Ratios between cells, formed within rounds, are good to" in text
+    assert "Ratios between settings, formed within rounds, are good to" in text
     (cost,) = of_kind("cost", found)
     assert cost.verdict == "different"
     assert cost.numbers["ratio"] == pytest.approx(2.0, rel=0.01)

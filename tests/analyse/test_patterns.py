@@ -100,7 +100,7 @@ def test_the_same_everywhere_is_told_as_such_by_every_kind(tmp_path: Path) -> No
 def test_no_winner_is_named_among_settings_that_gave_the_same(tmp_path: Path) -> None:
     def final(trial: Trial) -> dict[str, float]:
         better = 0.1 if trial.cell in ("lr=0.1", "lr=0.2") else 0.0
-        return {"test/accuracy": 0.8 + better + 0.001 * (trial.seed * 7% 5)}
+        return {"test/accuracy": 0.8 + better + 0.001 * (trial.seed * 7 % 5)}
 
     best, _, told = best_and_effects(tmp_path / "r", final)
     assert (best.cells, best.numbers["num_identical"]) == (("lr=0.1", "lr=0.2"), 1)

@@ -93,7 +93,7 @@ def method_text(path: Path, study: Study) -> str:
 
 
 def test_the_method_does_not_claim_pairs_that_there_are_not(tmp_path: Path) -> None:
-    paired = "cells are compared seed by seed"
+    paired = "settings are compared seed by seed"
     assert paired in method_text(tmp_path / "lr", made_study(vary={"lr": (0.1, 0.2)}))
     varied = method_text(tmp_path / "parts", made_study(vary={"seed_parts": PARTS}))
     assert paired not in varied

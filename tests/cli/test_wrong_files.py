@@ -229,7 +229,7 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(
     assert compared.interval is not None
     low, high = (f"{100 * end:.2f}" for end in (compared.interval.low, compared.interval.high))
     assert float(low) < -10 < float(high) < 0
-    assert f"difference -10.00 points [95%: {low} to {high}]" in page
+    assert f"difference -10.00 points [95% CI {low} to {high}]" in page
     answer = torchless.ask(["show", "monday", "tuesday"], tmp_path)
     assert_told(answer, "monday and tuesday must not be pooled: ")
 
@@ -238,9 +238,9 @@ def test_an_interrupted_setting_is_not_called_one_without_finite_values(
     torchless: Torchless, tmp_path: Path
 ) -> None:
     study = made_study(vary={"lr": (0.1, 0.01)})
-    for state, told in (("interrupted", "interrupted"), ("diverged", "none finite")):
+    for state, told in (("interrupted", "interrupted"), ("diverged", "no finite value")):
         made = Fabricated(state=lambda t, s=state: s if t.cell == "lr=0.1" else "done")
         made.write(tmp_path / state, study)
         shown = torchless.ask(["show", state], tmp_path).stdout
         assert told in shown
-        assert ("none finite" in shown) == (state == "diverged")
+        assert ("no finite value" in shown) == (state == "diverged")

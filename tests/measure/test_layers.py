@@ -408,7 +408,7 @@ def test_calls_that_only_some_steps_make_are_counted_all_the_same(zoo_setup: Mak
 
         def forward(self, inputs: Tensor) -> Tensor:
             self.turn += 1
-            out: Tensor = self.layers[self.turn // 2% 2](inputs)
+            out: Tensor = self.layers[self.turn // 2 % 2](inputs)
             return out
 
     rows = named(profile_layers(zoo_setup(Fickle), TRAIN))

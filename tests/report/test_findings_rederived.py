@@ -189,6 +189,10 @@ def _is_told(number: str, told: Told) -> bool:
         known = told.found.numbers[name] if isinstance(value, Within) else value
         if known is not None and not isinstance(known, str):
             values.append(known)
+    if told.found.kind == "cost":
+        # "3.4 times faster" is the ratio the other way round.
+        ends = [interval.low, interval.high] if interval else []
+        values += [1 / value for value in (told.expected.numbers["ratio"], *ends)]
     wanted = [scale * Decimal(float(value)) for value in values for scale in (1, 100)]
     is_short = len(shown.as_tuple().digits) < 2
     near = [one for one in wanted if abs(shown - one) <= half]

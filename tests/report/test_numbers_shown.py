@@ -81,7 +81,7 @@ def test_both_ends_of_an_interval_are_written_to_the_same_place(tmp_path: Path) 
     found = findings(gather(made.write(tmp_path / "r", study)))
     effect = next(one for one in found if isinstance(one, Effect) and one.subject == "test/loss")
     object.__setattr__(effect, "interval", Interval(-0.0004, 0.0213))
-    assert "[95%: -0.0004 to +0.0213]" in effect.sentence(EN)
+    assert "[95% CI -0.0004 to +0.0213]" in effect.sentence(EN)
     assert metric_difference("test/loss", -0.0004, "") == "-0.0004"
     assert metric_difference("test/loss", 0.00004, "", beside=0.02) == "+0.0000"
 

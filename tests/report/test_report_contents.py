@@ -12,11 +12,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich_run import SUBSET, rich_data, rich_report, rich_run, rich_study, run_data, section_of
 
-from fabricate import Fabricated, made_study
+from fabricate import DATA, Fabricated, made_study
+from trainlab.analyse.findings.cost import CostRatio, MemoryRatio
+from trainlab.analyse.findings.effects import Effect
 from trainlab.plan import Trial
 from trainlab.record.probe import ProbeRecord
 from trainlab.report.contents import report_of
-from trainlab.report.document import Bullets, Document, Entry, Figure, Statements, Table
+from trainlab.report.document import Bullets, Document, Entry, Figure, Paragraph, Statements, Table
 from trainlab.report.render.terminal import print_blocks
 from trainlab.report.sections.files import typed_command
 from trainlab.report.study_file import study_file
@@ -135,7 +137,7 @@ def test_a_subset_is_never_passed_off_as_the_full_set(tmp_path: Path) -> None:
 def test_every_number_of_the_cost_table_is_the_median_of_the_records(tmp_path: Path) -> None:
     folder = rich_run(tmp_path / "run")
     report = report_of(run_data(folder))
-    table = next(t for t in tables_of(report) if t.caption == "What each cell costs")
+    table = next(t for t in tables_of(report) if t.caption == "What each setting costs")
     shown = {(row.entries[0].text, row.entries[1].text): row.entries for row in table.rows}
     for size in (1, 16, 64):
         for mode, word in (("train", "training"), ("inference", "inference")):
@@ -161,7 +163,7 @@ def test_every_number_of_the_cost_table_is_the_median_of_the_records(tmp_path: P
 def test_every_number_of_the_learn_table_is_the_mean_of_the_records(tmp_path: Path) -> None:
     folder = rich_run(tmp_path / "run")
     report = report_of(run_data(folder))
-    table = next(t for t in tables_of(report) if t.caption == "What each cell learned")
+    table = next(t for t in tables_of(report) if t.caption == "What each setting learned")
     for row in table.rows:
         values = [
             trial.final["test/accuracy"]
@@ -181,8 +183,7 @@ def test_every_number_of_a_finding_is_in_its_sentence_as_the_records_have_it(
     folder = rich_run(tmp_path / "run")
     data = run_data(folder)
     trials = {trial.id: trial for trial in folder.trials()}
-    report = report_of(data)
-    told = [p.text for b in report.all_blocks() if isinstance(b, Bullets) for p in b.items]
+    told = [finding.sentence(Words("en")) for finding in data.findings]
     for size in (16, 64):
         means = [
             statistics.fmean(
@@ -305,11 +306,34 @@ def test_a_long_name_breaks_after_its_parts_and_never_within_a_number() -> None:
     assert Entry("batch_size=16").parts == ["batch_size=16"]
 
 
+def test_a_sentence_that_says_no_more_than_its_row_is_left_out(tmp_path: Path) -> None:
+    data = run_data(rich_run(tmp_path / "run"))
+    report = report_of(data)
+    told = {p.text for b in report.all_blocks() if isinstance(b, Bullets) for p in b.items}
+    rows = [one for one in data.findings if isinstance(one, Effect | CostRatio | MemoryRatio)]
+    assert {one.repeats_row for one in rows} == {True}
+    assert not told & {one.sentence(Words("en")) for one in rows}
+    (table,) = (t for t in tables_of(report) if t.caption.startswith("Levels of batch_size"))
+    assert len(table.rows) == len(rows)
+
+
+def test_what_else_differs_is_told_once_below_the_rows(tmp_path: Path) -> None:
+    subset = DATA.model_copy(update={"num_train": 96})
+    made = Fabricated(
+        data=lambda trial: subset if trial.settings.batch_size == 16 else DATA,
+        final=lambda trial: {"test/accuracy": 0.9 - 0.2 * (trial.settings.batch_size == 16)},
+    )
+    study = made_study(vary={"batch_size": (1, 16)}, seeds=3)
+    report = report_of(run_data(made.write(tmp_path / "run", study)))
+    texts = [b.text for b in report.all_blocks() if isinstance(b, Paragraph)]
+    assert texts.count("Beware: these also differ: data.num_train: 960 against 96.") == 1
+
+
 def test_settings_changed_together_are_told_once_in_their_table(tmp_path: Path) -> None:
     study = made_study(design="one-at-a-time", cells=({"optimizer": "sgd", "lr": 0.5},))
     report = report_of(run_data(Fabricated().write(tmp_path / "run", study)))
     found = next(t for t in tables_of(report) if t.caption.startswith("Levels of optimizer + lr"))
-    assert [column.heading for column in found.columns][:2] == ["level", "figure"]
+    assert [column.heading for column in found.columns][:2] == ["level", "metric"]
     assert found.rows[0].entries[0].text == "base → optimizer=sgd,lr=0.5"
 
 

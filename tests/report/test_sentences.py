@@ -11,6 +11,7 @@ from fabricate import DATA, Fabricated, made_study, operator
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.batch_scaling import Scaling
+from trainlab.analyse.findings.cost import CostRatio
 from trainlab.analyse.findings.disturbed import SlowTrial, Uncompared
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
@@ -49,6 +50,10 @@ def tellable(found: Finding) -> set[str]:
     values = [*found.numbers.values(), found.n]
     if found.interval is not None:
         values += [found.interval.low, found.interval.high]
+    if isinstance(found, CostRatio):
+        # "3.4 times faster" is the ratio the other way round.
+        ends = [] if found.interval is None else [found.interval.low, found.interval.high]
+        values += [1 / value for value in (found.ratio, *ends)]
     texts = [
         *found.cells,
         *map(str, found.confounds),
@@ -199,7 +204,7 @@ def test_every_number_of_a_sentence_comes_from_the_finding(lang: str, every: lis
 def test_the_check_above_can_fail(every: list[Finding]) -> None:
     found = next(one for one in every if one.kind == "cost")
     other = replace(found, ratio=123.4)  # type: ignore[call-arg]
-    assert numbers_in(sentence(other)) - tellable(found) == {"123"}
+    assert numbers_in(sentence(other)) - tellable(found) == {"123", "12340.0"}
 
 
 @pytest.mark.parametrize("lang", sorted(LANGUAGES))
@@ -281,11 +286,11 @@ def test_a_difference_within_the_margin_is_told_not_to_matter() -> None:
 
 def test_a_difference_and_an_equivalence_are_told_with_their_evidence() -> None:
     assert (
-        ": different, by +5.00 points [95%: -2.00 points to +12.00 points], p = 0.004."
+        ": different, by +5.00 points [95% CI -2.00 points to +12.00 points], p = 0.004."
         in sentence(effect(n=8, verdict="different", p=0.004))
     )
     assert (
-        ": equivalent within 0.50 points; the difference is +0.10 points [90%: -2.00 points"
+        ": equivalent within 0.50 points; the difference is +0.10 points [90% CI -2.00 points"
         in sentence(effect(n=8, verdict="equivalent", margin=0.005, difference=0.001))
     )
 
@@ -293,7 +298,8 @@ def test_a_difference_and_an_equivalence_are_told_with_their_evidence() -> None:
 def test_cells_without_a_common_seed_are_told_not_to_compare() -> None:
     told = sentence(effect(n=0, interval=None, mean_a=None, difference=None))
     assert (
-        told == "lr 0.1 → 0.01: test/accuracy cannot be compared, no seed ended well in both cells."
+        told
+        == "lr 0.1 → 0.01: test/accuracy cannot be compared, no seed ended well in both settings."
     )
 
 
@@ -381,11 +387,11 @@ def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> No
             (80.0, 10.0, 500.0),
         ]
     )
-    assert "Beyond batch 80 [95%: 71.5 to 92.5], doubling gains less than 10%." in near
+    assert "Beyond batch 80 [95% CI 71.5 to 92.5], doubling gains less than 10%." in near
     for told in (far, flat):
         assert "At batch 64, the largest measured, doubling still gains more than 10%." in told
     assert "cannot be told from these measurements" in unsure
-    assert "0.0600 µs [95%: 0.0500 to 0.0700] per sample" in near
+    assert "0.0600 µs [95% CI 0.0500 to 0.0700] per sample" in near
 
 
 def test_a_line_that_cannot_be_checked_says_why() -> None:
@@ -401,9 +407,7 @@ def test_a_line_that_cannot_be_checked_says_why() -> None:
         fit="cannot tell",
         n=3,
     )
-    assert "cannot be told: a size predicted from the others is off by up to 41.0%" in sentence(
-        fit
-    )
+    assert "cannot be told: a size predicted from the others is off by up to 41.0%" in sentence(fit)
     assert "noise explains up to 87.0%" in sentence(fit)
     assert "from one process for each size" in sentence(replace(fit, allowed_error=None))
     misfit = replace(fit, fit="does not fit", allowed_error=0.12)

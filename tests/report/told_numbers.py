@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 FIXED = (
-    *("95%:", "95%：", "90%:", "90%：", "(95%)", "（95%）", "p < 0.001"),
+    *("95% CI", "95% 置信区间", "90% CI", "90% 置信区间", "(95%)", "（95%）", "p < 0.001"),
     *("less than 10%", "不足 10%", "more than 10%", "超过 10%"),
 )
 """What a sentence may say by itself: the level of the intervals, and what a small gain is."""

@@ -1,7 +1,7 @@
 """What a run came to, for people and for programs; read from its records."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -16,8 +16,7 @@ from trainlab.analyse.cost.overhead import overheads
 from trainlab.analyse.cost.roofline import step_roofline
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings import findings
-from trainlab.analyse.findings.effects import Effect
-from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.finding import Finding, by_importance
 from trainlab.analyse.findings.run import Unfinished
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import DataRecord, TrialRecord
@@ -98,9 +97,9 @@ def print_study(console: Console, data: RunData, words: Words, *, with_all: bool
         tables += [cost_table(evidence, words)] if evidence.measured else []
         print_blocks(console, tables, words)
     print_remarks(console, evidence, words)
-    if with_all and (shown := _shown_findings(data.findings)):
+    if with_all and data.findings:
         console.print(Text(words("findings"), "bold"))
-        print_blocks(console, [bullets(shown, words)], words)
+        print_blocks(console, [bullets(by_importance(data.findings), words)], words)
 
 
 def print_measurement(
@@ -211,18 +210,6 @@ def measurement_json(measurement: Measurement, sort: Sort, top: int) -> dict[str
             for layer in layer_times(measurement.layers, measurement.summary.phases_ms)
         ]
     return values
-
-
-def _shown_findings(all_findings: Sequence[Finding]) -> list[Finding]:
-    """Undecided comparisons are shown for the first metric only; the last line counts the others."""
-    first = next((f.subject for f in all_findings if isinstance(f, Effect)), None)
-    return [
-        finding
-        for finding in all_findings
-        if not isinstance(finding, Effect)
-        or finding.verdict != "cannot tell"
-        or finding.subject == first
-    ]
 
 
 def _finding_json(finding: Finding, words: Words) -> dict[str, Any]:

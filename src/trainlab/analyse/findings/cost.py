@@ -65,7 +65,7 @@ class CostRatio(Finding):
         return super().phrases(words) | {"change_of_time": self._change_of_time(words)}
 
     def _change_of_time(self, words: Words) -> str:
-        """`6.6× faster per sample` where that was shown, else the ratio of times as it is."""
+        """How many times faster or slower per sample, where that was shown; else the ratio of times."""
         if self.verdict != "different":
             return words("time_ratio", ratio=figure(self.ratio), within=self.interval_text(words))
         if self.ratio > 1:
@@ -77,8 +77,8 @@ class CostRatio(Finding):
         return words(key, times=figure(factor), share=percent(self.ratio), within=within)
 
     @property
-    def group(self) -> tuple[str, ...]:
-        return self.kind, self.factor or "", self.mode
+    def repeats_row(self) -> bool:
+        return self.verdict != "cannot tell"
 
     @property
     def weight(self) -> float:
@@ -104,6 +104,10 @@ class MemoryRatio(Finding):
     @property
     def says_something(self) -> bool:
         return self.weight > SMALL_CHANGE
+
+    @property
+    def repeats_row(self) -> bool:
+        return True
 
     @property
     def weight(self) -> float:

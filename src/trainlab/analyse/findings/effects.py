@@ -14,7 +14,7 @@ from trainlab.stats.failures import Failures
 from trainlab.stats.superiority import superiority
 from trainlab.stats.verdict import FEWEST_SEEDS, Comparison, compare_all
 from trainlab.words import Words
-from trainlab.words.numbers import metric_value
+from trainlab.words.numbers import is_share, metric_value
 
 COMPARISON_FIELDS = (
     *("mean_a", "mean_b", "difference", "p", "n", "interval", "confidence", "verdict", "family"),
@@ -69,10 +69,16 @@ class Effect(Finding):
             "means": arrow(metric_value(metric, mean) for mean in (self.mean_a, self.mean_b)),
             "mean_of": seeds if self.n == 1 else words("mean_of_seeds", seeds=seeds),
             "difference": difference(self.difference),
-            "margin": difference(self.margin).lstrip("+"),
+            "margin": self._margin_text(words),
             "detectable": difference(self.detectable).lstrip("+"),
             "within": self.difference_interval(words),
         }
+
+    def _margin_text(self, words: Words) -> str:
+        """As it was stated: `0.50 points`, `0.05`."""
+        if self.margin is None or is_share(self.subject):
+            return self.difference_text(words, self.margin).lstrip("+")
+        return f"{self.margin:g}"
 
     def statement(self, words: Words) -> str:
         return words.sentences(self._verdict_text(words), *self._left_out(words))
@@ -125,8 +131,9 @@ class Effect(Finding):
         return super().is_interval_90 or self.is_withheld
 
     @property
-    def group(self) -> tuple[str, ...]:
-        return "effect", self.factor or ""
+    def repeats_row(self) -> bool:
+        is_explained = self._is_small or self.diverged_a > 0 or self.diverged_b > 0
+        return self.verdict != "cannot tell" and not is_explained
 
     @property
     def weight(self) -> float:
@@ -142,6 +149,10 @@ class NoReset(Effect):
 
     kind = "no_reset"
     rank = 0
+
+    @property
+    def repeats_row(self) -> bool:
+        return False
 
     def statement(self, words: Words) -> str:
         return words.sentences(super().statement(words), words("no_reset_why"))

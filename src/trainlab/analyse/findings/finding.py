@@ -29,7 +29,7 @@ HOPELESS: frozenset[Cause] = frozenset({"diverged", "rates", "failed"})
 """Causes for which no number of further seeds can be named."""
 
 UNRANKED = 99
-"""The rank of a kind that does not answer a question by itself."""
+"""The rank of a kind that comes after all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Finding:
     """The key of its sentence in the words."""
     section: ClassVar[Section]
     rank: ClassVar[int] = UNRANKED
-    """Among the kinds that can answer a question, the most important first."""
+    """Among the kinds, the most important first."""
     test: ClassVar[Literal["learning", "cost", "failures", "times"] | None] = None
     """The test that decided it, where two cells are compared."""
 
@@ -116,13 +116,13 @@ class Finding:
         return "noise" if self.n > 1 else "single"
 
     @property
-    def group(self) -> tuple[str, ...]:
-        """Findings of one group say much the same: an answer shows one of them."""
-        return self.kind, self.factor or ""
+    def repeats_row(self) -> bool:
+        """Whether the table of its factor has a row that says all of it."""
+        return False
 
     @property
     def weight(self) -> float:
-        """How much it matters among those of its group."""
+        """How much it matters among those of its kind."""
         return float(self.mode == "train")
 
     def change_text(self, words: Words) -> str:
@@ -176,6 +176,11 @@ class Finding:
 
 
 SHARED_FIELDS = frozenset(field.name for field in fields(Finding))
+
+
+def by_importance(findings: Iterable[Finding]) -> list[Finding]:
+    """What was decided before what was not; then by kind, the largest first."""
+    return sorted(findings, key=lambda one: (one.verdict == "cannot tell", one.rank, -one.weight))
 
 
 def confounds_text(findings: Iterable[Finding], words: Words) -> str:

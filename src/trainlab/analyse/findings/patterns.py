@@ -95,10 +95,6 @@ class Interaction(Finding):
         keys = {"different": "interaction", "identical": "interaction_identical"}
         return self.fill(words, keys.get(self.verdict or "", "interaction_open"))
 
-    @property
-    def group(self) -> tuple[str, ...]:
-        return self.kind, self.factor or "", self.other_factor
-
 
 def pattern_findings(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
     """Trends, then interactions."""

@@ -63,10 +63,6 @@ class SeedSpread(Finding):
     def weight(self) -> float:
         return self.std
 
-    @property
-    def group(self) -> tuple[str, ...]:
-        return self.kind, self.part
-
 
 def spread_findings(evidence: Evidence, metric: str) -> Iterator[Finding]:
     """Nothing unless the study varies what seeds change."""

@@ -3,9 +3,9 @@
 from trainlab.analyse.answer.names import section_of
 from trainlab.analyse.findings.cost import CostRatio, MemoryRatio
 from trainlab.analyse.findings.effects import Effect
-from trainlab.analyse.findings.finding import Finding
+from trainlab.analyse.findings.finding import Finding, by_importance, confounds_text
 from trainlab.analyse.metrics import compared_metrics
-from trainlab.report.bullets import MOST_FINDINGS, first_bullets
+from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.cell_values import COSTS, CellValues, cost_values, memory_values
 from trainlab.report.figures.charts import dot_chart
@@ -71,12 +71,9 @@ def _factor_section(factor: str, findings: list[Finding], words: Words) -> Secti
     name = factor.removeprefix("model.").replace(",", " + ")
     compared = [f for f in findings if isinstance(f, Effect | CostRatio | MemoryRatio)]
     table = [factor_table(name, compared, words)] if compared else []
-    blocks = (*table, *first_bullets(_decided_first(findings), words))
+    told = [one for one in by_importance(findings) if not one.repeats_row]
+    # Of findings that are rows alone the table does not say what else differed.
+    confounds = confounds_text((one for one in findings if one.repeats_row), words)
+    also = [Paragraph(words("also_differ", confounds=confounds))] if confounds else []
+    blocks = (*table, *also, *first_bullets(told, words))
     return Section(section_of(factor), words("factor", factor=name), blocks)
-
-
-def _decided_first(findings: list[Finding]) -> list[Finding]:
-    """Where there are too many to list all: those decided come before those that could not be."""
-    if len(findings) <= MOST_FINDINGS:
-        return findings
-    return sorted(findings, key=lambda finding: finding.verdict in (None, "cannot tell"))
