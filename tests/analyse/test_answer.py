@@ -1,5 +1,6 @@
 """The answer: which sentences stand in it, and that none is there without its evidence."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,10 @@ def test_each_factor_of_several_has_its_sentence_the_largest_first(tmp_path: Pat
 
 def test_a_single_run_and_a_profile_have_an_answer(tmp_path: Path) -> None:
     found = answered(tmp_path / "a", made_study(seeds=1), final=lambda t: {"test/accuracy": 0.9})
-    assert texts(found) == ["Test accuracy is 90.0% after 2 epochs (one seed)."]
+    assert texts(found) == [
+        "Test accuracy is 90.0% after 2 epochs (one seed).",
+        "Training and testing took 2.00 s on the CPU, of which an epoch of training took 0.750 s.",
+    ]
     study = made_study(learn=False, cost=CostSpec(processes=3))
     found = answered(tmp_path / "b", study, step_ms=lambda trial, process: 2.0 + 0.01 * process)
     assert texts(found)[0].startswith("A training step of batch 64 takes 2.0")
@@ -168,7 +172,7 @@ def test_an_unfinished_study_answers_from_what_it_has_and_says_how_to_finish(
     )
     assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
     (point,) = found.open_points
-    assert point.text == "3 of 15 trials have not finished."
+    assert point.text == "Not finished: 3 of 15 trials."
     assert point.command == "trainlab run"
 
 
@@ -275,3 +279,27 @@ def test_an_unfinished_run_is_expected_to_take_as_long_for_the_rest(tmp_path: Pa
     evidence = gather(folder)
     (point,) = answer(evidence, findings(evidence), Words("en")).open_points
     assert point.minutes == 2.0
+
+
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        ((2.3, 0.12), "Training loss fell from 2.3000 in the first epoch to 0.1200 in the last."),
+        ((0.12, 2.3), "Training loss rose from 0.1200 in the first epoch to 2.3000 in the last."),
+        ((0.5, 0.5), None),
+    ],
+)
+def test_a_single_setting_tells_where_its_loss_went(
+    tmp_path: Path, losses: tuple[float, float], told: str | None
+) -> None:
+    folder = Fabricated().write(tmp_path / "run", made_study(seeds=1))
+    (trial,) = folder.trials()
+    path = folder.trial(trial.id).curve_file
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    epochs = [line for line in lines if line["kind"] == "epoch"]
+    for line, loss in zip(epochs, losses, strict=True):
+        line["train/loss"] = loss
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    evidence = gather(folder)
+    found = texts(answer(evidence, findings(evidence), Words("en")))
+    assert [text for text in found if text.startswith("Training loss")] == ([told] if told else [])

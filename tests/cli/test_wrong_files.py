@@ -229,7 +229,8 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(
     assert compared.interval is not None
     low, high = (f"{100 * end:.2f}" for end in (compared.interval.low, compared.interval.high))
     assert float(low) < -10 < float(high) < 0
-    assert f"difference -10.00 points [95% CI {low} to {high}]" in page
+    assert "-10.00 points" in page
+    assert f"{low}, {high}" in page
     answer = torchless.ask(["show", "monday", "tuesday"], tmp_path)
     assert_told(answer, "monday and tuesday must not be pooled: ")
 

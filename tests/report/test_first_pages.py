@@ -59,7 +59,8 @@ def comparison(path: Path, lang: str) -> Document:
         path / "b",
         step_ms=lambda trial, process: 0.25 + 0.0125 * trial.settings.batch_size + 1e-4 * process,
     )
-    return comparison_of(first, second, side_by_side(first.evidence, second.evidence), lang)
+    compared = side_by_side(first.evidence, second.evidence)
+    return comparison_of(first, second, compared, lang, ("laptop", "server"))
 
 
 KINDS: tuple[Callable[[Path, str], Document], ...] = (

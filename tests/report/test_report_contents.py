@@ -105,7 +105,7 @@ def some_unfinished(trial: Trial) -> str:
 
 @pytest.mark.parametrize(
     ("lang", "words"),
-    [("en", ("not finished", "failed", "interrupted")), ("zh", ("尚未完成", "失败", "中断"))],
+    [("en", ("not finished", "failed", "Interrupted")), ("zh", ("尚未完成", "失败", "中断"))],
 )
 def test_an_unfinished_run_says_so_at_the_top(
     tmp_path: Path, lang: str, words: tuple[str, ...]

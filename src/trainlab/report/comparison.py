@@ -1,6 +1,5 @@
 """Two runs side by side as a document: say, a laptop's and a server's."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,11 +7,8 @@ from trainlab import __version__
 from trainlab.analyse.answer.compared import compared_sentences
 from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.side_by_side import CellComparison, SideBySide
-from trainlab.report.bullets import mark_label
 from trainlab.report.document import (
     Block,
-    Bullet,
-    Bullets,
     Document,
     Figure,
     Notice,
@@ -28,17 +24,13 @@ from trainlab.report.sections.answer import notices
 from trainlab.report.sections.factors import MOST_VALUES
 from trainlab.report.tables.comparison import (
     beside_table,
-    change_text,
     difference_table,
     machine_table,
-    value_text,
 )
 from trainlab.report.tables.factors import subject_text
 from trainlab.report.tables.operators import operator_table
 from trainlab.words import Words
-from trainlab.words.numbers import figure, metric_difference
-
-MOST_BULLETS = 5
+from trainlab.words.numbers import figure
 
 
 def comparison_of(
@@ -83,50 +75,31 @@ def comparison_of(
 
 
 def _answer(compared: SideBySide, words: Words) -> Section:
-    """The pairs that were decided, the largest changes of cost first; the others where none was."""
-    costs = sorted(compared.costs, key=lambda pair: -abs(math.log(pair.b / pair.a)))
-    pairs = [*costs, *compared.learned]
-    decided = [pair for pair in pairs if pair.verdict != "cannot tell"]
-    items = tuple(_bullet(pair, words) for pair in (decided or pairs)[:MOST_BULLETS])
+    """The answer in a few sentences, and the chart that shows the first of them."""
     told = tuple(Statement(one.text, one.section) for one in compared_sentences(compared, words))
-    lead = (Statements(told, is_lead=True),) if told else ()
-    return Section("answer", words("compare_answer"), (*lead, Bullets(items)))
-
-
-def _bullet(pair: CellComparison, words: Words) -> Bullet:
-    within = ""
-    if pair.interval is not None:
-        low, high = (_end_text(pair, end) for end in (pair.interval.low, pair.interval.high))
-        key = "within_90" if pair.verdict == "equivalent" else "within"
-        within = words(key, low=low, high=high)
-    text = words(
-        "compare_cost_point" if pair.is_cost else "compare_learn_point",
-        cell=pair.cell,
-        subject=subject_text(pair.subject, words),
-        a=value_text(pair, pair.a),
-        b=value_text(pair, pair.b),
-        change=change_text(pair, words),
-        within=within,
+    blocks: list[Block] = (
+        [Statements(told, is_lead=True)] if told else [Paragraph(words("no_findings"))]
     )
-    return Bullet(text, pair.verdict, mark_label(pair.verdict, words))
-
-
-def _end_text(pair: CellComparison, value: float) -> str:
-    """An end of the interval of a change, in the unit of the change."""
-    return figure(value) if pair.is_cost else metric_difference(pair.subject, value, "").strip()
+    blocks += _figures(compared.costs, words)[:1]
+    return Section("answer", words("compare_answer"), tuple(blocks))
 
 
 def _costs(costs: Sequence[CellComparison], words: Words) -> Section | None:
     if not costs:
         return None
-    subjects = dict.fromkeys(pair.subject for pair in costs)
-    blocks: list[Block] = [
-        _figure(subject, [pair for pair in costs if pair.subject == subject], words)
-        for subject in subjects
-    ]
+    # The first stands beside the answer.
+    blocks: list[Block] = [*_figures(costs, words)[1:]]
     note = words("compare_costs_note")
     blocks.append(beside_table(words("compare_costs_table"), costs, words, note))
     return Section("costs", words("compare_costs"), tuple(blocks))
+
+
+def _figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]:
+    subjects = dict.fromkeys(pair.subject for pair in costs)
+    return [
+        _figure(subject, [pair for pair in costs if pair.subject == subject], words)
+        for subject in subjects
+    ]
 
 
 def _figure(subject: str, pairs: Sequence[CellComparison], words: Words) -> Figure:

@@ -52,7 +52,7 @@ def report_of(data: RunData, lang: str = "en") -> Document:
     """The report of one run. SpecError for a language that is not one of ours."""
     words = Words(lang)
     evidence = data.evidence
-    cells = [cell.id for cell in evidence.cells]
+    cells, num_trials = [cell.id for cell in evidence.cells], len(evidence.trials)
     return Document(
         title=evidence.study.title or evidence.name,
         subtitle=words(
@@ -60,7 +60,9 @@ def report_of(data: RunData, lang: str = "en") -> Document:
             name=evidence.name,
             workload=evidence.study.workload,
             date=evidence.record.created[:10],
-            number=len(evidence.trials),
+            trials=words("one_trial")
+            if num_trials == 1
+            else words("some_trials", number=num_trials),
         ),
         lang=lang,
         made_by=words("made_by", version=__version__),

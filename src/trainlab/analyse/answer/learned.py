@@ -1,9 +1,10 @@
 """What the answer says about learning: the best setting, what each factor does, what failed."""
 
+import statistics
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from trainlab.analyse.answer.names import cell_name, joined, names_of, section_of
+from trainlab.analyse.answer.names import cell_name, joined, level_name, names_of, section_of
 from trainlab.analyse.answer.sentence import Sentence
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.best import BestCells
@@ -11,12 +12,14 @@ from trainlab.analyse.findings.effects import Effect, NoReset
 from trainlab.analyse.findings.finding import Finding, num_seeds
 from trainlab.analyse.findings.learning import Diverged
 from trainlab.analyse.metrics import compared_metrics
+from trainlab.spec import Cell
 from trainlab.words import Words
-from trainlab.words.numbers import is_share, metric_value
+from trainlab.words.numbers import figure, is_share, metric_value
 
 MOST_NAMED = 4
 """Settings named one by one."""
 SAME = ("equivalent", "identical")
+LOSS = "train/loss"
 
 
 def learned_sentences(
@@ -89,6 +92,31 @@ def _one_setting(evidence: Evidence, metric: str, words: Words) -> Iterator[Sent
         number = num_seeds(len(values), words)
         text = words("answer_values", **parts, seeds=number, low=low, high=high)
         yield Sentence(text, "learning")
+    yield from _course(evidence, cell, words)
+
+
+def _course(evidence: Evidence, cell: Cell, words: Words) -> Iterator[Sentence]:
+    """How long training took and where its loss went, as medians and means over seeds."""
+    trained = list(evidence.learned.get(cell.id, {}).values())
+    epochs_s = [time_s for one in trained if (time_s := one.epoch_s()) is not None]
+    totals_s = [one.trial.total_s for one in trained if one.trial.total_s is not None]
+    if epochs_s and totals_s:
+        text = words(
+            "answer_time",
+            total=figure(statistics.median(totals_s)),
+            epoch=figure(statistics.median(epochs_s)),
+            device=level_name("device", trained[0].trial.resolved.get("device", "cpu"), words),
+        )
+        yield Sentence(text, "learning")
+    losses = [
+        [float(line[LOSS]) for line in one.epochs if line.get(LOSS) is not None] for one in trained
+    ]
+    if losses and all(len(values) > 1 for values in losses):
+        first, last = (statistics.fmean(values[end] for values in losses) for end in (0, -1))
+        if first != last:
+            key = "answer_fell" if last < first else "answer_rose"
+            ends = {"first": value_text(LOSS, first), "last": value_text(LOSS, last)}
+            yield Sentence(words(key, **ends), "learning")
 
 
 def _best(
