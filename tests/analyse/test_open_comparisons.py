@@ -135,7 +135,7 @@ def test_divergence_that_withholds_equivalence_is_named_and_no_seeds_are_asked_f
     text = effect.sentence(EN)
     assert "would settle it" not in text
     assert "not called equivalent: one diverges more often" in text
-    assert "[90% CI" in text
+    assert "[95% CI" in text
     assert "不能称为等同" in effect.sentence(ZH)
     assert effect_on("lr=0.2", run).verdict == "equivalent"
     assert open_comparisons(gather(run)).num_open == 0

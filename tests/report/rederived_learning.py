@@ -66,7 +66,7 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
         elif margin and abs(value) + made["widths_90"][1] < margin:
             verdict, widths, confidence = "equivalent", made["widths_90"], 0.90
             if failed[0] != failed[1]:
-                withheld, verdict = True, "cannot tell"
+                withheld, verdict, widths, confidence = True, "cannot tell", made["widths"], 0.95
         interval = tuple(
             Within(*sorted((value + sign * widths[0], value + sign * widths[1])))
             for sign in (-1, 1)

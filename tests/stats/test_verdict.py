@@ -204,3 +204,19 @@ def test_an_interval_never_contradicts_its_verdict(cells: list[list[int]]) -> No
         if found.verdict == "equivalent":
             assert found.interval is not None
             assert -1 < found.interval.low <= found.interval.high < 1
+
+
+def test_a_small_difference_of_settings_that_diverge_unequally_has_an_interval_that_holds_zero() -> (
+    None
+):
+    """The interval of 90% left out zero, beside "cannot tell"."""
+    first = [0.900 + 0.002 * (seed % 2) for seed in range(8)]
+    second = [value + 0.0016 + 0.0018 * (seed % 3 - 1) for seed, value in enumerate(first)]
+    (alike,) = study(first[:6], second[:6], margin=0.03)
+    assert alike.verdict == "equivalent"
+    assert alike.interval is not None
+    assert not alike.interval.contains(0.0)
+    (found,) = study(first, [*second[:-2], math.nan, math.nan], margin=0.03)
+    assert (found.verdict, found.is_withheld, found.confidence) == ("cannot tell", True, 0.95)
+    assert found.interval is not None
+    assert found.interval.contains(0.0)

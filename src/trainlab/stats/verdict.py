@@ -190,10 +190,12 @@ def _compared(
             verdict, half_width = "equivalent", found.half_width_90
     if is_identical:
         verdict, difference, half_width = "identical", 0.0, None
-    confidence = 0.90 if verdict == "equivalent" else 0.95
     is_withheld = verdict in ("equivalent", "identical") and failures.differ
     if is_withheld:
+        # The interval of 90% may leave out zero, which must not stand beside "cannot tell".
+        half_width = None if is_identical or found is None else found.half_width
         verdict = "cannot tell"
+    confidence = 0.90 if verdict == "equivalent" else 0.95
     return Comparison(
         n=len(seeds),
         num_dropped=len(a.keys() ^ b.keys()),

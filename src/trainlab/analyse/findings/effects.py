@@ -127,10 +127,6 @@ class Effect(Finding):
         return "failed" if self.num_failed else "single"
 
     @property
-    def is_interval_90(self) -> bool:
-        return super().is_interval_90 or self.is_withheld
-
-    @property
     def repeats_row(self) -> bool:
         is_explained = self._is_small or self.diverged_a > 0 or self.diverged_b > 0
         return self.verdict != "cannot tell" and not is_explained

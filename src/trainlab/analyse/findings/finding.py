@@ -158,13 +158,8 @@ class Finding:
         shown = interval or self.interval
         if shown is None:
             return ""
-        key = "within_90" if self.is_interval_90 else "within"
+        key = "within_90" if self.verdict == "equivalent" else "within"
         return words(key, low=text(shown.low), high=text(shown.high))
-
-    @property
-    def is_interval_90(self) -> bool:
-        """Whether the interval is the one that equivalence follows from."""
-        return self.verdict == "equivalent"
 
     def difference_text(self, words: Words, value: float | None) -> str:
         """A difference of the metric it is about: `+0.41 points`, `+0.0123`."""

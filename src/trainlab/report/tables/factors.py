@@ -99,7 +99,5 @@ def _effect(effect: Effect, words: Words) -> tuple[Entry, ...]:
     return (
         *(EMPTY if mean is None else Entry(metric_value(metric, mean), mean) for mean in means),
         difference,
-        difference_within(
-            metric, effect.interval, "equivalent" if effect.is_interval_90 else effect.verdict
-        ),
+        difference_within(metric, effect.interval, effect.verdict),
     )
