@@ -179,7 +179,7 @@ def test_an_unknown_option_is_exit_code_2(trainlab: Verb) -> None:
 
 
 def test_help_shows_every_setting_with_its_default_and_unit(trainlab: Verb) -> None:
-    shown = trainlab("run", "--help").stdout
+    shown = trainlab("run", "--help-all").stdout
     for name in TrainSpec.model_fields:
         assert f"--{name.replace('_', '-')}" in shown
     for part in ("SAMPLES", "EPOCHS", "[mnist-cnn 64, fashion-mlp 32]", "adadelta, sgd, adam"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabricate import Fabricated, made_study
-from torchless import Torchless, assert_told
+from torchless import Torchless, assert_told, assert_told_in_chinese
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.side_by_side import side_by_side
 from trainlab.record.folder import RunFolder
@@ -121,6 +121,7 @@ def test_a_wrong_study_file_is_one_line_without_torch(
 ) -> None:
     (tmp_path / "s.toml").write_text(text)
     assert_told(torchless.ask(["run", "s.toml"], tmp_path), told)
+    assert_told_in_chinese(torchless.ask(["run", "s.toml"], tmp_path, TRAINLAB_LANG="zh"))
     assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
 
 
@@ -179,6 +180,7 @@ def test_a_damaged_run_folder_is_one_line(
     Fabricated().write(tmp_path / "whole", made_study())
     damage(tmp_path / "run")
     assert_told(torchless.ask(["report", "run"], tmp_path), told)
+    assert_told_in_chinese(torchless.ask(["report", "run"], tmp_path, TRAINLAB_LANG="zh"))
     if "curve" not in told:
         assert_told(torchless.ask(["show", "run"], tmp_path), told)
         assert_told(torchless.ask(["compare", "whole", "run"], tmp_path), told)
@@ -229,7 +231,7 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(
     assert compared.interval is not None
     low, high = (f"{100 * end:.2f}" for end in (compared.interval.low, compared.interval.high))
     assert float(low) < -10 < float(high) < 0
-    assert f"difference -10.00 points [95%: {low} to {high}]" in page
+    assert f"difference -10.00 points [95% CI {low} to {high}]" in page
     answer = torchless.ask(["show", "monday", "tuesday"], tmp_path)
     assert_told(answer, "monday and tuesday must not be pooled: ")
 
@@ -238,9 +240,9 @@ def test_an_interrupted_setting_is_not_called_one_without_finite_values(
     torchless: Torchless, tmp_path: Path
 ) -> None:
     study = made_study(vary={"lr": (0.1, 0.01)})
-    for state, told in (("interrupted", "interrupted"), ("diverged", "none finite")):
+    for state, told in (("interrupted", "interrupted"), ("diverged", "no finite value")):
         made = Fabricated(state=lambda t, s=state: s if t.cell == "lr=0.1" else "done")
         made.write(tmp_path / state, study)
         shown = torchless.ask(["show", state], tmp_path).stdout
         assert told in shown
-        assert ("none finite" in shown) == (state == "diverged")
+        assert ("no finite value" in shown) == (state == "diverged")

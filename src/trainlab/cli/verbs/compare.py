@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from trainlab.analyse.side_by_side import SideBySide, labels_of, side_by_side
+from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.errors import RecordError
 from trainlab.lab import open_run
@@ -22,10 +23,10 @@ def command(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write it as one HTML file.")
     ] = None,
-    lang: LangOption = "en",
+    lang: LangOption = None,
 ) -> None:
     """Lay two runs side by side; what else differs between them is listed."""
-    words = Words(lang)
+    words = words_in(lang)
     if first.resolve() == second.resolve():
         raise RecordError(f"{first}: is compared with itself; name two run folders")
     a, b = (open_run(path).evidence() for path in (first, second))
@@ -34,7 +35,7 @@ def command(
     if report is not None:
         from trainlab.report.writing import write_comparison
 
-        write_comparison(a, b, report, lang, labels_of((a, b), (first, second)))
+        write_comparison(a, b, report, words.lang, labels_of((a, b), (first, second)))
         print_blocks(console, [Paragraph(words("report_at", path=report))], words)
 
 
