@@ -291,7 +291,7 @@ def test_data_list_says_what_is_cached(trainlab: Verb, tmp_path: Path) -> None:
 
 
 def test_env_tells_the_machine_for_people_and_for_programs(trainlab: Verb) -> None:
-    assert "threads of torch" in trainlab("env").stdout
+    assert "PyTorch threads" in trainlab("env").stdout
     record = json.loads(trainlab("env", "--json").stdout)
     assert record["packages"]["torch"] == torch.__version__
 

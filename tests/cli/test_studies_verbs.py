@@ -88,7 +88,7 @@ def test_a_study_trains_and_says_what_follows_in_the_language_asked(
     words = ["run", f"{tiny_file}:tiny", "--lr", "0.01,0.1", "--seeds", "2", "--out", "r"]
     done = trainlab(*words, "--no-tensorboard", "--lang", "zh")
     assert "4/4 lr=" in done.stderr
-    assert "各组学到的结果" in done.stdout
+    assert "各设置的学习结果" in done.stdout
     assert "运行文件夹：r" in done.stdout
     assert "的测试准确率" in done.stdout
     assert "全部发现：trainlab show r --all" in done.stdout
