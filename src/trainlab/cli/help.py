@@ -6,11 +6,11 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
-from unicodedata import east_asian_width
+
+from trainlab.report.render.wrapping import cells, wrapped
 
 OF_A_VERB = "`{path} VERB --help` shows the options of a verb."
 NARROWEST, WIDEST = 60, 100
-CLOSING = "，。；：、）”？"  # noqa: RUF001
 STOPS = "[。；]"  # noqa: RUF001
 NAME_WIDTH = 25
 """Columns for names; beside a longer one its meaning begins on the next line."""
@@ -53,10 +53,10 @@ class Texts:
 def help_page(usage: str, summary: str, groups: Iterable[Group], ending: str = "") -> str:
     """The whole page; `ending` is its last line."""
     width = min(max(_terminal_width(), NARROWEST), WIDEST)
-    parts = ["\n".join(_wrapped(usage, width - 7, " " * 7)).strip()]
-    parts += ["\n".join(_wrapped(text, width)) for text in (summary,) if text]
+    parts = ["\n".join(wrapped(usage, width - 7, " " * 7)).strip()]
+    parts += ["\n".join(wrapped(text, width)) for text in (summary,) if text]
     parts += ["\n".join(_group_lines(group, width)) for group in groups if group.rows]
-    parts += ["\n".join(_wrapped(ending, width))] if ending else []
+    parts += ["\n".join(wrapped(ending, width))] if ending else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -65,47 +65,13 @@ def _group_lines(group: Group, width: int) -> Iterator[str]:
     column = max((cells(name) for name, _ in group.rows if cells(name) <= NAME_WIDTH), default=0)
     indent = " " * (column + 4)
     for name, meaning in group.rows:
-        lines = _wrapped(meaning, width - len(indent))
+        lines = wrapped(meaning, width - len(indent))
         if cells(name) > column:
-            yield from (f"  {line}" for line in _wrapped(name, width - 2))
+            yield from (f"  {line}" for line in wrapped(name, width - 2))
         else:
             first = next(lines, "")
             yield f"  {name}{' ' * (column - cells(name) + 2)}{first}".rstrip()
         yield from (indent + line for line in lines)
-
-
-def _wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
-    """Lines of at most so many columns, broken at gaps and between Chinese characters."""
-    line = ""
-    for piece in _pieces(text):
-        if line and cells(line) + cells(piece.rstrip()) > width:
-            yield indent + line.rstrip()
-            line = ""
-        line += piece
-    if line:
-        yield indent + line.rstrip()
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """What must stay on one line: a word with the gap after it, a Chinese character with what closes it."""
-    piece = ""
-    for letter in text:
-        closes = letter == " " or letter in CLOSING
-        if piece and not closes and (_is_wide(letter) or _is_wide(piece[-1]) or piece[-1] == " "):
-            yield piece
-            piece = ""
-        piece += letter
-    if piece:
-        yield piece
-
-
-def cells(text: str) -> int:
-    """Columns that a text takes on a terminal."""
-    return sum(1 + _is_wide(letter) for letter in text)
-
-
-def _is_wide(letter: str) -> bool:
-    return east_asian_width(letter) in "WF"
 
 
 def _bold(text: str) -> str:

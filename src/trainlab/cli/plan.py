@@ -1,6 +1,7 @@
 """A study's plan in words, before the long part begins."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.text import Text
 from trainlab.analyse.prospects import Prospect, earlier_runs, prospects
 from trainlab.plan import plan, trials_of
 from trainlab.record.folder import RUNS
+from trainlab.report.render.wrapping import wrapped
 from trainlab.spec import CostSpec, Study
 from trainlab.spec.question import FIRST_LOOK
 from trainlab.words import Words
@@ -42,10 +44,11 @@ def print_plan(
     """
     if study.title:
         console.print(Text(words.builtin(study.title), "bold"), highlight=False)
-    for line in _plan_lines(study, words, each_device=each_device):
-        console.print(Text(line), highlight=False)
-    for line in _prospect_lines(study, words, runs):
-        console.print(Text(line), highlight=False)
+    lines = chain(
+        _plan_lines(study, words, each_device=each_device), _prospect_lines(study, words, runs)
+    )
+    for line in lines:
+        console.print(Text("\n".join(wrapped(line, console.width))), highlight=False)
 
 
 def _plan_lines(study: Study, words: Words, *, each_device: bool) -> Iterator[str]:
