@@ -51,12 +51,18 @@ class Verbs(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(verbs_page(self, ctx, spoken_language(None)))
 
-    def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        *others: Any,
+        **extra: Any,
+    ) -> Any:
         """Exits with the code of the verb; 2, after one line, where the command line is not understood."""
         words = list(sys.argv[1:] if args is None else args)
         try:
             code = super().main(
-                words, **{**extra, "prog_name": "trainlab", "standalone_mode": False}
+                words, prog_name or "trainlab", *others, **{**extra, "standalone_mode": False}
             )
         except Exception as error:
             if not hasattr(error, "format_message"):
