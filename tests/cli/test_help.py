@@ -1,6 +1,7 @@
 """Help: the basic options on a page, all of them on another, nothing wider than the terminal."""
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from rich.cells import cell_len
 
 import trainlab
 from torchless import Torchless
-from trainlab.cli import VERBS, overview
+from trainlab.cli import VERBS, main, overview
 from trainlab.cli.help import Group, cells, help_page
 from trainlab.spec import CostSpec, TrainSpec
 
@@ -105,6 +106,29 @@ def test_no_chinese_help_is_left_that_nothing_shows(torchless: Torchless, tmp_pa
     tables = tomllib.loads(file.read_text(encoding="utf-8"))
     texts = [text for name, table in tables.items() if name != "frame" for text in table]
     assert [text for text in texts if text not in words] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "told", "code"),
+    [
+        ("--help", "A lab bench", 0),
+        ("", "A lab bench", 2),
+        ("--help --lang zh", "实验台", 0),
+        ("--lang=zh", "实验台", 2),
+    ],
+)
+def test_the_command_without_a_verb_shows_the_overview(
+    line: str,
+    told: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["trainlab", *line.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
+    assert told in capsys.readouterr().out
 
 
 def test_the_overview_is_in_the_language_of_the_environment(

@@ -10,8 +10,11 @@ from rich.cells import cell_len
 
 from fabricate import Fabricated, made_study
 from torchless import Torchless
+from trainlab.analyse.evidence import gather
 from trainlab.cli import VERBS
 from trainlab.cli.language import asked_language, environment_language
+from trainlab.report.contents import report_of
+from trainlab.report.run_data import RunData
 from trainlab.spec import CostSpec
 from trainlab.studies import builtin_study, study_names
 from trainlab.words import BUILTIN_KEYS, Words
@@ -121,3 +124,19 @@ def test_json_is_the_same_in_every_language(torchless: Torchless, tmp_path: Path
             torchless.ask(words, tmp_path, TRAINLAB_LANG=lang).stdout for lang in ("en", "zh")
         )
         assert json.loads(english) == json.loads(chinese)
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        (builtin_study("mnist-lab").title, "张量运算的开销如何随批大小和硬件变化？"),
+        ("What does my own batch cost?", "What does my own batch cost?"),
+    ],
+)
+def test_a_report_has_the_title_of_a_built_in_study_in_its_language(
+    title: str, shown: str, tmp_path: Path
+) -> None:
+    study = made_study(vary={"lr": (0.1, 0.2)}, title=title)
+    data = RunData(gather(Fabricated().write(tmp_path / "r", study)))
+    assert report_of(data, "zh").title == shown
+    assert report_of(data, "en").title == title

@@ -40,22 +40,24 @@ def build(arguments: Sequence[str]) -> "typer.Typer":
 
 def main() -> None:
     """Entry point of the `trainlab` command."""
-    arguments = sys.argv[1:]
+    from trainlab.cli.language import split_language
+
+    lang, words = split_language(sys.argv[1:])
     try:
-        if arguments in ([], ["--help"]):
-            sys.stdout.write(overview())
-            sys.exit(0 if arguments else 2)
-        build(arguments)()
+        if words in ([], ["--help"]):
+            sys.stdout.write(overview(lang))
+            sys.exit(0 if words else 2)
+        build(sys.argv[1:])()
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def overview() -> str:
-    """The help of `trainlab` itself."""
+def overview(lang: str | None = None) -> str:
+    """The help of `trainlab` itself, in the language asked for or that of the environment."""
     from trainlab.cli.help import OF_A_VERB, Group, Texts, help_page
     from trainlab.cli.language import spoken_language
 
-    texts = Texts(spoken_language(None))
+    texts = Texts(spoken_language(lang))
     options = [
         ("--version", texts("Print the version and exit.")),
         ("--help", texts("Show this page and exit.")),

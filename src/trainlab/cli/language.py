@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,8 +37,15 @@ def spoken_language(lang: str | None) -> str:
 
 def asked_language(words: Sequence[str]) -> str | None:
     """What a command line gives as --lang, whatever is wrong with the rest of it."""
-    for word, following in zip_longest(words, words[1:], fillvalue=""):
+    return split_language(words)[0]
+
+
+def split_language(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """What a command line gives as --lang, and its other words."""
+    for number, word in enumerate(words):
         option, equals, value = word.partition("=")
         if option == "--lang":
-            return value if equals else following
-    return None
+            end = number + (1 if equals else 2)
+            lang = value if equals else "".join(words[number + 1 : end])
+            return lang, [*words[:number], *words[end:]]
+    return None, list(words)
