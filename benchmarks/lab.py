@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-RESULT = re.compile(rb"test accuracy [0-9.]+ %")
+RESULT = re.compile(rb"test accuracy [0-9.]+%")
 LEFT = re.compile(rb"[0-9:]+ (?:s|min|h) left")
 
 

@@ -21,8 +21,10 @@ from trainlab.workloads.workload import Workload
 
 
 @pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def _offline_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINLAB_OFFLINE", "1")
+    # Whatever the locale of the machine that tests.
+    monkeypatch.setenv("TRAINLAB_LANG", "en")
 
 
 @pytest.fixture(autouse=True)

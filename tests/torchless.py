@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,13 +30,13 @@ class Torchless:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "COLUMNS": "120", "TRAINLAB_OFFLINE": "1"},
+            env={**os.environ, "COLUMNS": "120", "TRAINLAB_OFFLINE": "1", "TRAINLAB_LANG": "en"},
         )
 
-    def ask(self, words: list[str], folder: Path) -> Answer:
+    def ask(self, words: list[str], folder: Path, **variables: str) -> Answer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([words, str(folder)]) + "\n")
+        self._process.stdin.write(json.dumps([words, str(folder), variables]) + "\n")
         self._process.stdin.flush()
         return Answer(**json.loads(self._process.stdout.readline()))
 
@@ -56,6 +57,15 @@ def assert_told(answer: Answer, told: str) -> None:
     assert not answer.imported_torch
 
 
+def assert_told_in_chinese(answer: Answer) -> None:
+    """The same line in Chinese: one without a translation stays English as a whole."""
+    lines = answer.stderr.splitlines()
+    assert answer.code == 2, answer
+    assert len(lines) == 1, answer.stderr
+    assert re.search(r"[\u4e00-\u9fff]", lines[0]), lines[0]
+    assert not re.search(r"\bgot |\bmust |did you mean|; ", lines[0]), lines[0]
+
+
 def main() -> None:
     """Answers the command lines that come on standard input, a line of JSON for each."""
     import importlib
@@ -66,10 +76,11 @@ def main() -> None:
         importlib.import_module(f"trainlab.cli.verbs.{verb}")
     assert "torch" not in sys.modules
     for line in sys.stdin:
-        words, folder = json.loads(line)
+        words, folder, variables = json.loads(line)
         with tempfile.TemporaryFile("w+") as answer:
             child = os.fork()
             if not child:
+                os.environ.update(variables)
                 _answer(words, folder, answer.fileno())
             _, status = os.waitpid(child, 0)
             answer.seek(0)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trainlab.errors import WorkloadError
 from trainlab.record.folder import RunFolder, check_run, check_unused
@@ -82,11 +82,15 @@ class Run(RunFolder):
         return [finding.sentence(words) for finding in self.findings()]
 
 
+Activity = Literal["starting_torch", "reading_records", "counting_decided"]
+"""What takes long beside the trials."""
+
+
 class Watcher:
     """Is told what happens while a question is answered; this one ignores it all."""
 
-    def status(self, activity: str) -> AbstractContextManager[object]:
-        """Entered during an activity that takes long: `starting torch`, `reading the records`."""
+    def status(self, activity: Activity) -> AbstractContextManager[object]:
+        """Entered during an activity that takes long."""
         return nullcontext()
 
     def preparing(self) -> AbstractContextManager[object]:
@@ -145,7 +149,7 @@ def run_question(
     """
     watcher = watcher or Watcher()
     _check_without_torch(question, where, out=out, on=on, many=many, given=workloads or {})
-    with watcher.status("starting torch"):
+    with watcher.status("starting_torch"):
         from trainlab.data.fetch import reporting_to
         from trainlab.execute.executors import executor_for
         from trainlab.execute.run import start_run
@@ -172,7 +176,7 @@ def run_question(
                     break
         except KeyboardInterrupt:
             was_interrupted = True
-    with watcher.status("reading the records"):
+    with watcher.status("reading_records"):
         from trainlab.analyse.results import write_results
 
         write_results(run, run.evidence())
@@ -266,7 +270,7 @@ def _planned_groups(run: Run, study: Study, watcher: Watcher) -> "Iterator[tuple
 
     yield plan(study)
     for num_seeds in study.looks[1:]:
-        with watcher.status("looking at what is decided"):
+        with watcher.status("counting_decided"):
             left = open_comparisons(gather(run))
         if not left.num_open:
             if left.num_hopeless:

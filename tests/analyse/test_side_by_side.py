@@ -75,7 +75,7 @@ def test_runs_of_different_workloads_or_without_a_common_cell_are_refused(tmp_pa
     a = run(tmp_path, "a")
     with pytest.raises(RecordError, match="a is about tiny, b about other; compare runs of one"):
         side_by_side(a, run(tmp_path, "b", workload="other"))
-    with pytest.raises(RecordError, match=r"no cell in common: lr=0.1, lr=0.01 against lr=0.5"):
+    with pytest.raises(RecordError, match=r"no setting in common: lr=0.1, lr=0.01 against lr=0.5"):
         side_by_side(a, run(tmp_path, "c", vary={"lr": (0.5,)}))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -108,6 +109,9 @@ def test_the_users_mistake_is_one_line_each_and_exit_code_2(
     for part in told:
         assert part in done.stderr
     assert done.stdout == ""
+    done = trainlab(*words, code=2, TRAINLAB_LANG="zh")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("trainlab: ")]
+    assert all(re.search(r"[\u4e00-\u9fff]", line) for line in lines), lines
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,7 @@ def test_an_unknown_option_is_exit_code_2(trainlab: Verb) -> None:
 
 
 def test_help_shows_every_setting_with_its_default_and_unit(trainlab: Verb) -> None:
-    shown = trainlab("run", "--help").stdout
+    shown = trainlab("run", "--help-all").stdout
     for name in TrainSpec.model_fields:
         assert f"--{name.replace('_', '-')}" in shown
     for part in ("SAMPLES", "EPOCHS", "[mnist-cnn 64, fashion-mlp 32]", "adadelta, sgd, adam"):

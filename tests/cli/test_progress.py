@@ -10,18 +10,23 @@ from typing import ClassVar
 
 import pytest
 from benchmarks.lab import watched
+from rich.cells import cell_len
 from rich.console import Console
 
 from command import Verb
 from fabricate import made_study
 from trainlab.cli.progress import heartbeat
 from trainlab.cli.progress.heartbeat import showing_status
+from trainlab.cli.progress.labels import duration_text, fitted
 from trainlab.cli.progress.study import POLL_S, StudyProgress
 from trainlab.execute.events import EventWriter
 from trainlab.execute.run import start_run
 from trainlab.record.event import Event
 from trainlab.record.trial import Failure
 from trainlab.spec import CostSpec
+from trainlab.words import LANGUAGES, Words
+
+ENGLISH = Words("en")
 
 
 def test_silence_lasts_until_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,17 +54,17 @@ def test_off_a_terminal_a_long_wait_is_a_line_now_and_then(
 ) -> None:
     monkeypatch.setattr(heartbeat, "SILENCE_S", 0.4)
     shown = Console(file=io.StringIO())
-    with showing_status(shown, "writing the report"):
+    with showing_status(shown, "writing_report", ENGLISH):
         time.sleep(2.2)
     assert shown.file.getvalue().startswith("writing the report, 1 s\n")
 
 
-def play(console: Console, path: Path, *events: Event) -> str:
+def play(console: Console, path: Path, *events: Event, lang: str = "en") -> str:
     """A study of two cells, with costs, as it is shown while these events happen."""
     cost = CostSpec(processes=1, weights="untrained")
     study = made_study(vary={"batch_size": (1, 64)}, seeds=1, cost=cost, settings={"epochs": 2})
     run = start_run(study, path)
-    with StudyProgress(console, run), closing(EventWriter(run)) as writer:
+    with StudyProgress(console, run, Words(lang)), closing(EventWriter(run)) as writer:
         for event in events:
             writer.write(event)
             time.sleep(0.01)
@@ -102,7 +107,7 @@ def test_off_a_terminal_a_study_is_a_line_per_trial(tmp_path: Path) -> None:
         r"test accuracy not finite, 3.0 s",
         learn,
     ), learn
-    assert re.fullmatch(r"\d/\d+ batch_size=1 train: timing steps", cost), cost
+    assert re.fullmatch(r"\d/\d+ batch_size=1 training: timing steps", cost), cost
 
 
 def test_on_a_terminal_a_bar_says_what_runs_and_how_long_it_takes(tmp_path: Path) -> None:
@@ -178,7 +183,7 @@ def test_a_trial_that_diverged_or_failed_has_its_line(tmp_path: Path) -> None:
         },
     }
     console = Console(file=io.StringIO(), width=200)
-    with StudyProgress(console, run), closing(EventWriter(run)) as writer:
+    with StudyProgress(console, run, ENGLISH), closing(EventWriter(run)) as writer:
         for trial_id, end in ends.items():
             writer.write(Event(kind="group_begins", trials=(trial_id,)))
             home = run.trial(trial_id)
@@ -208,3 +213,56 @@ def test_seeds_that_are_added_are_shown_once_and_numbered_on(
         *((str(number), "8") for number in (7, 8)),
         *((str(number), "10") for number in (9, 10)),
     ]
+
+
+def test_progress_is_told_in_chinese(tmp_path: Path) -> None:
+    shown = play(Console(file=io.StringIO(), width=200), tmp_path / "r", *STUDY, lang="zh")
+    learn, cost = shown.splitlines()
+    assert re.fullmatch(
+        r"2/\d+ batch_size=1 种子 1：训练损失 0.2500，训练准确率 80.00%，"
+        r"测试准确率 不是有限数，3.0 秒",
+        learn,
+    ), learn
+    assert re.fullmatch(r"\d/\d+ batch_size=1 训练：计时", cost), cost
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_time_left_is_never_cut(width: int, lang: str, tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    vary = {"batch_size": (16, 64), "lr": (0.001, 0.0001), "hidden": (128, 256)}
+    study = made_study(vary=vary, seeds=12, settings={"epochs": 5})
+    run = start_run(study, tmp_path / "r")
+    trial = run.study().trials[0]
+    with StudyProgress(console, run, Words(lang)), closing(EventWriter(run)) as writer:
+        writer.write(Event(kind="group_begins", trials=(trial,)))
+        for epoch in (1, 2):
+            writer.write(learned(trial, epoch).model_copy(update={"share": epoch / 3}))
+            time.sleep(0.7)
+    frames = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", console.file.getvalue())
+    lines = [line for line in re.split(r"[\r\n]+", frames) if re.match("[\u2800-\u28ff]", line)]
+    assert lines
+    assert all(cell_len(line.rstrip()) <= width for line in lines)
+    left = r"estimating|\d+ s left|\d+:\d\d min left|估算中|剩余 \d+ 秒|剩余 \d+ 分 \d\d 秒"
+    assert all(re.search(rf"({left})$", line.rstrip()) for line in lines), lines
+
+
+def test_what_does_not_fit_beside_the_bar_is_left_out_whole() -> None:
+    label, metrics = "3/36 batch_size=16,lr=0.001 seed 1", ["loss 0.5000", "accuracy 80.00%"]
+    shown = [fitted(label, metrics, room, ENGLISH) for room in (90, 50, 40, 30, 22)]
+    assert shown == [
+        (label, "loss 0.5000, accuracy 80.00%"),
+        (label, "loss 0.5000"),
+        (label, ""),
+        ("3/36 batch_size=16,lr=0.001…", ""),
+        ("3/36 batch_size=16…", ""),
+    ]
+    chinese = Words("zh")
+    assert fitted("训练：计时", ["损失 0.5"], 18, chinese) == ("训练：计时", "损失 0.5")
+    assert fitted("训练：计时", ["损失 0.5"], 17, chinese) == ("训练：计时", "")
+
+
+def test_durations_read_as_people_say_them() -> None:
+    told = {3: "3 s", 200: "3:20 min", 3900: "1:05 h"}
+    assert {s: duration_text(s, ENGLISH) for s in told} == told
+    assert duration_text(200, Words("zh")) == "3 分 20 秒"

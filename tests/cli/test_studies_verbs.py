@@ -77,7 +77,7 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(
     words = ["--vary", "lr=0.1,0.2", "--seeds", "2", "--profile", "--processes", "2"]
     before = sorted(tmp_path.iterdir())
     shown = trainlab("run", f"{tiny_file}:tiny", *words, "--dry-run").stdout
-    for told in ("2 cells: lr=0.1, lr=0.2", "4 learn trials", "16 timed and 8 watched trials"):
+    for told in ("2 settings: lr=0.1, lr=0.2", "4 learn trials", "16 timed and 8 profiled"):
         assert told in shown
     assert [p for p in sorted(tmp_path.iterdir()) if p.name != "__pycache__"] == before
 
@@ -262,7 +262,7 @@ def test_compare_refuses_runs_that_have_nothing_in_common(refused: Refused, tmp_
     Fabricated().write(tmp_path / "a", made_study(vary={"lr": (0.1,)}))
     Fabricated().write(tmp_path / "b", made_study(vary={"lr": (0.2,)}))
     (line,) = refused("compare", "a", "b")
-    assert line == "compare: no cell in common: lr=0.1 against lr=0.2"
+    assert line == "compare: no setting in common: lr=0.1 against lr=0.2"
 
 
 def test_reproduce_lays_published_figures_beside_a_run(

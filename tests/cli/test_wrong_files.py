@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabricate import Fabricated, made_study
-from torchless import Torchless, assert_told
+from torchless import Torchless, assert_told, assert_told_in_chinese
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.side_by_side import side_by_side
 from trainlab.record.folder import RunFolder
@@ -121,6 +121,7 @@ def test_a_wrong_study_file_is_one_line_without_torch(
 ) -> None:
     (tmp_path / "s.toml").write_text(text)
     assert_told(torchless.ask(["run", "s.toml"], tmp_path), told)
+    assert_told_in_chinese(torchless.ask(["run", "s.toml"], tmp_path, TRAINLAB_LANG="zh"))
     assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
 
 
@@ -179,6 +180,7 @@ def test_a_damaged_run_folder_is_one_line(
     Fabricated().write(tmp_path / "whole", made_study())
     damage(tmp_path / "run")
     assert_told(torchless.ask(["report", "run"], tmp_path), told)
+    assert_told_in_chinese(torchless.ask(["report", "run"], tmp_path, TRAINLAB_LANG="zh"))
     if "curve" not in told:
         assert_told(torchless.ask(["show", "run"], tmp_path), told)
         assert_told(torchless.ask(["compare", "whole", "run"], tmp_path), told)

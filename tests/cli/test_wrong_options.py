@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from torchless import Torchless, assert_told
+from torchless import Torchless, assert_told, assert_told_in_chinese
 
 OPTIONS = [
     # values of every type and range
@@ -141,8 +141,11 @@ def test_a_wrong_option_is_one_line_without_torch_and_without_a_folder(
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine.txt").touch()
     (tmp_path / "file.txt").touch()
-    answer = torchless.ask(["run", "fashion-mlp", *dry, *shlex.split(options)], tmp_path)
+    words = ["run", "fashion-mlp", *dry, *shlex.split(options)]
+    answer = torchless.ask(words, tmp_path)
     assert_told(answer, told)
+    if dry:
+        assert_told_in_chinese(torchless.ask(words, tmp_path, TRAINLAB_LANG="zh"))
     assert {path.name for path in tmp_path.iterdir()} == {"taken", "file.txt"}
 
 
@@ -214,6 +217,7 @@ def test_a_wrong_command_line_is_one_line_without_torch(
     (tmp_path / "own.py").write_text("import torch\nwork = torch.nope\n")
     (tmp_path / "broken.py").write_text("a b\n")
     assert_told(torchless.ask(shlex.split(line), tmp_path), told)
+    assert_told_in_chinese(torchless.ask(shlex.split(line), tmp_path, TRAINLAB_LANG="zh"))
 
 
 @pytest.mark.parametrize(
@@ -261,7 +265,7 @@ def test_what_is_right_is_not_refused(options: str, torchless: Torchless, tmp_pa
     "verb", ["run", "profile", "show", "report", "studies", "env", "data list"]
 )
 def test_help_shows_no_type_of_a_flag(verb: str, torchless: Torchless, tmp_path: Path) -> None:
-    answer = torchless.ask([*verb.split(), "--help"], tmp_path)
+    answer = torchless.ask([*verb.split(), "--help-all"], tmp_path)
     assert answer.code == 0
     assert "bool" not in answer.stdout
     if verb == "run":

@@ -2,6 +2,7 @@
 really used is told afterwards."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,8 @@ def test_what_the_model_or_the_data_refuse_leaves_no_folder(
     lines = [line for line in done.stderr.splitlines() if not line.startswith("starting torch, ")]
     assert len(lines) == 1
     assert told in lines[0]
+    done = trainlab("run", f"{tiny_file}:tiny", "--out", "r", *options, code=2, TRAINLAB_LANG="zh")
+    assert re.search(r"trainlab: .*[\u4e00-\u9fff]", done.stderr), done.stderr
     assert not (tmp_path / "r").exists()
     assert not (tmp_path / "runs").exists()
 

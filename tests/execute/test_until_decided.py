@@ -91,7 +91,7 @@ def test_the_command_line_names_what_is_missing(trainlab: Verb, tiny_file: Path)
 def test_the_plan_says_what_the_seeds_can_show(trainlab: Verb) -> None:
     told = " ".join(trainlab("run", "mnist-lab", "--data", "bundled", "--dry-run").stdout.split())
     assert re.search(r"3 seeds find differences of 4\.\d standard deviations of a run", told)
-    assert "of test/accuracy by this study's known noise" in told
+    assert "of test accuracy by this study's known noise" in told
     assert "so it cannot be shown here" in told
     one = " ".join(trainlab("run", "mnist-lab", "--seeds", "1", "--dry-run").stdout.split())
     assert "One seed cannot show a difference" in one

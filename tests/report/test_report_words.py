@@ -31,6 +31,12 @@ BUILT += (
     "warning_",
     "failure_",
     "part_",
+    "activity_",
+    "watch_",
+    "short_",
+    "data_",
+    "title_",
+    "summary_",
     "open_",
 )
 BUILT += (

@@ -1,9 +1,11 @@
 """What the terminal prints: nothing of a sentence is lost, at any width."""
 
 from io import StringIO
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 from varied_run import grid_run, learn_run
 
@@ -13,10 +15,11 @@ from trainlab.cli.summary import print_remarks
 from trainlab.record.note import note
 from trainlab.report.bullets import bullets
 from trainlab.report.contents import report_of
-from trainlab.report.document import Table
+from trainlab.report.document import Entry, Paragraph, Table
 from trainlab.report.render.terminal import print_blocks
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.trouble import shortened
+from trainlab.report.tables.columns import name, table_of, value
 from trainlab.words import LANGUAGES, Words
 
 
@@ -75,3 +78,26 @@ def test_a_long_error_is_cut_after_a_word() -> None:
     assert shortened("short enough", 12) == "short enough"
     assert shortened("a long message of an error", 17) == "a long message …"
     assert shortened("x" * 30, 10) == "x" * 10 + " …"
+
+
+def test_a_table_that_goes_on_below_says_again_what_each_row_is_about() -> None:
+    rows = [(lr, mode, "x" * 20) for lr in ("lr=0.1", "lr=0.2") for mode in ("train", "test")]
+    fields = [name(heading, itemgetter(n)) for n, heading in enumerate(("cell", "mode"))]
+    fields += [value(f"figure {n}", lambda row: Entry(row[2])) for n in range(5)]
+    table = table_of("Costs", fields, rows)
+    text = printed(80, lambda console: print_blocks(console, [table], Words("en")))
+    assert all(len(line.rstrip()) <= 80 for line in text.splitlines())
+    headings = [line.split() for line in text.splitlines() if "cell" in line]
+    assert [line[:2] for line in headings] == [["cell", "mode"]] * len(headings)
+    assert len(headings) > 1
+    assert text.count("lr=0.2  train") == len(headings)
+
+
+def test_chinese_fills_its_lines_and_none_begins_with_a_stop() -> None:
+    text = "每批时间取 95% 的范围；" * 20 + "（两个进程太少，无法给出）。"
+    lines = printed(
+        80, lambda console: print_blocks(console, [Paragraph(text)], Words("zh"))
+    ).splitlines()
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert all(70 < cell_len(line) <= 80 for line in lines[:-1])
+    assert not any(line[0] in "，。；：、）？" for line in lines)

@@ -76,7 +76,7 @@ def problems(text: str) -> list[str]:
         ),
         (
             '[[cells]]\nhidden = 1\n[[cells]]\nhidden = "1"',
-            "hidden=1: two cells are called so; give levels that read differently",
+            "hidden=1: two settings are called so; give levels that read differently",
         ),
     ],
 )

@@ -75,7 +75,7 @@ def labels_of(runs: Sequence[Evidence], paths: Sequence[Path]) -> tuple[str, ...
 
 
 def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
-    """RecordError where the runs have no cell in common or are of different workloads."""
+    """RecordError where the runs have no setting in common or are of different workloads."""
     if first.study.workload != second.study.workload:
         raise RecordError(
             f"compare: {first.name} is about {first.study.workload}, {second.name} about "
@@ -85,7 +85,7 @@ def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
     pairs = _matched(ids_a, ids_b)
     if not pairs:
         raise RecordError(
-            f"compare: no cell in common: {', '.join(ids_a)} against {', '.join(ids_b)}"
+            f"compare: no setting in common: {', '.join(ids_a)} against {', '.join(ids_b)}"
         )
     machines = run_confounds(first.environment, second.environment)
     return SideBySide(

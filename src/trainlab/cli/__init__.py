@@ -1,19 +1,18 @@
 """The command line: the verbs in the order people use them; the only place that prints and exits.
 
-Each verb's module is imported only when that verb is called, so that `trainlab --help` answers at
-once. Exit codes: 0 done, 1 our defect or a trial that failed, 2 the user's mistake, 130 interrupted.
+Each verb's module is imported only when that verb is called, and nothing at all for `trainlab --help`, so
+that it answers at once. Exit codes: 0 done, 1 our defect or a trial that failed, 2 the user's mistake, 130
+interrupted.
 """
 
-import importlib
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import typer
+if TYPE_CHECKING:
+    import typer
 
-from trainlab import __version__
-from trainlab.cli.errors import guarded
-from trainlab.cli.usage import Verb, Verbs
-
+SUMMARY = "A lab bench for deep-learning training."
 VERBS = {
     "run": "Run a workload or a study and say what follows from it.",
     "profile": "Measure what a step costs, in fresh processes.",
@@ -32,57 +31,38 @@ VERBS = {
 """Help texts; `verbs/<name>.py` offers its verb as `command`, a function or a group of functions."""
 
 
-def build(arguments: Sequence[str]) -> typer.Typer:
+def build(arguments: Sequence[str]) -> "typer.Typer":
     """The application: the verb that is called with its options, the others only by name and help text."""
-    app = typer.Typer(
-        name="trainlab",
-        cls=Verbs,
-        help="A lab bench for deep-learning training.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode="rich",
-    )
-    app.callback()(_root)
-    called = next((word for word in arguments if not word.startswith("-")), None)
-    for name, summary in VERBS.items():
-        if name != called:
-            app.command(name, help=summary)(_not_called)
-            continue
-        command = importlib.import_module(f"trainlab.cli.verbs.{name}").command
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, cls=Verbs, name=name, help=summary)
-        else:
-            epilog = getattr(command, "epilog", None)
-            app.command(name, cls=Verb, help=summary, epilog=epilog)(guarded(command))
-    return app
+    from trainlab.cli.application import application
+
+    return application(arguments, SUMMARY, VERBS)
 
 
 def main() -> None:
     """Entry point of the `trainlab` command."""
+    from trainlab.cli.language import split_language
+
+    lang, words = split_language(sys.argv[1:])
     try:
+        if words in ([], ["--help"]):
+            sys.stdout.write(overview(lang))
+            sys.exit(0 if words else 2)
         build(sys.argv[1:])()
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _not_called() -> None:
-    raise AssertionError("a verb that was not called has no body")
+def overview(lang: str | None = None) -> str:
+    """The help of `trainlab` itself, in the language asked for or that of the environment."""
+    from trainlab.cli.help import OF_A_VERB, Group, Texts, help_page
+    from trainlab.cli.language import spoken_language
 
-
-def _print_version(requested: bool) -> None:
-    if requested:
-        sys.stdout.write(f"trainlab {__version__}\n")
-        raise typer.Exit
-
-
-def _root(
-    version: bool = typer.Option(
-        False,
-        "--version",
-        is_eager=True,
-        callback=_print_version,
-        help="Print the version and exit.",
-    ),
-) -> None:
-    pass
+    texts = Texts(spoken_language(lang))
+    options = [
+        ("--version", texts("Print the version and exit.")),
+        ("--help", texts("Show this page and exit.")),
+    ]
+    verbs = [(name, texts(meaning)) for name, meaning in VERBS.items()]
+    groups = [Group(texts("Verbs"), verbs), Group(texts("Options"), options)]
+    usage = f"{texts('Usage:')} trainlab VERB [OPTIONS]"
+    return help_page(usage, texts(SUMMARY), groups, texts(OF_A_VERB, path="trainlab"))

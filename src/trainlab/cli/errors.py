@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import typer
 
+from trainlab.cli.language import spoken_language
 from trainlab.errors import TrainlabError
 
 if TYPE_CHECKING:
@@ -16,25 +17,36 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
+def tell(line: str, lang: str | None) -> None:
+    """An error line, in the language asked for."""
+    if (spoken := spoken_language(lang)) != "en":
+        from trainlab.words.error_lines import error_line
+
+        line = error_line(line, spoken)
+    sys.stderr.write(f"trainlab: {line}\n")
+
+
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
     """The command with its errors reported: the user's mistakes in a line each, ours with a traceback."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asked = kwargs.get("lang")
+        lang = asked if isinstance(asked, str) else None
         try:
             command(*args, **kwargs)
         except TrainlabError as error:
             for line in str(error).splitlines():
-                sys.stderr.write(f"trainlab: {line}\n")
+                tell(line, lang)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            sys.stderr.write("trainlab: interrupted\n")
+            tell("interrupted", lang)
             raise typer.Exit(130) from None
         except typer.Exit:
             raise
         except Exception:  # noqa: BLE001  a defect of ours: shown whole, with exit code 1
             traceback.print_exc()
-            sys.stderr.write("trainlab: this is a defect of trainlab; please report the above\n")
+            tell("this is a defect of trainlab; please report the above", lang)
             raise typer.Exit(1) from None
 
     return run

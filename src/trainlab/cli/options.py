@@ -4,49 +4,97 @@ they cannot drift."""
 import inspect
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from trainlab.cli.usage import YES_NO
+from trainlab.cli.verb_help import (
+    MEASURING,
+    MORE_MEASURING,
+    MORE_SETTINGS,
+    MORE_WHAT,
+    OUTPUT,
+    SETTINGS,
+    WHAT,
+)
 from trainlab.execute.executors import EXECUTORS
 from trainlab.spec.base import Spec, choices_of, setting_of
+from trainlab.spec.cost import CostSpec
 from trainlab.spec.settings import TrainSpec
 from trainlab.words import LANGUAGES
 from trainlab.workloads.catalogue import BUILTIN
 
-PANEL = "Settings (defaults are the workload's)"
+CHANGED_MOST = ("epochs", "batch_size", "optimizer", "lr", "device", "data")
+"""Settings that the short help shows."""
 
 WorkloadArgument = Annotated[
-    str, typer.Argument(help="A built-in workload (see `trainlab workloads`) or FILE.py:NAME.")
+    str,
+    typer.Argument(
+        metavar="WORKLOAD",
+        help="A built-in workload (see `trainlab workloads`) or FILE.py:NAME.",
+        rich_help_panel=WHAT,
+    ),
 ]
 OutOption = Annotated[
-    Path | None, typer.Option(help="The run folder. [dim]\\[runs/<name>-<time>][/dim]")
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="The run folder.",
+        show_default="runs/NAME-TIME",
+        rich_help_panel=OUTPUT,
+    ),
 ]
-LangOption = Annotated[str, typer.Option(metavar="|".join(LANGUAGES), help="The language.")]
+LangOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(LANGUAGES),
+        help="The language of what is shown.",
+        show_default="TRAINLAB_LANG, or the locale's",
+        rich_help_panel=OUTPUT,
+    ),
+]
 OnOption = Annotated[
-    str, typer.Option(metavar="WHERE", help=f"Where trials run: {', '.join(EXECUTORS)}.")
+    str,
+    typer.Option(
+        metavar="WHERE",
+        help=f"Where trials run: {', '.join(EXECUTORS)}.",
+        rich_help_panel=MORE_WHAT,
+    ),
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON summary on stdout and nothing else.")
+    bool,
+    typer.Option(
+        "--json",
+        help="Print one JSON summary on stdout and nothing else.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 
 
 def setting_parameters() -> list[inspect.Parameter]:
     """A keyword parameter per training setting; None means "not asked"."""
+    names = [*CHANGED_MOST, *(n for n in TrainSpec.model_fields if n not in CHANGED_MOST)]
+    groups = {name: SETTINGS if name in CHANGED_MOST else MORE_SETTINGS for name in names}
     return [
-        _parameter(TrainSpec, name, PANEL, _workload_defaults(name))
-        for name in TrainSpec.model_fields
+        _parameter(TrainSpec, name, group, _workload_defaults(name))
+        for name, group in groups.items()
     ]
 
 
-def spec_parameters(kind: type[Spec], panel: str) -> list[inspect.Parameter]:
-    """A keyword parameter per field of a spec, with its own defaults."""
+def cost_parameters(basic: Collection[str]) -> list[inspect.Parameter]:
+    """A keyword parameter per field of a measurement, with its own default; the short help shows those
+    that are `basic`."""
     return [
-        _parameter(kind, name, panel, _value_text(field.default))
-        for name, field in kind.model_fields.items()
+        _parameter(
+            CostSpec,
+            name,
+            MEASURING if name in basic else MORE_MEASURING,
+            _value_text(field.default),
+        )
+        for name, field in CostSpec.model_fields.items()
     ]
 
 
@@ -59,12 +107,20 @@ def given_fields(kind: type[Spec], options: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def with_options(function: Any, parameters: list[inspect.Parameter], epilog: str) -> Any:
-    """The function as typer sees it: its `**options` spelled out, one each."""
+def with_options(
+    function: Any,
+    first: Sequence[inspect.Parameter],
+    examples: Sequence[str],
+    *,
+    last: Sequence[inspect.Parameter] = (),
+) -> Any:
+    """The function as typer sees it: its `**options` spelled out, one each, before and after its own."""
     signature = inspect.signature(function)
-    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    function.__signature__ = signature.replace(parameters=[*named, *parameters])
-    function.epilog = epilog
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    words = [p for p in own if p.kind is not p.KEYWORD_ONLY]
+    options = [p for p in own if p.kind is p.KEYWORD_ONLY]
+    function.__signature__ = signature.replace(parameters=[*words, *first, *options, *last])
+    function.epilog = "\n".join(examples)
     return function
 
 
@@ -73,20 +129,19 @@ def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
 
 
-def _parameter(kind: type[Spec], name: str, panel: str, default: str) -> inspect.Parameter:
+def _parameter(kind: type[Spec], name: str, group: str, default: str) -> inspect.Parameter:
     """Every value arrives as text, which the spec converts or rejects; one that is true or false needs
     none."""
     field, choices = kind.model_fields[name], choices_of(kind, name)
     is_yes_no = field.annotation is bool
     unit = setting_of(kind, name).unit or "name"
     choices_text = f" {', '.join(choices)}." if choices else ""
-    default_text = f"[dim]\\[{default}][/dim]" if default else ""
     option = typer.Option(
         f"--{name.replace('_', '-')}",
-        help=f"{field.description}{choices_text} {default_text}",
+        help=f"{field.description}{choices_text}",
         metavar=YES_NO if is_yes_no else unit.upper().replace(" ", "-"),
-        rich_help_panel=panel,
-        show_default=False,
+        rich_help_panel=group,
+        show_default=default or False,
     )
     annotation = Annotated[str | None, option]
     return inspect.Parameter(

@@ -1,17 +1,20 @@
 """A study's plan in words, before the long part begins."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from trainlab.analyse.prospects import Prospect, earlier_runs, prospects
 from trainlab.plan import plan, trials_of
 from trainlab.record.folder import RUNS
+from trainlab.report.render.wrapping import wrapped
 from trainlab.spec import CostSpec, Study
 from trainlab.spec.question import FIRST_LOOK
+from trainlab.words import Words
 from trainlab.words.numbers import metric_difference
 
 MOST_CELLS = 12
@@ -33,105 +36,133 @@ def plan_json(study: Study) -> dict[str, Any]:
 
 
 def print_plan(
-    console: Console, study: Study, *, each_device: bool = False, runs: Path = RUNS
+    console: Console, study: Study, words: Words, *, each_device: bool = False, runs: Path = RUNS
 ) -> None:
     """The cells, how many trials of which kind, and what they can show.
 
     `each_device`: every device is asked for; `runs` holds earlier runs, whose noise is used.
     """
+    if study.title:
+        console.print(Text(words.builtin(study.title), "bold"), highlight=False)
+    lines = chain(
+        _plan_lines(study, words, each_device=each_device), _prospect_lines(study, words, runs)
+    )
+    for line in lines:
+        console.print(Text("\n".join(wrapped(line, console.width))), highlight=False)
+
+
+def _plan_lines(study: Study, words: Words, *, each_device: bool) -> Iterator[str]:
+    cells = [cell.id for cell in study.all_cells]
+    yield words(
+        "plan_settings",
+        name=study.name,
+        settings=_counted("one_setting", "num_settings", len(cells), words),
+        cells=words.listed(cells[:MOST_CELLS]),
+        more=words("plan_more", number=len(cells) - MOST_CELLS) if len(cells) > MOST_CELLS else "",
+    )
+    if study.same_as_base:
+        yield words("plan_same_as_base", cells=words.listed(study.same_as_base))
     trials = trials_of(plan(study))
     num_learn = sum(trial.kind == "learn" for trial in trials)
-    cells = [cell.id for cell in study.all_cells]
-    shown = ", ".join(cells[:MOST_CELLS])
-    more = f" and {len(cells) - MOST_CELLS} more" if len(cells) > MOST_CELLS else ""
-    if study.title:
-        console.print(f"[bold]{escape(study.title)}[/bold]", highlight=False)
-    cells_text = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
-    console.print(f"{escape(study.name)}: {cells_text}: {escape(shown)}{more}", highlight=False)
-    if study.same_as_base:
-        same = ", ".join(study.same_as_base)
-        console.print(f"The same as base, and not run again: {escape(same)}.", highlight=False)
-    seeds_text = "1 seed" if len(study.seeds) == 1 else f"{len(study.seeds)} seeds"
-    parts = [f"{num_learn} learn trials ({seeds_text})"] if num_learn else []
+    seeds = _seeds(len(study.seeds), words)
+    parts = [words("plan_learn", number=num_learn, seeds=seeds)] if num_learn else []
     if study.cost is not None:
         num_timed = sum(trial.watch == "steps" for trial in trials)
-        num_watched = len(trials) - num_learn - num_timed
-        check = ", two cells measured twice as a check" if len(cells) > 1 else ""
-        more = _more_text(study.cost) if len(cells) > 1 else ""
-        parts.append(f"{num_timed} timed and {num_watched} watched trials for cost{check}{more}")
-    again = " The same again on each further device of the machine that runs it."
-    console.print(f"{'; '.join(parts)}.{again if each_device else ''}", highlight=False)
-    for line in _prospect_lines(study, runs):
-        console.print(line, highlight=False)
+        several = len(cells) > 1
+        parts.append(
+            words(
+                "plan_cost",
+                timed=num_timed,
+                profiled=len(trials) - num_learn - num_timed,
+                check=words("plan_check") if several else "",
+                more=_extra_text(study.cost, words) if several else "",
+            )
+        )
+    line = words("list_semicolon").join(parts) + words("full_stop").strip()
+    yield words.sentences(line, words("plan_each_device")) if each_device else line
 
 
-def _prospect_lines(study: Study, runs: Path) -> Iterator[str]:
+def _prospect_lines(study: Study, words: Words, runs: Path) -> Iterator[str]:
     """What the seeds can show, and what they cannot."""
     if not study.learn or len(study.all_cells) < 2:
         return
     if len(study.seeds) < 2:
-        yield "One seed cannot show a difference in what is learned; use --seeds 3 or more."
+        yield words("plan_one_seed")
         return
     found = prospects(study, earlier_runs(runs, study))
     if study.looks:
-        yield _looks_line(study.looks)
+        yield _looks_line(study.looks, words)
     for prospect in found[:1]:
-        size = f"{prospect.stds:.1f} standard deviations of a run"
-        yield f"{prospect.num_seeds} seeds find differences of {size} or more{_noise(prospect)}."
+        seeds, stds = _seeds(prospect.num_seeds, words), f"{prospect.stds:.1f}"
+        yield words("plan_finds", seeds=seeds, stds=stds, noise=_noise(prospect, words))
         if prospect.most_seeds > prospect.num_seeds:
-            yield _most_seeds_line(prospect)
+            yield _most_seeds_line(prospect, words)
     for prospect in found:
         if prospect.margin is not None:
-            yield _margin_line(prospect)
+            yield _margin_line(prospect, words)
 
 
-def _looks_line(looks: Sequence[int]) -> str:
+def _looks_line(looks: Sequence[int], words: Words) -> str:
     *others, last = map(str, looks)
-    looks_text = f"{', '.join(others)} and {last}" if others else last
-    fewest = f", {FIRST_LOOK} being the fewest to begin with" if looks[0] == FIRST_LOOK else ""
-    return f"Seeds are added until all is decided: looks after {looks_text}{fewest}."
+    listed = words("list_names").join(others)
+    fewest = words("plan_looks_fewest", number=FIRST_LOOK) if looks[0] == FIRST_LOOK else ""
+    looks_text = words("name_and", first=listed, last=last) if others else last
+    return words("plan_looks", looks=looks_text, fewest=fewest)
 
 
-def _most_seeds_line(prospect: Prospect) -> str:
-    text = (
-        f"{prospect.most_seeds} seeds, the most there will be, find "
-        f"{prospect.most_seeds_stds:.1f} standard deviations or more"
+def _most_seeds_line(prospect: Prospect, words: Words) -> str:
+    difference = prospect.most_seeds_difference
+    amount = "" if difference is None else _amount(prospect.metric, difference, words)
+    return words(
+        "plan_most_seeds",
+        seeds=_seeds(prospect.most_seeds, words),
+        stds=f"{prospect.most_seeds_stds:.1f}",
+        amount=words("plan_amount", amount=amount) if amount else "",
     )
-    if prospect.most_seeds_difference is None:
-        return f"{text}."
-    return f"{text}, that is {_amount(prospect.metric, prospect.most_seeds_difference)}."
 
 
-def _noise(prospect: Prospect) -> str:
+def _noise(prospect: Prospect, words: Words) -> str:
     if prospect.spread is None or prospect.difference is None:
-        return " (four times out of five)"
-    amount = _amount(prospect.metric, prospect.difference)
-    count = prospect.spread.num_trials
-    source = "this study's known noise" if count is None else f"the noise of {count} earlier trials"
-    return f", that is {amount} of {prospect.metric} by {source}"
+        return words("plan_power")
+    amount = _amount(prospect.metric, prospect.difference, words)
+    number, metric = prospect.spread.num_trials, words.metric(prospect.metric)
+    if number is None:
+        return words("plan_noise_known", amount=amount, metric=metric)
+    return words("plan_noise_earlier", amount=amount, metric=metric, number=number)
 
 
-def _margin_line(prospect: Prospect) -> str:
-    metric, margin, most = prospect.metric, prospect.margin or 0.0, prospect.largest_std or 0.0
-    text = (
-        f"{metric}: equivalence within {_amount(metric, margin)} can be shown if runs vary by "
-        f"{_amount(metric, most)} or less (standard deviation)"
+def _margin_line(prospect: Prospect, words: Words) -> str:
+    metric, spread = prospect.metric, ""
+    if prospect.spread is not None:
+        is_known = prospect.spread.num_trials is None
+        spread = words(
+            "plan_spread_known" if is_known else "plan_spread_earlier",
+            std=_amount(metric, prospect.spread.std, words),
+            verdict=words("plan_can" if prospect.can_be_equivalent else "plan_cannot"),
+        )
+    return words(
+        "plan_margin",
+        metric=words.metric(metric),
+        margin=_amount(metric, prospect.margin or 0.0, words),
+        most=_amount(metric, prospect.largest_std or 0.0, words),
+        spread=spread,
     )
-    if prospect.spread is None:
-        return f"{text}."
-    verdict = "they do" if prospect.can_be_equivalent else "so it cannot be shown here"
-    whose = "here they vary" if prospect.spread.num_trials is None else "earlier trials vary"
-    return f"{text}; {whose} by about {_amount(metric, prospect.spread.std)}: {verdict}."
 
 
-def _amount(metric: str, value: float) -> str:
-    return metric_difference(metric, value, "points").lstrip("+")
+def _amount(metric: str, value: float, words: Words) -> str:
+    return metric_difference(metric, value, words("points")).lstrip("+")
 
 
-def _more_text(cost: CostSpec) -> str:
+def _seeds(number: int, words: Words) -> str:
+    return _counted("one_seed", "num_seeds", number, words)
+
+
+def _counted(one: str, several: str, number: int, words: Words) -> str:
+    return words(one) if number == 1 else words(several, number=number)
+
+
+def _extra_text(cost: CostSpec, words: Words) -> str:
     if cost.max_processes <= cost.processes or not cost.extra_s:
         return ""
-    return (
-        f", more for up to {cost.extra_s:.0f} s where a ratio is not known to "
-        f"{100 * cost.ratio_within:.0f}%"
-    )
+    seconds, share = f"{cost.extra_s:.0f}", f"{100 * cost.ratio_within:.0f}%"
+    return words("plan_extra", seconds=seconds, share=share)

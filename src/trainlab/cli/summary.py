@@ -41,6 +41,7 @@ from trainlab.report.tables.layers import layer_table
 from trainlab.report.tables.learning import epoch_table, learn_table
 from trainlab.report.tables.operators import TOP, operator_table
 from trainlab.words import Words
+from trainlab.words.error_lines import error_line
 
 LONGEST_ERROR = 400
 """Letters of an error; the trial's record has it in full."""
@@ -77,7 +78,7 @@ def print_answer(console: Console, data: RunData, words: Words) -> None:
             say(console, finding.sentence(words), "yellow")
     found = data.answer(words)
     parts = {
-        data.evidence.study.title or words("answer"): answer_blocks(found, words),
+        words.builtin(data.evidence.study.title) or words("answer"): answer_blocks(found, words),
         words("why_so"): why_blocks(found),
         words("left_open"): open_blocks(found, words),
     }
@@ -159,7 +160,11 @@ def data_text(data: DataRecord, words: Words) -> str:
         train=f"{data.num_train:,}",
         test=f"{data.num_test:,}",
     )
-    return words.sentences(text, words("data_why", why=data.note)) if data.note else text
+    return (
+        words.sentences(text, words("data_why", why=error_line(data.note, words.lang)))
+        if data.note
+        else text
+    )
 
 
 def say(console: Console, text: str, style: str = "") -> None:

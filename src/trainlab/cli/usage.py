@@ -8,6 +8,10 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from trainlab.cli.errors import tell
+from trainlab.cli.language import asked_language, spoken_language
+from trainlab.cli.verb_help import HELP_ALL, option_names, verb_page, verbs_page
+
 YES_NO = "true|false"
 """The metavar of an option that is a flag, `--x` or `--no-x`, and also takes true, false or both."""
 YES_NO_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0"})
@@ -18,6 +22,7 @@ class Verb(TyperCommand):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._lang = "en"
         self._yes_no = [option.opts[0] for option in self.params if option.metavar == YES_NO]
         for option in self.params:
             if option.metavar == YES_NO:
@@ -27,7 +32,14 @@ class Verb(TyperCommand):
         return _untyped_flags(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        self._lang = spoken_language(asked_language(args))
+        if HELP_ALL in args:
+            sys.stdout.write(verb_page(self, ctx, self._lang, everything=True))
+            ctx.exit()
         return super().parse_args(ctx, list(_with_values(args, self._yes_no)))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(verb_page(self, ctx, self._lang, everything=False))
 
 
 class Verbs(TyperGroup):
@@ -36,17 +48,30 @@ class Verbs(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _untyped_flags(super().get_params(ctx))
 
-    def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(verbs_page(self, ctx, spoken_language(None)))
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        *others: Any,
+        **extra: Any,
+    ) -> Any:
         """Exits with the code of the verb; 2, after one line, where the command line is not understood."""
         words = list(sys.argv[1:] if args is None else args)
         try:
-            code = super().main(words, *others, **{**extra, "standalone_mode": False})
+            code = super().main(
+                words, prog_name or "trainlab", *others, **{**extra, "standalone_mode": False}
+            )
         except Exception as error:
             if not hasattr(error, "format_message"):
                 raise
             # Without a line there is nothing wrong: a verb that needs a word shows its help.
-            line = usage_line(error, words)
-            sys.stderr.write(f"trainlab: {line}\n" if line else error.format_message() + "\n")
+            if line := usage_line(error, words):
+                tell(line, asked_language(words))
+            else:
+                sys.stderr.write(error.format_message() + "\n")
             sys.exit(2)
         sys.exit(code if isinstance(code, int) else 0)
 
@@ -102,8 +127,7 @@ def _verb_hint(verb: str, context: Any) -> str:
 
 
 def _options_of(context: Any) -> list[str]:
-    parameters = [] if context is None else context.command.get_params(context)
-    return [opt for parameter in parameters for opt in (*parameter.opts, *parameter.secondary_opts)]
+    return [] if context is None else option_names(context.command.get_params(context))
 
 
 def _value_of(options: Sequence[str], words: Sequence[str]) -> str | None:

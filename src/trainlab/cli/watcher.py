@@ -9,9 +9,10 @@ from rich.console import Console
 from trainlab.cli.plan import print_plan
 from trainlab.cli.progress.downloads import DownloadProgress
 from trainlab.cli.progress.heartbeat import showing_status
-from trainlab.lab import Watcher
+from trainlab.lab import Activity, Watcher
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
+from trainlab.words import Words
 
 if TYPE_CHECKING:
     from trainlab.cli.progress.study import StudyProgress
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
 class ConsoleWatcher(Watcher):
     """Spinners and bars on a terminal, lines elsewhere."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, words: Words) -> None:
+        self._console, self._words = console, words
         self._download: DownloadProgress | None = None
         self._progress: StudyProgress | None = None
 
-    def status(self, activity: str) -> AbstractContextManager[object]:
-        return showing_status(self._console, activity)
+    def status(self, activity: Activity) -> AbstractContextManager[object]:
+        return showing_status(self._console, activity, self._words)
 
     @contextmanager
     def preparing(self) -> Iterator[None]:
-        with DownloadProgress(self._console) as self._download:
+        with DownloadProgress(self._console, self._words) as self._download:
             yield
 
     def downloads(self, name: str, done: int, total: int | None) -> None:
@@ -39,24 +40,21 @@ class ConsoleWatcher(Watcher):
 
     def planned(self, study: Study) -> None:
         if study.cells:
-            print_plan(self._console, study)
+            print_plan(self._console, study, self._words)
 
     def added(self, num_open: int, num_seeds: int) -> None:
-        comparisons = "1 comparison is" if num_open == 1 else f"{num_open} comparisons are"
-        self._console.print(f"{comparisons} open; going on to {num_seeds} seeds.", highlight=False)
+        key = "one_comparison_open" if num_open == 1 else "comparisons_open"
+        line = self._words(key, number=num_open, seeds=num_seeds)
+        self._console.print(line, highlight=False)
 
     def gave_up(self, num_hopeless: int) -> None:
-        stay = "1 comparison stays" if num_hopeless == 1 else f"{num_hopeless} comparisons stay"
-        self._console.print(
-            f"{stay} open, and more seeds would not decide it: a setting never trains to its end, or "
-            "diverges more often than the other. No seeds are added.",
-            highlight=False,
-        )
+        key = "one_comparison_hopeless" if num_hopeless == 1 else "comparisons_hopeless"
+        self._console.print(self._words(key, number=num_hopeless), highlight=False)
 
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         """The same progress each time: what was shown before is not shown again."""
         from trainlab.cli.progress.study import StudyProgress
 
         if self._progress is None:
-            self._progress = StudyProgress(self._console, run)
+            self._progress = StudyProgress(self._console, run, self._words)
         return self._progress

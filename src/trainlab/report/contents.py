@@ -54,7 +54,7 @@ def report_of(data: RunData, lang: str = "en") -> Document:
     evidence = data.evidence
     cells, num_trials = [cell.id for cell in evidence.cells], len(evidence.trials)
     return Document(
-        title=evidence.study.title or evidence.name,
+        title=words.builtin(evidence.study.title) or evidence.name,
         subtitle=words(
             "subtitle",
             name=evidence.name,

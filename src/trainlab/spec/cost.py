@@ -13,13 +13,13 @@ class CostSpec(Spec):
     mode: Literal["train", "inference", "both"] = "train"
     """The training step, the forward pass over the test set in eval mode, or one after the other."""
     processes: Annotated[PositiveInt, Setting("processes")] = 3
-    """Fresh processes of each cell at least, one sample each: the steps of one process share its luck."""
+    """Fresh processes of each setting at least; one is one sample: steps of a process share its luck."""
     max_processes: Annotated[PositiveInt, Setting("processes")] = 12
-    """The most: further ones are added until every ratio between cells is known to `ratio_within`."""
+    """The most: further ones are added until every ratio between settings is known to `ratio_within`."""
     extra_s: Annotated[NonNegativeFloat, Setting("seconds")] = 60.0
     """Further processes are added for so long at most. 0: none are."""
     ratio_within: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.05
-    """The half-width of the 95% interval of a ratio between cells that is narrow enough."""
+    """The half-width of the 95% interval of a ratio between settings that is narrow enough."""
     active_steps: Annotated[PositiveInt, Setting("steps")] = 10
     """Training steps the profiler looks at; an inference pass is profiled whole."""
     warmup_steps: Annotated[NonNegativeInt, Setting("steps")] = 10

@@ -245,7 +245,9 @@ def layout_of(
         if key in cells and cells[key].id != BASE:
             problems.append(f"{name}: is the same as {cells[key].id}; leave one out")
         elif key not in cells and name in ids:
-            problems.append(f"{name}: two cells are called so; give levels that read differently")
+            problems.append(
+                f"{name}: two settings are called so; give levels that read differently"
+            )
         elif key not in cells:
             cells[key] = Cell(id=name, levels=levels, settings=settings)
             ids.add(name)

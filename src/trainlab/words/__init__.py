@@ -35,6 +35,8 @@ TABLES: dict[str, dict[str, list[str]]] = tomllib.loads(
 )
 """The texts of each part of the report, by key; no key is in two parts."""
 WORDS = {key: texts for table in TABLES.values() for key, texts in table.items()}
+BUILTIN_KEYS = {texts[0]: key for key, texts in TABLES["builtin"].items()}
+"""Of titles and summaries that come with trainlab, by their English text."""
 
 NUMBER_FORMATS: Mapping[str, Callable[[float], str]] = {
     "count": count,
@@ -53,10 +55,10 @@ HAN = r"[\u4e00-\u9fff]"
 CJK = r"[\u4e00-\u9fff\u3000-\u303f\uff00-\uffef]"
 
 
-def check_language(lang: str) -> None:
-    """SpecError, listing the languages there are, where `lang` is none of them."""
+def check_language(lang: str, place: str = "--lang") -> None:
+    """SpecError, listing the languages there are, where `lang`, given at `place`, is none of them."""
     if lang not in LANGUAGES:
-        raise SpecError([f"--lang: got {lang!r}, must be one of {', '.join(LANGUAGES)}"])
+        raise SpecError([f"{place}: got {lang!r}, must be one of {', '.join(LANGUAGES)}"])
 
 
 class _TextFormatter(string.Formatter):
@@ -95,6 +97,10 @@ class Words:
     def capital(self, text: str) -> str:
         """With its first letter in upper case."""
         return text[:1].upper() + text[1:]
+
+    def builtin(self, text: str) -> str:
+        """A title or summary that comes with trainlab, in this language; any other text as it is."""
+        return self(BUILTIN_KEYS[text]) if text in BUILTIN_KEYS else text
 
     def listed(self, names: Iterable[str]) -> str:
         """`a, b, c`, with the comma of the language."""

@@ -12,16 +12,18 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from trainlab.words import Words
+
 
 class DownloadProgress:
     """A bar per file that is being downloaded; off a terminal, a line per file."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, words: Words) -> None:
+        self._console, self._words = console, words
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("fetching {task.description}"),
-            BarColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
             DownloadColumn(),
             TransferSpeedColumn(),
             TimeRemainingColumn(),
@@ -40,7 +42,8 @@ class DownloadProgress:
     def __call__(self, name: str, done: int, total: int | None) -> None:
         if name not in self._tasks:
             self._bar.start()
-            self._tasks[name] = self._bar.add_task(name, total=total)
+            activity = self._words("activity_fetching", name=name)
+            self._tasks[name] = self._bar.add_task(activity, total=total)
             if not self._console.is_terminal:
-                self._console.print(f"fetching {name}", soft_wrap=True)
+                self._console.print(activity, soft_wrap=True)
         self._bar.update(self._tasks[name], completed=done, total=total)

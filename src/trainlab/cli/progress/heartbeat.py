@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from trainlab.words import Words
+
 SILENCE_S = 3.0
 """After so long without a line one is printed."""
 LONG_RUN_SHARE = 0.01
@@ -34,10 +36,11 @@ class Silence:
 
 
 @contextmanager
-def showing_status(console: Console, activity: str) -> Iterator[None]:
-    """Shows that an activity is under way, as long as the block runs."""
+def showing_status(console: Console, activity: str, words: Words) -> Iterator[None]:
+    """Shows that an activity, one of the words, is under way, as long as the block runs."""
+    text = words(f"activity_{activity}")
     if console.is_terminal:
-        with console.status(activity):
+        with console.status(text):
             yield
         return
     start_s, silence, is_over = time.monotonic(), Silence(), threading.Event()
@@ -46,7 +49,8 @@ def showing_status(console: Console, activity: str) -> Iterator[None]:
         while not is_over.wait(POLL_S):
             if silence.is_too_long():
                 silence.restart()
-                line = f"{activity}, {time.monotonic() - start_s:.0f} s"
+                seconds = f"{time.monotonic() - start_s:.0f}"
+                line = words("heartbeat", activity=text, seconds=seconds)
                 console.print(line, highlight=False, soft_wrap=True)
 
     thread = threading.Thread(target=print_heartbeats, daemon=True)

@@ -15,21 +15,26 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.text import Text
 
 from trainlab.cli.progress.heartbeat import Silence
+from trainlab.cli.progress.labels import (
+    end_text,
+    fitted,
+    metric_texts,
+    time_left_text,
+    trial_label,
+    watch_text,
+)
 from trainlab.cli.progress.time_left import TimeLeft
 from trainlab.errors import RecordError
 from trainlab.record.event import Event, EventReader
 from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
-from trainlab.words.numbers import metric_value
+from trainlab.words import Words
 
 POLL_S = 0.2
 """Between two reads of the events."""
-
-WATCH_TEXTS = {
-    "steps": "timing steps",
-    "operators": "profiling operators",
-    "layers": "watching layers and memory",
-}
+WIDE = 100
+"""Columns of a terminal from which on the bar is twice as long."""
+BESIDE_LABEL = 22
+"""Columns of the spinner, the longest time left, and the gaps between all."""
 
 
 class StudyProgress:
@@ -38,24 +43,26 @@ class StudyProgress:
     Entered once more, it goes on where it was: trials may have been planned meanwhile.
     """
 
-    def __init__(self, console: Console, run: RunFolder) -> None:
+    def __init__(self, console: Console, run: RunFolder, words: Words) -> None:
         trials = run.trials()
         self._console, self._events = console, EventReader(run.events_folder)
-        self._run = run
+        self._run, self._words = run, words
         self._event_time_s: float | None = None
         """Of the event being handled; None between events."""
         self._time_left = TimeLeft(trials, self._now_s)
         self._is_study = len({trial.cell for trial in trials}) > 1
         self._trials = {trial.id: trial for trial in trials}
-        self._label = self._metrics = ""
+        self._label = ""
+        self._metrics: list[str] = []
         self._silence = Silence()
         self._is_over = threading.Event()
+        self._bar_width = 16 if console.width >= WIDE else 8
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=16),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=self._bar_width),
             TextColumn("{task.fields[metrics]}"),
-            _TimeLeftColumn(self._time_left),
+            _TimeLeftColumn(self._time_left, words),
             console=console,
             transient=True,
             # Only twice: drawing takes time from what is being measured.
@@ -98,9 +105,9 @@ class StudyProgress:
         match event.kind:
             case "starting":
                 self._time_left.starting(event.groups)
-                count = len(event.groups)
-                processes = "a fresh process" if count == 1 else f"{count} fresh processes"
-                self._set_label(f"starting {processes}")
+                several = len(event.groups) > 1
+                key = "starting_several" if several else "starting_one"
+                self._set_label(self._words(key, number=len(event.groups)))
             case "ready":
                 self._time_left.ready()
             case "group_begins":
@@ -123,28 +130,29 @@ class StudyProgress:
             self._time_left.plan_more(trials)
 
     def _begin_group(self, trial_ids: tuple[str, ...]) -> None:
-        time_left = self._time_left
+        time_left, words = self._time_left, self._words
         time_left.group_begins(*trial_ids)
         count = f"{time_left.number}/{time_left.num_trials} " if time_left.num_trials > 1 else ""
         first, *others = (self._trials[trial_id] for trial_id in trial_ids)
         if others and all(trial.watch == "steps" for trial in (first, *others)):
-            text = f"{first.mode}: timing steps of {len(trial_ids)} processes in turns"
+            mode = words.mode(first.mode or "")
+            text = words("timing_in_turns", mode=mode, number=len(trial_ids))
             self._set_label(f"{count}{text}")
             if not self._console.is_terminal:
                 self._print(self._label)
             return
-        also = "".join(f", {WATCH_TEXTS[other.watch or 'steps']}" for other in others)
-        self._set_label(f"{count}{_trial_text(first, self._is_study)}{also}")
+        label = trial_label(first, words, is_study=self._is_study)
+        label = words.listed([label, *(watch_text(other, words) for other in others)])
+        self._set_label(f"{count}{label}")
         if first.kind == "cost" and not self._console.is_terminal:
             self._print(self._label)
 
     def _show_progress(self, event: Event) -> None:
         self._time_left.progress(event.share or 0.0)
         train = ((n[6:], v) for n, v in event.metrics.items() if n.startswith("train/"))
-        self._metrics = _metrics_text(dict(islice(train, 2)))
+        self._metrics = metric_texts(dict(islice(train, 2)), self._words)
         several = (event.num_epochs or 1) > 1
-        description = self._epoch_label(event) if several else self._label
-        self._bar.update(self._task, description=description, metrics=self._metrics)
+        self._update_bar(self._epoch_label(event) if several else self._label)
 
     def _print_epoch(self, event: Event) -> None:
         """Of a study a line per trial; of a single cell a line per epoch, off a terminal only."""
@@ -152,7 +160,9 @@ class StudyProgress:
         if is_last if self._is_study else not self._console.is_terminal:
             metrics = {name: value for name, value in event.metrics.items() if "/" in name}
             label = self._label if self._is_study else self._epoch_label(event)
-            self._print(f"{label}: {_metrics_text(metrics)}, {event.time_s:.1f} s")
+            texts = self._words.listed(metric_texts(metrics, self._words))
+            seconds = f"{event.time_s:.1f}"
+            self._print(self._words("epoch_result", label=label, metrics=texts, seconds=seconds))
 
     def _print_ends(self, trial_ids: tuple[str, ...]) -> None:
         """Of a study, the trials that did not reach their last epoch, or failed; the others have a line."""
@@ -161,23 +171,30 @@ class StudyProgress:
                 trial = self._run.trial(trial_id).read()
             except RecordError:
                 continue  # told when the run is read
-            if text := _end_text(trial):
+            if text := end_text(trial, self._words):
                 is_alone = len(trial_ids) == 1
-                label = self._label if is_alone else _trial_text(trial, self._is_study)
-                self._print(f"{label}: {text}")
+                own = trial_label(trial, self._words, is_study=self._is_study)
+                self._print(f"{self._label if is_alone else own}{self._words('colon')}{text}")
 
     def _epoch_label(self, event: Event) -> str:
-        return f"{self._label} epoch {event.epoch}/{event.num_epochs}"
+        epoch, epochs = event.epoch, event.num_epochs
+        return self._words("epoch_of", label=self._label, epoch=epoch, epochs=epochs)
 
     def _set_label(self, label: str) -> None:
         """What the bar says runs, until the next label; the metrics of what ran before are cleared."""
-        self._label, self._metrics = label, ""
+        self._label, self._metrics = label, []
         self._bar.start()
-        self._bar.update(self._task, description=label, metrics="", visible=True)
+        self._update_bar(label)
+
+    def _update_bar(self, label: str) -> None:
+        room = self._console.width - BESIDE_LABEL - self._bar_width
+        shown, metrics = fitted(label, self._metrics, room, self._words)
+        self._bar.update(self._task, description=shown, metrics=metrics, visible=True)
 
     def _print_heartbeat(self) -> None:
-        parts = [part for part in (self._metrics, _time_left_text(self._time_left)) if part]
-        self._print(f"{self._label or 'starting'} … {', '.join(parts)}")
+        left = time_left_text(self._time_left, self._words)
+        parts = self._words.listed([*self._metrics, left])
+        self._print(f"{self._label or self._words('starting')} … {parts}")
 
     def _print(self, line: str) -> None:
         self._silence.restart()
@@ -191,49 +208,9 @@ class StudyProgress:
 class _TimeLeftColumn(ProgressColumn):
     """Time left, counted down at every refresh, whether or not anything was reported since."""
 
-    def __init__(self, time_left: TimeLeft) -> None:
+    def __init__(self, time_left: TimeLeft, words: Words) -> None:
         super().__init__()
-        self._time_left = time_left
+        self._time_left, self._words = time_left, words
 
     def render(self, task: Task) -> Text:
-        return Text(_time_left_text(self._time_left), style="cyan")
-
-
-def _time_left_text(time_left: TimeLeft) -> str:
-    left_s = time_left.left_s()
-    return "estimating" if left_s is None else f"{_duration_text(left_s)} left"
-
-
-def _trial_text(trial: TrialRecord, is_study: bool) -> str:
-    """A trial of a study goes by its cell's name, one without a study by the workload's."""
-    if trial.kind == "learn":
-        seed = f" seed {trial.seed}" if is_study or trial.seed != 1 else ""
-        return f"{trial.cell if is_study else trial.workload}{seed}"
-    again = " again" if trial.again else ""
-    cell = f"{trial.cell} " if is_study else ""
-    return f"{cell}{trial.mode}{again}: {WATCH_TEXTS[trial.watch or 'steps']}"
-
-
-def _end_text(trial: TrialRecord) -> str:
-    """How a trial ended, where that was not its last epoch; empty otherwise."""
-    if trial.state == "failed" and trial.error is not None:
-        first_line = next(iter(trial.error.message.splitlines()), "")
-        return f"failed: {trial.error.kind}: {first_line}"
-    if trial.state != "diverged":
-        return ""
-    if trial.diverged_at_step is not None:
-        return f"diverged at update {trial.diverged_at_step:,}"
-    is_last = trial.epochs_done == trial.settings.get("epochs")
-    return "" if is_last else f"diverged in the test after epoch {trial.epochs_done}"
-
-
-def _duration_text(duration_s: float) -> str:
-    minutes, seconds = divmod(max(0, round(duration_s)), 60)
-    if minutes < 60:
-        return f"{minutes}:{seconds:02} min" if minutes else f"{seconds} s"
-    return f"{minutes // 60}:{minutes % 60:02} h"
-
-
-def _metrics_text(metrics: dict[str, float | None]) -> str:
-    """`train loss 0.3012, test accuracy 87.10%`."""
-    return ", ".join(f"{n.replace('/', ' ')} {metric_value(n, v)}" for n, v in metrics.items())
+        return Text(time_left_text(self._time_left, self._words), style="cyan")

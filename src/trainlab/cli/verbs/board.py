@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from trainlab.cli.language import words_in
+from trainlab.cli.options import LangOption
 from trainlab.errors import RecordError
 
 
@@ -20,10 +22,12 @@ def command(
         str, typer.Option(help="Address to listen on; loopback: this machine only.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 6006,
+    lang: LangOption = None,
 ) -> None:
     """Serves until Ctrl-C; exit codes are TensorBoard's."""
     from trainlab.cli.board.named_runs import NamedRuns, runs_in
 
+    words_in(lang)
     if not run.is_dir():
         raise RecordError(f"{run}: no such folder; name a run folder, as in runs/mnist-cnn-…")
     if next(run.rglob("events.out.tfevents.*"), None) is None:

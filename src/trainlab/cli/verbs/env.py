@@ -7,19 +7,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.machine.environment import capture
 from trainlab.report.render.terminal import print_blocks
 from trainlab.report.tables.environment import environment_table
-from trainlab.words import Words
 
 
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the record itself.")] = False,
-    lang: LangOption = "en",
+    lang: LangOption = None,
 ) -> None:
     """Print what would be recorded."""
-    words, environment = Words(lang), capture(Path.cwd())
+    words, environment = words_in(lang), capture(Path.cwd())
     if as_json:
         sys.stdout.write(environment.model_dump_json(indent=2) + "\n")
     else:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from trainlab.cli.language import words_in
 from trainlab.cli.options import (
+    LangOption,
     WorkloadArgument,
     given_fields,
     print_json,
@@ -15,6 +17,7 @@ from trainlab.cli.options import (
     with_options,
 )
 from trainlab.cli.question import question_of
+from trainlab.cli.verb_help import OUTPUT
 from trainlab.errors import SpecError
 from trainlab.lab import planned
 from trainlab.report.document import Block, Paragraph, Table
@@ -32,24 +35,31 @@ if TYPE_CHECKING:
 def _probes(
     workload: WorkloadArgument,
     *,
+    lang: LangOption = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON list on stdout and nothing else.")
+        bool,
+        typer.Option(
+            "--json",
+            help="Print one JSON list on stdout and nothing else.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
     **options: Any,
 ) -> None:
-    settings = given_fields(TrainSpec, options)
+    words, settings = words_in(lang), given_fields(TrainSpec, options)
     if workload in BUILTIN:
         settings.setdefault("data", "bundled")  # shapes are the same, and nothing is fetched
     asked = question_of(workload, settings)
     if asked.question.vary:
         varied = ", ".join(asked.question.vary)
         raise SpecError([f"{varied}: got several levels, but layers are listed for one; give one"])
-    with Console(stderr=True).status("starting torch"), asked.naming_options():
+    activity = words("activity_starting_torch")
+    with Console(stderr=True).status(activity), asked.naming_options():
         probeables = _probeables(planned(asked.question, asked.where))
     if as_json:
         print_json([_json(probeable) for probeable in probeables])
     else:
-        print_blocks(Console(), _blocks(workload, probeables), Words("en"))
+        print_blocks(Console(), _blocks(workload, probeables, words), words)
 
 
 def _probeables(study: Study) -> "list[Probeable]":
@@ -75,30 +85,34 @@ def _json(probeable: "Probeable") -> dict[str, Any]:
     }
 
 
-def _blocks(workload: str, probeables: "list[Probeable]") -> Iterator[Block]:
+def _blocks(workload: str, probeables: "list[Probeable]", words: Words) -> Iterator[Block]:
     """Layers and parameters with what can be watched there; what a selector, a quantity and a reducer can
     be; and an example that works here."""
     layers = [p for p in probeables if p.kind != "parameter"]
-    rows = [(p.name, f"type={p.types[0]}", _shape(p), ", ".join(p.quantities)) for p in layers]
-    yield _table("layers, in the order of a step", ("layer", "type", "gives", "quantities"), rows)
     parameters = [p for p in probeables if p.kind == "parameter"]
-    sizes = [(p.name, _shape(p), ", ".join(p.quantities)) for p in parameters]
-    yield _table("parameters", ("parameter", "shape", "quantities"), sizes)
-    yield Paragraph(
-        "A selector is a name, a glob (* crosses dots), type=NAME, or several with commas; a name "
-        "alone reaches every call of it, NAME/2 the second; a layer stands for its parameters."
+    yield _table(
+        words("probes_layers"),
+        (words("layer"), words("type"), words("probes_gives"), words("probes_quantities")),
+        [(p.name, f"type={p.types[0]}", _shape(p, words), ", ".join(p.quantities)) for p in layers],
     )
-    words = Words("en")
-    meanings = [(quantity, words(f"quantity_{quantity}")) for quantity in QUANTITIES]
-    yield _table("quantities", ("quantity", "what it is"), meanings)
-    yield Paragraph(
-        f"Reducers: {', '.join(REDUCERS)}, or FILE.py:FUNCTION. How often: @step, @100, @epoch."
+    yield _table(
+        words("probes_parameters"),
+        (words("probes_parameter"), words("probes_shape"), words("probes_quantities")),
+        [(p.name, _shape(p, words), ", ".join(p.quantities)) for p in parameters],
     )
+    yield Paragraph(words("probes_selector"))
+    yield _table(
+        words("probes_quantities"),
+        (words("probes_quantity"), words("what_it_is")),
+        [(quantity, words(f"quantity_{quantity}")) for quantity in QUANTITIES],
+    )
+    yield Paragraph(words("probes_reducers", reducers=", ".join(REDUCERS)))
     differentiable = [p for p in probeables if "grad_input" in p.quantities]
     examples = [p for p in differentiable if "local_grad" in p.quantities] or differentiable
     if examples:
         probe = f"{examples[0].name}:grad_input:sq_sum@epoch"
-        yield Paragraph(f"For example: trainlab run {workload} --probe '{probe}'")
+        command_text = f"trainlab run {workload} --probe '{probe}'"
+        yield Paragraph(words("probes_example", command=command_text))
 
 
 def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -106,13 +120,15 @@ def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -
     return table_of(title, columns, rows)
 
 
-def _shape(probeable: "Probeable") -> str:
-    return "x".join(map(str, probeable.shape)) or "one number"
+def _shape(probeable: "Probeable", words: Words) -> str:
+    return "x".join(map(str, probeable.shape)) or words("probes_number")
 
 
 command = with_options(
     _probes,
     setting_parameters(),
-    "Examples: [bold]trainlab probes mnist-cnn[/bold] · "
-    "[bold]trainlab probes my_model.py:workload --batch-size 8[/bold]",
+    (
+        "trainlab probes mnist-cnn",
+        "trainlab probes my_model.py:workload --batch-size 8",
+    ),
 )

@@ -10,19 +10,21 @@ from rich.console import Console
 
 from trainlab.analyse.cost.operators import Sort, classic_table
 from trainlab.cli.errors import exit_for_failures
+from trainlab.cli.language import words_in
 from trainlab.cli.options import (
     JsonOption,
     LangOption,
     OnOption,
     OutOption,
     WorkloadArgument,
+    cost_parameters,
     given_fields,
     print_json,
     setting_parameters,
-    spec_parameters,
     with_options,
 )
 from trainlab.cli.question import question_of
+from trainlab.cli.verb_help import MEASURING
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.lab import Run, run_question
@@ -37,15 +39,33 @@ def _profile(
     workload: WorkloadArgument,
     *,
     out: OutOption = None,
-    top: Annotated[int, typer.Option(min=1, help="How many operators to show.")] = 10,
+    top: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="COUNT",
+            help="How many operators to show.",
+            rich_help_panel=MEASURING,
+        ),
+    ] = 10,
     sort: Annotated[
-        Literal["self", "total", "calls", "memory"], typer.Option(help="What ranks operators.")
+        Literal["self", "total", "calls", "memory"],
+        typer.Option(
+            metavar="self|total|calls|memory",
+            help="What ranks operators.",
+            rich_help_panel=MEASURING,
+        ),
     ] = "self",
     classic: Annotated[
-        bool, typer.Option("--classic", help="Operators as PyTorch's own seven-column table.")
+        bool,
+        typer.Option(
+            "--classic",
+            help="Operators as PyTorch's own seven-column table.",
+            rich_help_panel=MEASURING,
+        ),
     ] = False,
     on: OnOption = "local",
-    lang: LangOption = "en",
+    lang: LangOption = None,
     as_json: JsonOption = False,
     **options: Any,
 ) -> None:
@@ -58,9 +78,9 @@ def _profile(
         cost = checked(CostSpec, given, "settings")
     margins = {f"{mode}/sample_us": COST_MARGIN for mode in cost.modes}
     question = asked.question.model_copy(update={"cost": cost, "margins": margins})
-    words = Words(lang)
+    words = words_in(lang)
     with redirect_stdout(sys.stderr) if as_json else nullcontext(), asked.naming_options():
-        watcher = ConsoleWatcher(Console(stderr=True))
+        watcher = ConsoleWatcher(Console(stderr=True), words)
         outcome = run_question(question, "settings", out=out, on=on, watcher=watcher)
     run = outcome.complete_run()
     _show(run, words, top=top, sort=sort, classic=classic, as_json=as_json)
@@ -101,7 +121,9 @@ def _show(run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_jso
 
 command = with_options(
     _profile,
-    [*spec_parameters(CostSpec, "Measurement"), *setting_parameters()],
-    "Examples: [bold]trainlab profile mnist-cnn --batch-size 64[/bold] · "
-    "[bold]trainlab profile mnist-cnn --mode inference --batch-size 1,16[/bold]",
+    [*cost_parameters(basic=("mode", "processes")), *setting_parameters()],
+    (
+        "trainlab profile mnist-cnn --batch-size 64",
+        "trainlab profile mnist-cnn --mode inference --batch-size 1,16",
+    ),
 )

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 
 
@@ -17,7 +18,7 @@ def command(
             "--format", metavar="html,md,pdf", help="One or several, with commas between."
         ),
     ] = "html",
-    lang: LangOption = "en",
+    lang: LangOption = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to write it; not given: RUN/report.")
     ] = None,
@@ -42,18 +43,17 @@ def command(
     from trainlab.lab import open_run
     from trainlab.report.handin.hand_in import HandIn, read_notes
     from trainlab.report.writing import check_formats, draft_notes, write_new, write_report
-    from trainlab.words import check_language
 
-    check_language(lang)
+    spoken = words_in(lang).lang
     names = check_formats(formats)
     text = "" if notes is None else read_notes(notes)
     asked = HandIn(author.strip(), student_id.strip(), course.strip(), text)
     hand_in = None if asked == HandIn() and notes is None else asked
     folder = open_run(run)
     if draft is not None:
-        write_new(draft, draft_notes(folder.evidence(), lang), "--draft")
+        write_new(draft, draft_notes(folder.evidence(), spoken), "--draft")
         sys.stdout.write(f"{draft}\n")
         return
     out = out or folder.report_folder
-    for path in write_report(folder.evidence(), out, names, lang, hand_in):
+    for path in write_report(folder.evidence(), out, names, spoken, hand_in):
         sys.stdout.write(f"{path}\n")

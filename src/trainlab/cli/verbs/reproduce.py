@@ -1,6 +1,5 @@
 """trainlab reproduce: a built-in study run on the full data, held against the published figures."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from trainlab.cli.language import words_in
+from trainlab.cli.options import LangOption
 from trainlab.errors import SpecError
 from trainlab.report.document import Entry, Table
 from trainlab.report.render.terminal import print_blocks
@@ -17,6 +18,7 @@ from trainlab.spec.suggestion import did_you_mean
 from trainlab.studies import builtin_study
 from trainlab.studies.published import PUBLISHED
 from trainlab.words import Words
+from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import metric_value
 from trainlab.workloads.catalogue import BUILTIN
 
@@ -26,39 +28,48 @@ if TYPE_CHECKING:
     from trainlab.lab import Run
 
 NUM_SEEDS = 16
-VERDICTS = {True: "inside", False: "outside", None: "too few seeds"}
+VERDICTS = {True: "reproduce_inside", False: "reproduce_outside", None: "reproduce_unknown"}
 
 
 def command(
     study: Annotated[
-        str, typer.Argument(help="A study with published figures: fashion-lab, mnist-lab.")
+        str,
+        typer.Argument(
+            metavar="STUDY", help="A study with published figures: fashion-lab, mnist-lab."
+        ),
     ],
     run: Annotated[
         list[Path] | None,
-        typer.Option(help="A run folder to hold against them, not a new run; several are pooled."),
+        typer.Option(
+            metavar="RUN",
+            help="A run folder to hold against them, not a new run; several are pooled.",
+        ),
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=2, help=f"How many seeds, for a new run. [dim]\\[{NUM_SEEDS}][/dim]"),
+        typer.Option(
+            min=2,
+            metavar="COUNT",
+            help="How many seeds, for a new run.",
+            show_default=str(NUM_SEEDS),
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder of a new run.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The run folder of a new run.")
+    ] = None,
+    lang: LangOption = None,
 ) -> None:
     """Run a study on the full data, or take a run, and lay the published figures beside it."""
-    if study not in PUBLISHED:
-        near = did_you_mean(study, PUBLISHED)
-        raise SpecError([f"{study}: has no published figures; {', '.join(PUBLISHED)} have{near}"])
-    if run and (seeds is not None or out is not None):
-        option = "--seeds" if seeds is not None else "--out"
-        raise SpecError([f"{option}: is for a new run; leave it out beside --run"])
+    words = words_in(lang)
+    _check_options(study, run, seeds, out)
     from trainlab.analyse.reproduce import differing_settings, published_curves, reproduce
     from trainlab.analyse.side_by_side import pooled
     from trainlab.cli.summary import say
     from trainlab.lab import open_run
 
-    words = Words("en")
-    folders = (
-        [open_run(path) for path in run] if run else [_new_run(study, seeds or NUM_SEEDS, out)]
-    )
+    folders = [open_run(path) for path in run or ()]
+    if not folders:
+        folders.append(_new_run(study, seeds or NUM_SEEDS, out, words))
     paths = [folder.path for folder in folders]
     evidence = pooled([folder.evidence() for folder in folders], paths)
     question = _published_question(study)
@@ -69,20 +80,29 @@ def command(
     figures = reproduce(evidence, PUBLISHED[study], settings)
     if not figures:
         raise SpecError([_nothing_published(study, paths[0], evidence, settings)])
-    console = Console(width=max(Console().width, 110) if os.isatty(1) else 110)
-    print_blocks(console, [_table(study, figures)], words)
+    console = Console()
+    print_blocks(console, [_table(study, figures, words)], words)
     curves = published_curves(figures)
-    for text, style in _verdict_texts(figures, curves):
+    for text, style in _verdict_texts(figures, curves, words):
         say(console, text, style)
     for cell, differences in differing_settings(evidence, settings).items():
-        say(console, f"{cell}: not compared: {'; '.join(differences)}", "yellow")
+        text = words("list_semicolon").join(error_line(d, words.lang) for d in differences)
+        say(console, words("reproduce_skipped", cell=cell, differences=text), "yellow")
     if any(trial.data is not None and trial.data.is_subset for trial in evidence.trials):
-        subset = "This run used a subset: the figures were published for all data."
-        say(console, subset, "yellow")
+        say(console, words("reproduce_subset"), "yellow")
     for folder in folders:
         say(console, words("run_folder", path=folder.path))
     if not curves or not all(curve.agrees for curve in curves):
         raise typer.Exit(1)
+
+
+def _check_options(study: str, run: list[Path] | None, seeds: int | None, out: Path | None) -> None:
+    if study not in PUBLISHED:
+        near = did_you_mean(study, PUBLISHED)
+        raise SpecError([f"{study}: has no published figures; {', '.join(PUBLISHED)} have{near}"])
+    if run and (seeds is not None or out is not None):
+        option = "--seeds" if seeds is not None else "--out"
+        raise SpecError([f"{option}: is for a new run; leave it out beside --run"])
 
 
 def _nothing_published(
@@ -101,57 +121,53 @@ def _nothing_published(
 
 
 def _verdict_texts(
-    figures: "list[PublishedFigure]", curves: "list[PublishedCurve]"
+    figures: "list[PublishedFigure]", curves: "list[PublishedCurve]", words: Words
 ) -> Iterator[tuple[str, str]]:
     """How many figures lie inside and how many should, then which curves no run of ours could have."""
     from trainlab.analyse.reproduce import CHANCE_OUTSIDE, CURVES_LEVEL, FIGURES_LEVEL
 
     num_inside = sum(figure.inside is True for figure in figures)
-    text = f"{num_inside} of {len(figures)} published figures are inside"
     chance = CHANCE_OUTSIDE * sum(figure.inside is not None for figure in figures)
-    yield f"{text}; by chance {chance:.1f} would be outside, and those of a run move together.", ""
+    counts = {"inside": num_inside, "all": len(figures), "chance": f"{chance:.1f}"}
+    yield words("reproduce_count", **counts), ""
     if not curves:
-        yield "Nothing can be decided: it takes two seeds.", "yellow"
+        yield words("reproduce_undecided"), "yellow"
         return
     for curve in curves:
         if not curve.agrees:
-            off = f"{abs(curve.deviation):.1f} standard deviations"
-            side = "above" if curve.deviation > 0 else "below"
-            p = min(curve.p_curve, curve.p_figure)
-            yield (
-                f"{curve.cell}, {curve.metric}: not reproduced: the published curve lies {off} "
-                f"{side} ours on average over its epochs (p = {p:.2g}).",
-                "red",
-            )
+            key = "reproduce_above" if curve.deviation > 0 else "reproduce_below"
+            off, p = f"{abs(curve.deviation):.1f}", f"{min(curve.p_curve, curve.p_figure):.2g}"
+            yield words(key, cell=curve.cell, metric=curve.metric, off=off, p=p), "red"
     num_agree = sum(curve.agrees for curve in curves)
-    level = CURVES_LEVEL + FIGURES_LEVEL
-    yield (
-        f"{num_agree} of {len(curves)} published curves agree with ours; with all true, one or more "
-        f"would be called different in at most {level:.0%} of cases.",
-        "",
-    )
+    level = f"{CURVES_LEVEL + FIGURES_LEVEL:.0%}"
+    yield words("reproduce_agree", agree=num_agree, all=len(curves), level=level), ""
 
 
-def _table(study: str, figures: "list[PublishedFigure]") -> Table:
+def _table(study: str, figures: "list[PublishedFigure]", words: Words) -> Table:
     from trainlab.report.tables.columns import name, table_of, value
 
     def ours(row: "PublishedFigure") -> Entry:
         return Entry(metric_value(row.metric, None if row.ours is None else row.ours.value))
 
     def interval(row: "PublishedFigure") -> Entry:
-        ends = () if row.interval is None else (row.interval.low, row.interval.high)
-        return Entry(" to ".join(metric_value(row.metric, end) for end in ends))
+        if row.interval is None:
+            return Entry("")
+        low, high = (metric_value(row.metric, end) for end in (row.interval.low, row.interval.high))
+        return Entry(words("range", low=low, high=high))
 
     return table_of(
-        f"{study}: published single runs, and where one more run of ours falls (95%)",
+        words("reproduce_table", study=study),
         [
-            name("cell", lambda row: row.cell),
-            name("metric", lambda row: row.metric),
-            value("epoch", lambda row: Entry(str(row.epoch))),
-            value("published", lambda row: Entry(metric_value(row.metric, row.published))),
-            value("ours", ours),
-            value("interval", interval),
-            name("", lambda row: VERDICTS[row.inside]),
+            name(words("cell"), lambda row: row.cell),
+            name(words("figure"), lambda row: row.metric),
+            value(words("epoch"), lambda row: Entry(str(row.epoch))),
+            value(
+                words("reproduce_published"),
+                lambda row: Entry(metric_value(row.metric, row.published)),
+            ),
+            value(words("reproduce_ours"), ours),
+            value(words("reproduce_interval"), interval),
+            name(words("reproduce_verdict"), lambda row: words(VERDICTS[row.inside])),
         ],
         figures,
     )
@@ -170,7 +186,7 @@ def _published_settings(question: Question) -> dict[str, TrainSpec]:
     return {cell.id: cell.settings for cell in cells}
 
 
-def _new_run(study: str, seeds: int, out: Path | None) -> "Run":
+def _new_run(study: str, seeds: int, out: Path | None, words: Words) -> "Run":
     from trainlab.cli.watcher import ConsoleWatcher
     from trainlab.lab import run_question
 
@@ -178,5 +194,5 @@ def _new_run(study: str, seeds: int, out: Path | None) -> "Run":
     settings = {"data": "full", **question.settings}
     changes = {"settings": settings, "cost": None, "tensorboard": False, "seeds": seeds}
     question = question.model_copy(update=changes)
-    watcher = ConsoleWatcher(Console(stderr=True))
+    watcher = ConsoleWatcher(Console(stderr=True), words)
     return run_question(question, study, out=out, watcher=watcher).complete_run()

@@ -9,27 +9,30 @@ import typer
 from rich.console import Console
 
 from trainlab.cli.errors import exit_for_failures
+from trainlab.cli.language import words_in
 from trainlab.cli.options import (
     JsonOption,
     LangOption,
     OnOption,
     OutOption,
+    cost_parameters,
     given_fields,
     print_json,
     setting_parameters,
-    spec_parameters,
     with_options,
 )
 from trainlab.cli.plan import plan_json, print_plan
 from trainlab.cli.progress.heartbeat import showing_status
 from trainlab.cli.question import Asked, question_of, requested_seeds, seconds_of
+from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, OUTPUT, SETTINGS, WHAT
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import MissingExtraError, SpecError
 from trainlab.lab import Run, planned, run_question
 from trainlab.resolve import asks_each_device
 from trainlab.spec import CostSpec, TrainSpec, checked
 from trainlab.spec.probe import probe_of
-from trainlab.words import Words, check_language
+from trainlab.words import Words
+from trainlab.words.error_lines import error_line
 
 if TYPE_CHECKING:
     from trainlab.report.run_data import RunData
@@ -42,77 +45,125 @@ def _run(
             metavar="WORKLOAD|STUDY",
             help="A workload (see `trainlab workloads`), FILE.py:NAME, a study (see `trainlab studies`) "
             "or a study file (.toml).",
+            rich_help_panel=WHAT,
         ),
     ],
     *,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="COUNT", help="How many seeds: 1 to COUNT.", rich_help_panel=SETTINGS
+        ),
+    ] = None,
     vary: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=LEVELS",
             help="A factor and its levels, as lr=0.01,0.001; again for more. A list given to any "
             "setting does the same.",
+            rich_help_panel=SETTINGS,
         ),
     ] = None,
     design: Annotated[
         str | None,
-        typer.Option(metavar="DESIGN", help="grid, or one-at-a-time around the base."),
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, metavar="COUNT", help="How many seeds: 1 to COUNT.")
+        typer.Option(
+            metavar="DESIGN",
+            help="grid, or one-at-a-time around the base.",
+            rich_help_panel=MORE_WHAT,
+        ),
     ] = None,
     seed: Annotated[
-        str | None, typer.Option(metavar="SEEDS", help="The seeds themselves, as 1 or 1,2,3.")
+        str | None,
+        typer.Option(
+            metavar="SEEDS",
+            help="The seeds themselves, as 1 or 1,2,3.",
+            rich_help_panel=MORE_WHAT,
+        ),
     ] = None,
     until_decided: Annotated[
         bool | None,
         typer.Option(
             help="Add seeds until every comparison is decided; the error rate holds over all looks.",
+            rich_help_panel=MORE_WHAT,
         ),
     ] = None,
     max_seeds: Annotated[
         int | None,
-        typer.Option(min=2, metavar="COUNT", help="The most seeds for --until-decided."),
+        typer.Option(
+            min=2,
+            metavar="COUNT",
+            help="The most seeds for --until-decided.",
+            rich_help_panel=MORE_WHAT,
+        ),
     ] = None,
     out: OutOption = None,
-    tensorboard: Annotated[bool | None, typer.Option(help="Write TensorBoard event files.")] = None,
+    tensorboard: Annotated[
+        bool | None,
+        typer.Option(help="Write TensorBoard event files.", rich_help_panel=MORE_OUTPUT),
+    ] = None,
     save_model: Annotated[
         bool | None,
-        typer.Option(help="Keep the trained weights (checkpoint/model.pt)."),
+        typer.Option(
+            help="Keep the trained weights (checkpoint/model.pt).", rich_help_panel=MORE_OUTPUT
+        ),
     ] = None,
     profile: Annotated[
         bool | None,
-        typer.Option(help="Also measure what a step costs, untrained and trained."),
+        typer.Option(
+            help="Also measure what a step costs, untrained and trained.",
+            rich_help_panel=MEASURING,
+        ),
     ] = None,
     probe: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="LAYER:QUANTITY:REDUCER",
-            help="Watch inside the network, as relu:grad_input:sq_sum; again for more. "
-            "See `trainlab probes WORKLOAD`.",
+            metavar="PROBE",
+            help="Watch inside the network: LAYER:QUANTITY:REDUCER, as relu:grad_input:sq_sum; again "
+            "for more. See `trainlab probes WORKLOAD`.",
+            rich_help_panel=MEASURING,
         ),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Start no trial after this long, as 10m or 2h."),
+        typer.Option(
+            metavar="TIME",
+            help="Start no trial after this long, as 10m or 2h.",
+            rich_help_panel=MORE_WHAT,
+        ),
     ] = None,
     on: OnOption = "local",
     yes: Annotated[
-        bool, typer.Option("--yes", help="Allow a study of more than 500 trials.")
+        bool,
+        typer.Option(
+            "--yes", help="Allow a study of more than 500 trials.", rich_help_panel=MORE_WHAT
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and run nothing.")
+        bool,
+        typer.Option("--dry-run", help="Show the plan and run nothing.", rich_help_panel=OUTPUT),
     ] = False,
     report: Annotated[
-        bool, typer.Option(help="At the end of a study, write report/report.html.")
+        bool,
+        typer.Option(
+            help="At the end of a study, write report/report.html.",
+            show_default="written",
+            rich_help_panel=OUTPUT,
+        ),
     ] = True,
-    lang: LangOption = "en",
+    lang: LangOption = None,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress; print only the run folder.")
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="No progress; print only the run folder.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
-    check_language(lang)
+    words = words_in(lang)
     budget_s = None if budget is None else seconds_of(budget)
     asked = question_of(
         what,
@@ -138,7 +189,8 @@ def _run(
         if as_json:
             print_json(plan_json(study))
         else:
-            print_plan(Console(quiet=quiet), study, each_device=asks_each_device(question))
+            each_device = asks_each_device(question)
+            print_plan(Console(quiet=quiet), study, words, each_device=each_device)
         return
     console = Console(stderr=True, quiet=quiet)
     with printing, asked.naming_options():
@@ -150,18 +202,18 @@ def _run(
             budget_s=budget_s,
             on=on,
             overridden=asked.overridden,
-            watcher=ConsoleWatcher(console),
+            watcher=ConsoleWatcher(console, words),
         )
-    _show(outcome.run, lang=lang, as_json=as_json, quiet=quiet, report=report)
+    _show(outcome.run, words, as_json=as_json, quiet=quiet, report=report)
     exit_for_failures(outcome.complete_run().evidence())
 
 
-def _show(run: Run, *, lang: str, as_json: bool, quiet: bool, report: bool) -> None:
+def _show(run: Run, words: Words, *, as_json: bool, quiet: bool, report: bool) -> None:
     """Prints what the run came to; a study also gets its report, whatever is printed."""
     from trainlab.cli.summary import print_summary, run_json
     from trainlab.report.run_data import RunData
 
-    data, words = RunData(run.evidence()), Words(lang)
+    data = RunData(run.evidence())
     if as_json:
         print_json(run_json(run, data.evidence))
     elif quiet:
@@ -178,11 +230,11 @@ def _write_report(run: Run, data: "RunData", words: Words, console: Console) -> 
     from trainlab.report.writing import write_document
 
     try:
-        with showing_status(Console(stderr=True, quiet=console.quiet), "writing the report"):
+        with showing_status(Console(stderr=True, quiet=console.quiet), "writing_report", words):
             document = report_of(data, words.lang)
             (path,) = write_document(document, ("html",), run.report_folder)
     except MissingExtraError as error:
-        say(console, words("no_report", why=error))
+        say(console, words("no_report", why=error_line(str(error), words.lang)))
     else:
         say(console, words("report_at", path=path), "bold")
 
@@ -204,11 +256,11 @@ def _with_cost(asked: Asked, profile: bool | None, given: dict[str, Any]) -> Ask
 
 command = with_options(
     _run,
-    [
-        *setting_parameters(),
-        *spec_parameters(CostSpec, "Measurement, with --profile or a study that measures cost"),
-    ],
-    "Examples: [bold]trainlab run mnist-lab[/bold] · "
-    "[bold]trainlab run mnist-cnn --epochs 1 --batch-size 64 --seed 1[/bold] · "
-    "[bold]trainlab run fashion-mlp --vary lr=0.01,0.001 --vary optimizer=adam,sgd --seeds 8[/bold]",
+    setting_parameters(),
+    (
+        "trainlab run mnist-lab",
+        "trainlab run mnist-cnn --epochs 1 --batch-size 64 --seed 1",
+        "trainlab run fashion-mlp --lr 0.01,0.001 --optimizer adam,sgd --seeds 8",
+    ),
+    last=cost_parameters(basic=("processes",)),
 )

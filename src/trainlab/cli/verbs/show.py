@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from trainlab.cli.language import words_in
 from trainlab.cli.options import JsonOption, LangOption, print_json
 
 
@@ -17,7 +18,7 @@ def command(
     with_all: Annotated[
         bool, typer.Option("--all", help="Show every finding before the answer.")
     ] = False,
-    lang: LangOption = "en",
+    lang: LangOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the tables and the answer of a run."""
@@ -32,9 +33,8 @@ def command(
     )
     from trainlab.lab import open_run
     from trainlab.report.run_data import RunData
-    from trainlab.words import Words
 
-    words = Words(lang)
+    words = words_in(lang)
     folders = [open_run(path) for path in runs]
     evidence, is_pooled = pooled([folder.evidence() for folder in folders], runs), len(folders) > 1
     if as_json and is_pooled:

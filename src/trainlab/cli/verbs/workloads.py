@@ -1,18 +1,26 @@
 """trainlab workloads: what can be run by name."""
 
 from rich.console import Console
-from rich.table import Table
 
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.cli.language import words_in
+from trainlab.cli.options import LangOption
+from trainlab.report.document import Paragraph
+from trainlab.report.render.terminal import print_blocks
+from trainlab.report.tables.columns import Field, name, table_of
+from trainlab.workloads.catalogue import BUILTIN, Entry
 
 
-def command() -> None:
+def command(lang: LangOption = None) -> None:
     """List the built-in workloads."""
-    table = Table()
-    for column in ("workload", "what it is", "defaults"):
-        table.add_column(column)
-    for entry in BUILTIN.values():
-        defaults = ", ".join(f"{name} {value}" for name, value in entry.defaults.items())
-        table.add_row(entry.name, entry.summary, defaults)
-    Console().print(table)
-    Console().print("Your own: trainlab run FILE.py:NAME, where NAME is a trainlab.Workload.")
+    words = words_in(lang)
+    fields: list[Field[Entry]] = [
+        name(words("workload"), lambda entry: entry.name),
+        name(words("what_it_is"), lambda entry: words.builtin(entry.summary)),
+        name(words("defaults"), _defaults_text),
+    ]
+    table = table_of(words("workloads_table"), fields, BUILTIN.values())
+    print_blocks(Console(), (table, Paragraph(words("workloads_own"))), words)
+
+
+def _defaults_text(entry: Entry) -> str:
+    return ", ".join(f"{name} {value}" for name, value in entry.defaults.items())

@@ -104,7 +104,8 @@ def _part_section(
 def _purpose(data: RunData, words: Words) -> Iterator[Block]:
     """The question as it was asked, what was varied and how often it was repeated."""
     evidence, study = data.evidence, data.evidence.study
-    yield Paragraph(study.title or words("no_question", workload=study.workload))
+    title = words.builtin(study.title)
+    yield Paragraph(title or words("no_question", workload=study.workload))
     for factor in evidence.factors:
         levels = dict.fromkeys(
             words.setting(cell.levels[factor]) for cell in evidence.cells if factor in cell.levels

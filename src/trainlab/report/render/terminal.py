@@ -19,6 +19,7 @@ from trainlab.report.document import (
     Statements,
     Table,
 )
+from trainlab.report.render.wrapping import wrapped
 from trainlab.words import Words
 
 NARROWEST = 80
@@ -40,20 +41,25 @@ MARKS: dict[Mark, tuple[str, str]] = {
 
 def print_blocks(console: Console, blocks: Iterable[Block | None], words: Words) -> None:
     """The blocks that a terminal can show, one below the other."""
-    console.width = max(console.width, NARROWEST)
+    console.width = width = max(console.width, NARROWEST)
     for block in blocks:
         match block:
             case Table():
-                console.print(terminal_table(block, console.width, words))
+                console.print(terminal_table(block, width, words))
             case Bullets(items):
-                console.print(_bullets(items))
+                console.print(_bullets(items, width))
             case Statements(items, is_lead):
-                console.print(_statements(items, is_lead))
+                console.print(_statements(items, width, is_lead))
             case Paragraph(text):
-                console.print(Text(text), highlight=False)
+                console.print(Text(_broken(text, width)), highlight=False)
 
 
-def _bullets(items: Iterable[Bullet]) -> RichTable:
+def _broken(text: str, width: int) -> str:
+    """With its lines broken where Chinese may be, too."""
+    return "\n".join(line for part in text.split("\n") for line in wrapped(part, width))
+
+
+def _bullets(items: Iterable[Bullet], width: int) -> RichTable:
     """A sign before each text; further lines of a text begin below its first."""
     grid = RichTable.grid()
     grid.add_column()
@@ -61,17 +67,18 @@ def _bullets(items: Iterable[Bullet]) -> RichTable:
     grid.add_column(overflow="fold")
     for item in items:
         sign, style = MARKS[item.mark]
-        grid.add_row(Text(f" {sign} ", style), Text(item.text))
+        grid.add_row(Text(f" {sign} ", style), Text(_broken(item.text, width - 3)))
     return grid
 
 
-def _statements(items: Iterable[Statement], is_lead: bool) -> RichTable:
+def _statements(items: Iterable[Statement], width: int, is_lead: bool) -> RichTable:
     """A sentence each; the command that would settle it stands on a line of its own."""
     grid = RichTable.grid()
     grid.add_column(width=1)
     grid.add_column(overflow="fold")
     for number, item in enumerate(items):
-        grid.add_row("", Text(item.text, "bold" if is_lead and number == 0 else ""))
+        style = "bold" if is_lead and number == 0 else ""
+        grid.add_row("", Text(_broken(item.text, width - 1), style))
         if item.command:
             remark = f"  ({item.remark})" if item.remark else ""
             grid.add_row("", Text.assemble("  ", (item.command, "cyan"), (remark, "dim")))
@@ -86,19 +93,30 @@ def terminal_table(table: Table, width: int, words: Words) -> RenderableType:
     if len(table.shown) < len(table.rows):
         notes.append(words("and_more", number=len(table.rows) - len(table.shown)))
     parts = [_rich_table(table, part, width) for part in _parts(table, numbers, width)]
-    note = [Text(words.sentences(*notes), "dim")] if notes else []
+    note = [Text(_broken(words.sentences(*notes), width), "dim")] if notes else []
     return Group(Text(table.caption, "italic"), *parts, *note)
 
 
 def _parts(table: Table, numbers: Sequence[int], width: int) -> list[list[int]]:
-    """The columns that fit beside each other, each part led by the first column."""
-    first, *others = numbers
-    parts: list[list[int]] = [[first]]
-    for number in others:
-        if len(parts[-1]) > 1 and _room(table, [*parts[-1], number], width) < 0:
-            parts.append([first])
-        parts[-1].append(number)
+    """The columns that fit beside each other, each part led by those that say what a row is about."""
+    lead = _leading(table, numbers)
+    parts: list[list[int]] = [lead]
+    for number in numbers[len(lead) :]:
+        if len(parts[-1]) > len(lead) and _room(table, [*parts[-1], number], width) < 0:
+            parts.append(lead)
+        parts[-1] = [*parts[-1], number]
     return parts
+
+
+def _leading(table: Table, numbers: Sequence[int]) -> list[int]:
+    """The first columns, as many as tell every row from the others, as far as they are words."""
+    lead = [numbers[0]]
+    for number in numbers[1:]:
+        keys = {tuple(row.entries[one].text for one in lead) for row in table.shown}
+        if len(keys) == len(table.shown) or table.columns[number].is_number:
+            break
+        lead.append(number)
+    return lead
 
 
 def _room(table: Table, numbers: Sequence[int], width: int) -> int:
@@ -123,21 +141,24 @@ def _rich_table(table: Table, numbers: Sequence[int], width: int) -> RichTable:
         RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0)),
         _room(table, numbers, width),
     )
+    widths: list[int] = []
     for number in numbers:
         column, narrowest = table.columns[number], _narrowest(table, number)
         wanted = max(_longest_entry(table, number), cell_len(column.heading))
         wider = min(max(0, room), wanted - narrowest)
         room -= wider
+        widths.append(narrowest + wider)
         rich_table.add_column(
             Text(column.heading),
             justify="right" if column.is_number else "left",
             overflow="fold",
-            width=narrowest + wider,
+            width=widths[-1],
         )
     for row in table.shown:
-        rich_table.add_row(*(_entry(row.entries[number]) for number in numbers))
+        entries = (row.entries[number] for number in numbers)
+        rich_table.add_row(*map(_entry, entries, widths))
     return rich_table
 
 
-def _entry(entry: Entry) -> Text:
-    return Text(entry.text, MARKS[entry.mark][1] if entry.mark is not None else "")
+def _entry(entry: Entry, width: int) -> Text:
+    return Text(_broken(entry.text, width), MARKS[entry.mark][1] if entry.mark is not None else "")

@@ -21,6 +21,7 @@ from trainlab.report.sections.factors import cost_figure
 from trainlab.report.sections.learning import curve_figure, metric_figure
 from trainlab.report.sections.operators import operator_figure
 from trainlab.words import Words
+from trainlab.words.error_lines import error_line
 
 
 def notices(data: RunData, words: Words) -> Iterator[Notice]:
@@ -39,7 +40,8 @@ def notices(data: RunData, words: Words) -> Iterator[Notice]:
         if (dataset := trial.data) is not None and dataset.is_subset:
             train, test = f"{dataset.num_train:,}", f"{dataset.num_test:,}"
             text = words("notice_subset", name=dataset.name, train=train, test=test)
-            texts[words.sentences(text, dataset.note) if dataset.note else text] = None
+            note = error_line(dataset.note, words.lang) if dataset.note else ""
+            texts[words.sentences(text, note) if note else text] = None
     yield from map(Notice, texts)
 
 

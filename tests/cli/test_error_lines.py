@@ -1,0 +1,96 @@
+"""Error lines in Chinese: what parts they are made of, and that the parts are those the code says."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import trainlab
+from trainlab.words.error_lines import HOLE, error_line
+
+SOURCE = Path(trainlab.__file__).parent
+PARTS: dict[str, str] = {
+    english: chinese
+    for table in tomllib.loads((SOURCE / "words/errors.toml").read_text(encoding="utf-8")).values()
+    for english, chinese in table.items()
+}
+FROM_ELSEWHERE = ["Field required", "SyntaxError: {text}"]
+"""What pydantic and Python say."""
+
+
+def told(line: str) -> str:
+    return error_line(line, "zh")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_has_the_same_holes_in_both_languages(part: str) -> None:
+    assert sorted(HOLE.findall(part)) == sorted(HOLE.findall(PARTS[part]))
+
+
+def said_in_source() -> str:
+    """Every text in the code, with what is filled into it left out."""
+    texts = []
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+    return "\n".join(texts)
+
+
+def test_every_part_is_something_the_code_says() -> None:
+    said = said_in_source()
+
+    def is_said(part: str) -> bool:
+        """Whether a piece of it is: the code puts some parts together."""
+        pieces = [piece.strip() for piece in re.split(r"\{\w+\}|[,:;] |which |\d", part)]
+        return any(len(piece) > 3 and piece in said for piece in pieces)
+
+    assert [part for part in PARTS if not is_said(part)] == FROM_ELSEWHERE
+
+
+@pytest.mark.parametrize(
+    ("line", "chinese"),
+    [
+        ("--epochs: got '0', must be greater than 0", "--epochs：给出的是 '0'，必须大于 0"),
+        (
+            "s.toml: lr: got [0.1, 0.2], must be a number",
+            "s.toml：lr：给出的是 [0.1, 0.2]，必须是数",
+        ),
+        (
+            "--design: got 'gird', must be one of grid, one-at-a-time; did you mean grid?",
+            "--design：给出的是 'gird'，必须是以下之一：grid, one-at-a-time；是否想写 grid？",
+        ),
+        ("a.json: line 3: is not JSON: x; y", "a.json：第 3 行：不是有效的 JSON：x; y"),
+    ],
+)
+def test_parts_are_translated_wherever_they_stand(line: str, chinese: str) -> None:
+    assert told(line) == chinese
+
+
+def test_a_line_with_an_unknown_part_stays_english_as_a_whole() -> None:
+    line = "--epochs: got '0', must be greater than 0; ask your neighbour"
+    assert told(line) == line
+    assert error_line("--lr: is required", "en") == "--lr: is required"
+
+
+def test_a_question_ends_a_clause_by_itself() -> None:
+    line = "workload 'x' is not known; did you mean y?; your own is FILE.py:NAME"
+    assert told(line) == "没有工作负载 'x'；是否想写 y？自己的写作 FILE.py:NAME"
+
+
+def test_a_value_is_never_translated() -> None:
+    assert told("name: got 'is required', must be a text") == (
+        "name：给出的是 'is required'，必须是文本"
+    )
+
+
+def test_no_part_is_taken_for_a_more_general_one() -> None:
+    """A part that another one stands before, and fits too, would never be used."""
+    known = list(PARTS)
+    for number, part in enumerate(known):
+        example = HOLE.sub("7", part)
+        for earlier in known[:number]:
+            pattern = HOLE.sub(r"\\d+", re.escape(earlier).replace(r"\{", "{").replace(r"\}", "}"))
+            assert not re.fullmatch(pattern, example), (earlier, part)

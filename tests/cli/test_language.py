@@ -1,0 +1,142 @@
+"""The terminal speaks the language asked for, or that of the locale."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from fabricate import Fabricated, made_study
+from torchless import Torchless
+from trainlab.analyse.evidence import gather
+from trainlab.cli import VERBS
+from trainlab.cli.language import asked_language, environment_language
+from trainlab.report.contents import report_of
+from trainlab.report.run_data import RunData
+from trainlab.spec import CostSpec
+from trainlab.studies import builtin_study, study_names
+from trainlab.words import BUILTIN_KEYS, Words
+from trainlab.workloads.catalogue import BUILTIN
+
+HAN = re.compile(r"[\u4e00-\u9fff]")
+
+
+@pytest.mark.parametrize(
+    ("environment", "lang"),
+    [
+        ({}, "en"),
+        ({"LANG": "zh_CN.UTF-8"}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": ""}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "en_GB.UTF-8"}, "en"),
+        ({"LANG": "en_GB.UTF-8", "LC_MESSAGES": "zh_TW"}, "zh"),
+        ({"LC_ALL": "C", "LC_MESSAGES": "zh_CN", "LANG": "zh_CN"}, "en"),
+        ({"LANG": "de_DE.UTF-8", "TRAINLAB_LANG": "zh"}, "zh"),
+        ({"LC_ALL": "zh_CN.UTF-8", "TRAINLAB_LANG": "en"}, "en"),
+    ],
+)
+def test_without_lang_the_environment_decides(environment: dict[str, str], lang: str) -> None:
+    assert environment_language(environment) == lang
+
+
+@pytest.mark.parametrize(
+    ("line", "lang"),
+    [("run x --lang zh", "zh"), ("--lang=zh --no", "zh"), ("run --lang", ""), ("run x", None)],
+)
+def test_lang_is_found_in_a_command_line_that_is_wrong(line: str, lang: str | None) -> None:
+    assert asked_language(line.split()) == lang
+
+
+def test_an_option_overrides_the_locale_and_a_wrong_variable_is_told(
+    torchless: Torchless, tmp_path: Path
+) -> None:
+    chinese = {"TRAINLAB_LANG": "", "LC_ALL": "", "LC_MESSAGES": "", "LANG": "zh_CN.UTF-8"}
+    assert "内置的研究" in torchless.ask(["studies"], tmp_path, **chinese).stdout
+    english = torchless.ask(["studies", "--lang", "en"], tmp_path, **chinese).stdout
+    assert not HAN.search(english)
+    answer = torchless.ask(["studies"], tmp_path, TRAINLAB_LANG="fr")
+    assert answer.stderr == "trainlab: TRAINLAB_LANG: got 'fr', must be one of en, zh\n"
+
+
+def test_every_verb_takes_a_language(torchless: Torchless, tmp_path: Path) -> None:
+    verbs = [*(verb for verb in VERBS if verb != "data"), "data list", "data fetch", "data verify"]
+    for verb in verbs:
+        assert "--lang en|zh" in torchless.ask([*verb.split(), "--help"], tmp_path).stdout, verb
+
+
+def test_titles_and_summaries_that_come_with_trainlab_are_translated() -> None:
+    texts = {builtin_study(name).title for name in study_names()}
+    texts |= {entry.summary for entry in BUILTIN.values()}
+    assert texts == set(BUILTIN_KEYS)
+    assert Words("zh").builtin("My own title") == "My own title"
+
+
+PRINTED = {
+    "studies": ["内置的研究", "张量运算的开销", "自己的研究："],
+    "workloads": ["内置的工作负载", "单隐层", "自己的工作负载："],
+    "data list": ["数据集", "尚未下载"],
+    "data verify mnist": ["自带子集：train-images-idx3-ubyte 正确"],
+    "env": ["本机", "操作系统"],
+    "show r": ["各设置的开销", "运行文件夹：r"],
+    "show r --all": ["各设置的开销"],
+    "compare r s": ["每样本开销"],
+    "run mnist-lab --dry-run": [
+        "张量运算的开销如何随批大小和硬件变化？",
+        "3 种设置：batch_size=1",
+        "学习试验 9 次（3 个种子）",
+        "性能分析",
+        "能发现的差异",
+    ],
+}
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+@pytest.mark.parametrize("line", PRINTED)
+def test_what_a_verb_prints_fits_the_terminal_in_both_languages(
+    line: str, columns: str, torchless: Torchless, tmp_path: Path
+) -> None:
+    for name in ("r", "s"):
+        study = made_study(vary={"lr": (0.1, 0.2)}, cost=CostSpec(processes=3))
+        Fabricated().write(tmp_path / name, study)
+    words = shlex.split(line)
+    for lang in ("en", "zh"):
+        cache = str(tmp_path / "none")
+        variables = {"TRAINLAB_LANG": lang, "COLUMNS": columns, "TRAINLAB_CACHE": cache}
+        answer = torchless.ask(words, tmp_path, **variables)
+        assert answer.code == 0, answer.stderr
+        shown = answer.stdout
+        lines = [line for line in shown.splitlines() if cell_len(line.rstrip()) > int(columns)]
+        # Sentences are left to the terminal to wrap; tables are not.
+        assert not [line for line in lines if re.search(r"  \S+  ", line.strip())], lines
+        if lang == "zh":
+            joined = re.sub(r"\s", "", shown)
+            for told in PRINTED[line]:
+                assert re.sub(r"\s", "", told) in joined, shown
+        else:
+            assert not HAN.search(shown)
+
+
+def test_json_is_the_same_in_every_language(torchless: Torchless, tmp_path: Path) -> None:
+    Fabricated().write(tmp_path / "r", made_study(vary={"lr": (0.1, 0.2)}))
+    for words in (["show", "r", "--json"], ["run", "mnist-lab", "--dry-run", "--json"]):
+        english, chinese = (
+            torchless.ask(words, tmp_path, TRAINLAB_LANG=lang).stdout for lang in ("en", "zh")
+        )
+        assert json.loads(english) == json.loads(chinese)
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        (builtin_study("mnist-lab").title, "张量运算的开销如何随批大小和硬件变化？"),
+        ("What does my own batch cost?", "What does my own batch cost?"),
+    ],
+)
+def test_a_report_has_the_title_of_a_built_in_study_in_its_language(
+    title: str, shown: str, tmp_path: Path
+) -> None:
+    study = made_study(vary={"lr": (0.1, 0.2)}, title=title)
+    data = RunData(gather(Fabricated().write(tmp_path / "r", study)))
+    assert report_of(data, "zh").title == shown
+    assert report_of(data, "en").title == title
