@@ -34,7 +34,9 @@ from trainlab.words import Words
 MONO = "DejaVu Sans Mono"
 """Comes with typst."""
 MANY_COLUMNS = 6
-FULL_WIDTH = 980
+CHART_WIDTH = 370
+"""Pixels of a chart: half the page wide, its letters are still those of a footnote."""
+FULL_WIDTH = 800
 """A drawing so wide, in its own units, fills the page's width."""
 
 
@@ -44,7 +46,7 @@ def pdf_of(document: Document) -> bytes:
     words = Words(document.lang)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        for name, svg in pictures(document).items():
+        for name, svg in pictures(document, CHART_WIDTH).items():
             (root / f"{name}.svg").write_text(svg, encoding="utf-8")
         (root / "data.json").write_text(json.dumps(_data(document, words)), encoding="utf-8")
         template = (files("trainlab.report.render") / "report.typ").read_text(encoding="utf-8")

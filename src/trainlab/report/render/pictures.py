@@ -15,10 +15,10 @@ SCALE = 2.0
 CONFIG = config(FAMILY, "white", "#1c2430", "#566070", {"gridColor": "#dfe4ea"}) | {"padding": 8}
 
 
-def pictures(document: Document) -> dict[str, str]:
-    """Every chart and drawing as SVG, by its id. MissingExtraError without vl-convert."""
+def pictures(document: Document, width: int = WIDTH) -> dict[str, str]:
+    """Every chart, so many pixels wide, and drawing as SVG, by id. MissingExtraError without vl-convert."""
     drawings = {drawing.id: drawing.svg for drawing in document.drawings()}
-    charts = {figure.id: _svg(json.dumps(figure.spec)) for figure in document.figures()}
+    charts = {figure.id: _svg(json.dumps(figure.spec), width) for figure in document.figures()}
     return drawings | charts
 
 
@@ -29,9 +29,9 @@ def png_of(svg: str) -> bytes:
 
 
 @cache
-def _svg(spec: str) -> str:
-    """Cached, since Markdown and PDF draw the same charts."""
-    still = json.loads(spec) | {"width": WIDTH, "config": CONFIG}
+def _svg(spec: str, width: int) -> str:
+    """Cached, since a report that is checked is drawn again."""
+    still = json.loads(spec) | {"width": width, "config": CONFIG}
     # Points that are there only to hover over have nothing to show here.
     still["layer"] = [layer for layer in still["layer"] if layer["mark"].get("opacity") != 0]
     picture: str = _converter().vegalite_to_svg(still, VEGA_LITE)
