@@ -251,7 +251,7 @@ def effect(**given: Any) -> Finding:
 
 def test_one_seed_is_told_to_be_too_few() -> None:
     assert sentence(effect(n=1, interval=None, p=None)) == (
-        "lr 0.1 → 0.01: test/accuracy 90.00% → 95.00% (1 seed): cannot tell; the difference is +5.00 "
+        "lr 0.1 → 0.01: test accuracy 90.00% → 95.00% (1 seed): cannot tell; the difference is +5.00 "
         "points. One seed cannot show a difference; it takes at least 2."
     )
 
@@ -293,7 +293,7 @@ def test_a_difference_and_an_equivalence_are_told_with_their_evidence() -> None:
 def test_cells_without_a_common_seed_are_told_not_to_compare() -> None:
     told = sentence(effect(n=0, interval=None, mean_a=None, difference=None))
     assert (
-        told == "lr 0.1 → 0.01: test/accuracy cannot be compared, no seed ended well in both cells."
+        told == "lr 0.1 → 0.01: test accuracy cannot be compared, no seed ended well in both cells."
     )
 
 
@@ -401,9 +401,7 @@ def test_a_line_that_cannot_be_checked_says_why() -> None:
         fit="cannot tell",
         n=3,
     )
-    assert "cannot be told: a size predicted from the others is off by up to 41.0%" in sentence(
-        fit
-    )
+    assert "cannot be told: a size predicted from the others is off by up to 41.0%" in sentence(fit)
     assert "noise explains up to 87.0%" in sentence(fit)
     assert "from one process for each size" in sentence(replace(fit, allowed_error=None))
     misfit = replace(fit, fit="does not fit", allowed_error=0.12)

@@ -15,6 +15,15 @@
     try { localStorage.setItem("trainlab-theme", name); } catch (error) { /* a page from disk may not store */ }
   });
 
+  /* What sticks to the top must not cover a heading that one jumps to. */
+  const bar = document.querySelector(".bar");
+  const measureBar = () => {
+    const sticks = getComputedStyle(bar).position === "sticky";
+    root.style.setProperty("--bar-height", (sticks ? bar.offsetHeight : 0) + "px");
+  };
+  new ResizeObserver(measureBar).observe(bar);
+  measureBar();
+
   /* Charts. */
   const views = [];
   const specs = JSON.parse(document.getElementById("charts").textContent);
