@@ -19,7 +19,7 @@ SHORT = 5
 """Up to so many ranks stand in one column."""
 MOST_COLUMNS = 3
 BOX_W, BOX_H = 236, 54
-GAP_X, GAP_Y = 22, 26
+GAP_X, GAP_Y = 22, 20
 LANE = 56
 """Room beside a column for connections that skip layers."""
 AISLE = 34
