@@ -147,8 +147,7 @@ def bar_chart(
 ) -> Spec:
     """Bars of equal length whose parts are shares; with `value_axis`, its title, as long as their values.
     The hover has both."""
-    others = {REST: words("rest_of_operators"), OUTSIDE: words("outside_operators")}
-    labels = {part: others.get(part) or part_name(part) for part in bars.names}
+    labels = part_labels(bars, words, part_name)
     cells = list(dict.fromkeys(part.cell for part in bars.parts))
     rows = [
         {
@@ -183,6 +182,12 @@ def bar_chart(
         },
     }
     return chart(rows, [layer], 34 + 30 * len(cells))
+
+
+def part_labels(bars: Bars, words: Words, part_name: Callable[[str], str]) -> dict[str, str]:
+    """What each part is called, in the order of the stack."""
+    others = {REST: words("rest_of_operators"), OUTSIDE: words("outside_operators")}
+    return {part: others.get(part) or part_name(part) for part in bars.names}
 
 
 def _share_axis(words: Words) -> Spec:

@@ -17,7 +17,7 @@ CONFIG = config(FAMILY, "white", "#1c2430", "#566070", {"gridColor": "#dfe4ea"})
 
 
 def pictures(document: Document, widths: Mapping[str, int] | None = None) -> dict[str, str]:
-    """Every chart and drawing as SVG, by its id; `widths` of charts in pixels, where they are not the usual.
+    """Every chart and drawing as SVG, by its id; `widths` of charts in pixels where they are not the usual.
     MissingExtraError without vl-convert."""
     widths = widths or {}
     drawings = {drawing.id: drawing.svg for drawing in document.drawings()}

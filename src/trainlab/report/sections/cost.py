@@ -6,7 +6,7 @@ from trainlab.analyse.cost.measurement import MODES
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.bars import Bars, memory_bars, phase_bars
-from trainlab.report.figures.charts import bar_chart
+from trainlab.report.figures.charts import bar_chart, part_labels
 from trainlab.report.figures.first_steps import first_steps
 from trainlab.report.figures.line_charts import first_steps_chart, scaling_chart
 from trainlab.report.figures.scaling import scaling_lines
@@ -47,7 +47,8 @@ def bar_figure(
     first = bars.parts[0].cell
     parts = sorted((p for p in bars.parts if p.cell == first), key=lambda part: -part.value)[:3]
     sizes = (f"{figure(p.value)} {unit}" if value_axis else percent(p.share) for p in parts)
-    names = (part_name(part.name) or "…" for part in parts)
+    labels = part_labels(bars, words, part_name)
+    names = (labels[part.name] for part in parts)
     largest = words.listed(map(" ".join, zip(names, sizes, strict=True)))
     caption = words(f"{kind}_caption", step=words.step(bars.mode))
     return Figure(
