@@ -122,10 +122,10 @@ def test_metrics_and_parts_are_called_what_people_call_them(report: Document) ->
     assert not any("…" in alt for alt in alts)
     if report.lang == "zh":
         assert not any("outside" in alt for alt in alts)
-        assert "训练过程中的训练损失" in texts
+        assert "训练损失随训练轮数的变化" in texts
         assert "批大小的影响" in texts
     else:
-        assert {"Training loss over training", "Effect of batch size", "test accuracy (%)"} <= texts
+        assert {"Training loss over epochs", "Effect of batch size", "test accuracy (%)"} <= texts
 
 
 def test_a_metric_of_the_users_own_says_what_it_was_measured_on() -> None:

@@ -172,7 +172,7 @@ def _table(block: Table, words: Words, labels: Labels) -> dict[str, Any]:
         ],
         "flexible": _flexible(block),
         "rows": [
-            [{"text": _wrappable(entry), "mark": entry.mark} for entry in row.entries]
+            [{"text": _text(entry, block), "mark": entry.mark} for entry in row.entries]
             for row in block.shown
         ],
         "is_code": block.is_code,
@@ -203,9 +203,11 @@ def _flexible(block: Table) -> list[int]:
     return [max(widths, key=lambda number: widths[number])] if widths else []
 
 
-def _wrappable(entry: Entry) -> str:
-    """Long names may break where their parts end; a unit stays with its number."""
-    return "\u200b".join(entry.parts).replace(" %", "\u00a0%")
+def _text(entry: Entry, block: Table) -> str:
+    """Long names may break where their parts end; `1.93 (0.3%)` in two lines where columns are many."""
+    text = "\u200b".join(entry.parts)
+    is_pair = entry.value is not None and len(block.columns) > MANY_COLUMNS
+    return text.replace(" (", "\n(", 1) if is_pair else text
 
 
 def _width(text: str) -> int:
