@@ -83,14 +83,14 @@ def test_the_same_everywhere_is_told_as_such_by_every_kind(tmp_path: Path) -> No
     study = made_study(vary={"batch_size": (1, 2, 4), "hidden": (3, 5)}, seeds=3)
     told = sentences(tmp_path / "r", study, lambda trial: {"test/accuracy": 0.64})
     assert told["best"] == [
-        "test/accuracy is the same in all 6 settings, seed by seed (64.00%, 3 seeds): none is best."
+        "Test accuracy is the same in all 6 settings, seed by seed (64.00%, 3 seeds): none is best."
     ]
     assert told["trend"][0] == (
-        "test/accuracy is the same at all 3 levels of batch_size from 1 to 4 (at hidden=3), "
+        "Test accuracy is the same at all 3 levels of batch_size from 1 to 4 (at hidden=3), "
         "in all 3 seeds."
     )
     assert told["interaction"] == [
-        f"What batch_size 1 → {size} does to test/accuracy is the same with hidden 3 → 5, "
+        f"What batch_size 1 → {size} does to test accuracy is the same with hidden 3 → 5, "
         "in all 3 seeds."
         for size in (2, 4)
     ]
@@ -104,7 +104,7 @@ def test_no_winner_is_named_among_settings_that_gave_the_same(tmp_path: Path) ->
 
     best, _, told = best_and_effects(tmp_path / "r", final)
     assert (best.cells, best.numbers["num_identical"]) == (("lr=0.1", "lr=0.2"), 1)
-    assert told.startswith("Best test/accuracy: lr=0.1, lr=0.2, which gave the same in every seed")
+    assert told.startswith("Best test accuracy: lr=0.1, lr=0.2, which gave the same in every seed")
     assert told.endswith("; the other is worse beyond the noise.")
 
 

@@ -81,7 +81,7 @@ def test_no_spread_at_all_is_said_as_such(tmp_path: Path) -> None:
     )
     assert (dropout.std, dropout.ratio, dropout.interval) == (0.0, None, None)
     assert dropout.sentence(Words("en")) == (
-        "Seeds that change dropout do not change test/accuracy: it is the same in all 5 seeds."
+        "Seeds that change dropout do not change test accuracy: it is the same in all 5 seeds."
     )
 
 

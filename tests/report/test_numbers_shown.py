@@ -34,9 +34,9 @@ def test_a_loss_that_is_never_negative_has_no_negative_interval(tmp_path: Path) 
     headings = [column.heading for column in table.columns]
     for row in table.rows:
         shown = dict(zip(headings, (entry.text for entry in row.entries), strict=True))
-        assert "[0.0000, " in shown["test/loss"]
-        assert "[0.0000, " in shown["train/loss"]
-        assert "[-" in shown["test/r2"], "one that can be negative keeps its interval"
+        assert "[0.0000, " in shown["test loss"]
+        assert "[0.0000, " in shown["training loss"]
+        assert "[-" in shown["test r2"], "one that can be negative keeps its interval"
 
 
 def test_a_loss_that_is_negative_somewhere_keeps_its_interval(tmp_path: Path) -> None:

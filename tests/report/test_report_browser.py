@@ -156,6 +156,37 @@ def test_a_phone_needs_no_sideways_scrolling(
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_covers_a_heading_that_one_jumps_to(
+    browser: Any, pages: dict[str, Path], width: int
+) -> None:
+    size = {"width": width, "height": 700}
+    with Visit(browser, pages["en"], viewport=size, reduced_motion="reduce") as visit:
+        for place in ("comparison", "factor-batch-size"):
+            visit.page.evaluate(f"location.hash = '{place}'")
+            visit.page.wait_for_timeout(200)
+            top = visit.page.evaluate(
+                f"document.getElementById('{place}').getBoundingClientRect().top"
+            )
+            bar = visit.page.evaluate(
+                "document.querySelector('.bar').getBoundingClientRect().bottom"
+            )
+            assert max(0, bar) <= top < 200
+
+
+def test_a_phone_shows_the_answer_first_and_never_hides_a_verdict(
+    browser: Any, pages: dict[str, Path]
+) -> None:
+    with Visit(browser, pages["en"], viewport={"width": 390, "height": 844}) as visit:
+        lead = visit.page.locator("ul.answer.lead li").first.bounding_box()
+        assert lead["y"] + lead["height"] < 844
+        verdict = visit.page.locator("#comparison td.verdict").first
+        verdict.scroll_into_view_if_needed()
+        box = verdict.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+
+
 def test_the_keyboard_reaches_and_works_everything(browser: Any, pages: dict[str, Path]) -> None:
     with Visit(browser, pages["en"]) as visit:
         page = visit.page

@@ -193,7 +193,7 @@ def test_every_number_of_a_finding_is_in_its_sentence_as_the_records_have_it(
             for one in (1, size)
         ]
         arrow = " → ".join(f"{100 * mean:.2f}%" for mean in means)
-        assert any(f"batch_size 1 → {size}: test/accuracy {arrow}" in text for text in told)
+        assert any(f"batch_size 1 → {size}: test accuracy {arrow}" in text for text in told)
         peaks = [
             folder.trial(f"cost-train-batch_size={one}-layers").memory.read().peak_bytes / 2**20
             for one in (1, size)

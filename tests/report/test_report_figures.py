@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich_run import ACCURACY, rich_data, rich_report
+from rich_run import ACCURACY, rich_data, rich_report, run_data
 
+from fabricate import Fabricated, made_study
 from trainlab.analyse.cost.cold_start import cold_start
 from trainlab.plan import Trial
+from trainlab.report.contents import report_of
 from trainlab.report.figures.bars import OUTSIDE, REST, operator_bars, phase_bars
 from trainlab.report.figures.cell_values import cost_values, memory_values, metric_values
-from trainlab.report.figures.curves import CurvePoint, Curves, metric_curves, thinned
+from trainlab.report.figures.curves import CurvePoint, Curves, exploding, metric_curves, thinned
 from trainlab.report.figures.first_steps import first_steps
 from trainlab.report.figures.line_charts import curve_chart
 from trainlab.report.figures.scaling import scaling_lines
@@ -191,3 +193,75 @@ def test_a_band_that_would_hide_the_other_curves_is_left_out_and_told_on_hover()
 def test_no_axis_of_an_accuracy_goes_beyond_all_right() -> None:
     spec = drawn("test/accuracy", *curve("a", (0.9, 0.5, 1.3), (0.97, 0.9, 1.04)))
     assert axis_of(spec)["domain"][1] == 100
+
+
+def exploding_curves(*peak: float) -> Curves:
+    """Cell `a` learns; cell `b` goes through these means."""
+    calm = [CurvePoint("a", n, mean, None, None, 1) for n, mean in enumerate((2.3, 0.9, 0.4))]
+    wild = [CurvePoint("b", n, mean, None, None, 1) for n, mean in enumerate(peak)]
+    return Curves("train/loss", (*calm, *wild), by_step=True)
+
+
+@pytest.mark.parametrize(
+    ("means", "is_cut"),
+    [
+        ((2.3, 40.0, 9e5), True),
+        ((9e5, 8e5), True),
+        ((2.3, 2.2, 2.1), False),
+        ((2.3, 6.0, 2.0), False),
+        ((30.0, 5.0, 0.3), False),
+    ],
+)
+def test_a_setting_that_explodes_does_not_flatten_the_others(
+    means: tuple[float, ...], is_cut: bool
+) -> None:
+    curves = exploding_curves(*means)
+    assert exploding(curves) == (("b",) if is_cut else ())
+    axis = axis_of(curve_chart(curves, ["a", "b"], Words("en")))
+    assert (axis["domain"][1] < max(means)) == is_cut
+    if is_cut:
+        assert 2.3 < axis["domain"][1] < 4
+        assert axis.get("type") != "log"
+
+
+def test_only_a_loss_is_cut() -> None:
+    points = exploding_curves(2.3, 40.0, 9e5).points
+    assert exploding(Curves("test/score", points, by_step=True)) == ()
+
+
+def test_a_cut_axis_is_told_below_the_chart(tmp_path: Path) -> None:
+    def final(trial: Trial) -> dict[str, float]:
+        return {"test/loss": 0.3, "train/loss": 0.3}
+
+    folder = Fabricated(final=final).write(
+        tmp_path / "run", made_study(vary={"lr": [0.1, 9]}, seeds=2)
+    )
+    for trial in folder.trials():
+        if trial.cell == "lr=9":
+            path = folder.trial(trial.id).curve_file
+            path.write_text(path.read_text().replace('"test/loss": 0.3', '"test/loss": 3100.0'))
+    notes = {
+        lang: {figure.id: figure.note for figure in report_of(run_data(folder), lang).figures()}
+        for lang in ("en", "zh")
+    }
+    assert notes["en"]["trend-test-loss"].endswith(
+        "The axis is cut above, so that the other settings can be read: lr=9 rises to 3.1e+03."
+    )
+    assert notes["zh"]["trend-test-loss"].endswith(
+        "纵轴上部被截去，以便看清其他设置：lr=9 最高达 3.1e+03。"
+    )
+    assert "cut above" not in notes["en"]["trend-train-loss"]
+
+
+def test_memory_bars_are_as_long_as_the_memory(tmp_path: Path) -> None:
+    for lang, title in (("en", "MiB at the peak"), ("zh", "峰值时的内存（MiB）")):
+        report = rich_report(tmp_path / lang, lang)
+        (memory,) = [figure for figure in report.figures() if figure.id == "memory-train"]
+        x = memory.spec["layer"][0]["encoding"]["x"]
+        assert (x["field"], x["title"], x["stack"]) == ("value", title, "zero")
+        assert "domain" not in x.get("scale", {})
+        values = {row["cell"]: row["value"] for row in memory.spec["data"]["values"]}
+        assert values == {"batch_size=1": 1.0, "batch_size=16": 16.0, "batch_size=64": 64.0}
+        assert "1.00 MiB" in memory.alt
+        (phases,) = [figure for figure in report.figures() if figure.id == "phases-train"]
+        assert phases.spec["layer"][0]["encoding"]["x"]["field"] == "share"

@@ -1,19 +1,24 @@
 """The network as boxes and as a picture."""
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
-from rich_run import row
+import pytest
+from rich_run import rich_run, row, run_data, section_of
 
-from trainlab.analyse.cost.layers import Layer
-from trainlab.record.cost import LayerRow
+from fabricate import Fabricated, made_study
+from trainlab.record.cost import LayerRow, NetworkRecord
+from trainlab.record.folder import RunFolder
+from trainlab.report.contents import report_of
+from trainlab.report.document import Drawing, Paragraph, Table
 from trainlab.report.figures.network import Network, network
 from trainlab.report.figures.network_drawing import BOX_H, BOX_W, draw
+from trainlab.report.render.pdf import FULL_WIDTH
 from trainlab.words import Words
 
 
 def made(rows: list[LayerRow]) -> Network:
-    layers = [Layer(one, 0.1, 0.1, forward_ms=1.0, backward_ms=2.0) for one in rows]
-    return network(layers, 10.0 * len(rows))
+    return network(rows, [0.3 / len(rows)] * len(rows))
 
 
 def boxes(svg: str) -> list[tuple[float, float]]:
@@ -26,7 +31,7 @@ def test_a_chain_keeps_its_order_and_its_shares() -> None:
     graph = made([row("a", [-1]), row("b", [0]), row("c", [1])])
     assert [node.name for node in graph.nodes] == ["a", "b", "c"]
     assert [node.inputs for node in graph.nodes] == [(-1,), (0,), (1,)]
-    assert all(abs(node.share - 0.1) < 1e-9 for node in graph.nodes)
+    assert [node.share for node in graph.nodes] == pytest.approx([0.1] * 3)
 
 
 def test_branches_stand_side_by_side_and_no_box_covers_another() -> None:
@@ -50,7 +55,7 @@ def test_a_hundred_layers_are_drawn_by_block() -> None:
     assert [node.name for node in graph.nodes] == ["stem", *(f"blocks.{n}" for n in range(25))]
     assert sum(node.num_parameters for node in graph.nodes) == 101 * 1056
     assert sum(node.num_calls for node in graph.nodes) == 101
-    assert abs(sum(node.share for node in graph.nodes) - 101 * 3 / 1010) < 1e-9
+    assert sum(node.share or 0.0 for node in graph.nodes) == pytest.approx(0.3)
     assert len(boxes(draw(graph, Words("en")))) == 26
 
 
@@ -83,3 +88,58 @@ def test_names_are_text_whatever_they_hold() -> None:
 def test_the_labels_line_to_the_loss_is_left_out() -> None:
     graph = made([row("a", [-1]), row("loss", [-1, 0], phase="loss")])
     assert graph.nodes[1].inputs == (0,)
+
+
+def test_boxes_without_times_have_names_shapes_and_parameters_alone() -> None:
+    rows = [row("conv", [-1], type="Conv2d"), row("fc", [0])]
+    svg = draw(network(rows), Words("en"))
+    root = ET.fromstring(svg)  # noqa: S314  our own
+    texts = ["".join(one.itertext()) for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == ["batch", "convConv2d", "16x32 · 1,056 parameters", "fcLinear", texts[-1]]
+    assert "%" not in svg
+    assert 'class="track"' not in svg
+
+
+def traced(folder: RunFolder) -> None:
+    """Adds the calls of the network to the first trial of each cell."""
+    for trial in folder.trials():
+        if trial.kind == "learn" and trial.seed == 1:
+            size = trial.settings["batch_size"]
+            rows = [row("conv", [-1], type="Conv2d"), row("fc", [0], output_shapes=[[size, 10]])]
+            folder.trial(trial.id).network.write(NetworkRecord(batch_size=size, rows=rows))
+
+
+def test_a_run_that_measured_no_cost_shows_its_network_without_times(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": [16, 64]}, seeds=2)
+    folder = Fabricated().write(tmp_path / "run", study)
+    assert "network" not in [section.id for section in report_of(run_data(folder)).sections]
+    traced(folder)
+    intro, drawing, table = section_of(report_of(run_data(folder)), "network").blocks
+    assert isinstance(intro, Paragraph)
+    assert intro.text.startswith("2 calls of layers and functions, 2,112 parameters")
+    assert intro.text.endswith("Output shapes are those at batch size 16.")
+    assert isinstance(drawing, Drawing)
+    assert drawing.note == "Each box: name and type, output shape, parameters."
+    assert isinstance(table, Table)
+    assert [column.heading for column in table.columns] == ["layer", "type", "output", "parameters"]
+    assert [entry.text for entry in table.rows[1].entries] == ["fc", "Linear", "16x10", "1,056"]
+
+
+def test_layers_that_were_timed_are_shown_rather_than_those_that_were_only_called(
+    tmp_path: Path,
+) -> None:
+    folder = rich_run(tmp_path / "run")
+    traced(folder)
+    _, drawing, table = section_of(report_of(run_data(folder)), "network").blocks
+    assert isinstance(drawing, Drawing)
+    assert "fc1" in drawing.svg
+    assert isinstance(table, Table)
+    assert "share" in [column.heading for column in table.columns]
+
+
+def test_letters_can_be_read_where_a_chain_fills_the_width_of_a_page() -> None:
+    for num_layers in range(1, 60):
+        svg = draw(made([row(f"l{n}", [n - 1]) for n in range(num_layers)]), Words("en"))
+        width = float(ET.fromstring(svg).attrib["width"])  # noqa: S314  our own
+        page_pt, smallest = 499, 12
+        assert smallest * min(page_pt / FULL_WIDTH, page_pt / width) > 7

@@ -58,7 +58,7 @@ def with_table_after(num_paragraphs: int, num_rows: int, told: str) -> Document:
 
 
 @pytest.mark.parametrize("told", ["short", "a text of several lines " * 12])
-@pytest.mark.parametrize("num_rows", [2, 30])
+@pytest.mark.parametrize("num_rows", [2, 10, 30])
 def test_a_table_never_begins_at_the_foot_of_a_page(
     tmp_path: Path, num_rows: int, told: str
 ) -> None:

@@ -114,6 +114,36 @@ def test_no_english_sentence_is_left_in_a_chinese_report(report: Document) -> No
         assert not told
 
 
+def test_metrics_and_parts_are_called_what_people_call_them(report: Document) -> None:
+    texts = set(texts_of(report))
+    assert {text for text in texts if re.search(r"\b(train|test)/[a-z]", text)} == set()
+    alts = [figure.alt for figure in report.figures() if figure.id.startswith("operators")]
+    assert alts
+    assert not any("…" in alt for alt in alts)
+    if report.lang == "zh":
+        assert not any("outside" in alt for alt in alts)
+        assert "训练损失随训练轮数的变化" in texts
+        assert "批大小的影响" in texts
+    else:
+        assert {"Training loss over epochs", "Effect of batch size", "test accuracy (%)"} <= texts
+
+
+def test_a_metric_of_the_users_own_says_what_it_was_measured_on() -> None:
+    assert Words("en").metric("test/top5_error") == "test top5_error"
+    assert Words("zh").metric("train/mae") == "训练 mae"
+    assert Words("en").metric("fc1") == "fc1"
+    assert Words("zh").metric_title("test/accuracy") == "测试准确率（%）"
+
+
+def test_every_probe_that_is_drawn_has_a_short_name() -> None:
+    names = {*get_args(Quantity), *REDUCERS} - {"histogram"}
+    assert {name for name in names if f"short_{name}" not in WORDS} == set()
+    assert (
+        Words("en").probe_title("grad_input", "sq_sum") == "gradient of the input, sum of squares"
+    )
+    assert Words("zh").probe_title("weight", OWN) == "权重，top"
+
+
 def test_confounds_are_told_in_the_language_of_the_report(report: Document) -> None:
     told = " ".join(texts_of(section_of(report, "method")))
     expected = {

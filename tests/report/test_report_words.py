@@ -48,6 +48,8 @@ BUILT += (
     "name_",
     "open_cost_",
     "sample",
+    "short_",
+    "source_",
 )
 BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")
 

@@ -256,7 +256,7 @@ def effect(**given: Any) -> Finding:
 
 def test_one_seed_is_told_to_be_too_few() -> None:
     assert sentence(effect(n=1, interval=None, p=None)) == (
-        "lr 0.1 → 0.01: test/accuracy 90.00% → 95.00% (1 seed): cannot tell; the difference is +5.00 "
+        "lr 0.1 → 0.01: test accuracy 90.00% → 95.00% (1 seed): cannot tell; the difference is +5.00 "
         "points. One seed cannot show a difference; it takes at least 2."
     )
 
@@ -299,7 +299,7 @@ def test_cells_without_a_common_seed_are_told_not_to_compare() -> None:
     told = sentence(effect(n=0, interval=None, mean_a=None, difference=None))
     assert (
         told
-        == "lr 0.1 → 0.01: test/accuracy cannot be compared, no seed ended well in both settings."
+        == "lr 0.1 → 0.01: test accuracy cannot be compared, no seed ended well in both settings."
     )
 
 

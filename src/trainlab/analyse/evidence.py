@@ -13,7 +13,7 @@ from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost.summary import summarise
 from trainlab.analyse.probes import ProbedTrial
 from trainlab.errors import RecordError
-from trainlab.record.cost import CostRecord
+from trainlab.record.cost import CostRecord, NetworkRecord
 from trainlab.record.digests import Digests, run_digests
 from trainlab.record.environment import UNKNOWN, Environment
 from trainlab.record.folder import CHANGED, RecordFile, RunFolder
@@ -41,6 +41,8 @@ class LearnedTrial:
     """The curve's lines of kind `epoch`, in order."""
     read_steps: Callable[[], Sequence[Line]] = tuple
     """Reads the lines of kind `step`: there are many, and only reports that draw them need them."""
+    read_network: Callable[[], NetworkRecord | None] = lambda: None
+    """Reads the calls of its model; None where they were not recorded."""
 
     def epoch_s(self) -> float | None:
         """The median training time of its epochs; None where none ended."""
@@ -196,6 +198,7 @@ def _learned(folder: RunFolder, trial: TrialRecord) -> LearnedTrial:
         trial,
         epochs=tuple(files.epochs()),
         read_steps=lambda: [line for line in files.curve() if line["kind"] == "step"],
+        read_network=lambda: _read(files.network),
     )
 
 

@@ -11,6 +11,7 @@ import torch
 from trainlab.execute.attempt import Attempt, ending_together
 from trainlab.execute.events import EventWriter
 from trainlab.instruments.curves import Curves
+from trainlab.instruments.network import Network
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.progress import ProgressEvents
 from trainlab.instruments.tensorboard import TensorBoard
@@ -154,6 +155,8 @@ def _set_up(attempt: Attempt, load: Loader, engine: Engine) -> Setup:
 
 def _instruments(study: Study, trial: Trial) -> list[Instrument]:
     chosen: list[Instrument] = [Curves()]
+    if trial.seed == study.seeds[0]:
+        chosen.append(Network())
     is_first = (trial.cell, trial.seed) == (study.all_cells[0].id, study.seeds[0])
     board = TensorBoard(shows_samples=is_first)
     if study.probes:

@@ -180,7 +180,7 @@ class WorkRecord(Record):
     """Read and written."""
 
 
-class LayerRow(Record):
+class CallRow(Record):
     """One call of a module or function within a step, as the user wrote it."""
 
     name: str
@@ -196,6 +196,11 @@ class LayerRow(Record):
     output_shapes: list[list[int]]
     num_parameters: int
     """Of the module itself; 0 at later calls of a shared one, so that a sum is right."""
+
+
+class LayerRow(CallRow):
+    """A call with its work and its time."""
+
     forward_flops: int
     """Two per multiply-add; biases and element-wise work are not counted."""
     backward_flops: int
@@ -214,6 +219,14 @@ class LayerRow(Record):
     forward_us: list[float]
     """In each watched step in which it ran: for shares, not a speed."""
     backward_us: list[float]
+
+
+class NetworkRecord(FileRecord):
+    """network.json: the calls of one forward pass of the model that a trial trained, without times."""
+
+    batch_size: PositiveInt
+    rows: list[CallRow]
+    """In the order of the calls."""
 
 
 class LayersRecord(StepRecord):

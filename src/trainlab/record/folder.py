@@ -18,6 +18,7 @@ from trainlab.record.cost import (
     LayersRecord,
     LimitsRecord,
     MemoryRecord,
+    NetworkRecord,
     OperatorsRecord,
     ProbeCostRecord,
 )
@@ -69,6 +70,7 @@ class TrialFolder:
         self.path = path
         self.trial_file = path / "trial.json"
         self.curve_file = path / "curve.jsonl"
+        self.network = RecordFile(path / "network.json", NetworkRecord)
         self.cost = RecordFile(path / "cost.json", CostRecord)
         self.operators = RecordFile(path / "operators.json", OperatorsRecord)
         self.layers = RecordFile(path / "layers.json", LayersRecord)

@@ -119,6 +119,12 @@ class Table:
     """Whether the first column holds names from code."""
 
     @property
+    def verdict_column(self) -> int | None:
+        """The column with marks in it, which a narrow screen never hides; None where there is none."""
+        marked = (n for row in self.rows for n, entry in enumerate(row.entries) if entry.mark)
+        return next(marked, None)
+
+    @property
     def shown(self) -> tuple[Row, ...]:
         """The rows shown by a format that cannot unfold a table."""
         return self.rows[: self.num_shown]

@@ -64,7 +64,7 @@ class TrialView:
     stored_inputs: Callable[[int], Tensor]
     """The first so many test inputs, as they are stored."""
     model_inputs: Callable[[int], Tensor]
-    """The same as the model gets them, on the device."""
+    """The same as the model gets them, on the device; a copy, which it may change."""
     notes: list[Note]
 
     def note(self, code: str, **values: Value) -> None:

@@ -74,7 +74,9 @@ class Setup:
             num_steps=self.settings.epochs * len(self.train_batches),
             samples_by=self.train_batches.samples_by,
             stored_inputs=lambda count: test_inputs[:count],
-            model_inputs=lambda count: self.workload.prepare(test_inputs[:count].to(self.device)),
+            model_inputs=lambda count: self.workload.prepare(
+                test_inputs[:count].to(self.device, copy=True)
+            ),
             notes=self.notes,
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 from trainlab.errors import SpecError
 from trainlab.spec.cell import level_text
 from trainlab.spec.settings import Scalar
-from trainlab.words.numbers import count, figure, mib, p_value, percent
+from trainlab.words.numbers import count, figure, is_share, mib, p_value, percent
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,17 @@ class Words:
         return self.named("step", mode)
 
     def metric(self, name: str) -> str:
-        """`test accuracy`; a metric of the user's own by its name."""
+        """`test accuracy`; of a metric of the user's own, `test f1`."""
         key = f"metric_{name.replace('/', '_')}"
-        return self(key) if key in WORDS else name
+        if key in WORDS:
+            return self(key)
+        part, slash, own = name.partition("/")
+        return self(f"metric_of_{part}", name=own) if slash and part in ("train", "test") else name
+
+    def metric_title(self, name: str) -> str:
+        """A metric, with `(%)` where it is shown in per cent."""
+        title = self.metric(name)
+        return self("metric_percent", metric=title) if is_share(name) else title
 
     def memory(self, name: str) -> str:
         """A kind of memory."""
@@ -154,6 +162,12 @@ class Words:
         text = f"{value:.1f}" if code in ("others_busy", "stolen") else f"{100 * value:.0f}%"
         sign = "+" if code == "steps_drift" and value > 0 else ""
         return self(f"warning_{code}", value=sign + text)
+
+    def probe_title(self, quantity: str, reducer: str) -> str:
+        """`gradient of the input, sum of squares`: what stands beside the axis of a probe."""
+        return self.listed(
+            self.named("short", one) for one in (quantity, reducer.rpartition(":")[2])
+        )
 
     def probe_meaning(self, quantity: str, reducer: str, every: str, of_type: str = "") -> str:
         """What a value of a probe is, in a sentence; a reducer of the user's own is given by name.

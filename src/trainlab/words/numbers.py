@@ -47,11 +47,6 @@ def is_share(metric: str) -> bool:
     return metric.endswith("accuracy")
 
 
-def metric_title(metric: str) -> str:
-    """A metric's name, with `(%)` where it is shown in per cent."""
-    return f"{metric} (%)" if is_share(metric) else metric
-
-
 def metric_value(metric: str, value: float | None, beside: float = 0.0) -> str:
     """Accuracies as `97.82%`, the rest to four places or three digits; `beside`: the size of a number that
     it stands beside, to whose place it is then written too."""

@@ -63,7 +63,7 @@ class Effect(Finding):
         metric, seeds = self.subject, num_seeds(self.n, words)
         difference = partial(self.difference_text, words)
         return super().phrases(words) | {
-            "metric": metric,
+            "metric": words.metric(metric),
             "first_name": self.cells[0],
             "second_name": self.cells[-1],
             "means": arrow(metric_value(metric, mean) for mean in (self.mean_a, self.mean_b)),

@@ -71,7 +71,10 @@ class Finding:
     def phrases(self, words: Words) -> dict[str, object]:
         """The parts of its sentence that are not fields, in the words of the language."""
         first, second = map(words.setting, self.levels)
+        subject = words.metric(self.subject)
         return {
+            "subject": subject,
+            "capital_subject": words.capital(subject),
             "cell": self.cells[0] if self.cells else "",
             "all_cells": words.listed(self.cells),
             "change": self.change_text(words),
@@ -86,7 +89,7 @@ class Finding:
 
     def sentence(self, words: Words) -> str:
         """The whole sentence; what else differed between the cells is named at the end."""
-        text = self.statement(words)
+        text = words.tidy(self.statement(words))
         if not self.confounds:
             return text
         also = words("also_differ", confounds=confounds_text([self], words))

@@ -138,10 +138,16 @@ def _dot_axis(cell_values: CellValues) -> Spec:
     return axis | {"domain": [min(bottom, *with_seeds) if cell_values.seed_values else bottom, top]}
 
 
-def bar_chart(bars: Bars, unit: str, words: Words, part_name: Callable[[str], str]) -> Spec:
-    """Bars of equal length whose parts are shares; the hover has the value of a part."""
-    others = {REST: words("rest_of_operators"), OUTSIDE: words("outside_operators")}
-    labels = {part: others.get(part) or part_name(part) for part in bars.names}
+def bar_chart(
+    bars: Bars,
+    unit: str,
+    words: Words,
+    part_name: Callable[[str], str],
+    value_axis: str | None = None,
+) -> Spec:
+    """Bars of equal length whose parts are shares; with `value_axis`, its title, as long as their values.
+    The hover has both."""
+    labels = part_labels(bars, words, part_name)
     cells = list(dict.fromkeys(part.cell for part in bars.parts))
     rows = [
         {
@@ -169,20 +175,28 @@ def bar_chart(bars: Bars, unit: str, words: Words, part_name: Callable[[str], st
                 "title": None,
                 "axis": CELL_AXIS,
             },
-            "x": {
-                "field": "share",
-                "type": "quantitative",
-                "stack": "zero",
-                "title": words("share_of_whole"),
-                "axis": {"format": "%", "tickCount": 6},
-                "scale": {"domain": [0, 1], "nice": False},
-            },
+            "x": _share_axis(words) if value_axis is None else _value_axis(value_axis),
             "color": _part_colours(bars.names, list(labels.values())),
             "order": {"field": "order", "type": "quantitative"},
             "tooltip": tooltip(hover),
         },
     }
     return chart(rows, [layer], 34 + 30 * len(cells))
+
+
+def part_labels(bars: Bars, words: Words, part_name: Callable[[str], str]) -> dict[str, str]:
+    """What each part is called, in the order of the stack."""
+    others = {REST: words("rest_of_operators"), OUTSIDE: words("outside_operators")}
+    return {part: others.get(part) or part_name(part) for part in bars.names}
+
+
+def _share_axis(words: Words) -> Spec:
+    ticks, ends = {"format": "%", "tickCount": 6}, {"domain": [0, 1], "nice": False}
+    return quantity("share", words("share_of_whole"), axis=ticks, scale=ends) | {"stack": "zero"}
+
+
+def _value_axis(title: str) -> Spec:
+    return quantity("value", title, axis={"tickCount": 6}) | {"stack": "zero"}
 
 
 def _part_colours(names: Sequence[str], labels: Sequence[str]) -> Spec:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trainlab.analyse.metrics import limits_of
 from trainlab.report.run_data import RunData
+from trainlab.spec.target import lower_is_better
 from trainlab.stats.means import Interval, mean_of
 
 MOST_POINTS = 120
@@ -34,6 +35,33 @@ class Curves:
     points: tuple[CurvePoint, ...]
     by_step: bool
     """Whether the points lie within epochs."""
+
+    def peaks(self) -> dict[str, float]:
+        """The largest mean of each cell."""
+        found: dict[str, float] = {}
+        for point in self.points:
+            found[point.cell] = max(point.mean, found.get(point.cell, point.mean))
+        return found
+
+
+RISES, FAR = 5.0, 100.0
+"""A loss explodes that rises to so many times its first value and that of others, or lies so far above."""
+
+
+def exploding(curves: Curves) -> tuple[str, ...]:
+    """The cells of a loss that rise so far that the others could not be read beside them."""
+    peaks = curves.peaks()
+    if not lower_is_better(curves.metric) or min(peaks.values()) <= 0:
+        return ()
+    first: dict[str, float] = {}
+    for point in curves.points:
+        first.setdefault(point.cell, point.mean)
+    usual = sorted(peaks.values())[(len(peaks) - 1) // 4]
+    return tuple(
+        cell
+        for cell, peak in peaks.items()
+        if peak > FAR * usual or peak > RISES * max(usual, first[cell])
+    )
 
 
 def metric_curves(data: RunData, metric: str) -> Curves | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from trainlab.analyse.answer.names import factor_name
 from trainlab.analyse.contrast import level_of
 from trainlab.analyse.evidence import Evidence
 from trainlab.report.figures.vega import Spec, chart, tooltip
@@ -42,8 +43,8 @@ def heat_map(
         return None
     levels = {name: list(dict.fromkeys(row[name] for row in rows)) for name in ("across", "down")}
     place = {
-        "x": _axis("across", across, levels["across"]),
-        "y": _axis("down", down, levels["down"]),
+        "x": _axis("across", factor_name(across, words), levels["across"]),
+        "y": _axis("down", factor_name(down, words), levels["down"]),
         "tooltip": tooltip([("cell", words("cell"), None), ("text", title, None)]),
     }
     colour = {
@@ -72,7 +73,6 @@ def _level(cell: Cell, factor: str) -> str:
     return "" if level is None else level_text(level)
 
 
-def _axis(field: str, factor: str, levels: list[str]) -> Spec:
-    title = factor.removeprefix("model.")
+def _axis(field: str, title: str, levels: list[str]) -> Spec:
     axis = {"labelAngle": 0, "ticks": False, "domain": False, "grid": False}
     return {"field": field, "type": "nominal", "title": title, "sort": levels, "axis": axis}

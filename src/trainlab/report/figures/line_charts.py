@@ -5,7 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from trainlab.report.figures.curves import Curves
+from trainlab.report.figures.curves import Curves, exploding
 from trainlab.report.figures.first_steps import FirstSteps
 from trainlab.report.figures.scaling import ScalingLine
 from trainlab.report.figures.vega import (
@@ -19,7 +19,10 @@ from trainlab.report.figures.vega import (
     tooltip,
 )
 from trainlab.words import Words
-from trainlab.words.numbers import is_share, metric_title
+from trainlab.words.numbers import is_share
+
+ABOVE = 1.25
+"""Of a chart that is cut above: room for the curves that leave it to be seen leaving."""
 
 
 def curve_chart(
@@ -33,11 +36,11 @@ def curve_chart(
     _add_bands(rows, axis)
     ticks = {"tickMinStep": 0.1 if curves.by_step else 1, "tickCount": 6}
     x = quantity("x", x_title, scale={"nice": False}, axis=ticks)
-    y = quantity("y", metric_title(curves.metric), scale=axis)
+    y = quantity("y", words.metric_title(curves.metric), scale=axis)
     hover = [
         ("cell", words("cell"), None),
         ("x", x_title, ",.2~f"),
-        ("y", curves.metric, ".4~f"),
+        ("y", words.metric_title(curves.metric), ".4~f"),
         ("low", words("interval_low"), ".4~f"),
         ("high", words("interval_high"), ".4~f"),
         ("n", words("seeds"), None),
@@ -64,17 +67,21 @@ def _curve_rows(curves: Curves) -> list[Spec]:
 
 
 def _curve_axis(curves: Curves, rows: Sequence[Spec]) -> Spec:
-    """Fits the means: intervals of few seeds, which may be far wider, must not flatten the curves."""
+    """Fits the means: intervals of few seeds, which may be far wider, must not flatten the curves, nor must
+    a setting that explodes flatten the others."""
+    cut = exploding(curves)
+    rows = [row for row in rows if row["cell"] not in cut]
     means = [row["y"] for row in rows]
     lows = [row["low"] for row in rows if row["low"] is not None]
     highs = [row["high"] for row in rows if row["high"] is not None]
     axis = scale_for(means, fits_zero=False)
     if axis.get("type") == "log":
         bottom = max(min(means) / 3, min([low for low in lows if low > 0] + means))
-        return axis | {"domain": [bottom, min(3 * max(means), max([*highs, *means]))]}
+        top = min(3 * max(means), max([*highs, *means]))
+        return axis | {"domain": [bottom, ABOVE * top if cut else top]}
     margin = 0.5 * (max(means) - min(means)) or 1.0
     bottom = max(min(means) - margin, min([*lows, min(means)]))
-    top = min(max(means) + margin, max([*highs, max(means)]))
+    top = min(max(means) + margin, max([*highs, max(means)])) * (ABOVE if cut else 1)
     if bottom == top:
         bottom, top = bottom - margin, top + margin
     if is_share(curves.metric):

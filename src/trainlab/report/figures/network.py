@@ -4,11 +4,11 @@ A network of many calls is shown by block: neighbours under one name become one 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
-from trainlab.analyse.cost.layers import Layer
+from trainlab.record.cost import CallRow
 
 MOST_BOXES = 60
 """More calls than this are drawn by block."""
@@ -24,8 +24,8 @@ class Node:
     type: str
     shape: str
     num_parameters: int
-    share: float
-    """Of the whole step, forward and backward."""
+    share: float | None
+    """Of the whole step, forward and backward; None where no time was measured."""
     inputs: tuple[int, ...]
     """The boxes whose output it takes, by number; BATCH for the batch."""
     num_calls: int = 1
@@ -39,18 +39,20 @@ class Network:
     is_collapsed: bool
 
 
-def network(layers: Sequence[Layer], step_ms: float, most: int = MOST_BOXES) -> Network:
-    """The calls of a step as boxes, at most so many."""
-    nodes = [_node(layer, step_ms) for layer in layers]
+def network(
+    rows: Sequence[CallRow], shares: Sequence[float] | None = None, most: int = MOST_BOXES
+) -> Network:
+    """The calls of a step as boxes, at most so many; `shares` of the step where they are known."""
+    known = [None] * len(rows) if shares is None else shares
+    nodes = [_node(row, share) for row, share in zip(rows, known, strict=True)]
     if len(nodes) <= most:
         return Network(tuple(nodes), False)
-    groupings = _groupings([layer.row.name for layer in layers], most)
+    groupings = _groupings([row.name for row in rows], most)
     blocks = next(blocks for blocks in groupings if len(set(blocks)) <= most)
     return Network(tuple(_merged(nodes, blocks)), True)
 
 
-def _node(layer: Layer, step_ms: float) -> Node:
-    row = layer.row
+def _node(row: CallRow, share: float | None) -> Node:
     inputs = tuple(dict.fromkeys(row.inputs))
     if row.phase == "loss" and len(inputs) > 1:
         # The labels go straight from the batch to the loss: a line across the whole picture says nothing.
@@ -60,7 +62,7 @@ def _node(layer: Layer, step_ms: float) -> Node:
         type=row.type if row.type != row.name else "",
         shape=" ".join("x".join(map(str, shape)) or "1" for shape in row.output_shapes[:2]),
         num_parameters=row.num_parameters,
-        share=layer.total_ms / step_ms if step_ms else 0.0,
+        share=share,
         inputs=inputs,
     )
 
@@ -112,10 +114,15 @@ def _merged(nodes: Sequence[Node], blocks: Sequence[int]) -> Iterator[Node]:
                 name=_block_name([node.name for node in group]),
                 type=", ".join(dict.fromkeys(node.type or node.name for node in group)),
                 num_parameters=sum(node.num_parameters for node in group),
-                share=sum(node.share for node in group),
+                share=_total(node.share for node in group),
                 num_calls=len(group),
             )
         yield merged
+
+
+def _total(shares: Iterable[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return sum(known) if known else None
 
 
 def _block_name(names: Sequence[str]) -> str:

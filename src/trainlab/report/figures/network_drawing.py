@@ -17,11 +17,15 @@ from trainlab.words.numbers import percent
 
 SHORT = 5
 """Up to so many ranks stand in one column."""
-MOST_COLUMNS = 4
-BOX_W, BOX_H = 216, 54
-GAP_X, GAP_Y = 22, 26
+MOST_COLUMNS = 3
+BOX_W, BOX_H = 236, 54
+GAP_X, GAP_Y = 22, 20
 LANE = 56
 """Room beside a column for connections that skip layers."""
+AISLE = 34
+"""Room between columns without such connections."""
+NAME, SMALL = 13, 12
+"""Sizes of letters: printed across a page they must still be read."""
 MARGIN = 10
 FONT = "Trainlab Sans SC, Noto Sans SC, Noto Sans CJK SC, sans-serif"
 
@@ -38,10 +42,9 @@ class Place:
 
 def draw(graph: Network, words: Words) -> str:
     """SVG with its colours as attributes, which a page's style may override by class."""
-    places = _layout(graph.nodes)
-    width = max(place.x for place in places) + BOX_W + LANE + MARGIN
+    places, width = _layout(graph.nodes)
     height = max(place.y for place in places) + BOX_H + MARGIN
-    largest_share = max((node.share for node in graph.nodes), default=0.0)
+    largest_share = max((node.share or 0.0 for node in graph.nodes), default=0.0)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
         f'width="{width:g}" height="{height:g}" font-family="{FONT}" class="graph">',
@@ -67,8 +70,8 @@ def _ranks(nodes: Sequence[Node]) -> list[int]:
     return ranks
 
 
-def _layout(nodes: Sequence[Node]) -> list[Place]:
-    """A place for the batch and for every box."""
+def _layout(nodes: Sequence[Node]) -> tuple[list[Place], float]:
+    """A place for the batch and for every box, and how wide all of it is."""
     ranks = _ranks(nodes)
     num_ranks, num_boxes = max(ranks) + 1, Counter(ranks)
     num_columns = _num_columns(num_ranks, max(num_boxes.values()))
@@ -77,9 +80,13 @@ def _layout(nodes: Sequence[Node]) -> list[Place]:
     for rank, number in num_boxes.items():
         column = rank // ranks_per_column
         widest[column] = max(widest[column], number)
+    with_lanes = _columns_with_lanes(nodes, ranks, ranks_per_column)
     starts = [MARGIN + 0.0]
-    for number in widest[:-1]:
-        starts.append(starts[-1] + number * (BOX_W + GAP_X) - GAP_X + LANE)
+    for column, number in enumerate(widest):
+        beside = LANE if column in with_lanes else AISLE
+        starts.append(starts[-1] + number * (BOX_W + GAP_X) - GAP_X + beside)
+    last = num_columns - 1
+    width = starts[-1] - (0 if last in with_lanes else AISLE) + MARGIN
     places = []
     num_placed: Counter[int] = Counter()
     for rank in ranks:
@@ -89,7 +96,20 @@ def _layout(nodes: Sequence[Node]) -> list[Place]:
         x, y = starts[column] + before * (BOX_W + GAP_X), MARGIN + row * (BOX_H + GAP_Y)
         places.append(Place(x, y, column, rank))
         num_placed[rank] += 1
-    return places
+    return places, width
+
+
+def _columns_with_lanes(
+    nodes: Sequence[Node], ranks: Sequence[int], ranks_per_column: int
+) -> set[int]:
+    """Columns within which a connection skips a layer."""
+    return {
+        ranks[place] // ranks_per_column
+        for place, node in enumerate(nodes, start=1)
+        for number in node.inputs
+        if ranks[number + 1] // ranks_per_column == ranks[place] // ranks_per_column
+        and ranks[place] - ranks[number + 1] != 1
+    }
 
 
 def _num_columns(num_ranks: int, most_across: int) -> int:
@@ -155,40 +175,49 @@ def _batch(place: Place, words: Words) -> str:
 
 
 def _box(node: Node, place: Place, largest_share: float, words: Words) -> Iterator[str]:
-    x, y = place.x, place.y
+    x, y = place.x, place.y if node.share is not None else place.y + 5
     facts = [words("num_calls", number=node.num_calls)] if node.num_calls > 1 else []
     facts.append(node.shape)
     if node.num_parameters:
         facts.append(words("num_parameters", number=f"{node.num_parameters:,}"))
     details = " · ".join(facts)
-    hover = f"{node.name} {node.type}".strip() + f": {details}, {percent(node.share)}"
-    name = _fitting(node.name, 13, BOX_W - 80)
-    kind = _fitting(node.type, 11, BOX_W - 72 - _width(name, 13))
-    bar = (BOX_W - 16) * (node.share / largest_share if largest_share else 0.0)
+    share = "" if node.share is None else percent(node.share)
+    hover = f"{node.name} {node.type}".strip() + f": {details}" + (share and f", {share}")
+    name = _fitting(node.name, NAME, BOX_W - 80)
+    kind = _fitting(node.type, SMALL, BOX_W - 16 - (56 if share else 0) - _width(name, NAME))
     yield f"<g><title>{escape(hover)}</title>"
     yield (
-        f'<rect class="box" x="{x:g}" y="{y:g}" width="{BOX_W}" height="{BOX_H}" rx="7" '
+        f'<rect class="box" x="{x:g}" y="{place.y:g}" width="{BOX_W}" height="{BOX_H}" rx="7" '
         'fill="#ffffff" stroke="#aab3bf"/>'
     )
     yield (
-        f'<text class="ink" x="{x + 9:g}" y="{y + 19:g}" font-size="13" font-weight="bold" '
+        f'<text class="ink" x="{x + 9:g}" y="{y + 19:g}" font-size="{NAME}" font-weight="bold" '
         f'fill="#1c2430">{escape(name)}'
-        f'<tspan class="faint" dx="5" font-weight="normal" font-size="11" fill="#566070">{escape(kind)}'
-        "</tspan></text>"
+        f'<tspan class="faint" dx="5" font-weight="normal" font-size="{SMALL}" fill="#566070">'
+        f"{escape(kind)}</tspan></text>"
     )
     yield (
-        f'<text class="ink" x="{x + BOX_W - 8:g}" y="{y + 19:g}" font-size="12" text-anchor="end" '
-        f'fill="#1c2430">{percent(node.share)}</text>'
+        f'<text class="faint" x="{x + 9:g}" y="{y + 36:g}" font-size="{SMALL}" fill="#566070">'
+        f"{escape(_fitting(details, SMALL, BOX_W - 16))}</text>"
     )
+    if node.share is not None:
+        yield from _share_of_box(node.share, place, largest_share)
+    yield "</g>"
+
+
+def _share_of_box(share: float, place: Place, largest_share: float) -> Iterator[str]:
+    """The number at the right, and the bar at the foot of a box."""
+    x, y = place.x, place.y
+    bar = (BOX_W - 16) * (share / largest_share if largest_share else 0.0)
     yield (
-        f'<text class="faint" x="{x + 9:g}" y="{y + 36:g}" font-size="11" fill="#566070">'
-        f"{escape(_fitting(details, 11, BOX_W - 16))}</text>"
+        f'<text class="ink" x="{x + BOX_W - 8:g}" y="{y + 19:g}" font-size="{SMALL}" '
+        f'text-anchor="end" fill="#1c2430">{percent(share)}</text>'
     )
     yield (
         f'<rect class="track" x="{x + 8:g}" y="{y + 43:g}" width="{BOX_W - 16}" height="5" rx="2.5" '
         'fill="#e4e8ee"/>'
         f'<rect class="share" x="{x + 8:g}" y="{y + 43:g}" width="{bar:.1f}" height="5" rx="2.5" '
-        'fill="#3b82c4"/></g>'
+        'fill="#3b82c4"/>'
     )
 
 

@@ -23,6 +23,8 @@ PALETTE = (
 )
 """Each has a contrast of at least 3 : 1 against white and against the dark page."""
 
+MOST_COLUMNS = 3
+"""Of names in a legend."""
 WIDE_RANGE = 20
 """An axis is logarithmic where the largest value is more than so many times the smallest."""
 
@@ -120,15 +122,24 @@ def band_and_line(
 def colour(field: str, names: Sequence[str], title: str | None) -> Spec:
     """The same name has the same colour in every chart that lists the same names."""
     colours = [PALETTE[number % len(PALETTE)] for number in range(len(names))]
-    longest = max(map(len, names), default=0)
-    columns = 3 if longest <= 12 else 2 if longest <= 22 else 1
-    legend = {"title": title, "orient": "bottom", "columns": columns, "labelLimit": 260}
+    legend = {"title": title, "orient": "bottom", "columns": MOST_COLUMNS, "labelLimit": 260}
     return {
         "field": field,
         "type": "nominal",
         "scale": {"domain": list(names), "range": colours},
         "legend": legend if len(names) > 1 else None,
     }
+
+
+def fit_legends(spec: Spec, width: int) -> None:
+    """As many columns of names as a chart so many pixels wide has room for; the page does the same."""
+    for layer in spec["layer"]:
+        hue = layer["encoding"].get("color", {})
+        if (legend := hue.get("legend")) and (names := hue["scale"].get("domain")):
+            widest = max(
+                sum(12.0 if letter > "\u2e7f" else 6.6 for letter in name) for name in names
+            )
+            legend["columns"] = max(1, min(MOST_COLUMNS, int(width / (widest + 34))))
 
 
 def scale_for(values: Iterable[float], *, fits_zero: bool) -> Spec:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainlab import __version__
+from trainlab.analyse.answer.names import factor_name
 from trainlab.record.digests import COMMAND, Digests
 from trainlab.report.document import (
     Block,
@@ -110,7 +111,9 @@ def _purpose(data: RunData, words: Words) -> Iterator[Block]:
         levels = dict.fromkeys(
             words.setting(cell.levels[factor]) for cell in evidence.cells if factor in cell.levels
         )
-        yield Paragraph(words("lab_varied", factor=factor, levels=words.listed(levels)))
+        yield Paragraph(
+            words("lab_varied", factor=factor_name(factor, words), levels=words.listed(levels))
+        )
     if study.learn:
         yield Paragraph(words("lab_repeated", seeds=len(study.seeds)))
 

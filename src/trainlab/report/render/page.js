@@ -15,15 +15,26 @@
     try { localStorage.setItem("trainlab-theme", name); } catch (error) { /* a page from disk may not store */ }
   });
 
+  /* What sticks to the top must not cover a heading that one jumps to. */
+  const bar = document.querySelector(".bar");
+  const measureBar = () => {
+    const sticks = getComputedStyle(bar).position === "sticky";
+    root.style.setProperty("--bar-height", (sticks ? bar.offsetHeight : 0) + "px");
+  };
+  new ResizeObserver(measureBar).observe(bar);
+  measureBar();
+
   /* Charts. */
   const views = [];
   const specs = JSON.parse(document.getElementById("charts").textContent);
   const hidden = () => all("input[data-cell]").filter((box) => !box.checked).map((box) => box.dataset.cell);
-  /* On a phone two columns of names would be cut off. */
+  /* As many columns of names as there is room for: more would be cut off. */
+  const widthOf = (name) => Array.from(name).reduce((sum, letter) => sum + (letter > "\u2e7f" ? 12 : 6.6), 34);
   const narrowed = (spec, width) => {
-    if (width >= 340) return spec;
-    const legends = spec.layer.map((layer) => layer.encoding.color && layer.encoding.color.legend).filter(Boolean);
-    legends.forEach((legend) => { if (legend.columns === 2) legend.columns = 1; });
+    spec.layer.map((layer) => layer.encoding.color).filter((hue) => hue && hue.legend && hue.scale.domain).forEach((hue) => {
+      const widest = Math.max(...hue.scale.domain.map(widthOf));
+      hue.legend.columns = Math.max(1, Math.min(hue.legend.columns, Math.floor(width / widest)));
+    });
     return spec;
   };
   const draw = (id) => {

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 from unicodedata import east_asian_width
 
@@ -34,7 +35,13 @@ from trainlab.words import Words
 MONO = "DejaVu Sans Mono"
 """Comes with typst."""
 MANY_COLUMNS = 6
-FULL_WIDTH = 980
+LISTING_PT = 8.2
+LISTING_WIDTH_PT = 484
+HALF_WIDTH = 370
+"""Pixels of a chart that stands beside another: its letters are still those of a footnote."""
+WRAPPED = 14
+"""Letters of a line in the heading of one of many columns."""
+FULL_WIDTH = 800
 """A drawing so wide, in its own units, fills the page's width."""
 
 
@@ -44,7 +51,7 @@ def pdf_of(document: Document) -> bytes:
     words = Words(document.lang)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        for name, svg in pictures(document).items():
+        for name, svg in pictures(document, _widths(document)).items():
             (root / f"{name}.svg").write_text(svg, encoding="utf-8")
         (root / "data.json").write_text(json.dumps(_data(document, words)), encoding="utf-8")
         template = (files("trainlab.report.render") / "report.typ").read_text(encoding="utf-8")
@@ -82,6 +89,14 @@ def _data(document: Document, words: Words) -> dict[str, Any]:
     }
 
 
+def _widths(document: Document) -> dict[str, int]:
+    """Of the charts that stand beside others."""
+    sections = (inner for section in document.sections for inner in section.with_inner())
+    groups = (group for one in sections for is_chart, group in chart_groups(one.blocks) if is_chart)
+    charts = (block for group in groups if len(group) > 1 for block in group)
+    return {chart.id: HALF_WIDTH for chart in charts if isinstance(chart, Figure)}
+
+
 def _section(section: Section, words: Words, labels: Labels) -> dict[str, Any]:
     return {
         "id": section.id,
@@ -114,9 +129,16 @@ def _block(block: Block, words: Words, labels: Labels) -> dict[str, Any]:
         case Figure() | Drawing():
             return _picture(block, labels)
         case Listing(caption, text, _, is_folded):
-            return {"kind": "listing", "caption": caption, "text": text, "is_small": is_folded}
+            size = _fitting_pt(text) if is_folded else LISTING_PT
+            return {"kind": "listing", "caption": caption, "text": text, "size": size}
         case OwnText(label, parts):
             return {"kind": "own", "label": label, "parts": [dict(vars(part)) for part in parts]}
+
+
+def _fitting_pt(text: str) -> float:
+    """The size of letters at which the longest line of a listing fits the page."""
+    longest = max(map(len, text.splitlines()), default=0)
+    return min(LISTING_PT, LISTING_WIDTH_PT / (0.602 * max(1, longest)))
 
 
 def _notice(notice: Notice, words: Words) -> dict[str, Any]:
@@ -145,12 +167,12 @@ def _table(block: Table, words: Words, labels: Labels) -> dict[str, Any]:
         "label": labels.of(block),
         "caption": block.caption,
         "columns": [
-            {"heading": _heading(column.heading), "is_number": column.is_number}
+            {"heading": _heading(column.heading, block), "is_number": column.is_number}
             for column in block.columns
         ],
         "flexible": _flexible(block),
         "rows": [
-            [{"text": _wrappable(entry), "mark": entry.mark} for entry in row.entries]
+            [{"text": _text(entry, block), "mark": entry.mark} for entry in row.entries]
             for row in block.shown
         ],
         "is_code": block.is_code,
@@ -158,9 +180,12 @@ def _table(block: Table, words: Words, labels: Labels) -> dict[str, Any]:
     }
 
 
-def _heading(text: str) -> str:
+def _heading(text: str, block: Table) -> str:
     """`self µs per step` in two lines, to leave room for the column of names."""
-    return text.replace(" per ", "\nper ", 1)
+    lines = text.replace(" per ", "\nper ", 1).split("\n")
+    if len(block.columns) < MANY_COLUMNS:
+        return "\n".join(lines)
+    return "\n".join(part for line in lines for part in wrap(line, WRAPPED, break_long_words=False))
 
 
 def _flexible(block: Table) -> list[int]:
@@ -178,9 +203,11 @@ def _flexible(block: Table) -> list[int]:
     return [max(widths, key=lambda number: widths[number])] if widths else []
 
 
-def _wrappable(entry: Entry) -> str:
-    """Long names may break where their parts end; a unit stays with its number."""
-    return "\u200b".join(entry.parts).replace(" %", "\u00a0%")
+def _text(entry: Entry, block: Table) -> str:
+    """Long names may break where their parts end; `1.93 (0.3%)` in two lines where columns are many."""
+    text = "\u200b".join(entry.parts)
+    is_pair = entry.value is not None and len(block.columns) > MANY_COLUMNS
+    return text.replace(" (", "\n(", 1) if is_pair else text
 
 
 def _width(text: str) -> int:

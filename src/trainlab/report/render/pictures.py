@@ -1,11 +1,12 @@
 """Charts as still pictures, by vl-convert: for Markdown and PDF."""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from trainlab.report.document import Document
-from trainlab.report.figures.vega import VEGA_LITE, config
+from trainlab.report.figures.vega import VEGA_LITE, config, fit_legends
 from trainlab.report.render.extras import import_extra
 from trainlab.report.render.fonts import FAMILY, font_folder
 
@@ -15,10 +16,15 @@ SCALE = 2.0
 CONFIG = config(FAMILY, "white", "#1c2430", "#566070", {"gridColor": "#dfe4ea"}) | {"padding": 8}
 
 
-def pictures(document: Document) -> dict[str, str]:
-    """Every chart and drawing as SVG, by its id. MissingExtraError without vl-convert."""
+def pictures(document: Document, widths: Mapping[str, int] | None = None) -> dict[str, str]:
+    """Every chart and drawing as SVG, by its id; `widths` of charts in pixels where they are not the usual.
+    MissingExtraError without vl-convert."""
+    widths = widths or {}
     drawings = {drawing.id: drawing.svg for drawing in document.drawings()}
-    charts = {figure.id: _svg(json.dumps(figure.spec)) for figure in document.figures()}
+    charts = {
+        figure.id: _svg(json.dumps(figure.spec), widths.get(figure.id, WIDTH))
+        for figure in document.figures()
+    }
     return drawings | charts
 
 
@@ -29,9 +35,13 @@ def png_of(svg: str) -> bytes:
 
 
 @cache
-def _svg(spec: str) -> str:
-    """Cached, since Markdown and PDF draw the same charts."""
-    still = json.loads(spec) | {"width": WIDTH, "config": CONFIG}
+def _svg(spec: str, width: int) -> str:
+    """Cached, since a report that is checked is drawn again."""
+    still = json.loads(spec) | {"width": width, "config": CONFIG}
+    fit_legends(still, width)
+    if still["layer"][0]["encoding"]["y"]["type"] == "quantitative":
+        # Charts of curves keep their proportions; all others are as high as their rows need.
+        still["height"] = round(still["height"] * width / WIDTH)
     # Points that are there only to hover over have nothing to show here.
     still["layer"] = [layer for layer in still["layer"] if layer["mark"].get("opacity") != 0]
     picture: str = _converter().vegalite_to_svg(still, VEGA_LITE)

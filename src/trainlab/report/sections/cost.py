@@ -6,7 +6,7 @@ from trainlab.analyse.cost.measurement import MODES
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.bars import Bars, memory_bars, phase_bars
-from trainlab.report.figures.charts import bar_chart
+from trainlab.report.figures.charts import bar_chart, part_labels
 from trainlab.report.figures.first_steps import first_steps
 from trainlab.report.figures.line_charts import first_steps_chart, scaling_chart
 from trainlab.report.figures.scaling import scaling_lines
@@ -23,11 +23,11 @@ def phase_section(data: RunData, words: Words) -> Section | None:
     memory = [bars for mode in MODES if (bars := memory_bars(evidence, mode))]
     if not phases:
         return None
-    unit = words("milliseconds")
+    unit, axis = words("milliseconds"), words("memory_axis")
     blocks: list[Block] = [
         *(bar_figure(bars, "phases", unit, words, words.phase) for bars in phases),
         *(phase_table(evidence.measured_in(bars.mode), bars.mode, words) for bars in phases),
-        *(bar_figure(bars, "memory", "MiB", words, words.memory) for bars in memory),
+        *(bar_figure(bars, "memory", "MiB", words, words.memory, axis) for bars in memory),
     ]
     if findings := data.findings_in("phases"):
         blocks.append(bullets(findings, words))
@@ -35,18 +35,27 @@ def phase_section(data: RunData, words: Words) -> Section | None:
 
 
 def bar_figure(
-    bars: Bars, kind: str, unit: str, words: Words, part_name: Callable[[str], str]
+    bars: Bars,
+    kind: str,
+    unit: str,
+    words: Words,
+    part_name: Callable[[str], str],
+    value_axis: str | None = None,
 ) -> Figure:
-    """A bar per cell, made of its parts; the three largest parts of the first cell in the alt text."""
+    """A bar per cell, made of its parts: of shares, or with `value_axis`, its title, of values. The three
+    largest parts of the first cell are in the alt text."""
     first = bars.parts[0].cell
     parts = sorted((p for p in bars.parts if p.cell == first), key=lambda part: -part.value)[:3]
-    largest = words.listed(f"{part_name(p.name) or '…'} {percent(p.share)}" for p in parts)
+    sizes = (f"{figure(p.value)} {unit}" if value_axis else percent(p.share) for p in parts)
+    labels = part_labels(bars, words, part_name)
+    names = (labels[part.name] for part in parts)
+    largest = words.listed(map(" ".join, zip(names, sizes, strict=True)))
     caption = words(f"{kind}_caption", step=words.step(bars.mode))
     return Figure(
         id=f"{kind}-{bars.mode}",
         caption=caption,
         alt=words("bars_alt", caption=caption) + words("bars_alt_first", cell=first, parts=largest),
-        spec=bar_chart(bars, unit, words, part_name),
+        spec=bar_chart(bars, unit, words, part_name, value_axis),
         note=words(f"{kind}_note"),
     )
 

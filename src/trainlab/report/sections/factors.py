@@ -1,6 +1,6 @@
 """Comparison by factor: every cell's costs and metrics, and what each level does, in words."""
 
-from trainlab.analyse.answer.names import section_of
+from trainlab.analyse.answer.names import factor_name, section_of
 from trainlab.analyse.findings.cost import CostRatio, MemoryRatio
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding, by_importance, confounds_text
@@ -61,14 +61,14 @@ def cost_figure(cell_values: CellValues, words: Words) -> Figure:
     return Figure(
         id=f"cost-{quantity.replace('_', '-')}",
         caption=words(f"{quantity}_caption"),
-        alt=words("final_alt", metric=words(quantity), values=values_text),
+        alt=words.tidy(words("final_alt", metric=words(quantity), values=values_text)),
         spec=dot_chart(cell_values, words(quantity), words),
         note=words.sentences(*notes),
     )
 
 
 def _factor_section(factor: str, findings: list[Finding], words: Words) -> Section:
-    name = factor.removeprefix("model.").replace(",", " + ")
+    name = " + ".join(factor_name(one, words) for one in factor.split(","))
     compared = [f for f in findings if isinstance(f, Effect | CostRatio | MemoryRatio)]
     table = [factor_table(name, compared, words)] if compared else []
     told = [one for one in by_importance(findings) if not one.repeats_row]
@@ -76,4 +76,4 @@ def _factor_section(factor: str, findings: list[Finding], words: Words) -> Secti
     confounds = confounds_text((one for one in findings if one.repeats_row), words)
     also = [Paragraph(words("also_differ", confounds=confounds))] if confounds else []
     blocks = (*table, *also, *first_bullets(told, words))
-    return Section(section_of(factor), words("factor", factor=name), blocks)
+    return Section(section_of(factor), words.tidy(words("factor", factor=name)), blocks)

@@ -21,6 +21,7 @@ FILES = {
     "events/*.jsonl": "events",
     "trials/*/trial.json": "trial",
     "trials/*/curve.jsonl": "curve",
+    "trials/*/network.json": "network",
     "trials/*/probes.jsonl": "probes",
     "trials/*/probes.json": "probe_proof",
     "trials/*/cost.json": "cost",

@@ -7,14 +7,14 @@ from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.cell_values import metric_values
 from trainlab.report.figures.charts import dot_chart
-from trainlab.report.figures.curves import metric_curves
+from trainlab.report.figures.curves import Curves, exploding, metric_curves
 from trainlab.report.figures.heat_map import heat_map
 from trainlab.report.figures.line_charts import curve_chart
 from trainlab.report.run_data import RunData
 from trainlab.report.tables.learning import epochs_by_cell, learn_table
 from trainlab.spec import Cell
 from trainlab.words import Words
-from trainlab.words.numbers import is_share, metric_title, metric_value
+from trainlab.words.numbers import is_share, metric_value
 
 USUAL = ("train/loss", "test/loss", "train/accuracy", "test/accuracy")
 
@@ -60,41 +60,55 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     if curves is None or len({point.epoch for point in curves.points}) < 2:
         return None
     last = {point.cell: point for point in curves.points}
-    ends = words.listed(f"{cell}: {point.mean:.4g}" for cell, point in last.items())
+    ends = words.listed(f"{cell}: {metric_value(metric, p.mean)}" for cell, p in last.items())
     has_band = len(data.evidence.study.seeds) > 1
     notes = [words("trend_note" if has_band else "trend_note_one")]
     if curves.by_step:
         notes.append(words("trend_note_steps"))
+    notes += _cut_notes(curves, words)
     alt = "trend_alt_steps" if curves.by_step else "trend_alt"
     return Figure(
         id=f"trend-{metric.replace('/', '-')}",
-        caption=words("trend_caption", metric=metric),
-        alt=words(alt, metric=metric, ends=ends),
+        caption=_caption("trend_caption", metric, words),
+        alt=words.tidy(words(alt, metric=words.metric(metric), ends=ends)),
         note=words.sentences(*notes),
         spec=curve_chart(curves, data.drawn_cells, words),
     )
 
 
+def _cut_notes(curves: Curves, words: Words) -> list[str]:
+    """That the axis leaves out how far a setting explodes, and how far that is."""
+    peaks = curves.peaks()
+    texts = [
+        words("trend_peak", cell=cell, value=f"{peaks[cell]:.2g}") for cell in exploding(curves)
+    ]
+    return [words("trend_cut", peaks=words("list_semicolon").join(texts))] if texts else []
+
+
+def _caption(key: str, metric: str, words: Words) -> str:
+    return words.tidy(words(key, metric=words.capital(words.metric(metric))))
+
+
 def heat_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     """A metric over two factors; None unless the study is a grid of two."""
-    evidence = data.evidence
+    evidence, scale = data.evidence, 100 if is_share(metric) else 1
 
     def value_of(cell: Cell) -> float | None:
         values = evidence.finite_values(cell.id, metric)
-        return sum(values) / len(values) if values else None
+        return scale * sum(values) / len(values) if values else None
 
     def text_of(value: float) -> str:
-        return metric_value(metric, value)
+        return metric_value(metric, value / scale)
 
-    spec = heat_map(evidence, value_of, text_of, metric, words)
+    spec = heat_map(evidence, value_of, text_of, words.metric_title(metric), words)
     if spec is None:
         return None
     known = ((cell.id, value_of(cell)) for cell in evidence.cells)
     values = words.listed(f"{cell}: {text_of(value)}" for cell, value in known if value is not None)
     return Figure(
         id=f"grid-{metric.replace('/', '-')}",
-        caption=words("grid_caption", metric=metric),
-        alt=words("final_alt", metric=metric, values=values),
+        caption=_caption("grid_caption", metric, words),
+        alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values)),
         note=words("grid_note"),
         spec=spec,
     )
@@ -105,14 +119,14 @@ def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     cell_values = metric_values(data.evidence, metric)
     if cell_values is None:
         return None
-    values_text = words.listed(f"{v.cell}: {v.value:.4g}" for v in cell_values.values)
+    values = words.listed(f"{v.cell}: {metric_value(metric, v.value)}" for v in cell_values.values)
     notes = [words("dots_note")]
     if cell_values.num_left_out:
         notes.append(words("left_out", number=cell_values.num_left_out))
     return Figure(
         id=f"final-{metric.replace('/', '-')}",
-        caption=words("final_caption", metric=metric),
-        alt=words("final_alt", metric=metric, values=values_text),
+        caption=_caption("final_caption", metric, words),
+        alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values)),
         note=words.sentences(*notes),
-        spec=dot_chart(cell_values, metric_title(metric), words),
+        spec=dot_chart(cell_values, words.metric_title(metric), words),
     )

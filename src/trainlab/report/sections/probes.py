@@ -58,7 +58,7 @@ def _figure(
     cells: Sequence[str],
     words: Words,
 ) -> Figure | None:
-    averaged = mean_curves(curves, f"{line.quantity}, {line.reducer.rpartition(':')[2]}")
+    averaged = mean_curves(curves, words.probe_title(line.quantity, line.reducer))
     if averaged is None:
         return None
     last = {point.cell: point for point in averaged.points}

@@ -13,7 +13,10 @@ def environment_table(
     """One row per fact; also the data that a run used, where its evidence is given."""
     rows = environment_rows(environment, words)
     data = [t.data for t in (evidence.trials if evidence else ()) if t.data is not None]
-    texts = dict.fromkeys(f"{d.name}: {d.num_train:,} + {d.num_test:,} ({d.source})" for d in data)
+    texts = dict.fromkeys(
+        f"{d.name}: {d.num_train:,} + {d.num_test:,} ({words.named('source', d.source)})"
+        for d in data
+    )
     rows += [(words("env_data"), text) for text in texts]
     fields: list[Field[tuple[str, str]]] = [
         name(words("what"), lambda row: row[0]),

@@ -21,7 +21,7 @@ def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Tabl
     is_alone = all("," not in f.cells[1] or f.levels == (None, None) for f in findings)
     entries = {id(finding): _entries(finding, words) for finding in findings}
     return table_of(
-        words("factor_table", factor=factor),
+        words.tidy(words("factor_table", factor=factor)),
         [
             name(words("level"), lambda finding: _change(finding, words)),
             *([] if is_alone else [name(words("cell"), lambda finding: finding.cells[1])]),
@@ -46,9 +46,9 @@ def verdict_entry(verdict: Verdict | None, words: Words) -> Entry:
 
 
 def subject_text(subject: str, words: Words) -> str:
-    """A metric by its own name, a cost in words."""
+    """A metric or a cost in words."""
     key = f"subject_{subject.replace('/', '_')}"
-    return words(key) if key in WORDS else subject
+    return words(key) if key in WORDS else words.metric(subject)
 
 
 def difference_within(metric: str, interval: Interval | None, verdict: Verdict | None) -> Entry:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from trainlab.analyse.cost.layers import Layer, between_layers, layer_times
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.cost.roofline import Roofline, layer_roofline
+from trainlab.record.cost import CallRow, NetworkRecord
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import EMPTY, Field, count, name, share, table_of, value
 from trainlab.words import Words
@@ -19,19 +20,8 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
     layers = layer_times(measurement.layers, phases_ms)
     step_ms, rest = sum(phases_ms.values()), between_layers(layers, phases_ms)
 
-    def layer_name(layer: Layer | None) -> str:
-        if layer is None:
-            return words("between_layers")
-        return layer.row.name + (f" ({layer.row.call})" if layer.row.call > 1 else "")
-
-    def shapes(layer: Layer | None) -> str:
-        output_shapes = [] if layer is None else layer.row.output_shapes
-        return " ".join("x".join(map(str, shape)) for shape in output_shapes)
-
     def parameters(layer: Layer | None) -> Entry:
-        if layer is None:
-            return EMPTY
-        return count(layer.row.num_parameters) if layer.row.num_parameters else Entry("", 0.0)
+        return EMPTY if layer is None else _parameters(layer.row)
 
     def mflop(layer: Layer | None) -> float | None:
         return layer.row.forward_flops / 1e6 if layer and layer.row.forward_flops else None
@@ -40,9 +30,9 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
         return "" if layer is None else near_text(layer_roofline(measurement, layer), words)
 
     fields: list[Field[Layer | None]] = [
-        name(words("layer"), layer_name),
+        name(words("layer"), lambda layer: _name(layer.row) if layer else words("between_layers")),
         name(words("type"), lambda layer: layer.row.type if layer else "", is_extra=True),
-        name(words("output"), shapes),
+        name(words("output"), lambda layer: _shapes(layer.row) if layer else ""),
         value(words("parameters"), parameters, is_extra=True),
         value(words("forward_mflop"), mflop, is_extra=True),
         value(words("forward_ms"), lambda layer: (layer or rest).forward_ms),
@@ -61,6 +51,30 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
         num_shown=MANY_LAYERS,
         is_sortable=True,
     )
+
+
+def call_table(record: NetworkRecord, cell: str, words: Words) -> Table:
+    """A row per call in their order, without times."""
+    fields: list[Field[CallRow]] = [
+        name(words("layer"), _name),
+        name(words("type"), lambda row: row.type),
+        name(words("output"), _shapes),
+        value(words("parameters"), _parameters),
+    ]
+    caption = words("call_table", cell=cell)
+    return table_of(caption, fields, record.rows, num_shown=MANY_LAYERS, is_sortable=True)
+
+
+def _name(row: CallRow) -> str:
+    return row.name + (f" ({row.call})" if row.call > 1 else "")
+
+
+def _shapes(row: CallRow) -> str:
+    return " ".join("x".join(map(str, shape)) for shape in row.output_shapes)
+
+
+def _parameters(row: CallRow) -> Entry:
+    return count(row.num_parameters) if row.num_parameters else Entry("", 0.0)
 
 
 def near_text(roofline: Roofline | None, words: Words) -> str:

@@ -53,7 +53,10 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         [
             name(words("cell"), str),
             value(words("seeds"), seeds),
-            *(value(metric, final_mean(metric)) for metric in compared_metrics(evidence)),
+            *(
+                value(words.metric(metric), final_mean(metric))
+                for metric in compared_metrics(evidence)
+            ),
             value(words("epoch_s_training"), seconds),
             value(words("total_s_training"), total),
         ],
@@ -76,7 +79,15 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
         return None
 
     def metric(key: str) -> Callable[[EpochRow], Entry]:
-        return lambda row: Entry(metric_value(key, row[1][key]), row[1][key])
+        def entry(row: EpochRow) -> Entry:
+            known = row[1][key]
+            return (
+                Entry(words("none_finite"))
+                if known is None
+                else Entry(metric_value(key, known), known)
+            )
+
+        return entry
 
     def seconds(key: str) -> Callable[[EpochRow], Entry]:
         return lambda row: number(row[1][key], f"{row[1][key]:.2f}")
@@ -86,7 +97,7 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
         [
             value(words("seed"), lambda row: count(row[0].seed)),
             value(words("epoch"), lambda row: count(row[1]["epoch"])),
-            *(value(key.replace("/", " "), metric(key)) for key in rows[0][1] if "/" in key),
+            *(value(words.metric(key), metric(key)) for key in rows[0][1] if "/" in key),
             value(words("train_s"), seconds("train_s")),
             value(words("test_s"), seconds("test_s")),
         ],
@@ -125,7 +136,7 @@ def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:
             name(words("cell"), lambda row: row[0]),
             value(words("epoch"), lambda row: count(row[1])),
             value(words("seeds"), lambda row: count(len(row[2]))),
-            *(value(key, average(key)) for key in metrics),
+            *(value(words.metric(key), average(key)) for key in metrics),
             value(words("epoch_total_s"), seconds),
         ],
         rows,

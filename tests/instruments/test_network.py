@@ -1,0 +1,111 @@
+"""The calls of the network, recorded before the first update without touching the training."""
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models import Residual
+from training import HomedSetup, MakeSetup, train
+from trainlab.instruments.curves import Curves
+from trainlab.instruments.network import Network
+from trainlab.train.moments import Instrument, Moments, Progress
+from trainlab.workloads.workload import Workload
+
+
+class Remembering(nn.Module):
+    """Has buffers, draws random numbers of every kind, prints, and changes what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.last = nn.BatchNorm1d(8), nn.Linear(8, 3)
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        print("called")
+        inputs.mul_(1.0 + 0.1 * random.random() + 0.1 * float(np.random.rand()))
+        self.seen += len(inputs)
+        logits: Tensor = self.last(torch.dropout(self.norm(inputs), 0.2, self.training))
+        return logits
+
+
+def curve(setup: HomedSetup, *instruments: Instrument) -> list[dict[str, object]]:
+    """The curve of a training, less its times."""
+    moments, progress = Moments([Curves(), *instruments]), Progress()
+    train(setup, moments, progress)
+    moments.trial_ends(progress)
+    assert progress.state == "done"
+    lines = setup.folder.curve()
+    return [{n: v for n, v in line.items() if not n.endswith("_s")} for line in lines]
+
+
+def test_calls_have_names_shapes_edges_and_parameters(
+    make_setup: MakeSetup, tiny: Workload
+) -> None:
+    setup = make_setup(workload=dataclasses.replace(tiny, model=Residual), batch_size=7)
+    curve(setup, Network())
+    record = setup.folder.network.read()
+    assert record.batch_size == 7
+    assert [(row.name, row.type, row.kind) for row in record.rows] == [
+        ("first", "Linear", "module"),
+        ("branch", "Linear", "module"),
+        ("add", "add", "function"),
+        ("last", "Linear", "module"),
+    ]
+    assert [row.inputs for row in record.rows] == [[-1], [0], [0, 1], [2]]
+    assert [row.output_shapes for row in record.rows] == [[[7, 8]]] * 3 + [[[7, 3]]]
+    assert [row.num_parameters for row in record.rows] == [72, 72, 0, 27]
+    assert setup.notes == []
+
+
+def test_a_batch_is_no_larger_than_needed(make_setup: MakeSetup) -> None:
+    setup = make_setup(batch_size=1000)
+    curve(setup, Network())
+    assert setup.folder.network.read().batch_size == 31
+
+
+@pytest.mark.parametrize("built_in", [True, False])
+def test_losses_are_the_same_to_the_last_bit_with_and_without_it(
+    make_setup: MakeSetup, tiny: Workload, built_in: bool
+) -> None:
+    workload = tiny if built_in else dataclasses.replace(tiny, model=Remembering)
+    bare, recorded = (
+        curve(make_setup(workload=workload), *instruments) for instruments in ([], [Network()])
+    )
+    assert bare == recorded
+    assert len(bare) > 4
+
+
+def test_nothing_of_it_stays_behind(
+    make_setup: MakeSetup, tiny: Workload, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup = make_setup(workload=dataclasses.replace(tiny, model=Remembering))
+    before = {name: value.clone() for name, value in setup.model.state_dict().items()}
+    stored, states = setup.dataset.test.inputs.clone(), (torch.get_rng_state(), random.getstate())
+    Network().trial_begins(setup.view(setup.folder))
+    after = setup.model.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert torch.equal(stored, setup.dataset.test.inputs)
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert states[1] == random.getstate()
+    assert capsys.readouterr().out == ""
+    assert all(parameter.grad is None for parameter in setup.model.parameters())
+    assert setup.folder.network.exists()
+
+
+def test_a_model_that_cannot_be_copied_leaves_a_note_and_trains(
+    make_setup: MakeSetup, tiny: Workload
+) -> None:
+    class Uncopied(nn.Linear):
+        def __deepcopy__(self, memo: object) -> nn.Module:
+            raise RuntimeError("made once only")
+
+    setup = make_setup(workload=dataclasses.replace(tiny, model=lambda: Uncopied(8, 3)))
+    curve(setup, Network())
+    assert not setup.folder.network.exists()
+    (note,) = setup.notes
+    assert note.code == "network_failed"
+    assert note.values == {"kind": "RuntimeError", "reason": "made once only"}
