@@ -313,7 +313,7 @@ def test_a_sentence_that_says_no_more_than_its_row_is_left_out(tmp_path: Path) -
     rows = [one for one in data.findings if isinstance(one, Effect | CostRatio | MemoryRatio)]
     assert {one.repeats_row for one in rows} == {True}
     assert not told & {one.sentence(Words("en")) for one in rows}
-    (table,) = (t for t in tables_of(report) if t.caption.startswith("Levels of batch_size"))
+    (table,) = (t for t in tables_of(report) if t.caption.startswith("Levels of batch size"))
     assert len(table.rows) == len(rows)
 
 
@@ -332,7 +332,7 @@ def test_what_else_differs_is_told_once_below_the_rows(tmp_path: Path) -> None:
 def test_settings_changed_together_are_told_once_in_their_table(tmp_path: Path) -> None:
     study = made_study(design="one-at-a-time", cells=({"optimizer": "sgd", "lr": 0.5},))
     report = report_of(run_data(Fabricated().write(tmp_path / "run", study)))
-    found = next(t for t in tables_of(report) if t.caption.startswith("Levels of optimizer + lr"))
+    found = next(t for t in tables_of(report) if t.caption.startswith("Levels of optimizer + learning rate"))
     assert [column.heading for column in found.columns][:2] == ["level", "metric"]
     assert found.rows[0].entries[0].text == "base → optimizer=sgd,lr=0.5"
 
