@@ -24,6 +24,7 @@ def test_a_run_leaves_every_record_readable(tiny_file: Path, tmp_path: Path) -> 
     assert [name for name in names if name not in (environment, events)] == [
         "study.json",
         "trials/learn-seed1/curve.jsonl",
+        "trials/learn-seed1/network.json",
         "trials/learn-seed1/trial.json",
         "trials/learn-seed2/curve.jsonl",
         "trials/learn-seed2/trial.json",
