@@ -332,7 +332,9 @@ def test_what_else_differs_is_told_once_below_the_rows(tmp_path: Path) -> None:
 def test_settings_changed_together_are_told_once_in_their_table(tmp_path: Path) -> None:
     study = made_study(design="one-at-a-time", cells=({"optimizer": "sgd", "lr": 0.5},))
     report = report_of(run_data(Fabricated().write(tmp_path / "run", study)))
-    found = next(t for t in tables_of(report) if t.caption.startswith("Levels of optimizer + learning rate"))
+    found = next(
+        t for t in tables_of(report) if t.caption.startswith("Levels of optimizer + learning rate")
+    )
     assert [column.heading for column in found.columns][:2] == ["level", "metric"]
     assert found.rows[0].entries[0].text == "base → optimizer=sgd,lr=0.5"
 
