@@ -175,7 +175,7 @@ def test_profile_tells_the_cost_as_json_and_as_a_table(
     shown_text = shown.file.getvalue()
     times = ("ms per batch", "µs per sample", "samples per s", f"Fresh processes: {processes}")
     parts = ("forward", "addmm", "Outside all operators", "Layers as written", "First step beside")
-    for part in (*times, *parts, "Memory of a step", "What watching costs"):
+    for part in (*times, *parts, "Memory of a step", "Profiling overhead"):
         assert part in shown_text
 
 

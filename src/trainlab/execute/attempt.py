@@ -35,9 +35,9 @@ class Attempt:
 
     def begin(self) -> None:
         """Records that the trial runs; what an earlier attempt left is set aside."""
-        changes = {"state": "running", "started": _now(), "environment": self._environment}
-        self._record = self.folder.begin_attempt().model_copy(update=changes)
-        self.folder.write(self._record)
+        self._record = self.folder.begin_attempt(
+            state="running", started=_now(), environment=self._environment
+        )
 
     def record_setup(self, resolved: dict[str, Any], dataset: Dataset) -> None:
         """Records what the settings became on this machine, and the data that is really used."""

@@ -102,24 +102,34 @@ class TrialFolder:
             self._spare_file.unlink(missing_ok=True)
         self.write(record)
 
-    def begin_attempt(self) -> TrialRecord:
-        """The record with its next attempt counted; what an earlier one left is set aside, not lost.
+    def begin_attempt(self, **changes: Any) -> TrialRecord:
+        """Writes trial.json with the next attempt counted; what an earlier one left is set aside, not lost.
 
-        Room is kept for how it ends, since the disk may be full by then.
+        Room is kept for how it ends, since the disk may be full by then; none where it cannot even begin.
         """
         record = self.read()
         with replacing(self._spare_file) as part:
             # Random: a disk that compresses must keep room for it, too.
             part.write_bytes(os.urandom(SPARE_BYTES))
-        if record.attempt:
-            aside = self.attempts_folder / str(record.attempt)
-            with writing(aside):
-                aside.mkdir(parents=True, exist_ok=True)
-                for path in self.path.iterdir():
-                    if path not in (self.trial_file, self._spare_file, self.attempts_folder):
-                        path.rename(aside / path.name)
-            write_json(aside / self.trial_file.name, record.model_dump(mode="json"))
-        return record.next_attempt()
+        try:
+            if record.attempt:
+                self._set_aside(record)
+            begun = record.next_attempt().model_copy(update=changes)
+            self.write(begun)
+        except BaseException:
+            self._spare_file.unlink(missing_ok=True)
+            raise
+        return begun
+
+    def _set_aside(self, record: TrialRecord) -> None:
+        """Moves what an attempt left into a folder of its own."""
+        aside = self.attempts_folder / str(record.attempt)
+        with writing(aside):
+            aside.mkdir(parents=True, exist_ok=True)
+            for path in self.path.iterdir():
+                if path not in (self.trial_file, self._spare_file, self.attempts_folder):
+                    path.rename(aside / path.name)
+        write_json(aside / self.trial_file.name, record.model_dump(mode="json"))
 
     def curve(self) -> list[dict[str, Any]]:
         """The points of the curve so far, oldest first."""

@@ -40,8 +40,9 @@ def answer(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Ans
     columns = [device, speed, learned[:1], failed, step, learned[1:], batch]
     firsts = [column[0] for column in columns if column]
     rest = [sentence for column in columns for sentence in column[1:]]
-    room = MOST - len(last)
-    sentences = (*firsts[:room], *rest[: max(0, room - len(firsts))], *last)
+    chosen = [*firsts, *rest][: MOST - len(last)]
+    # What is about one thing stands together.
+    sentences = [one for column in columns for one in column if one in chosen] + last
     return Answer(
         sentences=tuple(_tidy(one, words) for one in sentences),
         reasons=tuple(_tidy(one, words) for one in reasons(evidence, findings, words)),

@@ -57,7 +57,8 @@ def failure_sentences(
         return
     for one in sorted(diverged, key=lambda one: -one.num_diverged / one.n)[:MOST_NAMED]:
         name = cell_name(cells[one.cells[0]], words)
-        text = words("answer_diverged", setting=name, some=one.num_diverged, n=one.n)
+        key = "answer_diverged" if one.num_diverged == one.n else "answer_diverged_some"
+        text = words(key, setting=name, some=one.num_diverged, n=one.n)
         yield Sentence(text, "trouble", (one,))
 
 
@@ -134,7 +135,8 @@ def _best(
         if all(effect.verdict in SAME for effect in effects):
             yield from _same(evidence, best.subject, effects, words)
         elif best.n > 1:
-            text = words("answer_none_told", **parts, capital_metric=words.capital(parts["metric"]))
+            capital = words.capital(parts["metric"])
+            text = words("answer_none_told", **parts, capital_metric=capital, best=names[0])
             yield Sentence(text, "learning", (best,))
         return
     if len(best.cells) == 1:

@@ -58,9 +58,20 @@ def _why_batches(evidence: Evidence, series: BatchSeries, words: Words) -> Itera
         more=times(large / small),
         phases=joined((words.phase(name) for name in fixed), words),
         share=whole_percent(share),
+        part=whole_percent(_part_saved(series, fixed)),
+        sample=sample_word(evidence, words),
         samples=sample_word(evidence, words, many=True),
     )
     yield Sentence(text, "phases")
+
+
+def _part_saved(series: BatchSeries, phases: Sequence[str]) -> float:
+    """Of the time per sample that the largest batch saves, what these phases save; not above all of it,
+    since other phases may take longer."""
+    small, large = min(series.by_size), max(series.by_size)
+    a, b = (series.by_size[size].summary.phases_ms for size in (small, large))
+    saved = {name: a[name] / small - b.get(name, 0.0) / large for name in a}
+    return min(1.0, sum(saved[name] for name in phases) / sum(saved.values()))
 
 
 def _hardly_growing(series: BatchSeries) -> list[str]:
@@ -133,6 +144,7 @@ def _why_first_step(evidence: Evidence, words: Words) -> Iterator[Sentence]:
             yield Sentence(
                 words(
                     "why_first_step",
+                    setting=level_name("batch_size", measurement.summary.batch_size, words),
                     times=times(ratio),
                     ms=figure(cold.step_ms.first),
                     counts=counts,

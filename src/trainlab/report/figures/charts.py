@@ -36,6 +36,7 @@ PHASES = [
 MEMORY = ["parameters", "buffers", "gradients", "optimizer", "input", "activations", "other"]
 """In the order of their colours."""
 MEAN_MARK = {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": PALETTE[0]}
+MODE_COLOURS = (PALETTE[6], PALETTE[7])
 SEED_MARK = {"type": "tick", "thickness": 2, "size": 12, "color": PALETTE[-1]}
 CELL_AXIS = {"labelLimit": 170, "ticks": False, "domain": False}
 
@@ -94,7 +95,8 @@ def _dot_place(cells: Sequence[str], modes: Sequence[str], mode_title: str) -> S
     if len(modes) < 2:
         return {"y": y}
     offset = {"field": "mode", "type": "nominal", "sort": modes}
-    return {"y": y, "yOffset": offset, "color": colour("mode", modes, mode_title)}
+    # Not the colours of settings, which stand on the same page.
+    return {"y": y, "yOffset": offset, "color": colour("mode", modes, mode_title, MODE_COLOURS)}
 
 
 def _intervals(x: Spec, place: Spec) -> Spec:

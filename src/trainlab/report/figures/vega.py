@@ -119,9 +119,11 @@ def band_and_line(
     return [band, line] if any(row.get("band_low") is not None for row in rows) else [line]
 
 
-def colour(field: str, names: Sequence[str], title: str | None) -> Spec:
+def colour(
+    field: str, names: Sequence[str], title: str | None, palette: Sequence[str] = PALETTE
+) -> Spec:
     """The same name has the same colour in every chart that lists the same names."""
-    colours = [PALETTE[number % len(PALETTE)] for number in range(len(names))]
+    colours = [palette[number % len(palette)] for number in range(len(names))]
     legend = {"title": title, "orient": "bottom", "columns": MOST_COLUMNS, "labelLimit": 260}
     return {
         "field": field,

@@ -49,7 +49,7 @@ def print_blocks(console: Console, blocks: Iterable[Block | None], words: Words)
             case Bullets(items):
                 console.print(_bullets(items, width))
             case Statements(items, is_lead):
-                console.print(_statements(items, width, is_lead))
+                console.print(_statements(items, width, is_lead, words))
             case Paragraph(text):
                 console.print(Text(_broken(text, width)), highlight=False)
 
@@ -71,7 +71,7 @@ def _bullets(items: Iterable[Bullet], width: int) -> RichTable:
     return grid
 
 
-def _statements(items: Iterable[Statement], width: int, is_lead: bool) -> RichTable:
+def _statements(items: Iterable[Statement], width: int, is_lead: bool, words: Words) -> RichTable:
     """A sentence each; the command that would settle it stands on a line of its own."""
     grid = RichTable.grid()
     grid.add_column(width=1)
@@ -80,8 +80,9 @@ def _statements(items: Iterable[Statement], width: int, is_lead: bool) -> RichTa
         style = "bold" if is_lead and number == 0 else ""
         grid.add_row("", Text(_broken(item.text, width - 1), style))
         if item.command:
-            remark = f"  ({item.remark})" if item.remark else ""
-            grid.add_row("", Text.assemble("  ", (item.command, "cyan"), (remark, "dim")))
+            if item.remark:
+                grid.add_row("", Text(f"{item.remark}{words('colon')}".rstrip(), "dim"))
+            grid.add_row("", Text(f"  {item.command}", "cyan"))
     return grid
 
 
