@@ -71,11 +71,11 @@ def test_what_seeds_cannot_tell_is_open_with_the_command_that_would(tmp_path: Pa
     study = made_study(vary={"batch_size": (1, 16)}, seeds=3)
     found = answered(tmp_path, study, final=final)
     assert texts(found) == [
-        "Test accuracy is 90.5% at best, but 3 seeds cannot tell the settings apart."
+        "Test accuracy is 90.5% at best (batch 1), but 3 seeds cannot tell the settings apart."
     ]
     (point,) = found.open_points
     assert point.text.startswith("Which gives the better test accuracy (batch 1 and batch 16): 3 ")
-    assert "seeds would settle it" in point.text
+    assert "seeds would settle all of this" in point.text
     assert point.command is not None
     assert point.command.startswith("trainlab run --seeds ")
 
@@ -172,7 +172,7 @@ def test_an_unfinished_study_answers_from_what_it_has_and_says_how_to_finish(
     )
     assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
     (point,) = found.open_points
-    assert point.text == "Not finished: 3 of 15 trials."
+    assert point.text == "Not finished: 3 of 15 trials (still to run, or interrupted)."
     assert point.command == "trainlab run"
 
 
@@ -191,8 +191,11 @@ def test_reasons_are_given_only_where_the_records_bear_them_out(tmp_path: Path) 
 
     fixed = answered(tmp_path / "a", study, step_ms=step_ms, phases_ms=phases(0.5))
     reasons = [one.text for one in fixed.reasons]
-    assert any("Why a larger batch is cheaper" in one and "(optimizer)" in one for one in reasons)
-    assert any("Why the optimizer weighs so much" in one for one in reasons)
+    (why,) = (one for one in reasons if one.startswith("A larger batch is cheaper"))
+    assert "(optimizer)" in why
+    # By hand: (0.5 - 0.5 / 64) of (1 - 10.5 / 64) ms.
+    assert why.endswith("that is 59% of what is saved per sample.")
+    assert any("The optimizer weighs so much" in one for one in reasons)
     grows = answered(tmp_path / "b", study, step_ms=step_ms, phases_ms=phases(20.0))
     assert not any("optimizer" in one.text for one in grows.reasons)
 
@@ -303,3 +306,18 @@ def test_a_single_setting_tells_where_its_loss_went(
     evidence = gather(folder)
     found = texts(answer(evidence, findings(evidence), Words("en")))
     assert [text for text in found if text.startswith("Training loss")] == ([told] if told else [])
+
+
+def test_sentences_about_speed_stand_together(tmp_path: Path) -> None:
+    study = made_study(
+        vary={"batch_size": (1, 64)}, seeds=5, cost=CostSpec(mode="both", processes=4)
+    )
+
+    def step_ms(trial: Trial, process: int) -> float:
+        return (1.0 if trial.settings.batch_size == 1 else 10.5) * (1 + 0.001 * process)
+
+    found = answered(tmp_path, study, step_ms=step_ms, final=accuracies(l1=0.80, l64=0.90))
+    speed, inference, accuracy, *_ = texts(found)
+    assert speed == "Batch 64 trains 6.1 times as fast per sample as batch 1."
+    assert inference == "In inference, batch 64 is 6.1 times as fast per sample as batch 1."
+    assert accuracy.startswith("Batch 64 gives the best test accuracy")

@@ -41,7 +41,7 @@ def test_markup_in_a_name_is_only_text(tmp_path: Path) -> None:
 
 def test_chinese_is_there_as_chinese(tmp_path: Path) -> None:
     told = text_of(pdf_of(rich_report(tmp_path / "run", "zh")), tmp_path)
-    assert "问题与回答" in told
+    assert "问题与结论" in told
     assert "按因素比较" in told
 
 
