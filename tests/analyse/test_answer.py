@@ -13,6 +13,7 @@ from trainlab.analyse.answer.open_points import busy_s
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
 from trainlab.plan import Trial
+from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import CostSpec, Study
 from trainlab.words import Words
@@ -264,7 +265,7 @@ def test_where_others_differ_it_is_not_said_that_no_setting_does(tmp_path: Path)
 def test_options_that_contradict_the_proposed_one_are_left_out(tmp_path: Path) -> None:
     study = made_study(vary={"batch_size": (1, 16)}, seeds=1)
     folder = Fabricated().write(tmp_path / "run", study)
-    command = "trainlab run w --seed 7 --until-decided --max-seeds=9 --lr 0.1"
+    command = "trainlab run w --seed 7 --until-decided --max-seeds=9 --lr 0.1 --out there"
     folder.write_study(folder.study().model_copy(update={"command": command}))
     evidence = gather(folder)
     (point,) = answer(evidence, findings(evidence), Words("en")).open_points
@@ -321,3 +322,17 @@ def test_sentences_about_speed_stand_together(tmp_path: Path) -> None:
     assert speed == "Batch 64 trains 6.1 times as fast per sample as batch 1."
     assert inference == "In inference, batch 64 is 6.1 times as fast per sample as batch 1."
     assert accuracy.startswith("Batch 64 gives the best test accuracy")
+
+
+def test_settings_changed_together_are_named_once(tmp_path: Path) -> None:
+    study = made_study(design="one-at-a-time", cells=({"optimizer": "sgd", "lr": 0.5},), seeds=5)
+
+    def final(trial: Trial) -> dict[str, float]:
+        level = 0.9 if trial.cell == "base" else 0.7
+        return {"test/accuracy": level + 0.001 * (trial.seed % 3)}
+
+    found = texts(answered(tmp_path, study, final=final))
+    assert not any("(at " in text for text in found)
+    effects = [one for one in findings(gather(RunFolder(tmp_path / "run"))) if one.kind == "effect"]
+    assert effects
+    assert not any("(at " in one.sentence(Words("en")) for one in effects)

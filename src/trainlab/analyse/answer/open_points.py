@@ -125,7 +125,8 @@ def _command(evidence: Evidence, added: str = "", instead_of: Sequence[str] = ()
     command = evidence.record.command
     if not command.startswith("trainlab "):
         return None
-    for option in instead_of:
+    # A longer run goes into a folder of its own.
+    for option in (*instead_of, *(("out",) if added else ())):
         value = "" if option in FLAGS else r"[= ]\S+"
         command = re.sub(rf"\s--{option}{value}(?=\s|$)", "", command)
     return f"{command} {added}".rstrip()

@@ -136,7 +136,7 @@ class Finding:
 
     def shared_text(self, words: Words) -> str:
         """` (at lr=0.1)`: the levels that the cells of a grid share; tells similar findings apart."""
-        own = f"{self._factor}="
+        own = tuple(f"{name.removeprefix('model.')}=" for name in (self.factor or "").split(","))
         levels = self.cells[-1].split(",") if len(self.cells) > 1 else []
         shared = [text for text in levels if text != "base" and not text.startswith(own)]
         return words("at", rest=words.listed(shared)) if shared else ""
