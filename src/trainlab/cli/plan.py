@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from trainlab.analyse.findings.finding import num_seeds
 from trainlab.analyse.prospects import Prospect, earlier_runs, prospects
 from trainlab.plan import plan, trials_of
 from trainlab.record.folder import RUNS
@@ -56,7 +57,7 @@ def _plan_lines(study: Study, words: Words, *, each_device: bool) -> Iterator[st
     yield words(
         "plan_settings",
         name=study.name,
-        settings=_counted("one_setting", "num_settings", len(cells), words),
+        settings=words.counted("one_setting", "num_settings", len(cells)),
         cells=words.listed(cells[:MOST_CELLS]),
         more=words("plan_more", number=len(cells) - MOST_CELLS) if len(cells) > MOST_CELLS else "",
     )
@@ -64,7 +65,7 @@ def _plan_lines(study: Study, words: Words, *, each_device: bool) -> Iterator[st
         yield words("plan_same_as_base", cells=words.listed(study.same_as_base))
     trials = trials_of(plan(study))
     num_learn = sum(trial.kind == "learn" for trial in trials)
-    seeds = _seeds(len(study.seeds), words)
+    seeds = num_seeds(len(study.seeds), words)
     parts = [words("plan_learn", number=num_learn, seeds=seeds)] if num_learn else []
     if study.cost is not None:
         num_timed = sum(trial.watch == "steps" for trial in trials)
@@ -93,7 +94,7 @@ def _prospect_lines(study: Study, words: Words, runs: Path) -> Iterator[str]:
     if study.looks:
         yield _looks_line(study.looks, words)
     for prospect in found[:1]:
-        seeds, stds = _seeds(prospect.num_seeds, words), f"{prospect.stds:.1f}"
+        seeds, stds = num_seeds(prospect.num_seeds, words), f"{prospect.stds:.1f}"
         yield words("plan_finds", seeds=seeds, stds=stds, noise=_noise(prospect, words))
         if prospect.most_seeds > prospect.num_seeds:
             yield _most_seeds_line(prospect, words)
@@ -115,7 +116,7 @@ def _most_seeds_line(prospect: Prospect, words: Words) -> str:
     amount = "" if difference is None else _amount(prospect.metric, difference, words)
     return words(
         "plan_most_seeds",
-        seeds=_seeds(prospect.most_seeds, words),
+        seeds=num_seeds(prospect.most_seeds, words),
         stds=f"{prospect.most_seeds_stds:.1f}",
         amount=words("plan_amount", amount=amount) if amount else "",
     )
@@ -151,14 +152,6 @@ def _margin_line(prospect: Prospect, words: Words) -> str:
 
 def _amount(metric: str, value: float, words: Words) -> str:
     return metric_difference(metric, value, words("points")).lstrip("+")
-
-
-def _seeds(number: int, words: Words) -> str:
-    return _counted("one_seed", "num_seeds", number, words)
-
-
-def _counted(one: str, several: str, number: int, words: Words) -> str:
-    return words(one) if number == 1 else words(several, number=number)
 
 
 def _extra_text(cost: CostSpec, words: Words) -> str:

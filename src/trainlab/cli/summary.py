@@ -160,11 +160,9 @@ def data_text(data: DataRecord, words: Words) -> str:
         train=f"{data.num_train:,}",
         test=f"{data.num_test:,}",
     )
-    return (
-        words.sentences(text, words("data_why", why=error_line(data.note, words.lang)))
-        if data.note
-        else text
-    )
+    if not data.note:
+        return text
+    return words.sentences(text, words("data_why", why=error_line(data.note, words.lang)))
 
 
 def say(console: Console, text: str, style: str = "") -> None:

@@ -52,7 +52,7 @@ def report_of(data: RunData, lang: str = "en") -> Document:
     """The report of one run. SpecError for a language that is not one of ours."""
     words = Words(lang)
     evidence = data.evidence
-    cells, num_trials = [cell.id for cell in evidence.cells], len(evidence.trials)
+    cells = [cell.id for cell in evidence.cells]
     return Document(
         title=words.builtin(evidence.study.title) or evidence.name,
         subtitle=words(
@@ -60,9 +60,7 @@ def report_of(data: RunData, lang: str = "en") -> Document:
             name=evidence.name,
             workload=evidence.study.workload,
             date=evidence.record.created[:10],
-            trials=words("one_trial")
-            if num_trials == 1
-            else words("some_trials", number=num_trials),
+            trials=words.counted("one_trial", "some_trials", len(evidence.trials)),
         ),
         lang=lang,
         made_by=words("made_by", version=__version__),

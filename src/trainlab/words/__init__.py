@@ -102,6 +102,10 @@ class Words:
         """A title or summary that comes with trainlab, in this language; any other text as it is."""
         return self(BUILTIN_KEYS[text]) if text in BUILTIN_KEYS else text
 
+    def counted(self, one: str, several: str, number: float) -> str:
+        """`1 seed`, `8 seeds`: the keys of the text for one and of that for any other number."""
+        return self(one) if number == 1 else self(several, number=count(number))
+
     def listed(self, names: Iterable[str]) -> str:
         """`a, b, c`, with the comma of the language."""
         return self("list_comma").join(names)

@@ -80,11 +80,10 @@ def _one_setting(evidence: Evidence, metric: str, words: Words) -> Iterator[Sent
     values = evidence.finite_values(cell.id, metric)
     if not values:
         return
-    epochs = cell.settings.epochs
     parts = {
         "metric": words.capital(words.metric(metric)),
         "value": value_text(metric, sum(values) / len(values)),
-        "epochs": words("one_epoch") if epochs == 1 else words("epochs", number=epochs),
+        "epochs": words.counted("one_epoch", "epochs", cell.settings.epochs),
     }
     if len(values) == 1:
         yield Sentence(words("answer_value", **parts), "learning")

@@ -197,7 +197,7 @@ def confounds_text(findings: Iterable[Finding], words: Words) -> str:
 
 def num_seeds(number: int, words: Words) -> str:
     """`1 seed`, `8 seeds`."""
-    return words("one_seed") if number == 1 else words("num_seeds", number=number)
+    return words.counted("one_seed", "num_seeds", number)
 
 
 def arrow(parts: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from trainlab.spec.target import Target, target_of
 from trainlab.stats.contrasts import LEVEL
 from trainlab.stats.ranks import rank_p
 from trainlab.words import Words
-from trainlab.words.numbers import count, metric_value
+from trainlab.words.numbers import metric_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class TimeDifference(Finding):
 def _epochs(epoch: float | None, words: Words) -> str:
     if epoch is None:
         return words("never")
-    return words("one_epoch") if epoch == 1 else words("epochs", number=count(epoch))
+    return words.counted("one_epoch", "epochs", epoch)
 
 
 def learn_findings(evidence: Evidence) -> Iterator[Finding]:

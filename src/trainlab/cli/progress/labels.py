@@ -16,9 +16,8 @@ def trial_label(trial: TrialRecord, words: Words, *, is_study: bool) -> str:
     if trial.kind == "learn":
         seed = f" {words('seed')} {trial.seed}" if is_study or trial.seed != 1 else ""
         return f"{trial.cell if is_study else trial.workload}{seed}"
-    name = (
-        f"{trial.cell} {words.mode(trial.mode or '')}" if is_study else words.mode(trial.mode or "")
-    )
+    mode = words.mode(trial.mode or "")
+    name = f"{trial.cell} {mode}" if is_study else mode
     name = words("trial_again", name=name) if trial.again else name
     return words("trial_measured", name=name, watch=watch_text(trial, words))
 

@@ -27,7 +27,7 @@ def command(
     """Serves until Ctrl-C; exit codes are TensorBoard's."""
     from trainlab.cli.board.named_runs import NamedRuns, runs_in
 
-    words_in(lang)
+    words_in(lang)  # TensorBoard speaks English; errors are told in the language asked for
     if not run.is_dir():
         raise RecordError(f"{run}: no such folder; name a run folder, as in runs/mnist-cnn-…")
     if next(run.rglob("events.out.tfevents.*"), None) is None:

@@ -30,10 +30,8 @@ def command(
     if first.resolve() == second.resolve():
         raise RecordError(f"{first}: is compared with itself; name two run folders")
     a, b = (open_run(path).evidence() for path in (first, second))
-    console, labels = (
-        Console(),
-        [Paragraph(f"{run}{words('colon')}{path}") for run, path in (("A", first), ("B", second))],
-    )
+    console, named = Console(), (("A", first), ("B", second))
+    labels = [Paragraph(f"{run}{words('colon')}{path}") for run, path in named]
     print_blocks(console, [*labels, *_blocks(side_by_side(a, b), words)], words)
     if report is not None:
         from trainlab.report.writing import write_comparison

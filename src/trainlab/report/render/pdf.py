@@ -8,7 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
-from unicodedata import east_asian_width
 
 from trainlab.report.document import (
     Block,
@@ -30,6 +29,7 @@ from trainlab.report.render.extras import import_extra
 from trainlab.report.render.fonts import FAMILY, font_folder, lacks_glyphs
 from trainlab.report.render.numbering import Labels, table_note
 from trainlab.report.render.pictures import pictures
+from trainlab.report.render.wrapping import cells
 from trainlab.words import Words
 
 MONO = "DejaVu Sans Mono"
@@ -196,7 +196,7 @@ def _flexible(block: Table) -> list[int]:
     if len(block.columns) >= MANY_COLUMNS:
         return []
     widths = {
-        number: max((_width(row.entries[number].text) for row in block.shown), default=0)
+        number: max((cells(row.entries[number].text) for row in block.shown), default=0)
         for number, column in enumerate(block.columns)
         if not column.is_number
     }
@@ -208,8 +208,3 @@ def _text(entry: Entry, block: Table) -> str:
     text = "\u200b".join(entry.parts)
     is_pair = entry.value is not None and len(block.columns) > MANY_COLUMNS
     return text.replace(" (", "\n(", 1) if is_pair else text
-
-
-def _width(text: str) -> int:
-    """Width in Latin letters: a Chinese character is as wide as two."""
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)

@@ -37,7 +37,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def cells(text: str) -> int:
-    """Columns that a text takes on a terminal."""
+    """Its width in Latin letters: a Chinese character is as wide as two."""
     return sum(1 + _is_wide(letter) for letter in text)
 
 

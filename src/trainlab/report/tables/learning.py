@@ -81,11 +81,9 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
     def metric(key: str) -> Callable[[EpochRow], Entry]:
         def entry(row: EpochRow) -> Entry:
             known = row[1][key]
-            return (
-                Entry(words("none_finite"))
-                if known is None
-                else Entry(metric_value(key, known), known)
-            )
+            if known is None:
+                return Entry(words("none_finite"))
+            return Entry(metric_value(key, known), known)
 
         return entry
 
