@@ -150,7 +150,8 @@ class TrainSpec(Spec):
     precision: Annotated[Literal["fp32", "bf16"], Setting(also_called=("dtype", "amp"))] = "fp32"
     """bf16 is autocast with fp32 weights."""
     engine: Annotated[
-        Literal["auto", "eager"], Setting(changes_learning=False, resolves_to=("engine",))
+        Literal["auto", "eager", "graphed", "lanes"],
+        Setting(changes_learning=False, resolves_to=("engine",)),
     ] = "auto"
     """How updates are made; auto takes the fastest that can make them: so far that is eager."""
     threads: Annotated[

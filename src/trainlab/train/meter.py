@@ -70,8 +70,7 @@ class Meter:
 
     def add(self, loss: Tensor, outputs: Tensor, targets: Tensor) -> None:
         """Takes in one step: its mean loss, its outputs and its targets."""
-        if loss.dim() != 0:
-            raise WorkloadError(f"loss: gave shape {tuple(loss.shape)}, must be the batch's mean")
+        check_mean(loss)
         self._losses.append(loss.detach())
         self._counts.append(len(targets))
         if self.metrics:
@@ -127,7 +126,7 @@ class Meter:
                 )
             outputs, targets = torch.cat(self._outputs), torch.cat(self._targets)
             for index, (name, metric) in enumerate(self.metrics.items(), start=1):
-                values = _per_sample(name, metric(outputs, targets), len(targets))
+                values = per_sample(name, metric(outputs, targets), len(targets))
                 self._sums[index] += values.to(self._dtype).sum()
         self._reduced_losses.append(losses)
         self._num_samples += sum(self._counts)
@@ -148,7 +147,13 @@ def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _per_sample(name: str, values: Tensor, count: int) -> Tensor:
+def check_mean(loss: Tensor) -> None:
+    """Refuses a loss that is not one number."""
+    if loss.dim() != 0:
+        raise WorkloadError(f"loss: gave shape {tuple(loss.shape)}, must be the batch's mean")
+
+
+def per_sample(name: str, values: Tensor, count: int) -> Tensor:
     """Refuses a metric that averages, or broadcasts odd targets: its mean would be silently wrong."""
     if values.shape != (count,):
         raise WorkloadError(

@@ -62,3 +62,24 @@ def make_schedule(settings: TrainSpec, optimizer: torch.optim.Optimizer) -> LRSc
     if settings.schedule == "cosine":
         return CosineAnnealingLR(optimizer, T_max=settings.epochs)
     return None
+
+
+class Rates:
+    """The learning rates of a trial, epoch by epoch, as torch's schedule gives them."""
+
+    def __init__(self, settings: TrainSpec) -> None:
+        settings = settings.model_copy(update={"optimizer_code": "loop"})
+        stand_in = nn.Parameter(torch.zeros(1))
+        self._optimizer = make_optimizer(settings, [stand_in], torch.device("cpu"))
+        self._schedule = make_schedule(settings, self._optimizer)
+
+    @property
+    def current(self) -> float:
+        """That of the running epoch."""
+        return float(self._optimizer.param_groups[0]["lr"])
+
+    def change(self) -> None:
+        """An epoch is over."""
+        self._optimizer.step()  # on nothing: torch's schedules count
+        if self._schedule is not None:
+            self._schedule.step()

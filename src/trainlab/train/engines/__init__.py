@@ -5,9 +5,15 @@ from collections.abc import Sequence
 from trainlab.record.note import Note, note
 from trainlab.train.engines.eager import EagerEngine
 from trainlab.train.engines.engine import Engine
+from trainlab.train.engines.graphed import GraphedEngine
+from trainlab.train.engines.lanes import LanesEngine
 from trainlab.train.moments import GRAINS, Moments
 
-ENGINES: dict[str, Engine] = {"eager": EagerEngine()}
+ENGINES: dict[str, Engine] = {
+    "eager": EagerEngine(),
+    "graphed": GraphedEngine(),
+    "lanes": LanesEngine(),
+}
 """By the names that the setting `engine` takes."""
 
 

@@ -4,20 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
-import torch
 from torch import Tensor
 
 from trainlab.train.engines.engine import Member, Update
+from trainlab.train.evaluation import Evaluation, Outcome, make_inference_step
 from trainlab.train.meter import Means, Meter
 from trainlab.train.moments import Grain, Moments
 from trainlab.train.optimizers import make_schedule
 from trainlab.train.seeds import data_order, seeded
 from trainlab.train.setup import Setup
-
-Batch = tuple[Tensor, Tensor]
-"""Stored inputs and targets."""
-Outcome = tuple[Tensor, Tensor, Tensor]
-"""Loss, outputs and targets of a step."""
 
 
 class EagerEngine:
@@ -45,9 +40,8 @@ class EagerSession:
         setup, metrics = member.setup, member.setup.workload.metrics
         self._setup, self._moments, self._progress = setup, member.moments, member.progress
         self._step = make_training_step(setup, member.moments)
-        self._test_step = make_inference_step(setup, Moments([]))
         self._meter = Meter(metrics, setup.device, stops_explosions=True)
-        self._test_meter = Meter(metrics, setup.device)
+        self._evaluation = Evaluation(setup)
         # Made before the first update, because torch's schedule counts the updates.
         self._schedule = make_schedule(setup.settings, setup.optimizer)
         self._batches: Iterator[Tensor] = iter(())
@@ -75,16 +69,7 @@ class EagerSession:
         return [meter.means()]
 
     def test(self, epoch: int) -> Sequence[Means]:
-        setup, meter = self._setup, self._test_meter
-        setup.model.eval()
-        meter.reset()
-        # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
-        with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
-            for inputs, targets in setup.test_batches.in_order():
-                # A copy of what the model could change in place: the batch is a view of the stored set.
-                inputs = inputs.clone() if inputs.is_floating_point() else inputs
-                meter.add(*self._test_step((inputs, targets)))
-            return [meter.means()]
+        return [self._evaluation.run(epoch)]
 
     def change_learning_rates(self) -> None:
         if self._schedule is not None:
@@ -120,28 +105,6 @@ def make_training_step(setup: Setup, moments: Moments) -> Callable[[Tensor], Out
         phase_ends("backward")
         optimizer.step()
         phase_ends("optimizer")
-        return loss, outputs, targets
-
-    return step
-
-
-def make_inference_step(setup: Setup, moments: Moments) -> Callable[[Batch], Outcome]:
-    """A forward pass as a function of a batch as stored; nothing is updated."""
-    model, loss_of = setup.model, setup.workload.loss
-    prepare, autocast, phase_ends = setup.workload.prepare, setup.autocast, moments.phase_ends
-    batch_ready, forward_begins = moments.batch_ready, moments.forward_begins
-
-    def step(batch: Batch) -> Outcome:
-        stored, targets = batch
-        inputs = prepare(stored)
-        phase_ends("prepare")
-        batch_ready(inputs, targets)
-        forward_begins()
-        with autocast():
-            outputs = model(inputs)
-            phase_ends("forward")
-            loss = loss_of(outputs, targets)
-        phase_ends("loss")
         return loss, outputs, targets
 
     return step

@@ -1,0 +1,69 @@
+"""Runs a step without arguments many times: by a CUDA graph on a GPU, by calling it elsewhere."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from trainlab.train.program.unsuited import Unsuited
+
+WARMUP_STEPS = 3
+"""Before a graph is captured: libraries choose their algorithms and take their memory."""
+
+
+class Repeated:
+    """A step that can be run many times; on a GPU it is captured with its first run."""
+
+    def __init__(
+        self,
+        step: Callable[[], None],
+        device: torch.device,
+        changes: Sequence[Tensor],
+        generators: Sequence[torch.Generator] = (),
+    ) -> None:
+        """`changes` is all that a step changes, `generators` are those it draws from."""
+        self._step = step
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if device.type == "cuda":
+            self._graph = _captured(step, device, changes, generators)
+
+    def run(self, times: int) -> None:
+        """So many steps; on a GPU they are queued, not done."""
+        repeat = self._step if self._graph is None else self._graph.replay
+        for _ in range(times):
+            repeat()
+
+
+def _captured(
+    step: Callable[[], None],
+    device: torch.device,
+    changes: Sequence[Tensor],
+    generators: Sequence[torch.Generator],
+) -> torch.cuda.CUDAGraph:
+    with torch.no_grad():
+        kept = [tensor.clone() for tensor in changes]
+    graph = torch.cuda.CUDAGraph()
+    for generator in generators:
+        graph.register_generator_state(generator)
+    try:
+        aside = torch.cuda.Stream(device)
+        aside.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(aside):
+            for _ in range(WARMUP_STEPS):
+                step()
+        torch.cuda.current_stream(device).wait_stream(aside)
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            step()
+    except RuntimeError as error:
+        torch.cuda.synchronize(device)
+        raise Unsuited("not_capturable", reason=_first_line(error)) from error
+    finally:
+        with torch.no_grad():
+            for tensor, before in zip(changes, kept, strict=True):
+                tensor.copy_(before)
+    return graph
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]

@@ -1,0 +1,237 @@
+"""A group of trials whose steps are a program: captured as a graph on a GPU, or called again and again."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor
+
+from trainlab.errors import TrainlabError
+from trainlab.train.engines.engine import Member
+from trainlab.train.evaluation import Evaluation
+from trainlab.train.meter import Means
+from trainlab.train.optimizers import Rates
+from trainlab.train.program.capture import Repeated
+from trainlab.train.program.noise import LaneNoise
+from trainlab.train.program.rehearsal import Rehearsal, rehearse
+from trainlab.train.program.stacked import Stacked
+from trainlab.train.program.step import Gradients, Group, GroupStep
+from trainlab.train.program.sums import LaneSums
+from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.program.updates import LaneUpdate
+from trainlab.train.seeds import data_order, derived_seed, seeded
+
+LOSS_WITHIN = {"fp32": 1e-3, "bf16": 3e-2}
+GRADIENT_WITHIN = {"fp32": 2e-2, "bf16": 2e-1}
+"""How far the first step may be from the same step run by eager, relative; rounding is far below."""
+
+
+class ProgramSession:
+    """Members must be sorted by `update_key` and alike in all but what lanes may differ in."""
+
+    def __init__(self, members: Sequence[Member], *, is_vectorised: bool) -> None:
+        self._members, self._is_vectorised = members, is_vectorised
+        self._setups = [member.setup for member in members]
+        setup = self._setups[0]
+        self._batches, self._device = setup.train_batches, setup.device
+        if not self._batches.resident:
+            raise Unsuited("not_resident")
+        self._rates = [Rates(one.settings) for one in self._setups]
+        self._evaluations = [Evaluation(one) for one in self._setups]
+        # Each trial draws from its own; one alone from torch's default, as eager does.
+        self._generators = [torch.Generator(self._device) for _ in members] if is_vectorised else []
+        self._done = 0
+        """Steps of the current epoch."""
+        num_samples, size = self._batches.num_samples, self._batches.batch_size
+        self._num_full, rest = divmod(num_samples, size)
+        with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []):
+            self._build([count for count in (size if self._num_full else 0, rest) if count])
+
+    def learning_rates(self) -> Sequence[float]:
+        return [rates.current for rates in self._rates]
+
+    def change_learning_rates(self) -> None:
+        for rates in self._rates:
+            rates.change()
+        self._group.update.set_rates(self.learning_rates())
+
+    @contextmanager
+    def training(self, epoch: int) -> Iterator[None]:
+        orders = torch.stack(
+            [
+                data_order(one.trial.seed_of("order"), epoch, self._batches.num_samples)
+                for one in self._setups
+            ]
+        )
+        self._fill(orders.to(self._device))
+        self._group.position.zero_()
+        self._done = 0
+        for one in self._setups:
+            one.model.train()
+        with ExitStack() as stack:
+            for one, generator in zip(self._setups, self._generators, strict=False):
+                seed = derived_seed(one.trial.seed_of("dropout"), "dropout", epoch)
+                generator.manual_seed(seed)
+            if not self._is_vectorised:
+                seed = self._setups[0].trial.seed_of("dropout")
+                stack.enter_context(seeded(seed, "dropout", epoch, self._device))
+            yield
+
+    def advance(self, num_steps: int) -> Sequence[Means]:
+        first = self._done
+        num_full = max(0, min(num_steps, self._num_full - first))
+        with _quiet_vmap():
+            if num_full:
+                self._full.run(num_full)
+            if num_steps > num_full and self._last is not None:
+                self._last()
+        self._done += num_steps
+        for member in self._members:
+            member.progress.steps_done += num_steps
+        num_samples = min(self._done * self._batches.batch_size, self._batches.num_samples)
+        num_samples -= first * self._batches.batch_size
+        return self._group.sums.means(first, num_steps, num_samples)
+
+    def step_on(self, rows: Tensor) -> None:
+        """One step by itself on these rows of the data, of every trial."""
+        group = self._group
+        group.position.zero_()
+        step = next(one for one in self._steps if one.rows.shape[2] == len(rows))
+        step.rows[0].copy_(rows)
+        if step is self._last:
+            step()
+        else:
+            self._full.run(1)
+
+    def test(self, epoch: int) -> Sequence[Means]:
+        return [evaluation.run(epoch) for evaluation in self._evaluations]
+
+    def _build(self, sizes: Sequence[int]) -> None:
+        """Rehearses every trial, then makes the steps and looks whether they do what was rehearsed."""
+        orders = [
+            data_order(one.trial.seed_of("order"), 1, self._batches.num_samples).to(self._device)
+            for one in self._setups
+        ]
+        rehearsed = {
+            size: [
+                rehearse(one, order[:size]) for one, order in zip(self._setups, orders, strict=True)
+            ]
+            for size in sizes
+        }
+        learning = list(rehearsed[sizes[0]][0].gradients)
+        every = [one for of_size in rehearsed.values() for one in of_size]
+        if any(list(one.gradients) != learning for one in every):
+            raise Unsuited("not_alike")
+        stacked = Stacked([one.model for one in self._setups], learning)
+        settings = [one.settings for one in self._setups]
+        metrics = list(self._setups[0].workload.metrics)
+        num_steps = len(self._batches)
+        self._group = Group(
+            setups=self._setups,
+            stacked=stacked,
+            update=LaneUpdate(settings, stacked.rows),
+            gradients=Gradients(self._setups, stacked.rows),
+            sums=LaneSums(len(self._setups), metrics, num_steps, self._device),
+            position=torch.zeros(1, dtype=torch.int64, device=self._device),
+            is_vectorised=self._is_vectorised,
+        )
+        steps = {
+            size: self._step(size, self._num_full if size == self._batches.batch_size else 1, some)
+            for size, some in rehearsed.items()
+        }
+        self._steps = list(steps.values())
+        for size, step in steps.items():
+            self._check(step, torch.stack([order[:size] for order in orders]), rehearsed[size])
+        del rehearsed, every
+        self._last: GroupStep | None = steps.get(
+            self._batches.num_samples % self._batches.batch_size
+        )
+        if self._num_full:
+            full = steps[self._batches.batch_size]
+            with _quiet_vmap():
+                self._full = Repeated(full, self._device, self._changes(), self._generators)
+
+    def _step(self, size: int, num_steps: int, rehearsed: Sequence[Rehearsal]) -> GroupStep:
+        count = len(self._setups)
+        rows = torch.zeros(num_steps, count, size, dtype=torch.int64, device=self._device)
+        draws = [one.draws for one in rehearsed]
+        noise = None
+        if self._is_vectorised and any(draws):
+            noise = LaneNoise(draws, self._generators)
+        return GroupStep(self._group, rows, noise)
+
+    def _changes(self) -> list[Tensor]:
+        group = self._group
+        summed = [] if group.gradients.summed is None else [group.gradients.summed]
+        return [
+            group.stacked.rows,
+            *group.stacked.buffers.values(),
+            *group.update.tensors,
+            *group.sums.tensors,
+            group.position,
+            *summed,
+        ]
+
+    def _check(self, step: GroupStep, rows: Tensor, rehearsed: Sequence[Rehearsal]) -> None:
+        """Refuses a program whose first step is not the rehearsed one."""
+        buffers = self._group.stacked.buffers.values()
+        kept = [buffer.clone() for buffer in buffers]
+        losses, gradients = self._first_step(step, rows)
+        with torch.no_grad():
+            for buffer, before in zip(buffers, kept, strict=True):
+                buffer.copy_(before)
+        precision = self._setups[0].settings.precision
+        expected = torch.stack([_as_row(self._group.stacked, one) for one in rehearsed])
+        reference = torch.tensor([one.loss for one in rehearsed], dtype=torch.float64)
+        off = (losses.double().cpu() - reference).abs() / reference.abs().clamp_min(1e-2)
+        apart = (gradients - expected).norm(dim=1) / expected.norm(dim=1).clamp_min(1e-12)
+        usual = reference.isfinite() & expected.norm(dim=1).isfinite().cpu()
+        too_far = (off > LOSS_WITHIN[precision]) | (apart.cpu() > GRADIENT_WITHIN[precision])
+        too_far |= ~(off.isfinite() & apart.cpu().isfinite())
+        if bool((too_far & usual).any()):
+            raise Unsuited("not_the_same")
+
+    def _first_step(self, step: GroupStep, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses and gradients of the first epoch's first step; a fault there is the program's."""
+        for one, generator in zip(self._setups, self._generators, strict=False):
+            generator.manual_seed(derived_seed(one.trial.seed_of("dropout"), "dropout", 1))
+        for one in self._setups:
+            one.model.train()
+        seed = self._setups[0].trial.seed_of("dropout")
+        try:
+            with _quiet_vmap(), seeded(seed, "dropout", 1, self._device):
+                losses, _, gradients = step.run(rows)
+        except TrainlabError:
+            raise
+        except Exception as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise Unsuited("not_vectorisable", reason=reason) from error
+        return losses.detach(), gradients
+
+    def _fill(self, orders: Tensor) -> None:
+        """The rows of every step of an epoch."""
+        size, num_full = self._batches.batch_size, self._num_full
+        for step in self._steps:
+            count = step.rows.shape[2]
+            if count == size and num_full:
+                part = orders[:, : num_full * size].unflatten(1, (num_full, size))
+                step.rows.copy_(part.transpose(0, 1))
+            else:
+                step.rows.copy_(orders[:, -count:].unsqueeze(0))
+
+
+def _as_row(stacked: Stacked, one: Rehearsal) -> Tensor:
+    """The gradients of one trial, arranged as a row."""
+    row = torch.zeros_like(stacked.rows[0])
+    for name, place in stacked.places.items():
+        row[place] = one.gradients[name].reshape(-1)
+    return row
+
+
+@contextmanager
+def _quiet_vmap() -> Iterator[None]:
+    """vmap warns where it runs an operator trial by trial; what that costs is measured instead."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop")
+        yield

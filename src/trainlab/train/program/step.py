@@ -1,0 +1,134 @@
+"""One step of all trials of a group, from gathering its batches to adding up losses, without arguments."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from trainlab.train.meter import per_sample
+from trainlab.train.program.noise import GivenNoise, LaneNoise
+from trainlab.train.program.stacked import Stacked
+from trainlab.train.program.sums import LaneSums
+from trainlab.train.program.updates import LaneUpdate
+from trainlab.train.setup import Setup
+
+
+class Gradients:
+    """The gradients that an update works on: those of the step, or the sum where they are never reset."""
+
+    def __init__(self, setups: Sequence[Setup], rows: Tensor) -> None:
+        resets = [setup.settings.zero_grad for setup in setups]
+        self._resets = torch.tensor(resets, device=rows.device).unsqueeze(1)
+        self.summed = None if all(resets) else torch.zeros_like(rows)
+        """Since the start of the trial, for those that never reset them."""
+
+    def taken_in(self, of_step: Tensor) -> Tensor:
+        """What the optimizer gets to see; it may change it."""
+        if self.summed is None:
+            return of_step
+        # Not by a product: zero times a gradient that is not finite is none either.
+        self.summed.copy_(torch.where(self._resets, of_step, self.summed + of_step))
+        return self.summed.clone()
+
+
+@dataclass(frozen=True)
+class Group:
+    """What the steps of a group share, whatever the size of their batches."""
+
+    setups: Sequence[Setup]
+    stacked: Stacked
+    update: LaneUpdate
+    gradients: Gradients
+    sums: LaneSums
+    position: Tensor
+    """The step of the epoch that comes next, on the device."""
+    is_vectorised: bool
+    """Whether all trials run as one vectorised function; else there is one, run as it is."""
+
+
+class GroupStep:
+    """Steps of one batch size; the rows of each are found at the group's position."""
+
+    def __init__(self, group: Group, rows: Tensor, noise: LaneNoise | None) -> None:
+        """`rows` (steps x trials x samples) is filled anew for every epoch."""
+        self.rows, self._group, self._noise = rows, group, noise
+        setup = group.setups[0]
+        self._model, self._workload = setup.model, setup.workload
+        self._batches = setup.train_batches
+        self._autocasts = setup.settings.precision == "bf16"
+        self._device_type = setup.device.type
+
+    def __call__(self) -> None:
+        """The step at the group's position."""
+        group = self._group
+        place = group.position if len(self.rows) > 1 else torch.zeros_like(group.position)
+        losses, values, gradients = self.run(self.rows.index_select(0, place)[0])
+        with torch.no_grad():
+            group.update.step(group.gradients.taken_in(gradients))
+            group.sums.add(group.position, losses, values, self.rows.shape[2])
+            group.position.add_(1)
+
+    def run(self, rows: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Losses, metrics' values and gradients of every trial on its rows of the data."""
+        group = self._group
+        stored, targets = self._batches.gather(rows.reshape(-1))
+        if self._noise is not None:
+            self._noise.draw()
+        if group.is_vectorised:
+            shape = tuple(rows.shape)
+            parts = stored.unflatten(0, shape), targets.unflatten(0, shape)
+            noise = () if self._noise is None else tuple(self._noise.rows)
+            learned = group.stacked.learned
+            losses, values = vmap(self._lane)(
+                learned, group.stacked.fixed, group.stacked.buffers, noise, *parts
+            )
+            leaves = list(learned.values())
+        else:
+            loss, alone = self._forward(self._model, stored, targets)
+            losses, values = loss.unsqueeze(0), [one.unsqueeze(0) for one in alone]
+            own = dict(self._model.named_parameters())
+            leaves = [own[name] for name in group.stacked.places]
+        found = torch.autograd.grad(losses.sum(), leaves)
+        by_name = dict(zip(group.stacked.places, found, strict=True))
+        return losses, values, group.stacked.row_of(by_name)
+
+    def _lane(
+        self,
+        learned: dict[str, Tensor],
+        fixed: dict[str, Tensor],
+        buffers: dict[str, Tensor],
+        noise: tuple[Tensor, ...],
+        stored: Tensor,
+        targets: Tensor,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One trial, as vmap sees it."""
+
+        def model(inputs: Tensor) -> Tensor:
+            tensors = {**learned, **fixed, **buffers}
+            outputs: Tensor = functional_call(self._model, tensors, (inputs,))
+            return outputs
+
+        if not noise:
+            return self._forward(model, stored, targets)
+        with GivenNoise(noise):
+            return self._forward(model, stored, targets)
+
+    def _forward(
+        self, model: object, stored: Tensor, targets: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        assert callable(model)
+        inputs = self._workload.prepare(stored)
+        # Without autocast's cache: a copy of a weight that a graph keeps would go stale.
+        with torch.autocast(
+            self._device_type, torch.bfloat16, enabled=self._autocasts, cache_enabled=False
+        ):
+            outputs = model(inputs)
+            loss = self._workload.loss(outputs, targets)
+        outputs = outputs.detach()
+        values = [
+            per_sample(name, metric(outputs, targets), len(targets))
+            for name, metric in self._workload.metrics.items()
+        ]
+        return loss, values

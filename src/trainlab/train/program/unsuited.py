@@ -1,0 +1,11 @@
+"""Why a model's step cannot be made into a program."""
+
+from trainlab.record.note import Value
+
+
+class Unsuited(Exception):  # noqa: N818  no error: eager makes the updates instead
+    """The step needs Python each time; `why` is a `not_…` sentence of `trainlab.words`."""
+
+    def __init__(self, why: str, **values: Value) -> None:
+        super().__init__(why)
+        self.why, self.values = why, values

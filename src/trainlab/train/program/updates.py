@@ -1,0 +1,228 @@
+"""The optimizers' updates for many trials at once, step for step as `torch.optim` makes them.
+
+Parameters, gradients and state are matrices with one row per trial; every setting of an optimizer is a
+column, so that trials may differ in it. Nothing is read by the host, so that a graph can hold an update.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainlab.spec import TrainSpec
+from trainlab.spec.optimizer import OPTIMIZERS, FlagOption
+
+Hypers = Mapping[str, Tensor]
+"""Settings of an optimizer by name, each a column with one number per trial."""
+
+_DEFAULTS: Mapping[str, Mapping[str, float]] = {
+    "sgd": {"momentum": 0, "dampening": 0, "weight_decay": 0},
+    "adam": {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0},
+    "adamw": {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 1e-2},
+    "adadelta": {"rho": 0.9, "eps": 1e-6, "weight_decay": 0},
+    "rmsprop": {"alpha": 0.99, "eps": 1e-8, "momentum": 0, "weight_decay": 0},
+    "adagrad": {"lr_decay": 0, "eps": 1e-10, "initial_accumulator_value": 0, "weight_decay": 0},
+}
+"""What torch's optimizers start from."""
+
+
+def update_key(settings: TrainSpec) -> tuple[Any, ...]:
+    """Trials with the same key are updated by the same operations; sorting by it puts them together."""
+    options = settings.optimizer_options
+    known = OPTIMIZERS[settings.optimizer].options
+    flags = [name for name, rule in known.items() if isinstance(rule, FlagOption)]
+    return (
+        settings.optimizer,
+        *(bool(options.get(name, False)) for name in flags),
+        bool(settings.momentum),
+        bool(_number(settings, "weight_decay")),
+    )
+
+
+class LaneUpdate:
+    """The update of all trials; rows of one optimizer and kind lie together (`update_key`)."""
+
+    def __init__(self, settings: Sequence[TrainSpec], parameters: Tensor) -> None:
+        """`parameters` (trials x numbers) are updated in place."""
+        self._parts: list[_Part] = []
+        first = 0
+        for _, group in groupby(settings, update_key):
+            members = list(group)
+            rows = slice(first, first + len(members))
+            self._parts.append(_Part(members, rows, parameters[rows]))
+            first += len(members)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All state that a step changes, besides the parameters."""
+        return [tensor for part in self._parts for tensor in (part.steps, *part.state.values())]
+
+    def set_rates(self, rates: Sequence[float]) -> None:
+        """The learning rates from the next step on."""
+        for part in self._parts:
+            values = torch.tensor(rates[part.rows], dtype=torch.float64).unsqueeze(1)
+            part.rates.copy_(values)
+
+    def step(self, gradients: Tensor) -> None:
+        """One update of every trial; `gradients` are used up."""
+        for part in self._parts:
+            part.step(gradients[part.rows])
+
+
+class _Part:
+    """Trials that are updated by the same operations."""
+
+    def __init__(self, settings: Sequence[TrainSpec], rows: slice, parameters: Tensor) -> None:
+        self.rows, self._parameters = rows, parameters
+        name = settings[0].optimizer
+        device, dtype = parameters.device, parameters.dtype
+        # Small columns are float64: powers of a decay near 1 must not lose digits.
+        self.rates = torch.tensor(
+            [[one.start_lr] for one in settings], dtype=torch.float64, device=device
+        )
+        self.steps = torch.zeros(len(settings), 1, dtype=torch.float64, device=device)
+        self._exact = {
+            option: torch.tensor(
+                [[_number(one, option)] for one in settings], dtype=torch.float64, device=device
+            )
+            for option in _DEFAULTS[name]
+        }
+        self._hypers = {option: column.to(dtype) for option, column in self._exact.items()}
+        self._hypers |= {
+            f"1-{option}": (1 - column).to(dtype) for option, column in self._exact.items()
+        }
+        options = settings[0].optimizer_options
+        self._flags = {
+            option for option in ("amsgrad", "nesterov", "centered") if options.get(option)
+        }
+        self._has_momentum = bool(settings[0].momentum)
+        self._decays = bool(_number(settings[0], "weight_decay"))
+        self._rule = _RULES[name]
+        self.state = {
+            kind: torch.zeros_like(parameters)
+            for kind in _state_of(name, self._flags, self._has_momentum)
+        }
+        if name == "adagrad":
+            self.state["sum"] += self._hypers["initial_accumulator_value"]
+
+    def step(self, gradients: Tensor) -> None:
+        self.steps.add_(1)
+        if self._decays and self._rule is not _adamw:
+            gradients.addcmul_(self._parameters, self._hypers["weight_decay"])
+        self._rule(self, self._parameters, gradients)
+
+    def column(self, values: Tensor) -> Tensor:
+        """A column of the parameters' type."""
+        return values.to(self._parameters.dtype)
+
+    def hyper(self, name: str) -> Tensor:
+        """A setting as a column of the parameters' type; `1-beta1` is what is left to 1."""
+        return self._hypers[name]
+
+    def exact(self, name: str) -> Tensor:
+        """A setting as a column of float64."""
+        return self._exact[name]
+
+    def has(self, flag: str) -> bool:
+        """Whether an option that is true or false is on."""
+        return flag in self._flags
+
+    @property
+    def has_momentum(self) -> bool:
+        """Whether there is a momentum buffer."""
+        return self._has_momentum
+
+
+def _number(settings: TrainSpec, name: str) -> float:
+    """A setting of the trial's optimizer, or what torch starts from."""
+    own = getattr(settings, name, None) if name in ("momentum", "weight_decay") else None
+    default = _DEFAULTS[settings.optimizer].get(name, 0)
+    return float(settings.optimizer_options.get(name, default) if own is None else own)
+
+
+def _state_of(name: str, flags: set[str], has_momentum: bool) -> list[str]:
+    """The names of the tensors an optimizer keeps for every parameter."""
+    if name == "sgd":
+        return ["momentum"] if has_momentum else []
+    if name in ("adam", "adamw"):
+        return ["mean", "square", *(["largest"] if "amsgrad" in flags else [])]
+    if name == "adadelta":
+        return ["square", "delta"]
+    if name == "adagrad":
+        return ["sum"]
+    centered = ["mean"] if "centered" in flags else []
+    return ["square", *centered, *(["momentum"] if has_momentum else [])]
+
+
+def _sgd(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
+    rate = part.column(part.rates)
+    if part.has_momentum:
+        momentum = part.state["momentum"]
+        # The first step takes the gradient whole, whatever the dampening.
+        share = torch.where(part.steps == 1, 1.0, 1 - part.exact("dampening"))
+        momentum.mul_(part.hyper("momentum")).addcmul_(gradients, part.column(share))
+        if part.has("nesterov"):
+            gradients.addcmul_(momentum, part.hyper("momentum"))
+        else:
+            gradients = momentum
+    parameters.addcmul_(gradients, -rate)
+
+
+def _adam(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
+    mean, square = part.state["mean"], part.state["square"]
+    mean.lerp_(gradients, part.hyper("1-beta1").expand_as(mean))
+    square.mul_(part.hyper("beta2")).addcmul_(gradients.mul(part.hyper("1-beta2")), gradients)
+    if part.has("amsgrad"):
+        square = torch.maximum(part.state["largest"], square, out=part.state["largest"])
+    first = 1 - part.exact("beta1") ** part.steps
+    second = (1 - part.exact("beta2") ** part.steps).sqrt()
+    scaled = torch.addcmul(part.hyper("eps"), square.sqrt(), part.column(1 / second))
+    parameters.addcmul_(mean.div(scaled), part.column(-part.rates / first))
+
+
+def _adamw(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
+    parameters.mul_(part.column(1 - part.rates * part.exact("weight_decay")))
+    _adam(part, parameters, gradients)
+
+
+def _adadelta(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
+    square, delta, eps = part.state["square"], part.state["delta"], part.hyper("eps")
+    rho, rest = part.hyper("rho"), part.hyper("1-rho")
+    square.mul_(rho).addcmul_(gradients.mul(rest), gradients)
+    change = (delta + eps).div_(square + eps).sqrt_().mul_(gradients)
+    delta.mul_(rho).addcmul_(change.mul(rest), change)
+    parameters.addcmul_(change, part.column(-part.rates))
+
+
+def _rmsprop(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
+    square, rate = part.state["square"], part.column(-part.rates)
+    square.mul_(part.hyper("alpha")).addcmul_(gradients.mul(part.hyper("1-alpha")), gradients)
+    if part.has("centered"):
+        mean = part.state["mean"]
+        mean.lerp_(gradients, part.hyper("1-alpha").expand_as(mean))
+        root = torch.addcmul(square, mean, mean, value=-1).sqrt_()
+    else:
+        root = square.sqrt()
+    change = gradients.div_(root.add_(part.hyper("eps")))
+    if part.has_momentum:
+        momentum = part.state["momentum"]
+        change = momentum.mul_(part.hyper("momentum")).add_(change)
+    parameters.addcmul_(change, rate)
+
+
+def _adagrad(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
+    total = part.state["sum"].addcmul_(gradients, gradients)
+    rates = -part.rates / (1 + (part.steps - 1) * part.exact("lr_decay"))
+    parameters.addcmul_(gradients.div_(total.sqrt().add_(part.hyper("eps"))), part.column(rates))
+
+
+_RULES: Mapping[str, Callable[[_Part, Tensor, Tensor], None]] = {
+    "sgd": _sgd,
+    "adam": _adam,
+    "adamw": _adamw,
+    "adadelta": _adadelta,
+    "rmsprop": _rmsprop,
+    "adagrad": _adagrad,
+}
