@@ -4,7 +4,7 @@ The loop asks for updates from one point of the curve to the next and knows noth
 An engine opens a group once; everything it looks up, captures or compiles, it does then.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -33,6 +33,9 @@ class Session(Protocol):
     still be made; it must not disturb the others.
     """
 
+    def resolved(self) -> Mapping[str, Any]:
+        """What this engine made of the settings, for the record; beside what every trial records."""
+
     def learning_rates(self) -> Sequence[float]:
         """The current ones."""
 
@@ -60,7 +63,8 @@ class Engine(Protocol):
     """Whether it runs a group of several trials together; else a group is one trial."""
 
     def open(self, group: Sequence[Member]) -> Session:
-        """Everything that is to be done before the first update."""
+        """Everything that is to be done before the first update; `Unsuited` where this engine cannot make
+        the updates of these trials: nothing has changed then."""
 
     def training_step(self, setup: Setup, moments: Moments) -> Update:
         """One update by itself, for measuring what it costs."""
