@@ -4,6 +4,7 @@ A model that keeps state of its own between steps, or draws random numbers elsew
 would do something else when it is replayed; it is found here.
 """
 
+import copy
 import random
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -37,12 +38,12 @@ class Rehearsal:
 
 
 def rehearse(setup: Setup, rows: Tensor) -> Rehearsal:
-    """One step of the first epoch on these rows of the data; nothing of the model is changed."""
-    model, batches, workload = setup.model, setup.train_batches, setup.workload
-    model.train()
+    """One step of the first epoch on these rows of the data, by a copy of the model."""
+    batches, workload = setup.train_batches, setup.workload
+    model = _copy_of(setup.model).train()
     dropout = DropoutRecorder()
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    buffers = {name: (buffer, buffer.clone()) for name, buffer in model.named_buffers()}
+    buffers = dict(model.named_buffers())
     with (
         seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device),
         _unchanged(model, setup.device),
@@ -59,10 +60,8 @@ def rehearse(setup: Setup, rows: Tensor) -> Rehearsal:
             loss, list(parameters.values()), allow_unused=True
         )
     for name, buffer in model.named_buffers():
-        if name not in buffers or buffers[name][0] is not buffer:
+        if buffers.get(name) is not buffer:
             raise Unsuited("not_stateless", what=name)
-        with torch.no_grad():
-            buffer.copy_(buffers[name][1])
     gradients = {
         name: gradient
         for name, gradient in zip(parameters, found, strict=True)
@@ -73,6 +72,13 @@ def rehearse(setup: Setup, rows: Tensor) -> Rehearsal:
     if not gradients:
         raise Unsuited("not_learning")
     return Rehearsal(float(loss.detach()), gradients, tuple(dropout.draws))
+
+
+def _copy_of(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        raise Unsuited("not_copied") from error
 
 
 @contextmanager

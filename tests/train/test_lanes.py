@@ -1,0 +1,309 @@
+"""Many trials as one program: each learns what it learns by itself, whatever runs beside it."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import models
+from conftest import tiny_data
+from training import HomedSetup, MakeSetup
+from trainlab.train.engines import ENGINES
+from trainlab.train.engines.engine import Member
+from trainlab.train.loop import train
+from trainlab.train.moments import Instrument, Moments, Point, Progress
+from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.program.updates import update_key
+from trainlab.workloads.find import find_workload
+from trainlab.workloads.workload import Workload
+
+
+class Kept(Instrument):
+    """The losses of every point."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+
+    def point_logged(self, point: Point) -> None:
+        self.losses.append(point.metrics["train/loss"])
+
+
+def trained(engine: str, setups: Sequence[HomedSetup]) -> list[Progress]:
+    members = [Member(setup, Moments([Kept()]), Progress()) for setup in setups]
+    train(ENGINES[engine].open(members), members)
+    return [member.progress for member in members]
+
+
+def losses(engine: str, setups: Sequence[HomedSetup], num_steps: int) -> Tensor:
+    """One row per trial."""
+    session = ENGINES[engine].open([Member(one, Moments([]), Progress()) for one in setups])
+    found = []
+    with session.training(1):
+        for _ in range(num_steps):
+            found.append([means.values["loss"] for means in session.advance(1)])
+    return torch.tensor(found).T
+
+
+MIXED: tuple[dict[str, Any], ...] = (
+    {"seed": 1},
+    {"seed": 2, "lr": 0.01},
+    {"seed": 3, "zero_grad": False},
+    {"seed": 4, "optimizer": "sgd", "momentum": 0.9},
+    {"seed": 5, "optimizer": "sgd", "schedule": "step", "lr_gamma": 0.5},
+    {"seed": 6, "optimizer": "adadelta", "lr": 1.0},
+    {"seed": 7, "optimizer": "rmsprop", "schedule": "cosine"},
+    {"seed": 8, "optimizer": "adagrad", "seed_parts": "order"},
+    {"seed": 9, "optimizer": "adamw", "model": {"dropout": 0.5}},
+    {"seed": 10, "model": {"dropout": 0.0}},
+)
+
+
+def mixed(make_setup: MakeSetup, chosen: Sequence[dict[str, Any]] = MIXED) -> list[HomedSetup]:
+    setups = [make_setup(**{"epochs": 3, **given}) for given in chosen]
+    return sorted(setups, key=lambda setup: update_key(setup.settings))
+
+
+def test_every_lane_learns_what_it_learns_by_itself(make_setup: MakeSetup) -> None:
+    """Seeds, optimizers, learning rates, schedules, gradient resets and dropout differ."""
+    same_dropout = [given for given in MIXED if given.get("model") != {"dropout": 0.0}]
+    together = trained("lanes", mixed(make_setup, same_dropout))
+    for progress, setup in zip(together, mixed(make_setup, same_dropout), strict=True):
+        (alone,) = trained("eager", [setup])
+        assert progress.final == pytest.approx(alone.final, rel=1e-3, abs=1e-6), setup.settings
+        assert progress.steps_done == alone.steps_done
+
+
+def test_a_lane_does_not_depend_on_its_neighbours_to_the_last_bit(make_setup: MakeSetup) -> None:
+    same_dropout = [given for given in MIXED if given.get("model") != {"dropout": 0.0}]
+    together = trained("lanes", mixed(make_setup, same_dropout))
+    pairs = mixed(make_setup, same_dropout)
+    for first in range(0, len(pairs), 2):
+        apart = trained("lanes", pairs[first : first + 2])
+        assert [one.final for one in apart] == [one.final for one in together[first : first + 2]]
+
+
+def test_a_lane_that_diverges_leaves_the_others_alone(make_setup: MakeSetup) -> None:
+    chosen = [
+        {"seed": 1, "optimizer": "sgd", "lr": 0.05},
+        {"seed": 2, "optimizer": "sgd", "lr": 1e38},
+        {"seed": 3, "optimizer": "sgd", "lr": 0.05, "zero_grad": False},
+    ]
+    setups = mixed(make_setup, chosen)
+    progress = trained("lanes", setups)
+    states = [one.state for one in progress]
+    assert states == ["done", "diverged", "done"]
+    assert progress[1].diverged_at_step in (2, 3)
+    alone = trained("lanes", [mixed(make_setup, chosen)[0]])
+    assert progress[0].final == alone[0].final
+
+
+def test_models_that_differ_in_more_than_a_probability_are_refused(make_setup: MakeSetup) -> None:
+    setups = [make_setup(seed=1), make_setup(seed=2, model={"dropout": 0.0})]
+    with pytest.raises(Unsuited) as refused:
+        trained("lanes", setups)
+    assert refused.value.why == "not_alike"
+
+
+@pytest.mark.parametrize("engine", ["graphed", "lanes"])
+def test_the_first_losses_of_both_labs_are_those_of_eager(
+    engine: str, make_setup: MakeSetup
+) -> None:
+    for name, num_steps in (("fashion-mlp", 50), ("mnist-cnn", 12)):
+        workload = find_workload(name)
+
+        def setup(workload: Workload = workload) -> HomedSetup:
+            return make_setup(workload=workload, data="bundled", batch_size=16, seed=3)
+
+        expected = losses("eager", [setup()], num_steps)
+        assert torch.allclose(losses(engine, [setup()], num_steps), expected, rtol=1e-4)
+
+
+class Images(nn.Module):
+    """Eight numbers as an image of 2 x 4, through layers that work on channels."""
+
+    def __init__(self, *layers: nn.Module, features: int) -> None:
+        super().__init__()
+        self.layers, self.last = nn.Sequential(*layers), nn.Linear(features, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.layers(inputs.view(-1, 1, 2, 4))
+        logits: Tensor = self.last(hidden.flatten(1))
+        return logits
+
+
+class Words(nn.Module):
+    """The numbers as words of a small vocabulary."""
+
+    def __init__(self, mixer: Callable[[Tensor], Tensor] | nn.Module) -> None:
+        super().__init__()
+        self.embedding, self.mixer, self.last = nn.Embedding(10, 6), mixer, nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        words = inputs.abs().clamp(0, 9).long()
+        mixed = self.mixer(self.embedding(words))
+        mixed = mixed[0] if isinstance(mixed, tuple) else mixed
+        logits: Tensor = self.last(mixed.mean(dim=1))
+        return logits
+
+
+class Counting(nn.Module):
+    """Behaves otherwise from its fifth step on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.num_calls = nn.Linear(8, 3), 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.num_calls += 1
+        logits: Tensor = self.last(inputs) * (2 if self.num_calls > 5 else 1)
+        return logits
+
+
+class Remembering(nn.Module):
+    """Replaces a buffer instead of changing it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(8, 3)
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.mean = 0.9 * self.mean + 0.1 * inputs.mean(dim=0)
+        logits: Tensor = self.last(inputs - self.mean)
+        return logits
+
+
+class Drawing(nn.Module):
+    """Skips a layer by a number that Python draws."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.first(inputs) if random.random() < 0.5 else inputs
+        logits: Tensor = self.last(hidden)
+        return logits
+
+
+class Noisy(nn.Module):
+    """Adds noise by torch, which every lane would have to draw for itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.last(inputs + 0.1 * torch.randn_like(inputs))
+        return logits
+
+
+class Deciding(nn.Module):
+    """Takes one way or the other, by what it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.first(inputs)
+        logits: Tensor = self.last(torch.tanh(hidden) if hidden.sum() > 0 else hidden)
+        return logits
+
+
+class Half(nn.Module):
+    """Parameters of two kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8).double(), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.last(self.first(inputs.double()).float())
+        return logits
+
+
+SUITED: dict[str, Callable[[], nn.Module]] = {
+    "convolution, batch norm": lambda: Images(
+        nn.Conv2d(1, 4, 2, bias=False),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.Dropout2d(0.3),
+        features=12,
+    ),
+    "group norm, pooling": lambda: Images(
+        nn.Conv2d(1, 4, 3, padding=1, bias=False),
+        nn.GroupNorm(2, 4),
+        nn.GELU(),
+        nn.MaxPool2d(2),
+        features=8,
+    ),
+    "embedding, layer norm": lambda: Words(nn.LayerNorm(6)),
+    "attention": lambda: Words(nn.TransformerEncoderLayer(6, 2, 12, dropout=0.0, batch_first=True)),
+    "attention, dropout": lambda: Words(
+        nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.1), nn.Softmax(dim=-1))
+    ),
+    "shared": models.Shared,
+    "in place": models.InPlace,
+    "residual": models.Residual,
+    "own parameter": models.OwnParameter,
+    "frozen": models.Frozen,
+}
+UNSUITED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "counting": (Counting, "not_stateless"),
+    "remembering": (Remembering, "not_stateless"),
+    "drawing": (Drawing, "not_drawn_by_torch"),
+    "noise": (Noisy, "not_vectorisable"),
+    "control flow": (models.Branching, "not_stateless"),
+    "decisions": (Deciding, "not_vectorisable"),
+    "two dtypes": (Half, "not_one_dtype"),
+    "LSTM": (lambda: Words(nn.LSTM(6, 6, batch_first=True)), "not_vectorisable"),
+}
+
+
+def workload_of(make: Callable[[], nn.Module]) -> Workload:
+    return Workload(name="some", model=make, data=tiny_data, loss=F.cross_entropy)
+
+
+@pytest.mark.parametrize("name", SUITED)
+def test_models_nobody_tuned_for_learn_in_lanes_what_they_learn_alone(
+    name: str, make_setup: MakeSetup
+) -> None:
+    workload = workload_of(SUITED[name])
+    setups = [
+        [make_setup(workload=workload, seed=s, epochs=3) for s in (1, 2, 3)] for _ in range(2)
+    ]
+    together = trained("lanes", setups[0])
+    for progress, setup in zip(together, setups[1], strict=True):
+        (alone,) = trained("eager", [setup])
+        assert progress.final == pytest.approx(alone.final, rel=2e-3, abs=1e-5)
+    for one, other in zip(setups[0], setups[1], strict=True):
+        ours, reference = one.model.state_dict(), other.model.state_dict()
+        for key, value in reference.items():
+            assert torch.allclose(ours[key], value, rtol=1e-2, atol=1e-3), key
+
+
+@pytest.mark.parametrize("name", UNSUITED)
+def test_what_cannot_be_a_program_is_refused_with_its_reason_and_unchanged(
+    name: str, make_setup: MakeSetup
+) -> None:
+    make, why = UNSUITED[name]
+    setups = [make_setup(workload=workload_of(make), seed=seed) for seed in (1, 2)]
+    before = [{n: v.clone() for n, v in one.model.state_dict().items()} for one in setups]
+    with pytest.raises(Unsuited) as refused:
+        trained("lanes", setups)
+    assert refused.value.why == why
+    for one, kept in zip(setups, before, strict=True):
+        assert all(torch.equal(value, kept[n]) for n, value in one.model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", sorted({*SUITED, "noise", "LSTM", "decisions"}))
+def test_a_program_of_one_trial_learns_what_eager_learns(name: str, make_setup: MakeSetup) -> None:
+    make = SUITED[name] if name in SUITED else UNSUITED[name][0]
+    ours, reference = (make_setup(workload=workload_of(make), epochs=3) for _ in range(2))
+    (program,), (eager,) = trained("graphed", [ours]), trained("eager", [reference])
+    assert program.final == pytest.approx(eager.final, rel=2e-3, abs=1e-5)
