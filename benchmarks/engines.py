@@ -4,8 +4,8 @@
 
 Blocks of updates are run in turn, in one process, so that drift hits all alike; a ratio is formed within a
 round, and shown with the 95% interval of its median over rounds. The time of an update of lanes is divided
-by their number: what one trial costs. Memory is the most that was allocated on the GPU while a way was set up
-and warm, above what was there before.
+by their number: what one trial costs. Memory is the most that was allocated on the GPU while a way was
+set up and warm, above what was there before.
 """
 
 import argparse

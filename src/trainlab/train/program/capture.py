@@ -51,6 +51,7 @@ def _captured(
         with torch.cuda.stream(aside):
             for _ in range(WARMUP_STEPS):
                 step()
+                _restore(changes, kept)  # an epoch may have fewer steps
         torch.cuda.current_stream(device).wait_stream(aside)
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             step()
@@ -58,10 +59,14 @@ def _captured(
         torch.cuda.synchronize(device)
         raise Unsuited("not_capturable", reason=_first_line(error)) from error
     finally:
-        with torch.no_grad():
-            for tensor, before in zip(changes, kept, strict=True):
-                tensor.copy_(before)
+        _restore(changes, kept)
     return graph
+
+
+def _restore(tensors: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
+    with torch.no_grad():
+        for tensor, before in zip(tensors, kept, strict=True):
+            tensor.copy_(before)
 
 
 def _first_line(error: BaseException) -> str:
