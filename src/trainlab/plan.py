@@ -11,7 +11,7 @@ from pydantic import NonNegativeInt
 
 from trainlab.spec import Cell, CostSpec, Spec, Study, TrainSpec
 from trainlab.spec.cell import BASE
-from trainlab.spec.settings import Scalar
+from trainlab.spec.settings import TIMED_WHOLE, Scalar
 
 Watch = Literal["steps", "operators", "layers"]
 T = TypeVar("T")
@@ -125,6 +125,8 @@ def _cost_groups(study: Study) -> Iterator[Group]:
         return trial.cell, trial.cost, trial.weights_of
 
     for cell in study.all_cells:
+        if cell.settings.engine in TIMED_WHOLE:
+            continue
         for mode in study.cost.modes:
             watched = _cost_trials_of(study, cell, mode, WATCHES)
             for _, trials in groupby(watched, process_of):

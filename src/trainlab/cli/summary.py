@@ -113,8 +113,9 @@ def print_measurement(
     top: int = TOP,
 ) -> None:
     """The step, its phases, operators, layers, memory, the cold start, and what measuring cost."""
-    step = step_table(name, measurement, words)
-    print_blocks(console, [step, phases_of_step(measurement, words)], words)
+    has_phases = bool(measurement.summary.phases_ms)
+    phases = [phases_of_step(measurement, words)] if has_phases else []
+    print_blocks(console, [step_table(name, measurement, words), *phases], words)
     say(console, method_text(measurement, words))
     if (warning := warning_text(measurement, words)) is not None:
         say(console, warning, "yellow")
@@ -124,7 +125,8 @@ def print_measurement(
     if measurement.layers is not None:
         blocks.append(layer_table(measurement, words))
     blocks += [memory_table(measurement, words), cold_table(measurement, words)]
-    blocks.append(Paragraph(overhead_text(overheads(measurement), words)))
+    if prices := overheads(measurement):
+        blocks.append(Paragraph(overhead_text(prices, words)))
     print_blocks(console, blocks, words)
 
 

@@ -11,7 +11,7 @@ import torch
 from trainlab.train.batches import Batches
 from trainlab.train.engines import engine_for
 from trainlab.train.engines.engine import Engine, Update
-from trainlab.train.moments import Instrument, Moments
+from trainlab.train.moments import GRAINS, Instrument, Moments
 from trainlab.train.seeds import data_order, seeded
 from trainlab.train.setup import Setup
 
@@ -30,6 +30,8 @@ class Steps:
     """Every batch of one epoch or pass, the smaller last one included."""
     last: Any | None
     """The smaller last batch; None where all are full."""
+    shows_phases: bool
+    """Whether the engine makes its steps phase by phase; else they can only be timed whole."""
 
     @property
     def batch_size(self) -> int:
@@ -83,6 +85,7 @@ def _training(setup: Setup) -> Steps:
         endless=(rows for number in count(1) for rows in epoch(number) if _is_full(rows, batches)),
         one_pass=iter(epoch(1)),
         last=_smaller(epoch(1)[-1], batches),
+        shows_phases=_shows_phases(setup),
     )
 
 
@@ -100,6 +103,7 @@ def _inference(setup: Setup) -> Steps:
         endless=(b for _ in count(1) for b in batches.in_order() if _is_full(b[0], batches)),
         one_pass=batches.in_order(),
         last=batches.last_smaller(),
+        shows_phases=True,
     )
 
 
@@ -109,6 +113,11 @@ def _engine_of(setup: Setup, moments: Moments) -> Engine:
     if fallback is not None and fallback not in setup.notes:
         setup.notes.append(fallback)
     return engine
+
+
+def _shows_phases(setup: Setup) -> bool:
+    engine, _ = engine_for(setup.settings.engine, [])
+    return GRAINS.index(engine.shows) >= GRAINS.index("phase")
 
 
 def _smaller(batch: torch.Tensor, batches: Batches) -> torch.Tensor | None:

@@ -63,8 +63,9 @@ class StepTimer:
         self._setup, self._spec = setup, spec
         self._watch, self._cold = stopwatch_for(setup.device), ColdWatch(setup.device)
         self._steps = steps_of(setup, spec.mode)
-        self._marked = self._steps.watched_by([PhaseMarks(self._watch)])
-        self._observed = self._steps.watched_by([self._cold])
+        if self._steps.shows_phases:
+            self._marked = self._steps.watched_by([PhaseMarks(self._watch)])
+            self._observed = self._steps.watched_by([self._cold])
         self._load_before = load_average()
         self._warmup_ms: list[float] = []
         self._first: list[ColdStep] = []
@@ -76,7 +77,7 @@ class StepTimer:
         """Runs steps until they no longer get faster; `warmup_steps` of them at least."""
         prepare_process(self._setup.settings)
         with running_steps(self._setup, self._spec.mode):
-            num_first = min(COLD_STEPS, self._spec.warmup_steps)
+            num_first = min(COLD_STEPS, self._spec.warmup_steps) if self._steps.shows_phases else 0
             self._first = [self._observe() for _ in range(num_first)]
             self._warmup_ms = [sum(step.phases_ms.values()) for step in self._first]
             deadline = time.monotonic() + WARMUP_S
@@ -92,7 +93,8 @@ class StepTimer:
         num_bare, num_lead = _turn_steps(self._warm_ms())
         # Every other turn has marked steps, and these come first every other time.
         place = len(self._turns) % 4
-        num_marked = math.ceil(MARKED_SHARE * num_bare) if place % 2 == 0 else 0
+        is_marked = place % 2 == 0 and self._steps.shows_phases
+        num_marked = math.ceil(MARKED_SHARE * num_bare) if is_marked else 0
         with running_steps(self._setup, self._spec.mode):
             lead_ms = self._run_bare(num_lead)
             if place == 0:
@@ -119,7 +121,7 @@ class StepTimer:
         steps, turns = self._steps, self._turns
         prepare_process(self._setup.settings)
         with running_steps(self._setup, self._spec.mode):
-            settled = [self._observe() for _ in range(COLD_STEPS)]
+            settled = [self._observe() for _ in self._first]
             last_ms = []
             if steps.last is not None:
                 run_last = partial(steps.bare, steps.last)

@@ -59,6 +59,9 @@ def scalar_of(text: str) -> Scalar:
 DATA_CHOICES = ("auto", "full", "bundled")
 """What `data` may be beside a folder, for a built-in workload."""
 
+TIMED_WHOLE = frozenset({"graphed", "lanes"})
+"""Engines whose steps have no phases and layers that could be looked at: they can only be timed whole."""
+
 DEVICE = r"auto|cpu|mps|cuda(:\d+)?"
 
 
@@ -150,10 +153,14 @@ class TrainSpec(Spec):
     precision: Annotated[Literal["fp32", "bf16"], Setting(also_called=("dtype", "amp"))] = "fp32"
     """bf16 is autocast with fp32 weights."""
     engine: Annotated[
-        Literal["auto", "eager", "graphed", "lanes"],
-        Setting(changes_learning=False, resolves_to=("engine",)),
+        Literal["auto", "eager", "graphed", "lanes", "compiled"],
+        Setting(
+            changes_learning=False, resolves_to=("engine", "optimizer_code", "trials_together")
+        ),
     ] = "auto"
-    """How updates are made; auto takes the fastest that can make them: so far that is eager."""
+    """How updates are made: eager (operation by operation), graphed (the whole step as one CUDA graph),
+    lanes (many trials as one vectorised program) or compiled (torch.compile). auto: the fastest that can
+    train the model; a cost is measured by eager unless another is named."""
     threads: Annotated[
         PositiveInt | None,
         Setting(

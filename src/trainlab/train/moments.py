@@ -15,8 +15,9 @@ from trainlab.record.trial import State
 Phase = Literal[
     "data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward", "optimizer"
 ]
-Grain = Literal["point", "step", "phase"]
-"""How finely a trial is watched: at the points of its curve, at every step, or within each step."""
+Grain = Literal["point", "step", "phase", "call"]
+"""How finely a trial is watched: at the points of its curve, at every step, within each step, or at every
+call that the model makes."""
 GRAINS: tuple[Grain, ...] = get_args(Grain)
 """The coarsest first."""
 
@@ -116,7 +117,7 @@ FINER_THAN_POINTS: Mapping[str, Grain] = {
     "step_begins": "step",
     "step_ends": "step",
     "batch_ready": "phase",
-    "forward_begins": "phase",
+    "forward_begins": "call",
     "phase_ends": "phase",
 }
 """Moments that not every engine can show."""

@@ -6,6 +6,7 @@ import torch
 
 from trainlab.record.note import Note, note
 from trainlab.spec import TrainSpec
+from trainlab.train.engines.compiled import CompiledEngine
 from trainlab.train.engines.eager import EagerEngine
 from trainlab.train.engines.engine import Engine
 from trainlab.train.engines.graphed import GraphedEngine
@@ -16,6 +17,7 @@ ENGINES: dict[str, Engine] = {
     "eager": EagerEngine(),
     "graphed": GraphedEngine(),
     "lanes": LanesEngine(),
+    "compiled": CompiledEngine(),
 }
 """By the names that the setting `engine` takes."""
 

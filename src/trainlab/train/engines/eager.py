@@ -20,7 +20,7 @@ class EagerEngine:
     """Takes one trial at a time and shows every moment of it."""
 
     name = "eager"
-    shows: Grain = "phase"
+    shows: Grain = "call"
     takes_many = False
 
     def open(self, group: Sequence[Member]) -> "EagerSession":
