@@ -1,6 +1,6 @@
 """Dataset: samples as tensors, in two splits, with where they came from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ class Split:
 
     inputs: Tensor
     targets: Tensor
+    _placed: dict[torch.device, "Split"] = field(default_factory=dict, repr=False, compare=False)
+    """Copies on other devices, which all trials of a process share."""
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.targets) or len(self.inputs) == 0:
@@ -31,8 +33,12 @@ class Split:
         return self.inputs.nbytes + self.targets.nbytes
 
     def to(self, device: torch.device) -> "Split":
-        """The same split on a device."""
-        return Split(self.inputs.to(device), self.targets.to(device))
+        """The same split on a device; asked again, the same copy."""
+        if self.inputs.device == device == self.targets.device:
+            return self
+        if device not in self._placed:
+            self._placed[device] = Split(self.inputs.to(device), self.targets.to(device))
+        return self._placed[device]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from trainlab.data.dataset import Split
 from trainlab.machine.device import free_bytes
+from trainlab.train.streaming import Stream
 
 SHARE_OF_FREE_MEMORY = 0.5
 """The most of a device's free memory that a split may take; the model needs the rest."""
@@ -25,6 +26,7 @@ class Batches:
         self._data_device = device if self.resident else torch.device("cpu")
         placed = split.to(self._data_device)
         self._inputs, self._targets = placed.inputs, placed.targets
+        self._stream: Stream | None = None
 
     def __len__(self) -> int:
         return -(-self.num_samples // self.batch_size)
@@ -37,20 +39,28 @@ class Batches:
     def resized(self, batch_size: int) -> "Batches":
         """The same samples, where they lie, cut into batches of another size."""
         other = copy(self)
-        other.batch_size = batch_size
+        other.batch_size, other._stream = batch_size, None
         return other
 
     def rows(self, order: Tensor) -> tuple[Tensor, ...]:
-        """An epoch's order, cut into the row numbers of each batch."""
-        return torch.split(order.to(self._data_device), self.batch_size)
+        """An epoch's order, cut into the row numbers of each batch. Batches that must be moved are gathered
+        ahead from here on, in this order."""
+        pieces = torch.split(order.to(self._data_device), self.batch_size)
+        if not self.resident:
+            if self._stream is not None:
+                self._stream.close()
+            self._stream = Stream((self._inputs, self._targets), pieces, self.device)
+        return pieces
 
     def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The stored inputs and targets of these rows, where the data lies."""
+        """The stored inputs and targets of these rows: where the data lies, or already on the device."""
+        if self._stream is not None and self._stream.has(rows):
+            return self._stream.take()
         return self._inputs.index_select(0, rows), self._targets.index_select(0, rows)
 
     def move(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """A gathered batch on the device; nothing to do for resident data."""
-        if self.resident:
+        if self.resident or inputs.device == self.device:
             return inputs, targets
         return inputs.to(self.device, non_blocking=True), targets.to(self.device, non_blocking=True)
 
