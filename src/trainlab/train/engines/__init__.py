@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from trainlab.record.note import Note, note
 from trainlab.train.engines.eager import EagerEngine
 from trainlab.train.engines.engine import Engine
+from trainlab.train.engines.tuned import TunedEngine
 from trainlab.train.moments import GRAINS, Moments
 
-ENGINES: dict[str, Engine] = {"eager": EagerEngine()}
+ENGINES: dict[str, Engine] = {"eager": EagerEngine(), "tuned": TunedEngine()}
 """By the names that the setting `engine` takes."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ Batch = tuple[Tensor, Tensor]
 """Stored inputs and targets."""
 Outcome = tuple[Tensor, Tensor, Tensor]
 """Loss, outputs and targets of a step."""
+CallModel = Callable[[Any], Any]
+"""The model, or a way to call it."""
 
 
 class EagerEngine:
@@ -39,13 +42,13 @@ class EagerEngine:
 
 
 class EagerSession:
-    """One trial, its steps made ready."""
+    """One trial, its steps made ready. `call_model`: in place of calling the model itself."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, call_model: CallModel | None = None) -> None:
         setup, metrics = member.setup, member.setup.workload.metrics
         self._setup, self._moments, self._progress = setup, member.moments, member.progress
-        self._step = make_training_step(setup, member.moments)
-        self._test_step = make_inference_step(setup, Moments([]))
+        self._step = make_training_step(setup, member.moments, call_model)
+        self._test_step = make_inference_step(setup, Moments([]), call_model)
         self._meter = Meter(metrics, setup.device, stops_explosions=True)
         self._test_meter = Meter(metrics, setup.device)
         # Made before the first update, because torch's schedule counts the updates.
@@ -91,9 +94,11 @@ class EagerSession:
             self._schedule.step()
 
 
-def make_training_step(setup: Setup, moments: Moments) -> Callable[[Tensor], Outcome]:
+def make_training_step(
+    setup: Setup, moments: Moments, call_model: CallModel | None = None
+) -> Callable[[Tensor], Outcome]:
     """The update as a function of the batch's rows; everything it needs is looked up once, here."""
-    model, optimizer, loss_of = setup.model, setup.optimizer, setup.workload.loss
+    model, optimizer, loss_of = call_model or setup.model, setup.optimizer, setup.workload.loss
     batches, prepare, autocast = setup.train_batches, setup.workload.prepare, setup.autocast
     resets_gradients = setup.settings.zero_grad
     phase_ends, batch_ready = moments.phase_ends, moments.batch_ready
@@ -125,9 +130,11 @@ def make_training_step(setup: Setup, moments: Moments) -> Callable[[Tensor], Out
     return step
 
 
-def make_inference_step(setup: Setup, moments: Moments) -> Callable[[Batch], Outcome]:
+def make_inference_step(
+    setup: Setup, moments: Moments, call_model: CallModel | None = None
+) -> Callable[[Batch], Outcome]:
     """A forward pass as a function of a batch as stored; nothing is updated."""
-    model, loss_of = setup.model, setup.workload.loss
+    model, loss_of = call_model or setup.model, setup.workload.loss
     prepare, autocast, phase_ends = setup.workload.prepare, setup.autocast, moments.phase_ends
     batch_ready, forward_begins = moments.batch_ready, moments.forward_begins
 
