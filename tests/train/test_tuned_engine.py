@@ -4,6 +4,7 @@ import copy
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from trainlab.record.trial import TrialRecord
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.moments import Moments, Progress
-from trainlab.train.tuned import choices, convolution, library, tuning
-from trainlab.train.tuned.convolution import ALL_TORCH, TunedConvolution, Ways, can_be_tuned
+from trainlab.train.tuned import choices, convolution, layers, library, tuning
+from trainlab.train.tuned.convolution import TunedConvolution, can_be_tuned
+from trainlab.train.tuned.linear import TunedLinear
 from trainlab.train.tuned.model import TunedModel, sample_calls
 from trainlab.train.tuned.update import NativeStep
+from trainlab.train.tuned.ways import ALL_TORCH, Ways
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
@@ -77,7 +80,11 @@ def new_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def choose(monkeypatch: pytest.MonkeyPatch, ways: Ways, update: str = "torch") -> None:
     """Decides what would be measured."""
-    monkeypatch.setattr(tuning, "fastest_ways", lambda *given: ways.names())
+    linear = Ways(forward="exchanged" if ways.forward == "columns" else "torch")
+    for layer_class, chosen in ((nn.Conv2d, ways), (nn.Linear, linear)):
+        names = chosen.names()
+        kind = replace(layers.KINDS[layer_class], fastest_ways=lambda *given, names=names: names)
+        monkeypatch.setitem(layers.KINDS, layer_class, kind)
     monkeypatch.setattr(tuning, "_faster_update", lambda *given: update)
     monkeypatch.setattr(tuning, "WORTH_COMPILING", 1)
 
@@ -163,6 +170,26 @@ def test_every_way_gives_torch_s_output_and_gradients(
     theirs = results(lambda *given: F.conv2d(*given, padding=padding))
     assert len(ours) == len(theirs) == 3 + has_bias
     for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", ["exchanged", "copied"])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_every_way_of_a_linear_layer_gives_torch_s_output_and_gradients(
+    way: str, has_bias: bool
+) -> None:
+    draw = torch.Generator().manual_seed(0)
+    shapes = [(5, 7), (3, 7), (3,)][: 2 + has_bias]
+    leaves = [torch.randn(shape, generator=draw, requires_grad=True) for shape in shapes]
+
+    def results(output: Tensor) -> list[Tensor]:
+        firsts = torch.autograd.grad(output.sin().sum(), leaves, create_graph=True)
+        second = torch.autograd.grad(firsts[0].square().sum(), leaves[:2])
+        return [output, *firsts, *second]
+
+    given = (*leaves, None)[:3]
+    ours = results(TunedLinear.apply(*given, way))  # type: ignore[no-untyped-call]
+    for one, other in zip(ours, results(F.linear(*given)), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
@@ -258,6 +285,7 @@ def test_calls_are_seen_without_touching_the_model(small: Workload) -> None:
     assert {name: tuple(call) for name, call in calls.items()} == {
         "0": ((1, 10, 10), False),
         "3": ((4, 10, 10), True),
+        "5": ((432,), True),
     }
     assert model.training
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -303,7 +331,7 @@ def test_the_faster_way_is_taken_and_torch_s_in_doubt() -> None:
 def test_a_way_that_computes_something_else_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {"torch": convolution.FORWARD["torch"], "wrong": lambda *given: torch.zeros(())}
     missing = {"missing": lambda *given: torch.ops.aten.no_such_operator(*given)}
-    monkeypatch.setattr(convolution, "FORWARD", wrong | missing)
+    monkeypatch.setitem(convolution.PARTS, "forward", wrong | missing)
     found = convolution.fastest_ways(nn.Conv2d(4, 4, 3), (2, 4, 8, 8), True)
     assert found["forward"] == "torch"
 
@@ -316,7 +344,7 @@ def test_the_record_says_what_was_chosen(
     ENGINES["tuned"].open([Member(setup, Moments([]), Progress())])
     by_size = {"8": OURS[1].names(), "30": OURS[1].names()}
     assert setup.engine_facts == {
-        "tuned": {"update": "torch", "convolutions": {"0": by_size, "3": by_size}}
+        "tuned": {"update": "torch", "layers": {"0": by_size, "3": by_size}}
     }
 
 

@@ -5,15 +5,14 @@ the gradient, or as one matrix product. Which is faster depends on CPU and shape
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainlab.train.tuned.choices import TORCH, Work, faster
+from trainlab.train.tuned.choices import TORCH
+from trainlab.train.tuned.ways import Parts, Ways, fastest, is_plain
 
 aten = torch.ops.aten
 
@@ -22,10 +21,6 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 """Of input, weight and bias."""
 
 STRIDE = DILATION = [1, 1]
-AS_EXACT = 1e-4
-"""A way whose result is further from torch's than this share of the largest value is not used."""
-OVERHEAD_MS = 0.05
-"""What calling our function costs more than calling torch's; a way must gain more than that."""
 
 
 def forward_by_columns(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Padding) -> Tensor:
@@ -106,28 +101,7 @@ GRAD_WEIGHT: Mapping[str, Gradient] = {
     "product": weight_by_product,
     "columns": weight_by_columns,
 }
-
-
-@dataclass(frozen=True)
-class Ways:
-    """How one convolution is computed; names of `FORWARD`, `GRAD_INPUT` and `GRAD_WEIGHT`."""
-
-    forward: str = TORCH
-    grad_input: str = TORCH
-    grad_weight: str = TORCH
-
-    @classmethod
-    def from_names(cls, names: Mapping[str, Any]) -> "Ways":
-        """As they were kept; torch's for what is not known."""
-        known = {"forward": FORWARD, "grad_input": GRAD_INPUT, "grad_weight": GRAD_WEIGHT}
-        return cls(**{part: names[part] for part in known if names.get(part) in known[part]})
-
-    def names(self) -> dict[str, str]:
-        """By part."""
-        return asdict(self)
-
-
-ALL_TORCH = Ways()
+PARTS: Parts = {"forward": FORWARD, "grad_input": GRAD_INPUT, "grad_weight": GRAD_WEIGHT}
 
 
 class TunedConvolution(torch.autograd.Function):
@@ -185,63 +159,29 @@ def can_be_tuned(module: nn.Module) -> bool:
     )
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """float32 in the CPU's memory, in torch's usual order."""
-    return (
-        tensor.dtype == torch.float32
-        and tensor.device.type == "cpu"
-        and tensor.layout == torch.strided
-        and tensor.is_contiguous()
-    )
-
-
 def fastest_ways(
     module: nn.Conv2d, shape: tuple[int, ...], needs_grad_input: bool
 ) -> dict[str, str]:
     """The names of `Ways`, measured for an input of this shape with numbers that are not the trial's."""
     draw = torch.Generator().manual_seed(0)
-    x = torch.randn(shape, generator=draw)
-    weight = module.weight.detach()
-    bias = None if module.bias is None else module.bias.detach()
-    padding = padding_of(module)
+    x, weight, padding = torch.randn(shape, generator=draw), module.weight, _padding(module)
     with torch.no_grad():
-        output = F.conv2d(x, weight, bias, padding=padding)
-        gradient = torch.randn(output.shape, generator=draw)
-        given = gradient, x, weight, padding
-        forward, gained_ms = _fastest(FORWARD, x, weight, bias, padding)
-        grad_weight, gained = _fastest(GRAD_WEIGHT, *given)
-        gained_ms += gained
-        grad_input = TORCH
-        if needs_grad_input:
-            grad_input, gained = _fastest(GRAD_INPUT, *given)
-            gained_ms += gained
-    ways = Ways(forward, grad_input, grad_weight) if gained_ms > OVERHEAD_MS else ALL_TORCH
-    return ways.names()
+        gradient = torch.randn(F.conv2d(x, weight, padding=padding).shape, generator=draw)
+    given: dict[str, tuple[Any, ...]] = {"forward": (x, weight, module.bias, padding)}
+    if needs_grad_input:
+        given["grad_input"] = gradient, x, weight, padding
+    return fastest(PARTS, given | {"grad_weight": (gradient, x, weight, padding)})
 
 
-def padding_of(module: nn.Conv2d) -> Padding:
+def run(module: nn.Conv2d, x: Tensor, ways: Ways) -> Tensor:
+    """The layer's output."""
+    given = x, module.weight, module.bias, _padding(module), ways
+    output: Tensor = TunedConvolution.apply(*given)  # type: ignore[no-untyped-call]
+    return output
+
+
+def _padding(module: nn.Conv2d) -> Padding:
     """Rows and columns of zeros at each side."""
     assert not isinstance(module.padding, str)
     rows, columns = module.padding
     return rows, columns
-
-
-def _fastest(ways: Mapping[str, Callable[..., Tensor]], *given: Any) -> tuple[str, float]:
-    """The name of the fastest way that computes what torch does, and the milliseconds it gains."""
-    expected = ways[TORCH](*given)
-    works: dict[str, Work] = {
-        name: partial(way, *given)
-        for name, way in ways.items()
-        if name == TORCH or _agrees(way, expected, *given)
-    }
-    best, ms = faster(works)
-    return best, ms[TORCH] - ms[best]
-
-
-def _agrees(way: Callable[..., Tensor], expected: Tensor, *given: Any) -> bool:
-    """False also where this build of torch lacks what the way calls."""
-    try:
-        found = way(*given)
-    except (RuntimeError, AttributeError):
-        return False
-    return bool((found - expected).abs().max() <= AS_EXACT * expected.abs().max())

@@ -1,4 +1,4 @@
-"""TunedModel: a model whose convolutions are computed in the ways chosen, while it runs and only then."""
+"""TunedModel: a model whose layers are computed in the ways chosen, while it runs and only then."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -8,14 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trainlab.train.tuned.convolution import (
-    ALL_TORCH,
-    TunedConvolution,
-    Ways,
-    can_be_tuned,
-    is_plain,
-    padding_of,
-)
+from trainlab.train.tuned.layers import KINDS, kind_of
+from trainlab.train.tuned.ways import ALL_TORCH, Ways, is_plain
 
 WaysBySize = Mapping[int, Ways]
 """By the number of samples for which they were measured."""
@@ -47,20 +41,19 @@ class TunedModel:
 
 
 class _TunedForward:
-    """The `forward` of a convolution; torch's for an input that the ways were not measured for."""
+    """The `forward` of a layer; torch's for an input that the ways were not measured for."""
 
     def __init__(self, shape: tuple[int, ...], by_size: WaysBySize) -> None:
         self._shape = shape
         self._by_size = sorted(by_size.items(), reverse=True)
 
-    def __call__(self, module: nn.Conv2d, x: Tensor) -> Tensor:
+    def __call__(self, module: nn.Module, x: Tensor) -> Tensor:
         ways = self._ways_for(len(x)) if x.shape[1:] == self._shape and is_plain(x) else ALL_TORCH
+        assert isinstance(module.weight, Tensor)
         if ways == ALL_TORCH or torch.is_autocast_enabled("cpu") or not is_plain(module.weight):
-            return nn.Conv2d.forward(module, x)
-        output: Tensor = TunedConvolution.apply(  # type: ignore[no-untyped-call]
-            x, module.weight, module.bias, padding_of(module), ways
-        )
-        return output
+            output: Tensor = type(module).forward(module, x)
+            return output
+        return KINDS[type(module)].run(module, x, ways)
 
     def _ways_for(self, size: int) -> Ways:
         """Those of the largest number measured that is not above this one, else of the smallest."""
@@ -76,24 +69,24 @@ class Call(NamedTuple):
 
 
 def sample_calls(model: nn.Module, inputs: Any) -> dict[str, Call]:
-    """The first call of each convolution that can be tuned, by name of the layer. Runs a copy of the model,
+    """The first call of each layer that can be tuned, by its name. Runs a copy of the model,
     so that nothing of the trial is touched."""
-    if not any(map(can_be_tuned, model.modules())):
+    if not any(map(kind_of, model.modules())):
         return {}
     copied = copy.deepcopy(model).eval()
     calls: dict[str, Call] = {}
 
-    def watcher(name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+    def watcher(name: str, dims: int) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def see(module: nn.Module, given: tuple[Any, ...]) -> None:
             x = given[0] if given else None
-            if name not in calls and isinstance(x, Tensor) and x.dim() == 4 and is_plain(x):
+            if name not in calls and isinstance(x, Tensor) and x.dim() == dims and is_plain(x):
                 calls[name] = Call(tuple(x.shape[1:]), x.requires_grad)
 
         return see
 
     for name, module in copied.named_modules():
-        if can_be_tuned(module):
-            module.register_forward_pre_hook(watcher(name))
+        if (kind := kind_of(module)) is not None:
+            module.register_forward_pre_hook(watcher(name, kind.dims))
     with torch.enable_grad():
         copied(inputs)
     return calls

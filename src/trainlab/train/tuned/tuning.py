@@ -14,16 +14,17 @@ from trainlab.train.optimizers import make_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.tuned.choices import TORCH, faster, kept_choice
-from trainlab.train.tuned.convolution import ALL_TORCH, Ways, fastest_ways
+from trainlab.train.tuned.layers import kind_of
 from trainlab.train.tuned.library import NoLibraryError, library, library_key
 from trainlab.train.tuned.model import Call, TunedModel, WaysBySize, sample_calls
 from trainlab.train.tuned.update import NativeStep, native_class
+from trainlab.train.tuned.ways import ALL_TORCH, Ways
 
 NATIVE = "native"
 WORTH_COMPILING = 5e8
 """Updates times parameters from which compiling pays: it takes 2 to 3 s and saves 1 to 5 ns of each."""
 MOST_SAMPLES = 64
-"""Of the batch that convolutions are measured with; more take longer and change the order little."""
+"""Of the batch that layers are measured with; more take longer and change the order little."""
 
 
 def tune_update(setup: Setup) -> None:
@@ -37,7 +38,7 @@ def tune_update(setup: Setup) -> None:
 
 
 def tune_model(setup: Setup) -> Callable[[Any], Any]:
-    """The model, or a way to call it in which convolutions are computed faster."""
+    """The model, or a way to call it in which its layers are computed faster."""
     if not _is_on_cpu(setup) or setup.settings.precision != "fp32":
         return setup.model
     try:
@@ -49,11 +50,11 @@ def tune_model(setup: Setup) -> Callable[[Any], Any]:
     except RecordError as error:
         _add_note(setup, note("tuned_not_kept", error=str(error)))
         ways = {}
-    convolutions = {
+    layers = {
         name: {str(size): one.names() for size, one in by_size.items()}
         for name, (_, by_size) in ways.items()
     }
-    _record(setup, "convolutions", convolutions)
+    _record(setup, "layers", layers)
     return TunedModel(setup.model, ways) if ways else setup.model
 
 
@@ -111,7 +112,7 @@ def _optimizer(setup: Setup, parameters: list[nn.Parameter], is_native: bool) ->
 
 
 def _calls(setup: Setup) -> dict[str, Call]:
-    """How the convolutions of the model are called; none, with a note, where a copy of it does not run."""
+    """How the layers of the model are called; none, with a note, where a copy of it does not run."""
     batches = setup.train_batches
     rows = torch.arange(min(batches.batch_size, batches.num_samples, MOST_SAMPLES))
     try:
@@ -126,8 +127,9 @@ def _calls(setup: Setup) -> dict[str, Call]:
 def _ways_by_size(setup: Setup, name: str, call: Call) -> WaysBySize:
     """For the batches of training and of the test; nothing where torch's own are faster for all."""
     layer = setup.model.get_submodule(name)
-    assert isinstance(layer, nn.Conv2d)
-    facts = (call, tuple(layer.weight.shape), layer.padding, layer.bias is not None)
+    kind = kind_of(layer)
+    assert kind is not None, "the copy had a layer of another kind"
+    facts = (call, str(layer))
     sizes = {
         min(batches.batch_size, batches.num_samples, MOST_SAMPLES)
         for batches in (setup.train_batches, setup.test_batches)
@@ -135,8 +137,9 @@ def _ways_by_size(setup: Setup, name: str, call: Call) -> WaysBySize:
     found = {}
     for size in sorted(sizes):
         shape = (size, *call.shape)
-        decide = partial(fastest_ways, layer, shape, call.needs_grad_input)
-        found[size] = Ways.from_names(kept_choice("convolution", (size, facts), decide))
+        decide = partial(kind.fastest_ways, layer, shape, call.needs_grad_input)
+        names = kept_choice(kind.name, (size, facts), decide)
+        found[size] = Ways.from_names(names, kind.parts)
     return found if set(found.values()) != {ALL_TORCH} else {}
 
 
