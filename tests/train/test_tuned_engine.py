@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from training import HomedSetup, MakeSetup
 from trainlab.analyse.confounds import trial_confounds
 from trainlab.data.dataset import Dataset, Split
+from trainlab.measure.work import WorkCounter
 from trainlab.record.note import note
 from trainlab.record.trial import TrialRecord
 from trainlab.train.engines import ENGINES
@@ -171,6 +172,21 @@ def test_every_way_gives_torch_s_output_and_gradients(
     assert len(ours) == len(theirs) == 3 + has_bias
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("ways", OURS, ids=str)
+def test_every_way_is_counted_with_its_flops(ways: Ways) -> None:
+    layer, x = nn.Conv2d(2, 3, 3), torch.randn(4, 2, 8, 8, requires_grad=True)
+    counter = WorkCounter()
+    counter.begin()
+    convolution.run(layer, x, ways).sum().backward()  # type: ignore[no-untyped-call]
+    counter.end()
+    once = 2 * 4 * 6 * 6 * layer.weight.numel()
+    # The convolution of the gradient also visits the border, where it meets zeros.
+    over_the_border = 2 * 4 * 8 * 8 * layer.weight.numel()
+    grad_input = over_the_border if ways.grad_input == "convolution" else once
+    assert counter.between.flops == 2 * once + grad_input
+    assert not counter.uncounted
 
 
 @pytest.mark.parametrize("way", ["exchanged", "copied"])
