@@ -60,6 +60,7 @@ format: install
 
 bench: install
 	@$(BIN)/python -m benchmarks.loop
+	@$(BIN)/python -m benchmarks.cpu_engines
 	@$(BIN)/python -m benchmarks.start
 	@$(BIN)/python -m benchmarks.cost
 	@$(BIN)/python -m benchmarks.turns

@@ -26,6 +26,7 @@ class Attempt:
         self.folder = folder
         self.progress = Progress()
         self.notes: list[Note] = []
+        self.engine_facts: dict[str, Any] = {}
         self.load: LoadRecord | None = None
         planned = folder.read().model_dump(include=set(Trial.model_fields))
         self.trial = checked(Trial, planned, str(folder.trial_file))
@@ -72,6 +73,7 @@ class Attempt:
         progress = self.progress
         outcome = {
             "state": self._state(),
+            "resolved": self._record.resolved | self.engine_facts,
             "ended": _now(),
             "total_s": progress.total_s,
             "load": self.load,

@@ -72,7 +72,7 @@ def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
         else:
             engine, session = opened
             for one in ready:
-                _record_engine(one, engine, session)
+                _record_engine(one, engine)
                 one.member.moments.trial_begins(one.member.setup.view(one.attempt.folder))
             train(session, members)
     if apart is not None:
@@ -120,7 +120,7 @@ def _opened(engines: Sequence[Engine], ready: Sequence[Ready]) -> tuple[Engine, 
     raise AssertionError("the last engine makes the updates of every trial")
 
 
-def _record_engine(one: Ready, engine: Engine, session: Session) -> None:
+def _record_engine(one: Ready, engine: Engine) -> None:
     setup = one.member.setup
-    resolved = setup.resolved() | {"engine": engine.name, **session.resolved()}
+    resolved = setup.resolved() | {"engine": engine.name, **setup.engine_facts}
     one.attempt.record_setup(resolved, setup.dataset)

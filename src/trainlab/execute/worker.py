@@ -117,7 +117,8 @@ def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
     trial = attempt.trial
     prepare_process(trial.settings)
     workload = load.workload(trial.workload)
-    setup = set_up(trial, workload, load.data(trial.workload, trial.settings.data), attempt.notes)
+    data = load.data(trial.workload, trial.settings.data)
+    setup = set_up(trial, workload, data, attempt.notes, attempt.engine_facts)
     attempt.record_setup(setup.resolved() | {"engine": engine}, setup.dataset)
     return setup
 

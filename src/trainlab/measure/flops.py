@@ -75,6 +75,19 @@ def _convolution_backward(
     return once * (bool(wanted[0]) + bool(wanted[1]))
 
 
+def _convolution_by_columns(x: Tensor, weight: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
+    """torch's own formula for it wants an argument that it does not have."""
+    return _forward_of_convolution(x, weight, out_val, transposed=False)
+
+
+def _convolution_by_columns_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, *rest: Any, out_val: Any, **_: Any
+) -> int:
+    wanted = rest[3]
+    once = _forward_of_convolution(x, weight, grad, transposed=False)
+    return once * (bool(wanted[0]) + bool(wanted[1]))
+
+
 def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
     """Of (..., tokens, features): scores, and what they weigh."""
     return 2 * prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
@@ -129,6 +142,8 @@ def _linear(x: Tensor, weight: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
 
 OWN: dict[str, Formula] = {
     "convolution_backward": _convolution_backward,
+    "_slow_conv2d_forward": _convolution_by_columns,
+    "_slow_conv2d_backward": _convolution_by_columns_backward,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "_scaled_dot_product_fused_attention_overrideable": _attention,

@@ -76,21 +76,31 @@ def _device(value: str) -> str:
 class TrainSpec(Spec):
     """How one trial trains. Every field is a setting, and later a factor that can be varied."""
 
-    epochs: Annotated[PositiveInt, Setting("epochs", also_called=("num_epochs", "n_epochs"))] = 1
+    epochs: Annotated[
+        PositiveInt,
+        Setting(
+            "epochs",
+            also_called=("num_epochs", "n_epochs"),
+            resolves_to=("tuned",),
+        ),
+    ] = 1
     """Passes over the training set."""
     batch_size: Annotated[
         PositiveInt,
         Setting(
             "samples",
             also_called=("bs", "batch", "train_batch_size"),
-            resolves_to=("batch_size", "steps_per_epoch", "log_every_steps"),
+            resolves_to=("batch_size", "steps_per_epoch", "log_every_steps", "tuned"),
         ),
     ] = 64
     """Training samples per update."""
-    test_batch_size: Annotated[PositiveInt, Setting("samples", changes_learning=False)] = 1000
+    test_batch_size: Annotated[
+        PositiveInt, Setting("samples", changes_learning=False, resolves_to=("tuned",))
+    ] = 1000
     """Test samples per forward pass; does not change the result."""
     optimizer: Annotated[
-        OptimizerName, Setting(also_called=("opt", "optim"), resolves_to=("optimizer_code",))
+        OptimizerName,
+        Setting(also_called=("opt", "optim"), resolves_to=("optimizer_code", "tuned")),
     ] = "adam"
     """The update rule."""
     lr: Annotated[
@@ -120,7 +130,11 @@ class TrainSpec(Spec):
     """Further options of the optimizer, as rho=0.9,eps=1e-6."""
     optimizer_code: Annotated[
         Literal["auto", "fused", "foreach", "loop"],
-        Setting(changes_learning=False, is_of_optimizer=True, resolves_to=("optimizer_code",)),
+        Setting(
+            changes_learning=False,
+            is_of_optimizer=True,
+            resolves_to=("optimizer_code", "tuned"),
+        ),
     ] = "auto"
     """Which of torch's implementations of the same update; auto: fused where there is one."""
     schedule: Annotated[
@@ -143,31 +157,37 @@ class TrainSpec(Spec):
         Setting(
             changes_learning=False,
             # A device brings its threads and its implementation of the update along.
-            resolves_to=("device", "device_name", "threads", "data_resident", "optimizer_code"),
+            resolves_to=(
+                *("device", "device_name", "threads", "data_resident", "optimizer_code", "tuned"),
+            ),
         ),
     ] = "auto"
     """auto, cpu, cuda, cuda:N or mps; auto picks the accelerator if there is one."""
     seed_parts: Literal["all", "weights", "order", "dropout"] = "all"
     """What a trial's seed changes: all that is random, or one part of it, the others being held as with
     seed 0. Give several to learn where the spread between seeds comes from."""
-    precision: Annotated[Literal["fp32", "bf16"], Setting(also_called=("dtype", "amp"))] = "fp32"
+    precision: Annotated[
+        Literal["fp32", "bf16"], Setting(also_called=("dtype", "amp"), resolves_to=("tuned",))
+    ] = "fp32"
     """bf16 is autocast with fp32 weights."""
     engine: Annotated[
-        Literal["auto", "eager", "graphed", "lanes", "compiled"],
+        Literal["auto", "eager", "tuned", "graphed", "lanes", "compiled"],
         Setting(
-            changes_learning=False, resolves_to=("engine", "optimizer_code", "trials_together")
+            changes_learning=False,
+            resolves_to=("engine", "optimizer_code", "trials_together", "tuned"),
         ),
     ] = "auto"
-    """How updates are made: eager (operation by operation), graphed (the whole step as one CUDA graph),
-    lanes (many trials as one vectorised program) or compiled (torch.compile). auto: the fastest that can
-    train the model; a cost is measured by eager unless another is named."""
+    """How updates are made: eager (operation by operation), tuned (on a CPU, with the code measured to be
+    fastest there), graphed (the whole step as one CUDA graph), lanes (many trials as one vectorised
+    program) or compiled (torch.compile). auto: the fastest that can train the model; a cost is measured by
+    eager unless another is named."""
     threads: Annotated[
         PositiveInt | None,
         Setting(
             "threads",
             changes_learning=False,
             also_called=("num_threads", "n_threads"),
-            resolves_to=("threads",),
+            resolves_to=("threads", "tuned"),
         ),
     ] = None
     """Threads for torch on the CPU; not given: torch's choice. It changes rounding: keep it equal."""
@@ -192,7 +212,11 @@ class TrainSpec(Spec):
     model: Annotated[
         dict[str, Scalar],
         BeforeValidator(pairs_of),
-        Setting("name=value", holds_commas=True, resolves_to=("num_parameters", "num_trainable")),
+        Setting(
+            "name=value",
+            holds_commas=True,
+            resolves_to=("num_parameters", "num_trainable", "tuned"),
+        ),
     ] = {}
     """Parameters of the workload's model, as hidden=256."""
 

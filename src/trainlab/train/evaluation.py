@@ -1,6 +1,7 @@
 """Evaluation: the whole test set through a model in eval mode."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,14 +15,16 @@ Batch = tuple[Tensor, Tensor]
 """Stored inputs and targets."""
 Outcome = tuple[Tensor, Tensor, Tensor]
 """Loss, outputs and targets of a step."""
+CallModel = Callable[[Any], Any]
+"""The model, or a way to call it."""
 
 
 class Evaluation:
-    """The test of one trial, its step made ready."""
+    """The test of one trial, its step made ready. `call_model`: in place of calling the model itself."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, call_model: CallModel | None = None) -> None:
         self._setup = setup
-        self._step = make_inference_step(setup, Moments([]))
+        self._step = make_inference_step(setup, Moments([]), call_model)
         self._meter = Meter(setup.workload.metrics, setup.device)
 
     def run(self, epoch: int) -> Means:
@@ -38,9 +41,11 @@ class Evaluation:
             return meter.means()
 
 
-def make_inference_step(setup: Setup, moments: Moments) -> Callable[[Batch], Outcome]:
+def make_inference_step(
+    setup: Setup, moments: Moments, call_model: CallModel | None = None
+) -> Callable[[Batch], Outcome]:
     """A forward pass as a function of a batch as stored; nothing is updated."""
-    model, loss_of = setup.model, setup.workload.loss
+    model, loss_of = call_model or setup.model, setup.workload.loss
     prepare, autocast, phase_ends = setup.workload.prepare, setup.autocast, moments.phase_ends
     batch_ready, forward_begins = moments.batch_ready, moments.forward_begins
 

@@ -1,10 +1,11 @@
 """Optimizers and schedules by the names of the settings; torch's own, nothing rewritten."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, StepLR
 
 from trainlab.errors import DeviceError, SpecError
@@ -23,9 +24,13 @@ def optimizer_code(settings: TrainSpec, device: torch.device) -> str:
 
 
 def make_optimizer(
-    settings: TrainSpec, parameters: Iterable[nn.Parameter], device: torch.device
-) -> torch.optim.Optimizer:
-    """torch's optimizer with the settings; options not given are left to torch."""
+    settings: TrainSpec,
+    parameters: Iterable[nn.Parameter],
+    device: torch.device,
+    class_for: Callable[[type[Optimizer]], type[Optimizer]] = lambda torch_class: torch_class,
+) -> Optimizer:
+    """torch's optimizer with the settings; options not given are left to torch. `class_for` names the class
+    to take in place of torch's, which must take the same options."""
     options: dict[str, Any] = dict(settings.optimizer_options)
     betas = options.pop("beta1", 0.9), options.pop("beta2", 0.999)
     if {"beta1", "beta2"} & set(settings.optimizer_options):
@@ -42,9 +47,8 @@ def make_optimizer(
         options["fused"] = True
     else:
         options["foreach"] = code == "foreach"
-    optimizer_class = getattr(torch.optim, rules.torch_class)
-    optimizer: torch.optim.Optimizer = optimizer_class(parameters, lr=settings.start_lr, **options)
-    return optimizer
+    optimizer_class: Callable[..., Optimizer] = class_for(getattr(torch.optim, rules.torch_class))
+    return optimizer_class(parameters, lr=settings.start_lr, **options)
 
 
 def check_optimizer(settings: TrainSpec, device: torch.device) -> None:
@@ -55,7 +59,7 @@ def check_optimizer(settings: TrainSpec, device: torch.device) -> None:
         raise SpecError([f"settings: {settings.optimizer}: {error}"]) from None
 
 
-def make_schedule(settings: TrainSpec, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
+def make_schedule(settings: TrainSpec, optimizer: Optimizer) -> LRScheduler | None:
     """The schedule, stepped once after each epoch; None where the learning rate stays."""
     if settings.schedule == "step":
         return StepLR(optimizer, settings.lr_step_epochs, settings.lr_gamma)

@@ -1,7 +1,7 @@
 """Setup: a trial's model, data and optimizer, ready on the device."""
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -40,11 +40,19 @@ class Setup:
     test_batches: Batches
     notes: list[Note]
     """What could not be done, and why; ends up in the trial's record."""
+    engine_facts: dict[str, Any] = field(default_factory=dict)
+    """What an engine has decided on this machine; ends up in the trial's `resolved`."""
 
     @cached_property
     def optimizer(self) -> torch.optim.Optimizer:
         """Made when first needed: inference needs none, and torch then imports for a second."""
         return make_optimizer(self.settings, self.model.parameters(), self.device)
+
+    def use_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Puts another optimizer that makes the same updates in its place, with the state so far."""
+        if "optimizer" in vars(self):
+            optimizer.load_state_dict(self.optimizer.state_dict())
+        vars(self)["optimizer"] = optimizer
 
     @property
     def settings(self) -> TrainSpec:
@@ -104,7 +112,11 @@ class Setup:
 
 
 def set_up(
-    trial: Trial, workload: Workload, dataset: Dataset, notes: list[Note] | None = None
+    trial: Trial,
+    workload: Workload,
+    dataset: Dataset,
+    notes: list[Note] | None = None,
+    engine_facts: dict[str, Any] | None = None,
 ) -> Setup:
     """Everything a trial needs before its first update; initial weights derive from its seed alone."""
     settings = trial.settings
@@ -125,4 +137,5 @@ def set_up(
         train_batches=Batches(dataset.train, settings.batch_size, device),
         test_batches=Batches(dataset.test, settings.test_batch_size, device),
         notes=[] if notes is None else notes,
+        engine_facts={} if engine_facts is None else engine_facts,
     )

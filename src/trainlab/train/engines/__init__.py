@@ -11,10 +11,12 @@ from trainlab.train.engines.eager import EagerEngine
 from trainlab.train.engines.engine import Engine
 from trainlab.train.engines.graphed import GraphedEngine
 from trainlab.train.engines.lanes import LanesEngine
+from trainlab.train.engines.tuned import TunedEngine
 from trainlab.train.moments import GRAINS, Moments
 
 ENGINES: dict[str, Engine] = {
     "eager": EagerEngine(),
+    "tuned": TunedEngine(),
     "graphed": GraphedEngine(),
     "lanes": LanesEngine(),
     "compiled": CompiledEngine(),
@@ -36,6 +38,8 @@ def engines_for(
         names = []  # what was asked for is one of torch's own
     elif device.type == "cuda":
         names = ["lanes", "graphed"] if has_others else ["graphed"]
+    elif device.type == "cpu":
+        names = ["tuned"]
     else:
         names = []
     return [ENGINES[name] for name in dict.fromkeys([*names, "eager"])]

@@ -1,14 +1,13 @@
 """eager: every operation launched from Python, one after the other. The reference for all engines."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any
 
 from torch import Tensor
 
 from trainlab.train.engines.engine import Member, Update
-from trainlab.train.evaluation import Evaluation, Outcome, make_inference_step
+from trainlab.train.evaluation import CallModel, Evaluation, Outcome, make_inference_step
 from trainlab.train.meter import Means, Meter
 from trainlab.train.moments import Grain, Moments
 from trainlab.train.optimizers import make_schedule
@@ -35,20 +34,17 @@ class EagerEngine:
 
 
 class EagerSession:
-    """One trial, its steps made ready."""
+    """One trial, its steps made ready. `call_model`: in place of calling the model itself."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, call_model: CallModel | None = None) -> None:
         setup, metrics = member.setup, member.setup.workload.metrics
         self._setup, self._moments, self._progress = setup, member.moments, member.progress
-        self._step = make_training_step(setup, member.moments)
+        self._step = make_training_step(setup, member.moments, call_model)
         self._meter = Meter(metrics, setup.device, stops_explosions=True)
-        self._evaluation = Evaluation(setup)
+        self._evaluation = Evaluation(setup, call_model)
         # Made before the first update, because torch's schedule counts the updates.
         self._schedule = make_schedule(setup.settings, setup.optimizer)
         self._batches: Iterator[Tensor] = iter(())
-
-    def resolved(self) -> Mapping[str, Any]:
-        return {}
 
     def learning_rates(self) -> Sequence[float]:
         return [float(self._setup.optimizer.param_groups[0]["lr"])]
@@ -80,9 +76,11 @@ class EagerSession:
             self._schedule.step()
 
 
-def make_training_step(setup: Setup, moments: Moments) -> Callable[[Tensor], Outcome]:
+def make_training_step(
+    setup: Setup, moments: Moments, call_model: CallModel | None = None
+) -> Callable[[Tensor], Outcome]:
     """The update as a function of the batch's rows; everything it needs is looked up once, here."""
-    model, optimizer, loss_of = setup.model, setup.optimizer, setup.workload.loss
+    model, optimizer, loss_of = call_model or setup.model, setup.optimizer, setup.workload.loss
     batches, prepare, autocast = setup.train_batches, setup.workload.prepare, setup.autocast
     resets_gradients = setup.settings.zero_grad
     phase_ends, batch_ready = moments.phase_ends, moments.batch_ready
