@@ -38,6 +38,21 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_flush_denormal(False)
 
 
+@pytest.fixture(scope="session")
+def cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For what tests measure and compile."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(
+    request: pytest.FixtureRequest, cache_of_tests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The full data sets lie in the user's own.
+    if request.node.get_closest_marker("full") is None:
+        monkeypatch.setenv("TRAINLAB_CACHE", str(cache_of_tests))
+
+
 @pytest.fixture
 def trainlab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
