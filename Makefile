@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install lab test test-full check format bench clean
+.PHONY: help install lab test test-full check format bench gpu-check clean
 
 help:
 	@echo "make lab        run mnist-lab on bundled data: a study with findings, a few minutes"
@@ -13,6 +13,7 @@ help:
 	@echo "make check      format, lint, types, tests: what CI runs"
 	@echo "make format     put the code in order"
 	@echo "make bench      measure what the README and docs claim about speed"
+	@echo "make gpu-check  the tests and benchmarks that need an NVIDIA GPU"
 	@echo "make install    make .venv with everything for development"
 
 $(VENV)/.made:
@@ -60,7 +61,7 @@ format: install
 
 bench: install
 	@$(BIN)/python -m benchmarks.loop
-	@$(BIN)/python -m benchmarks.cpu_engines
+	@$(BIN)/python -m benchmarks.engines
 	@$(BIN)/python -m benchmarks.start
 	@$(BIN)/python -m benchmarks.cost
 	@$(BIN)/python -m benchmarks.turns
@@ -68,6 +69,11 @@ bench: install
 	@$(BIN)/python -m benchmarks.cost_power
 	@$(BIN)/python -m benchmarks.verdicts
 	@$(BIN)/python -m benchmarks.reproduce
+
+# Where there is no GPU these tests skip with a reason, and the benchmark says that it has none.
+gpu-check: install
+	@$(BIN)/python -m pytest -m cuda -rs
+	@$(BIN)/python -m benchmarks.engines --device cuda
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
