@@ -20,7 +20,8 @@ ENGINES: dict[str, Engine] = {
 def engine_for(name: str, watched_by: Sequence[Moments]) -> tuple[Engine, Note | None]:
     """The engine of that name, or eager with a note where an instrument must see more than it shows."""
     engine = ENGINES["eager" if name == "auto" else name]
-    needed = max((moments.grain for moments in watched_by), key=GRAINS.index, default="point")
+    grains = [one.grain_in_program if engine.is_program else one.grain for one in watched_by]
+    needed = max(grains, key=GRAINS.index, default="point")
     if GRAINS.index(needed) <= GRAINS.index(engine.shows):
         return engine, None
     too_coarse = note("engine_too_coarse", engine=engine.name, needed=needed, shows=engine.shows)

@@ -7,7 +7,7 @@ would do something else when it is replayed; it is found here.
 import random
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +36,13 @@ class Rehearsal:
     draws: tuple[Draw, ...]
 
 
-def rehearse(setup: Setup, rows: Tensor) -> Rehearsal:
-    """One step of the first epoch on these rows of the data; nothing of the model is changed."""
+def rehearse(
+    setup: Setup, rows: Tensor, watching: AbstractContextManager[None] | None = None
+) -> Rehearsal:
+    """One step of the first epoch on these rows of the data; nothing of the model is changed.
+
+    `watching` is entered around the model and the loss.
+    """
     model, batches, workload = setup.model, setup.train_batches, setup.workload
     model.train()
     dropout = DropoutRecorder()
@@ -49,7 +54,7 @@ def rehearse(setup: Setup, rows: Tensor) -> Rehearsal:
     ):
         inputs, targets = batches.gather(rows)
         inputs = workload.prepare(inputs)
-        with setup.autocast(), dropout:
+        with setup.autocast(), dropout, watching or nullcontext():
             outputs = model(inputs)
             loss = workload.loss(outputs, targets)
         check_mean(loss)
