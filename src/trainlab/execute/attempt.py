@@ -85,6 +85,11 @@ class Attempt:
         }
         self.folder.end(self._record.model_copy(update=outcome))
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether an interrupt ended it."""
+        return isinstance(self._raised, KeyboardInterrupt)
+
     def pass_on_interrupt(self) -> None:
         """Raises the interrupt that ended the trial, if one did: it is meant for the whole run."""
         if isinstance(self._raised, KeyboardInterrupt):
@@ -93,7 +98,7 @@ class Attempt:
     def _state(self) -> State:
         if self._raised is None:
             return self.progress.state
-        return "interrupted" if isinstance(self._raised, KeyboardInterrupt) else "failed"
+        return "interrupted" if self.is_interrupted else "failed"
 
 
 @contextmanager

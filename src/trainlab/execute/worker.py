@@ -8,15 +8,16 @@ from collections.abc import Sequence
 
 import torch
 
-from trainlab.execute.attempt import Attempt, ending_together
+from trainlab.execute.attempt import Attempt
 from trainlab.execute.events import EventWriter
+from trainlab.execute.learning import learn
 from trainlab.instruments.curves import Curves
 from trainlab.instruments.network import Network
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.progress import ProgressEvents
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.instruments.weights import Weights, load_weights
-from trainlab.machine.load import LoadMeter
+from trainlab.machine.device import pick_device
 from trainlab.machine.process import prepare_process
 from trainlab.measure.layers import profile_layers
 from trainlab.measure.limits import measured_limits
@@ -27,10 +28,8 @@ from trainlab.measure.timing import measure
 from trainlab.plan import Trial
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
-from trainlab.train.engines import engine_for
-from trainlab.train.engines.engine import Engine, Member
+from trainlab.train.engines import engine_for, engines_for
 from trainlab.train.loader import Loader
-from trainlab.train.loop import train
 from trainlab.train.moments import Instrument, Moments
 from trainlab.train.setup import Setup, set_up
 
@@ -69,46 +68,16 @@ def _learn(
     others: Sequence[Instrument],
 ) -> None:
     """Together where the engine can, else one after the other."""
-    moments = [
-        Moments([*_instruments(study, attempt.trial), ProgressEvents(events.write), *others])
+    watched = [
+        (
+            attempt,
+            Moments([*_instruments(study, attempt.trial), ProgressEvents(events.write), *others]),
+        )
         for attempt in attempts
     ]
-    engine, fallback = engine_for(attempts[0].trial.settings.engine, moments)
-    watched = list(zip(attempts, moments, strict=True))
-    for attempt in attempts:
-        attempt.notes += [fallback] if fallback is not None else []
-    for some in [watched] if engine.takes_many else [[one] for one in watched]:
-        _learn_together(engine, some, load)
-
-
-def _learn_together(
-    engine: Engine, watched: Sequence[tuple[Attempt, Moments]], load: Loader
-) -> None:
-    members: list[Member] = []
-    ready: list[Attempt] = []
-    for attempt, moments in watched:
-        attempt.begin()
-        with attempt:
-            setup = _set_up(attempt, load, engine)
-            members.append(Member(setup, moments, attempt.progress))
-            ready.append(attempt)
-    meter = LoadMeter()
-    with ending_together(ready):
-        if members:
-            session = engine.open(members)
-            for attempt, member in zip(ready, members, strict=True):
-                member.moments.trial_begins(member.setup.view(attempt.folder))
-            train(session, members)
-    load_meanwhile = meter.read()
-    for attempt, member in zip(ready, members, strict=True):
-        attempt.load = load_meanwhile
-        with attempt:
-            member.moments.trial_ends(attempt.progress)
-    # All records are written before an interrupt is passed on.
-    for attempt, _ in watched:
-        attempt.end()
-    for attempt, _ in watched:
-        attempt.pass_on_interrupt()
+    settings = attempts[0].trial.settings
+    engines = engines_for(settings, pick_device(settings.device), has_others=study.num_learn > 1)
+    learn(engines, watched, lambda attempt: _set_up(attempt, load, engines[-1].name))
 
 
 def _measure(run: RunFolder, attempt: Attempt, study: Study, load: Loader) -> None:
@@ -138,18 +107,18 @@ def set_up_cost(run: RunFolder, attempt: Attempt, load: Loader) -> Setup:
     """A cost trial set up on this machine, with the weights it asks for."""
     trial = attempt.trial
     engine, _ = engine_for(trial.settings.engine, [])
-    setup = _set_up(attempt, load, engine)
+    setup = _set_up(attempt, load, engine.name)
     if trial.weights_of is not None:
         load_weights(setup, run.trial(trial.weights_of))
     return setup
 
 
-def _set_up(attempt: Attempt, load: Loader, engine: Engine) -> Setup:
+def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
     trial = attempt.trial
     prepare_process(trial.settings)
     workload = load.workload(trial.workload)
     setup = set_up(trial, workload, load.data(trial.workload, trial.settings.data), attempt.notes)
-    attempt.record_setup(setup.resolved() | {"engine": engine.name}, setup.dataset)
+    attempt.record_setup(setup.resolved() | {"engine": engine}, setup.dataset)
     return setup
 
 

@@ -62,6 +62,11 @@ class Study(Spec):
         return self.cells or (Cell(id=BASE, settings=self.settings),)
 
     @property
+    def num_learn(self) -> int:
+        """Learn trials that are planned."""
+        return len(self.all_cells) * len(self.seeds) if self.learn else 0
+
+    @property
     def factors(self) -> tuple[str, ...]:
         """What varies, in the order asked."""
         return tuple(dict.fromkeys(name for cell in self.cells for name in cell.levels))

@@ -57,11 +57,16 @@ def _running(group: Sequence[Member]) -> list[Member]:
 
 
 def _run_epoch(session: Session, group: Sequence[Member], epoch: int, clock: Clock) -> None:
-    """Training, test, records; times are of the first two, which wait until the device is done."""
-    before_s, start = group[0].progress.total_s, clock()
-    train_means = _train_epoch(session, group, epoch, lambda: before_s + clock() - start)
-    train_s = clock() - start
-    for member in group:
+    """Training, test, records; times are of the first two, which wait until the device is done.
+
+    Of trials that run together each counts its share of the time: shares add up to what the clock shows.
+    """
+    share = 1 / len(group)
+    begun = _running(group)
+    before_s, start = begun[0].progress.total_s, clock()
+    train_means = _train_epoch(session, group, epoch, lambda: before_s + share * (clock() - start))
+    train_s = share * (clock() - start)
+    for member in begun:
         member.progress.total_s = before_s + train_s
     if not _running(group):
         return
@@ -69,7 +74,7 @@ def _run_epoch(session: Session, group: Sequence[Member], epoch: int, clock: Clo
         member.moments.test_begins(epoch)
     start = clock()
     test_means = session.test(epoch)
-    test_s = clock() - start
+    test_s = share * (clock() - start)
     rates = session.learning_rates()
     for member, trained, tested, rate in zip(group, train_means, test_means, rates, strict=True):
         progress = member.progress

@@ -1,8 +1,11 @@
-"""Engines: how updates are made. One is chosen for each group of trials."""
+"""Engines: how updates are made. For each group of trials those that could make them are tried in order."""
 
 from collections.abc import Sequence
 
+import torch
+
 from trainlab.record.note import Note, note
+from trainlab.spec import TrainSpec
 from trainlab.train.engines.eager import EagerEngine
 from trainlab.train.engines.engine import Engine
 from trainlab.train.engines.graphed import GraphedEngine
@@ -17,12 +20,37 @@ ENGINES: dict[str, Engine] = {
 """By the names that the setting `engine` takes."""
 
 
+def engines_for(
+    settings: TrainSpec, device: torch.device, *, has_others: bool = False
+) -> list[Engine]:
+    """The engines to try, the fastest first; the last is always eager.
+
+    `has_others`: whether the study has other learn trials. All are then made by the same engine, so that
+    no two that are compared differ in it.
+    """
+    if settings.engine != "auto":
+        names = [settings.engine]
+    elif settings.optimizer_code != "auto":
+        names = []  # what was asked for is one of torch's own
+    elif device.type == "cuda":
+        names = ["lanes", "graphed"] if has_others else ["graphed"]
+    else:
+        names = []
+    return [ENGINES[name] for name in dict.fromkeys([*names, "eager"])]
+
+
 def engine_for(name: str, watched_by: Sequence[Moments]) -> tuple[Engine, Note | None]:
-    """The engine of that name, or eager with a note where an instrument must see more than it shows."""
+    """The engine of that name, eager for `auto`; or eager with a note where an instrument must see more
+    than the engine shows."""
     engine = ENGINES["eager" if name == "auto" else name]
+    too_coarse = too_coarse_for(engine, watched_by)
+    return (engine, None) if too_coarse is None else (ENGINES["eager"], too_coarse)
+
+
+def too_coarse_for(engine: Engine, watched_by: Sequence[Moments]) -> Note | None:
+    """Why the engine cannot show what these instruments watch; None where it can."""
     grains = [one.grain_in_program if engine.is_program else one.grain for one in watched_by]
     needed = max(grains, key=GRAINS.index, default="point")
     if GRAINS.index(needed) <= GRAINS.index(engine.shows):
-        return engine, None
-    too_coarse = note("engine_too_coarse", engine=engine.name, needed=needed, shows=engine.shows)
-    return ENGINES["eager"], too_coarse
+        return None
+    return note("engine_too_coarse", engine=engine.name, needed=needed, shows=engine.shows)

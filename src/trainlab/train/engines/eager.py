@@ -1,8 +1,9 @@
 """eager: every operation launched from Python, one after the other. The reference for all engines."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from typing import Any
 
 from torch import Tensor
 
@@ -46,6 +47,9 @@ class EagerSession:
         # Made before the first update, because torch's schedule counts the updates.
         self._schedule = make_schedule(setup.settings, setup.optimizer)
         self._batches: Iterator[Tensor] = iter(())
+
+    def resolved(self) -> Mapping[str, Any]:
+        return {}
 
     def learning_rates(self) -> Sequence[float]:
         return [float(self._setup.optimizer.param_groups[0]["lr"])]

@@ -127,10 +127,18 @@ class LaneNoise:
             for of_all in self._calls
         ]
 
+        self._ones = {
+            draw: torch.empty_strided(
+                draw.shape, draw.strides, dtype=draw.dtype, device=self._device
+            ).fill_(1)
+            for draw in {draw for of_all in self._calls for draw in of_all}
+            if self._is_fused(draw)
+        }
+
     def draw(self) -> None:
         """Draws anew, call by call, each trial from its own generator."""
         for of_all, rows, kept in zip(self._calls, self.rows, self._kept, strict=True):
-            if self._device.type == "cuda" and not of_all[0].drops_channels:
+            if self._is_fused(of_all[0]):
                 self._draw_fused(of_all, rows)
                 continue
             for row, draw, generator in zip(rows, of_all, self._generators, strict=True):
@@ -140,15 +148,16 @@ class LaneNoise:
                     row.copy_(drawn)
             rows.div_(kept.to(rows.dtype).view(-1, *(1 for _ in rows.shape[1:])))
 
+    def _is_fused(self, draw: Draw) -> bool:
+        return self._device.type == "cuda" and not draw.drops_channels
+
     def _draw_fused(self, of_all: Sequence[Draw], rows: Tensor) -> None:
         """A GPU's dropout draws inside its own kernel, from the default generator."""
         drawn = []
         for draw, generator in zip(of_all, self._generators, strict=True):
-            ones = torch.empty_strided(
-                draw.shape, draw.strides, dtype=draw.dtype, device=self._device
-            ).fill_(1)
             with _default_is(generator):
-                drawn.append(torch.native_dropout(ones, draw.probability, True)[0])
+                kept = torch.native_dropout(self._ones[draw], draw.probability, True)[0]
+                drawn.append(kept)
         torch.stack(drawn, out=rows)
 
 

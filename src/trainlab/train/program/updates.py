@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trainlab.spec import TrainSpec
 from trainlab.spec.optimizer import OPTIMIZERS, FlagOption
+from trainlab.train.program.fused import FusedUpdate, kernel_of
 
 Hypers = Mapping[str, Tensor]
 """Settings of an optimizer by name, each a column with one number per trial."""
@@ -106,9 +107,24 @@ class _Part:
         }
         if name == "adagrad":
             self.state["sum"] += self._hypers["initial_accumulator_value"]
+        self._fused = self._fused_update(name)
+
+    def _fused_update(self, name: str) -> FusedUpdate | None:
+        """One kernel for the whole update, where there is one for these numbers."""
+        parameters = self._parameters
+        kernel = kernel_of(name, parameters.device) if parameters.dtype == torch.float32 else None
+        if kernel is None:
+            return None
+        flags = [*self._flags]
+        flags += ["momentum"] if self._has_momentum else []
+        flags += ["decoupled"] if name == "adamw" else []
+        return FusedUpdate(kernel, name, self._exact, self.state, flags)
 
     def step(self, gradients: Tensor) -> None:
         self.steps.add_(1)
+        if self._fused is not None:
+            self._fused.step(self._parameters, gradients, self.rates, self.steps)
+            return
         if self._decays and self._rule is not _adamw:
             gradients.addcmul_(self._parameters, self._hypers["weight_decay"])
         self._rule(self, self._parameters, gradients)

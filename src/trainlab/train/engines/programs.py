@@ -1,8 +1,9 @@
 """A group of trials whose steps are a program: captured as a graph on a GPU, or called again and again."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,6 +50,9 @@ class ProgramSession:
         self._num_full, rest = divmod(num_samples, size)
         with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []):
             self._build([count for count in (size if self._num_full else 0, rest) if count])
+
+    def resolved(self) -> Mapping[str, Any]:
+        return {"optimizer_code": "program", "trials_together": len(self._members)}
 
     def learning_rates(self) -> Sequence[float]:
         return [rates.current for rates in self._rates]

@@ -1,0 +1,51 @@
+"""Which learn trials one worker trains together: those whose steps are the same program.
+
+They may differ in seed, optimizer and its settings, schedule, gradient resets, and in parameters of the
+model that change no shape. Different batch sizes are different programs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from trainlab.plan import Group
+
+FREE = frozenset(
+    {
+        "optimizer",
+        "lr",
+        "momentum",
+        "weight_decay",
+        "optimizer_options",
+        "schedule",
+        "lr_gamma",
+        "lr_step_epochs",
+        "zero_grad",
+        "seed_parts",
+        "model",
+    }
+)
+"""Settings that trials of one program may differ in."""
+MOST_TOGETHER = 256
+"""More gain nothing."""
+
+
+def packed(groups: Sequence[Group], runs_together: Callable[[Group], bool]) -> list[Group]:
+    """Groups that may run beside each other, those of one program put into one; in the order in which each
+    program first comes up."""
+    packs: dict[Any, list[Group]] = {}
+    for number, group in enumerate(groups):
+        key = _program_of(group) if runs_together(group) else number
+        packs.setdefault(key, []).append(group)
+    merged: list[Group] = []
+    for some in packs.values():
+        trials = [trial for group in some for trial in group.trials]
+        for first in range(0, len(trials), MOST_TOGETHER):
+            part = tuple(trials[first : first + MOST_TOGETHER])
+            merged.append(Group(trials=part, is_alone=False))
+    return merged
+
+
+def _program_of(group: Group) -> tuple[Any, ...]:
+    trial = group.trials[0]
+    shared = trial.settings.model_dump(mode="json", exclude=set(FREE))
+    return trial.workload, *(str(value) for value in shared.values())
