@@ -41,9 +41,9 @@ def probed_step(
 ) -> tuple[Update, Probes]:
     """A step with probes, told of its moments as the loop does; and the probes, to be ended."""
     instrument, every = Probes(probes), setup.log_every_steps
+    step, number = steps.watched_by([instrument]), 0
     instrument.trial_begins(setup.view(folder))
     instrument.epoch_begins(1)
-    step, number = steps.watched_by([instrument]), 0
 
     def run(rows: Any) -> None:
         nonlocal number

@@ -11,6 +11,7 @@ from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.record.note import Note, Value
 from trainlab.record.trial import State
+from trainlab.train.watch import ProgramView, ProgramWatch
 
 Phase = Literal[
     "data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward", "optimizer"
@@ -75,6 +76,15 @@ class TrialView:
 
 class Instrument:
     """Watches a trial and writes records; overrides the moments it needs and steers nothing."""
+
+    @property
+    def watches_programs(self) -> bool:
+        """Whether it needs no moments finer than points where the steps are a program: see `in_program`."""
+        return False
+
+    def in_program(self, group: Sequence["Instrument"], view: ProgramView) -> ProgramWatch:
+        """What watches the steps for the group's instruments of this kind, one per trial in order."""
+        raise NotImplementedError
 
     def trial_begins(self, view: TrialView) -> None:
         """Model, optimizer and data stand ready; no update has happened."""
@@ -143,8 +153,12 @@ class Moments:
     @property
     def grain(self) -> Grain:
         """The finest that any of the instruments needs."""
-        needed = [grain for name, grain in FINER_THAN_POINTS.items() if self._watchers(name)]
-        return max(needed, key=GRAINS.index, default="point")
+        return self._grain_of(self.instruments)
+
+    @property
+    def grain_in_program(self) -> Grain:
+        """The finest needed where those that can watch a program from inside do so."""
+        return self._grain_of([one for one in self.instruments if not one.watches_programs])
 
     def trial_begins(self, view: TrialView) -> None:
         """Calls every instrument; the end of the trial is reported to those that began without a fault."""
@@ -164,16 +178,12 @@ class Moments:
         if faults:
             raise faults[0]
 
-    def _watchers(self, moment: str) -> list[Callable[..., None]]:
-        base = getattr(Instrument, moment)
-        return [
-            getattr(instrument, moment)
-            for instrument in self.instruments
-            if getattr(type(instrument), moment) is not base
-        ]
+    def _grain_of(self, instruments: Sequence[Instrument]) -> Grain:
+        needed = [g for name, g in FINER_THAN_POINTS.items() if _watchers(instruments, name)]
+        return max(needed, key=GRAINS.index, default="point")
 
     def _callback(self, moment: str) -> Callable[..., None]:
-        watchers = self._watchers(moment)
+        watchers = _watchers(self.instruments, moment)
         if len(watchers) == 1:
             return watchers[0]
 
@@ -182,6 +192,25 @@ class Moments:
                 watcher(*arguments)
 
         return call_all if watchers else _ignore
+
+
+def program_watch(group: Sequence[Moments], view: ProgramView) -> ProgramWatch | None:
+    """What watches the steps of these trials from inside their program, where an instrument does."""
+    watching = [[one for one in moments.instruments if one.watches_programs] for moments in group]
+    if not any(watching):
+        return None
+    assert all(len(of_trial) == 1 for of_trial in watching), "one such instrument per trial"
+    alike = [instrument for (instrument,) in watching]
+    return alike[0].in_program(alike, view)
+
+
+def _watchers(instruments: Sequence[Instrument], moment: str) -> list[Callable[..., None]]:
+    base = getattr(Instrument, moment)
+    return [
+        getattr(instrument, moment)
+        for instrument in instruments
+        if getattr(type(instrument), moment) is not base
+    ]
 
 
 def _ignore(*arguments: Any) -> None:

@@ -7,16 +7,18 @@ autograd graph that the layers made: nothing is added to the graph, so the losse
 
 from collections.abc import Callable, Sequence
 
-from trainlab.instruments.probes.channels import Channels, ClosedPeriod, on_host
+from trainlab.instruments.probes.channels import Channels, on_host
+from trainlab.instruments.probes.lanes.channels import lanes_can_be_seen
+from trainlab.instruments.probes.lanes.program import ProbedProgram
 from trainlab.instruments.probes.layers import ProbedCalls
 from trainlab.instruments.probes.parameters import ProbedParameters
+from trainlab.instruments.probes.periods import Periods
 from trainlab.record.files import LineWriter
-from trainlab.record.probe import ProbeRecord, ProbesRecord
+from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Instrument, Phase, Point, Progress, TrialView
+from trainlab.train.watch import ProgramView
 
-GRACE_STEPS = 20
-"""A function may be called in some steps only; after so many without it a selector is a mistake."""
 MAX_PENDING = 4096
 """Results on the device that wait for the host."""
 
@@ -30,27 +32,42 @@ class Probes(Instrument):
         """`listeners` get every record as it is written; TensorBoard's writer is one."""
         self._specs, self._listeners = tuple(dict.fromkeys(specs)), tuple(listeners)
         self._lines: LineWriter | None = None
+        self._program: ProbedProgram | None = None
+        """Where the steps are one: it probes them for the whole group, and this trial is a lane of it."""
+        self._lane = 0
+        self._calls: ProbedCalls | None = None
+
+    @property
+    def watches_programs(self) -> bool:
+        return lanes_can_be_seen()
+
+    def in_program(self, group: Sequence[Instrument], view: ProgramView) -> ProbedProgram:
+        probes = [one for one in group if isinstance(one, Probes) and one._specs == self._specs]
+        assert len(probes) == view.num_lanes == len(group), "the trials of a group are probed alike"
+
+        def opened(program: ProbedProgram) -> None:
+            for lane, one in enumerate(probes):
+                one._program, one._lane = program, lane
+
+        return ProbedProgram(self._specs, view, opened)
 
     def trial_begins(self, view: TrialView) -> None:
         self._view = view
-        self._channels = Channels(self._specs, view)
-        self._pending: list[ClosedPeriod] = []
-        self._epoch = self._step = 0
-        self._steps_since: dict[ProbeSpec, int] = dict.fromkeys(self._specs, 0)
-        self._checked = False
-        of_parameters = [spec for spec in self._specs if spec.is_of_parameters]
-        self._parameters = ProbedParameters(view.model, of_parameters, self._channels)
-        of_calls = [spec for spec in self._specs if not spec.is_of_parameters]
-        self._calls = ProbedCalls(view.model, of_calls, self._channels) if of_calls else None
+        if self._program is None:
+            self._watch_model(view)
         self._lines = LineWriter(view.folder.probes_file)
 
     def epoch_begins(self, epoch: int) -> None:
-        self._epoch = epoch
+        if self._program is not None:
+            self._program.periods.epoch = epoch
+            return
+        self._periods.epoch = epoch
         if self._calls is not None:
             self._calls.watch.install()
 
     def step_begins(self, step: int) -> None:
-        self._step = self._channels.step = step
+        if self._program is None:
+            self._periods.step = self._channels.step = step
 
     def forward_begins(self) -> None:
         if self._calls is not None:
@@ -59,34 +76,33 @@ class Probes(Instrument):
     def phase_ends(self, phase: Phase) -> None:
         if self._calls is not None:
             self._calls.phase_ends(phase)
-        if phase in ("backward", "optimizer"):
-            self._parameters.phase_ends(phase)
+        if phase == "backward":
+            self._parameters.gradients_ready()
+        elif phase == "optimizer":
+            self._parameters.update_ends()
 
     def step_ends(self, step: int) -> None:
-        for spec in self._specs:
-            self._steps_since[spec] += 1
-            every = 1 if spec.every == "step" else spec.every
-            if every == self._steps_since[spec]:
-                self._close(spec)
-        if not self._checked and self._calls is not None:
-            self._checked = self._calls.check(step >= GRACE_STEPS)
-        if len(self._pending) >= MAX_PENDING:
-            self._drain()
+        if self._program is not None:
+            return
+        self._periods.steps_done(step, 1)
+        if len(self._periods.closed) >= MAX_PENDING:
+            self._write_closed()
 
     def point_logged(self, point: Point) -> None:
-        self._drain()
+        self._write_closed()
 
     def test_begins(self, epoch: int) -> None:
-        if self._calls is not None:
-            self._calls.watch.uninstall()
-            if epoch == 1:
-                self._calls.check(last_chance=True)
-                self._view.notes.extend(self._calls.silent())
-        self._parameters.check()
-        for spec in self._specs:
-            if spec.every == "epoch":
-                self._close(spec)
-        self._drain()
+        if self._program is not None:
+            self._program.epoch_ends()
+            calls = self._program.calls
+        else:
+            calls = self._calls
+            if calls is not None:
+                calls.watch.uninstall()
+            self._periods.epoch_ends()
+        if epoch == 1 and calls is not None:
+            self._view.notes.extend(calls.silent())
+        self._write_closed()
 
     def trial_ends(self, progress: Progress) -> None:
         if self._calls is not None:
@@ -94,30 +110,37 @@ class Probes(Instrument):
         if self._lines is None:
             return
         try:
-            # A period that the trial ended in, diverged or interrupted, is recorded with its steps.
-            for spec in self._specs:
-                if self._steps_since[spec]:
-                    self._close(spec)
-            self._drain()
-            rows = [channel.proof() for channel in self._channels.all()]
-            record = ProbesRecord(rows=rows)
-            self._view.folder.probes.write(record)
+            rows = self._end()
+            self._write_closed()
+            self._view.folder.probes.write(ProbesRecord(rows=rows))
         finally:
             self._lines.close()
 
-    def _close(self, spec: ProbeSpec) -> None:
-        if spec.quantity == "weight":
-            self._parameters.read_weights(spec)
-        num_steps, self._steps_since[spec] = self._steps_since[spec], 0
-        for channel in self._channels.of(spec):
-            closed = channel.close(self._epoch, self._step, num_steps)
-            if closed is not None:
-                self._pending.append(closed)
+    def _watch_model(self, view: TrialView) -> None:
+        is_mixed = view.trial.settings.precision == "bf16"
+        self._channels = Channels(self._specs, view.device, is_mixed=is_mixed)
+        of_parameters = [spec for spec in self._specs if spec.is_of_parameters]
+        self._parameters = ProbedParameters(view.model, of_parameters, self._channels)
+        of_calls = [spec for spec in self._specs if not spec.is_of_parameters]
+        self._calls = ProbedCalls(view.model, of_calls, self._channels) if of_calls else None
+        self._periods = Periods(self._specs, self._channels, self._parameters, self._calls)
 
-    def _drain(self) -> None:
-        pending, self._pending = self._pending, []
-        if pending:
-            on_host(pending, self._write)
+    def _end(self) -> list[FiredRecord]:
+        """Closes what is open; what each probe saw."""
+        if self._program is not None:
+            return self._program.end(self._lane)
+        self._periods.close_open()
+        return [channel.proof() for channel in self._channels.all()]
+
+    def _write_closed(self) -> None:
+        if self._program is not None:
+            records = self._program.records_of(self._lane)
+        else:
+            closed = self._periods.take_closed()
+            numbers = on_host(closed)
+            records = [one.record(row) for one, row in zip(closed, numbers, strict=True)]
+        for record in records:
+            self._write(record)
 
     def _write(self, record: ProbeRecord) -> None:
         assert self._lines is not None

@@ -4,8 +4,8 @@ Gradients are read at the nodes of the autograd graph that the layer made. Nothi
 graph, so neither the losses nor in-place layers are disturbed.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +15,8 @@ from trainlab.instruments.calls.flow import constants_of, tensors_in
 from trainlab.instruments.calls.listener import CallListener, EndListener, WatchedCall
 from trainlab.instruments.calls.watch import CallWatch, types_of
 from trainlab.instruments.probes import quantities as q
-from trainlab.instruments.probes.channels import Channel, Channels
-from trainlab.instruments.probes.reducers import DeadUnits
+from trainlab.instruments.probes.channels import Channel, Channels, Seen
 from trainlab.instruments.probes.selectors import Selector, no_match
-from trainlab.instruments.probes.units import unit_dimension
 from trainlab.record.note import Note, note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Phase
@@ -28,7 +26,14 @@ from trainlab.words import Words
 class ProbedCalls(CallListener):
     """Reads what chosen calls take and give, forward and backward."""
 
-    def __init__(self, model: nn.Module, specs: Sequence[ProbeSpec], channels: Channels) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        specs: Sequence[ProbeSpec],
+        channels: Channels,
+        constants: frozenset[int] | None = None,
+    ) -> None:
+        """`constants`: ids of what the model's parameters and buffers are, where not themselves."""
         self._channels = channels
         self._selectors = {spec: [Selector(text) for text in spec.select] for spec in specs}
         self._modules = {
@@ -40,7 +45,7 @@ class ProbedCalls(CallListener):
         """Every call that was seen, with its types: for hints in error messages."""
         self._gathering: list[q.Gathered] = []
         self._places: dict[tuple[str, int], int] = {}
-        self._constants = constants_of(model)
+        self._constants = constants_of(model) if constants is None else constants
         self.watch = CallWatch(model, self)
 
     def phase_ends(self, phase: Phase) -> None:
@@ -77,7 +82,7 @@ class ProbedCalls(CallListener):
                 self._channels.at(spec, call.name, call.number, call.types, call.kind, place)
                 for spec in specs
             ]
-            given = q.main_tensor(taken, self._constants)
+            given = self._main(taken, self._constants)
             before = [t for t in channels if t.spec.quantity == "pre_activation"] if taken else []
             for channel in before:
                 self._take(channel, given)
@@ -144,11 +149,19 @@ class ProbedCalls(CallListener):
             channel.kind == "module" and channel.layer in self._modules for channel in channels
         )
 
+    def _main(
+        self, tensors: Iterable[Tensor], constants: frozenset[int] = frozenset()
+    ) -> Seen | None:
+        """The tensor that a call is about."""
+        seen = [self._channels.seen(tensor) for tensor in tensors]
+        main = q.main_tensor((one.tensor for one in seen), constants)
+        return next((one for one in seen if one.tensor is main), None)
+
     def _end_listener(
-        self, call: WatchedCall, channels: Sequence[Channel], given: Tensor | None
+        self, call: WatchedCall, channels: Sequence[Channel], given: Seen | None
     ) -> EndListener:
         # Read before the call: one that works in place moves its input to another node of the graph.
-        edge = None if given is None else q.edge_of(given)
+        edge = None if given is None else q.edge_of(given.tensor)
         since = q.next_number()
 
         def ends(returned: Any, keywords: Any) -> bool:
@@ -157,14 +170,16 @@ class ProbedCalls(CallListener):
                 self._forget(call)
                 return False
             with torch._C.DisableTorchFunction():
-                result, source = q.main_tensor(made), edge
-                named = q.main_tensor(tensors_in(keywords), self._constants)
-                if given is None and named is not None:
-                    source = q.edge_of(named)
+                result, named = self._main(made), self._main(tensors_in(keywords), self._constants)
+                taken, source = given, edge
+                if taken is None and named is not None:
+                    taken, source = named, q.edge_of(named.tensor)
                 for channel in channels:
                     quantity = channel.spec.quantity
                     if quantity == "grad_input":
-                        self._watch_input(channel, made, since, source)
+                        raw = [self._channels.seen(tensor).tensor for tensor in made]
+                        way = _Way(source, taken.lane_dim if taken else None, since)
+                        self._watch_input(channel, raw, way)
                     elif quantity == "grad_output":
                         self._watch_output(channel, result)
                     elif quantity == "pre_activation":
@@ -184,36 +199,34 @@ class ProbedCalls(CallListener):
         self._wanted[call.name, call.types] = []
         self._names.pop(call.name, None)
 
-    def _take(self, channel: Channel, values: Tensor | None) -> None:
-        if values is not None:
-            if isinstance(channel.reduction, DeadUnits) and channel.reduction.dimension is None:
-                channel.reduction.dimension = unit_dimension(channel.types, values)
-            self._channels.take(channel, values)
+    def _take(self, channel: Channel, seen: Seen | None) -> None:
+        if seen is not None:
+            self._channels.find_units(channel, seen.tensor)
+            self._channels.take(channel, seen.tensor, seen.lane_dim)
         elif not channel.num_fired:
             channel.why_not = q.NO_TENSOR
 
-    def _take_slope(self, channel: Channel, result: Tensor | None) -> None:
+    def _take_slope(self, channel: Channel, result: Seen | None) -> None:
         slope = q.slope_of(channel.spec, channel.types)
         if result is not None:
             with torch.no_grad():
-                result = slope(result.detach())
+                result = result._replace(tensor=slope(result.tensor.detach()))
         self._take(channel, result)
 
-    def _watch_output(self, channel: Channel, result: Tensor | None) -> None:
-        if result is None or result.grad_fn is None:
+    def _watch_output(self, channel: Channel, result: Seen | None) -> None:
+        if result is None or result.tensor.grad_fn is None:
             self._explain(channel, q.NO_TENSOR if result is None else q.NO_GRADIENT_OUT)
             return
-        place, take = result.output_nr, self._channels.take
+        place, lane_dim, take = result.tensor.output_nr, result.lane_dim, self._channels.take
 
         def arrives(gradients: tuple[Tensor | None, ...]) -> None:
             if (gradient := gradients[place]) is not None:
-                take(channel, gradient)
+                take(channel, gradient, lane_dim)
 
-        result.grad_fn.register_prehook(arrives)
+        result.tensor.grad_fn.register_prehook(arrives)
 
-    def _watch_input(
-        self, channel: Channel, made: Sequence[Tensor], since: int, source: tuple[Any, int] | None
-    ) -> None:
+    def _watch_input(self, channel: Channel, made: Sequence[Tensor], way: "_Way") -> None:
+        source, take = way.source, self._channels.take
         if source is None:
             self._explain(channel, q.NO_GRADIENT_IN)
             return
@@ -223,14 +236,15 @@ class ProbedCalls(CallListener):
         same = [t for t in made if t.grad_fn is source[0] and t.output_nr == source[1]]
         if same:
             # The layer handed its input on: one tensor, one gradient.
-            self._watch_output(channel, same[0])
+            self._watch_output(channel, Seen(same[0], way.lane_dim))
             return
-        nodes = list(q.edges_into(made, since, source))
+        nodes = list(q.edges_into(made, way.since, source))
         if not nodes:
             self._explain(channel, q.CUT_OFF)
             return
         gathered = q.Gathered(
-            sum(len(places) for _, places in nodes), lambda sum_: self._channels.take(channel, sum_)
+            sum(len(places) for _, places in nodes),
+            lambda sum_: take(channel, sum_, way.lane_dim),
         )
         self._gathering.append(gathered)
         for node, places in nodes:
@@ -240,6 +254,16 @@ class ProbedCalls(CallListener):
         """Notes why the channel does not fire, unless it has fired before."""
         if not channel.num_fired:
             channel.why_not = why
+
+
+class _Way(NamedTuple):
+    """How the gradient of a call's input is found."""
+
+    source: tuple[Any, int] | None
+    """Where it goes."""
+    lane_dim: int | None
+    since: int
+    """The number of the first node that the call made."""
 
 
 def _made_tensors(returned: Any, keywords: Any) -> bool:

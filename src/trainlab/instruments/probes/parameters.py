@@ -1,6 +1,6 @@
 """Probes of parameters: weights, their gradients and the updates made to them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,13 +11,19 @@ from trainlab.instruments.probes.channels import Channel, Channels
 from trainlab.instruments.probes.quantities import NO_PARAMETER_GRADIENT
 from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.moments import Phase
 
 
 class ProbedParameters:
-    """Reads weights, their gradients and updates at the ends of phases."""
+    """Reads weights, their gradients and updates when a step has made them."""
 
-    def __init__(self, model: nn.Module, specs: Sequence[ProbeSpec], channels: Channels) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        specs: Sequence[ProbeSpec],
+        channels: Channels,
+        tensors: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """`tensors`: what the model's parameters are, by name, where not themselves."""
         self._all = channels
         self._channels: dict[ProbeSpec, list[tuple[Channel, Tensor]]] = {}
         for spec in specs:
@@ -29,24 +35,30 @@ class ProbedParameters:
                 types = [types_of(module)[0] for module in model.modules()]
                 raise no_match(str(spec), missed[0], names, types, "parameter")
             self._channels[spec] = [
-                (self._channel(model, spec, name, place), parameter)
+                (
+                    self._channel(model, spec, name, place),
+                    parameter if tensors is None else tensors[name],
+                )
                 for place, (name, parameter) in enumerate(parameters.items())
             ]
         self._before: list[tuple[Channel, Tensor, Tensor]] = []
 
-    def phase_ends(self, phase: Phase) -> None:
-        if phase == "backward":
-            for channel, parameter in self._of("grad"):
-                self._take_gradient(channel, parameter)
-            # Held while the optimizer runs, and let go.
-            self._before = [
-                (channel, parameter, parameter.detach().clone())
-                for channel, parameter in self._of("update")
-            ]
-        elif self._before:
-            for channel, parameter, before in self._before:
-                self._all.take(channel, before.neg_().add_(parameter.detach()))
-            self._before = []
+    def gradients_ready(self, gradients: Mapping[str, Tensor] | None = None) -> None:
+        """`gradients`: by name, where the parameters do not hold them themselves."""
+        for channel, parameter in self._of("grad"):
+            own = parameter.grad if gradients is None else gradients.get(channel.layer)
+            self._take_gradient(channel, own)
+        # Held while the optimizer runs, and let go.
+        self._before = [
+            (channel, parameter, parameter.detach().clone())
+            for channel, parameter in self._of("update")
+        ]
+
+    def update_ends(self) -> None:
+        """The parameters have been updated."""
+        for channel, parameter, before in self._before:
+            self._all.take(channel, before.neg_().add_(parameter.detach()))
+        self._before = []
 
     def read_weights(self, spec: ProbeSpec) -> None:
         """The weights as they stand: the end of a period."""
@@ -70,12 +82,12 @@ class ProbedParameters:
             if spec.quantity == quantity:
                 yield from probed
 
-    def _take_gradient(self, channel: Channel, parameter: Tensor) -> None:
-        if parameter.grad is None:
+    def _take_gradient(self, channel: Channel, gradient: Tensor | None) -> None:
+        if gradient is None:
             if not channel.num_fired:
                 channel.why_not = NO_PARAMETER_GRADIENT
-        elif parameter.grad.layout != torch.strided:
+        elif gradient.layout != torch.strided:
             problem = "has a sparse gradient, which cannot be probed; use sparse=False"
             raise SpecError([f"probe {channel.spec}: {channel.layer} {problem}"])
         else:
-            self._all.take(channel, parameter.grad)
+            self._all.take(channel, gradient)

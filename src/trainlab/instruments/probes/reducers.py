@@ -154,7 +154,7 @@ class Histogram:
             self._counts = values.new_zeros(self._bins.num + 2, dtype=torch.int64)
         increment = torch.ones((), dtype=torch.int64, device=values.device)
         for chunk in values.reshape(-1).split(CHUNK):
-            indices = self._bin_indices(chunk)
+            indices = bin_indices(self._bins, chunk)
             self._counts.scatter_add_(0, indices, increment.expand_as(indices))
 
     def close(self) -> Tensor:
@@ -173,15 +173,15 @@ class Histogram:
             above=counts[-1],
         )
 
-    def _bin_indices(self, values: Tensor) -> Tensor:
-        """Each element's bin, 0 for below and the last for above."""
-        bins, values = self._bins, values.float()
-        low, high = bins.low, bins.high
-        if bins.log:
-            values, low, high = values.abs().log10_(), math.log10(low), math.log10(high)
-        scaled = (values - low).mul_(bins.num / (high - low)).floor_()
-        scaled = scaled.nan_to_num_(nan=math.inf, posinf=math.inf, neginf=-math.inf)
-        return scaled.clamp_(-1, bins.num).to(torch.int64).add_(1)
+
+def bin_indices(bins: Bins, values: Tensor) -> Tensor:
+    """Each element's bin, 0 for below and the last for above."""
+    values, low, high = values.float(), bins.low, bins.high
+    if bins.log:
+        values, low, high = values.abs().log10_(), math.log10(low), math.log10(high)
+    scaled = (values - low).mul_(bins.num / (high - low)).floor_()
+    scaled = scaled.nan_to_num_(nan=math.inf, posinf=math.inf, neginf=-math.inf)
+    return scaled.clamp_(-1, bins.num).to(torch.int64).add_(1)
 
 
 def reduction_for(spec: ProbeSpec, own: Reduce | None, device: torch.device) -> Reduction:

@@ -55,7 +55,8 @@ def engine_for(name: str, watched_by: Sequence[Moments]) -> tuple[Engine, Note |
 
 def too_coarse_for(engine: Engine, watched_by: Sequence[Moments]) -> Note | None:
     """Why the engine cannot show what these instruments watch; None where it can."""
-    needed = max((moments.grain for moments in watched_by), key=GRAINS.index, default="point")
+    grains = [one.grain_in_program if engine.is_program else one.grain for one in watched_by]
+    needed = max(grains, key=GRAINS.index, default="point")
     if GRAINS.index(needed) <= GRAINS.index(engine.shows):
         return None
     return note("engine_too_coarse", engine=engine.name, needed=needed, shows=engine.shows)

@@ -22,6 +22,7 @@ class CompiledEngine:
     name = "compiled"
     shows: Grain = "phase"
     takes_many = False
+    is_program = False
 
     def open(self, group: Sequence[Member]) -> EagerSession:
         (member,) = group

@@ -21,6 +21,7 @@ class EagerEngine:
     name = "eager"
     shows: Grain = "call"
     takes_many = False
+    is_program = False
 
     def open(self, group: Sequence[Member]) -> "EagerSession":
         (member,) = group

@@ -58,6 +58,8 @@ class Engine(Protocol):
     """The finest moments that instruments can watch in it."""
     takes_many: bool
     """Whether it runs a group of several trials together; else a group is one trial."""
+    is_program: bool
+    """Whether its steps are a program, which instruments can watch from inside."""
 
     def open(self, group: Sequence[Member]) -> Session:
         """Everything that is to be done before the first update; `Unsuited` where this engine cannot make

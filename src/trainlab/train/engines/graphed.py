@@ -15,6 +15,7 @@ class GraphedEngine:
     name = "graphed"
     shows: Grain = "point"
     takes_many = False
+    is_program = True
 
     def open(self, group: Sequence[Member]) -> ProgramSession:
         return ProgramSession(group, is_vectorised=False)

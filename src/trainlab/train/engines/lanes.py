@@ -15,6 +15,7 @@ class LanesEngine:
     name = "lanes"
     shows: Grain = "point"
     takes_many = True
+    is_program = True
 
     def open(self, group: Sequence[Member]) -> ProgramSession:
         return ProgramSession(group, is_vectorised=True)

@@ -11,6 +11,7 @@ from trainlab.errors import TrainlabError
 from trainlab.train.engines.engine import Member
 from trainlab.train.evaluation import Evaluation
 from trainlab.train.meter import Means
+from trainlab.train.moments import program_watch
 from trainlab.train.optimizers import Rates
 from trainlab.train.program.capture import Repeated
 from trainlab.train.program.noise import LaneNoise
@@ -21,6 +22,7 @@ from trainlab.train.program.sums import LaneSums
 from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.program.updates import LaneUpdate
 from trainlab.train.seeds import data_order, derived_seed, seeded
+from trainlab.train.watch import ProgramView
 
 LOSS_WITHIN = {"fp32": 1e-3, "bf16": 3e-2}
 GRADIENT_WITHIN = {"fp32": 2e-2, "bf16": 2e-1}
@@ -83,18 +85,31 @@ class ProgramSession:
 
     def advance(self, num_steps: int) -> Sequence[Means]:
         first = self._done
-        num_full = max(0, min(num_steps, self._num_full - first))
+        if self._watch is not None:
+            self._watch.go_on([member.progress.state == "running" for member in self._members])
         with _quiet_vmap():
-            if num_full:
-                self._full.run(num_full)
-            if num_steps > num_full and self._last is not None:
-                self._last()
-        self._done += num_steps
+            while self._done < first + num_steps:
+                self._run_some(first + num_steps - self._done)
         for member in self._members:
             member.progress.steps_done += num_steps
         num_samples = min(self._done * self._batches.batch_size, self._batches.num_samples)
         num_samples -= first * self._batches.batch_size
         return self._group.sums.means(first, num_steps, num_samples)
+
+    def _run_some(self, most: int) -> None:
+        """Steps of one batch size, up to that number and to where the watch must be asked."""
+        size, num_full = self._batches.batch_size, self._num_full - self._done
+        count = min(most, num_full) if num_full > 0 else 1
+        if self._watch is not None:
+            count = self._watch.next_steps(count)
+        if num_full > 0:
+            self._full.run(count)
+        elif self._last is not None:
+            self._last()
+            size = self._last.rows.shape[2]
+        self._done += count
+        if self._watch is not None:
+            self._watch.steps_done(size, count)
 
     def step_on(self, rows: Tensor) -> None:
         """One step by itself on these rows of the data, of every trial."""
@@ -106,6 +121,8 @@ class ProgramSession:
             step()
         else:
             self._full.run(1)
+        if self._watch is not None:
+            self._watch.steps_done(len(rows), 1)
 
     def test(self, epoch: int) -> Sequence[Means]:
         return [evaluation.run(epoch) for evaluation in self._evaluations]
@@ -127,6 +144,8 @@ class ProgramSession:
         if any(list(one.gradients) != learning for one in every):
             raise Unsuited("not_alike")
         stacked = Stacked([one.model for one in self._setups], learning)
+        view = self._view(stacked)
+        self._watch = program_watch([member.moments for member in self._members], view)
         settings = [one.settings for one in self._setups]
         metrics = list(self._setups[0].workload.metrics)
         num_steps = len(self._batches)
@@ -138,6 +157,7 @@ class ProgramSession:
             sums=LaneSums(len(self._setups), metrics, num_steps, self._device),
             position=torch.zeros(1, dtype=torch.int64, device=self._device),
             is_vectorised=self._is_vectorised,
+            watch=self._watch,
         )
         steps = {
             size: self._step(size, self._num_full if size == self._batches.batch_size else 1, some)
@@ -154,6 +174,21 @@ class ProgramSession:
             full = steps[self._batches.batch_size]
             with _quiet_vmap():
                 self._full = Repeated(full, self._device, self._changes(), self._generators)
+        if self._watch is not None:
+            self._watch.opened()
+
+    def _view(self, stacked: Stacked) -> ProgramView:
+        model = self._setups[0].model
+        of_lanes = [*stacked.learned.values(), *stacked.fixed.values(), *stacked.buffers.values()]
+        return ProgramView(
+            model=model,
+            device=self._device,
+            precision=self._setups[0].settings.precision,
+            num_lanes=len(self._setups),
+            is_vectorised=self._is_vectorised,
+            parameters={**stacked.fixed, **stacked.learned},
+            constants=of_lanes if self._is_vectorised else [*model.parameters(), *model.buffers()],
+        )
 
     def _step(self, size: int, num_steps: int, rehearsed: Sequence[Rehearsal]) -> GroupStep:
         count = len(self._setups)
@@ -174,12 +209,16 @@ class ProgramSession:
             *group.sums.tensors,
             group.position,
             *summed,
+            *([] if self._watch is None else self._watch.tensors),
         ]
 
     def _check(self, step: GroupStep, rows: Tensor, rehearsed: Sequence[Rehearsal]) -> None:
         """Refuses a program whose first step is not the rehearsed one."""
         buffers = self._group.stacked.buffers.values()
         kept = [buffer.clone() for buffer in buffers]
+        if self._watch is not None:
+            with self._watch.reference(rows.shape[1]) as forward:
+                rehearse(self._setups[0], rows[0], forward)
         losses, gradients = self._first_step(step, rows)
         with torch.no_grad():
             for buffer, before in zip(buffers, kept, strict=True):
@@ -205,7 +244,7 @@ class ProgramSession:
         try:
             with _quiet_vmap(), seeded(seed, "dropout", 1, self._device):
                 losses, _, gradients = step.run(rows)
-        except TrainlabError:
+        except (TrainlabError, Unsuited):
             raise
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]

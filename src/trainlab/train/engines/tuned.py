@@ -16,6 +16,7 @@ class TunedEngine:
     name = "tuned"
     shows: Grain = "call"
     takes_many = False
+    is_program = False
 
     def open(self, group: Sequence[Member]) -> EagerSession:
         (member,) = group

@@ -123,7 +123,9 @@ class LaneNoise:
             for of_all in self._calls
         ]
         self._kept = [
-            torch.tensor([1 - draw.probability for draw in of_all], device=self._device)
+            torch.tensor(
+                [1 - draw.probability for draw in of_all], dtype=torch.float64, device=self._device
+            )
             for of_all in self._calls
         ]
 

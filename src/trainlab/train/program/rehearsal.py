@@ -8,7 +8,7 @@ import copy
 import random
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +37,16 @@ class Rehearsal:
     draws: tuple[Draw, ...]
 
 
-def rehearse(setup: Setup, rows: Tensor) -> Rehearsal:
-    """One step of the first epoch on these rows of the data, by a copy of the model."""
+def rehearse(
+    setup: Setup, rows: Tensor, watching: AbstractContextManager[None] | None = None
+) -> Rehearsal:
+    """One step of the first epoch on these rows of the data, by a copy of the model.
+
+    `watching` is entered around the model and the loss; the model itself is then run, whose layers it
+    knows, and its buffers are changed.
+    """
     batches, workload = setup.train_batches, setup.workload
-    model = _copy_of(setup.model).train()
+    model = (_copy_of(setup.model) if watching is None else setup.model).train()
     dropout = DropoutRecorder()
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     buffers = dict(model.named_buffers())
@@ -50,7 +56,7 @@ def rehearse(setup: Setup, rows: Tensor) -> Rehearsal:
     ):
         inputs, targets = batches.gather(rows)
         inputs = workload.prepare(inputs)
-        with setup.autocast(), dropout:
+        with setup.autocast(), dropout, watching or nullcontext():
             outputs = model(inputs)
             loss = workload.loss(outputs, targets)
         check_mean(loss)

@@ -53,6 +53,13 @@ class Stacked:
         """Parameters that are not learned."""
         self.buffers = _stacked_buffers(models)
 
+    def by_name(self, rows: Tensor) -> dict[str, Tensor]:
+        """Views of numbers that are arranged as `rows` are, with the models as first dimension."""
+        return {
+            name: rows[:, place].view(len(rows), *self.learned[name].shape[1:])
+            for name, place in self.places.items()
+        }
+
     def row_of(self, gradients: dict[str, Tensor]) -> Tensor:
         """The gradients of all models, arranged as `rows` are."""
         count = len(self.rows)

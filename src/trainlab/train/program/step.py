@@ -1,6 +1,7 @@
 """One step of all trials of a group, from gathering its batches to adding up losses, without arguments."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,7 @@ from trainlab.train.program.stacked import Stacked
 from trainlab.train.program.sums import LaneSums
 from trainlab.train.program.updates import LaneUpdate
 from trainlab.train.setup import Setup
+from trainlab.train.watch import ProgramWatch
 
 
 class Gradients:
@@ -46,6 +48,8 @@ class Group:
     """The step of the epoch that comes next, on the device."""
     is_vectorised: bool
     """Whether all trials run as one vectorised function; else there is one, run as it is."""
+    watch: ProgramWatch | None
+    """Sees the steps from inside."""
 
 
 class GroupStep:
@@ -66,7 +70,12 @@ class GroupStep:
         place = group.position if len(self.rows) > 1 else torch.zeros_like(group.position)
         losses, values, gradients = self.run(self.rows.index_select(0, place)[0])
         with torch.no_grad():
-            group.update.step(group.gradients.taken_in(gradients))
+            taken = group.gradients.taken_in(gradients)
+            if group.watch is not None:
+                group.watch.gradients_ready(group.stacked.by_name(taken))
+            group.update.step(taken)
+            if group.watch is not None:
+                group.watch.update_ends()
             group.sums.add(group.position, losses, values, self.rows.shape[2])
             group.position.add_(1)
 
@@ -91,6 +100,8 @@ class GroupStep:
             own = dict(self._model.named_parameters())
             leaves = [own[name] for name in group.stacked.places]
         found = torch.autograd.grad(losses.sum(), leaves)
+        if group.watch is not None:
+            group.watch.backward_ends()
         by_name = dict(zip(group.stacked.places, found, strict=True))
         return losses, values, group.stacked.row_of(by_name)
 
@@ -121,9 +132,10 @@ class GroupStep:
         assert callable(model)
         inputs = self._workload.prepare(stored)
         # Without autocast's cache: a copy of a weight that a graph keeps would go stale.
-        with torch.autocast(
+        autocast = torch.autocast(
             self._device_type, torch.bfloat16, enabled=self._autocasts, cache_enabled=False
-        ):
+        )
+        with autocast, self._watching(len(targets)):
             outputs = model(inputs)
             loss = self._workload.loss(outputs, targets)
         outputs = outputs.detach()
@@ -132,3 +144,7 @@ class GroupStep:
             for name, metric in self._workload.metrics.items()
         ]
         return loss, values
+
+    def _watching(self, num_samples: int) -> AbstractContextManager[None]:
+        watch = self._group.watch
+        return nullcontext() if watch is None else watch.forward(num_samples)

@@ -1,0 +1,210 @@
+"""The probes of a group of trials whose steps are a program."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from torch import Tensor
+
+from trainlab.instruments.probes.channels import Channels, ClosedPeriod, on_host
+from trainlab.instruments.probes.lanes.channels import Fired, LaneChannels, Shapes
+from trainlab.instruments.probes.layers import ProbedCalls
+from trainlab.instruments.probes.parameters import ProbedParameters
+from trainlab.instruments.probes.periods import Periods
+from trainlab.record.probe import FiredRecord, ProbeRecord
+from trainlab.spec.probe import ProbeSpec
+from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.watch import ProgramView
+
+MAX_PENDING = 4096
+"""Results on the device that wait for the host."""
+
+
+class ProbedProgram:
+    """Watches the steps for all trials; the trials' own instruments fetch their records here."""
+
+    def __init__(
+        self,
+        specs: Sequence[ProbeSpec],
+        view: ProgramView,
+        opened: Callable[["ProbedProgram"], None],
+    ) -> None:
+        """`opened` is called once the program stands ready."""
+        if view.device.type == "mps":
+            raise Unsuited("not_probed_alike")  # it has no float64
+        self._specs, self._view, self._opened = specs, view, opened
+        self._channels = LaneChannels(specs, view)
+        self._parameters = ProbedParameters(
+            view.model,
+            [spec for spec in specs if spec.is_of_parameters],
+            self._channels,
+            view.parameters,
+        )
+        constants = frozenset(id(tensor) for tensor in view.constants)
+        self.calls = self._watched_calls(self._channels, constants)
+        self.periods = Periods(specs, self._channels, self._parameters, self.calls)
+        self._fired: dict[int, list[Fired]] = {}
+        """In the last step of so many samples that ran from Python."""
+        self._ran: list[list[Fired]] = []
+        """In the steps that ran from Python and that the host has not counted."""
+        self._references: dict[int, Shapes] = {}
+        """What eager sees in a step of so many samples."""
+        self._has_uncounted = False
+        """Whether steps are being made."""
+        self._running = list(range(view.num_lanes))
+        self._closed: list[tuple[ClosedPeriod, list[int]]] = []
+        """On the device, each with the lanes that were in it."""
+        self._records: list[list[ProbeRecord]] = [[] for _ in self._running]
+        self._rows: dict[int, list[FiredRecord]] = {}
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [
+            tensor
+            for channel in self._channels.all()
+            for tensor in self._channels.reduction_of(channel).tensors
+        ]
+
+    @contextmanager
+    def forward(self, num_samples: int) -> Iterator[None]:
+        fired = self._channels.begin_step()
+        self._fired[num_samples] = fired
+        self._ran.append(fired)
+        with _watching(self.calls):
+            yield
+
+    def backward_ends(self) -> None:
+        if self.calls is not None:
+            self.calls.phase_ends("backward")
+
+    def gradients_ready(self, gradients: Mapping[str, Tensor]) -> None:
+        self._parameters.gradients_ready(gradients)
+
+    def update_ends(self) -> None:
+        self._parameters.update_ends()
+        self._channels.end_step()
+
+    @contextmanager
+    def reference(self, num_samples: int) -> Iterator[AbstractContextManager[None]]:
+        is_mixed = self._view.precision == "bf16"
+        channels = Channels(self._specs, self._view.device, is_mixed=is_mixed)
+        calls = self._watched_calls(channels, None)
+        yield _watching(calls)
+        if calls is not None:
+            calls.phase_ends("backward")
+        self._channels.learn_units(channels)
+        self._references[num_samples] = {
+            (channel.spec, channel.layer, channel.call): list(channel.firings.shapes)
+            for channel in channels.all()
+            if channel.num_fired
+        }
+
+    def opened(self) -> None:
+        for num_samples, shapes in self._references.items():
+            if self._channels.shapes_of_calls(self._fired[num_samples]) != shapes:
+                raise Unsuited("not_probed_alike")
+        self._channels.end_step()
+        self._ran.clear()
+        for channel in self._channels.all():
+            self._channels.reduction_of(channel).reset()
+        self._opened(self)
+
+    def go_on(self, is_running: Sequence[bool]) -> None:
+        ended = [lane for lane in self._running if not is_running[lane]]
+        if ended:
+            self._end(ended)
+
+    def next_steps(self, most: int) -> int:
+        self._has_uncounted = True
+        return min(most, self.periods.steps_ahead or most)
+
+    def steps_done(self, num_samples: int, num_steps: int) -> None:
+        ran, self._ran = self._ran, []
+        if len(ran) == num_steps:  # each of them from Python
+            for fired in ran:
+                self._count(fired, 1)
+        else:
+            self._count(self._fired[num_samples], num_steps)
+        self._has_uncounted = False
+        self.periods.steps_done(self._channels.step, num_steps)
+        self._collect()
+        if len(self._closed) >= MAX_PENDING:
+            self._read()
+
+    def epoch_ends(self) -> None:
+        """Called for every trial; what closes, closes at the first call."""
+        self.periods.epoch_ends()
+        self._collect()
+
+    def records_of(self, lane: int) -> list[ProbeRecord]:
+        """Those of a trial that have not been fetched."""
+        self._read()
+        records, self._records[lane] = self._records[lane], []
+        return records
+
+    def end(self, lane: int) -> list[FiredRecord]:
+        """The group is at its end, however it came: what the probes of a trial saw."""
+        if lane in self._running:
+            self._end(self._running)
+        return self._rows[lane]
+
+    def _end(self, lanes: Sequence[int]) -> None:
+        """Closes the open periods of these trials alone; the others stay in them."""
+        kept = [(channel, channel.firings.copy()) for channel in self._channels.all()]
+        # Steps that the host could not count, because it was interrupted, are in the numbers.
+        for spec, num_steps in [] if self._has_uncounted else self.periods.open():
+            self._close_for(lanes, spec, num_steps)
+        rows = [channel.proof() for channel in self._channels.all()]
+        self._rows |= dict.fromkeys(lanes, rows)
+        for channel, firings in kept:
+            channel.firings = firings
+        self._running = [lane for lane in self._running if lane not in lanes]
+
+    def _close_for(self, lanes: Sequence[int], spec: ProbeSpec, num_steps: int) -> None:
+        epoch, step = self.periods.epoch, self.periods.step
+        if spec.quantity == "weight":
+            self._parameters.read_weights(spec)
+        for channel in self._channels.of(spec):
+            if not channel.firings.in_period:
+                continue
+            reduction = self._channels.reduction_of(channel)
+            period = channel.period(reduction.numbers(), epoch, step, num_steps)
+            self._closed.append((period, list(lanes)))
+            if spec.quantity == "weight":
+                reduction.reset()
+
+    def _count(self, fired: Sequence[Fired], num_steps: int) -> None:
+        self._channels.step += num_steps
+        self._channels.count(fired, num_steps)
+
+    def _collect(self) -> None:
+        self._closed += [(period, self._running) for period in self.periods.take_closed()]
+
+    def _read(self) -> None:
+        """Moves over what has closed, of all trials at once."""
+        closed, self._closed = self._closed, []
+        numbers = on_host([period for period, _ in closed])
+        for (period, lanes), row in zip(closed, numbers, strict=True):
+            width = len(row) // self._view.num_lanes
+            for lane in lanes:
+                record = period.record(row[lane * width : (lane + 1) * width])
+                self._records[lane].append(record)
+
+    def _watched_calls(
+        self, channels: Channels, constants: frozenset[int] | None
+    ) -> ProbedCalls | None:
+        specs = [spec for spec in self._specs if not spec.is_of_parameters]
+        return ProbedCalls(self._view.model, specs, channels, constants) if specs else None
+
+
+@contextmanager
+def _watching(calls: ProbedCalls | None) -> Iterator[None]:
+    """Around model and loss: nothing of ours stays behind in torch, whatever they raise."""
+    if calls is None:
+        yield
+        return
+    calls.watch.install()
+    calls.watch.start_watching()
+    try:
+        yield
+    finally:
+        calls.watch.uninstall()

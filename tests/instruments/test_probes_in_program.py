@@ -1,0 +1,461 @@
+"""That probes inside a program record what they record where every operation runs from Python.
+
+The oracle is the engine eager, with the same trials. Counts, steps and shapes must be equal; numbers as far
+as rounding goes, which differs where many trials are one operation. Models are float64, so that rounding
+flips no maximum and the first digits are the probes' own.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+from torch.overrides import _get_current_function_mode
+
+from models import InPlace, Shared, nested
+from training import HomedSetup, MakeSetup
+from trainlab.data.dataset import Dataset, Split
+from trainlab.errors import SpecError
+from trainlab.instruments.probes import instrument as probes_instrument
+from trainlab.instruments.probes.instrument import Probes
+from trainlab.instruments.probes.lanes.program import ProbedProgram
+from trainlab.record.files import numbered_lines, read_json
+from trainlab.record.note import note
+from trainlab.record.probe import ProbeRecord
+from trainlab.spec.probe import probe_of
+from trainlab.train.engines import ENGINES, engine_for, programs
+from trainlab.train.engines.engine import Member
+from trainlab.train.loop import train
+from trainlab.train.moments import Instrument, Moments, Progress
+from trainlab.train.program.capture import WARMUP_STEPS, Repeated
+from trainlab.train.program.unsuited import Unsuited
+from trainlab.workloads.find import find_workload
+from trainlab.workloads.workload import Workload
+
+WITHIN = 1e-8
+"""As far as rounding in float64 goes, some updates on."""
+REDUCERS = ("sq_sum", "sum", "norm", "mean", "std", "min", "max", "zero_fraction", "positive_count")
+HISTOGRAMS = ("histogram", "histogram(-1,1,7)")
+OF_CALLS = ("activation", "pre_activation", "grad_output", "grad_input")
+OF_PARAMETERS = ("weight", "grad", "update")
+
+both = pytest.mark.parametrize("engine", ["graphed", "lanes"])
+
+
+class Twice(nn.Module):
+    """The same ReLU, as a module and as a function, called twice each; dropout of whole channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.middle, self.last = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+        self.relu = nn.ReLU()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.relu(self.middle(self.relu(self.into(inputs))))
+        logits: Tensor = self.last(F.relu(F.relu(hidden) - 0.1))
+        return logits
+
+
+class Images(nn.Module):
+    """Convolutions in one dimension: their units are channels, though a tensor has three dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.last = nn.Conv1d(1, 5, 3), nn.Linear(30, 3)
+        self.fixed = nn.Parameter(torch.ones(6), requires_grad=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = F.relu(self.fixed * self.conv(inputs[:, None]) - 0.3)
+        logits: Tensor = self.last(hidden.flatten(1))
+        return logits
+
+
+class NormedInPlace(nn.Module):
+    """A ReLU that works in place on a view: with batch norm of many trials at once it does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.norm, self.last = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.last(F.relu(self.norm(self.into(inputs)), inplace=True))
+        return logits
+
+
+@pytest.fixture
+def setup_of(make_setup: MakeSetup, tiny: Workload) -> MakeSetup:
+    """A setup of the tiny workload with another model: 103 samples, so that a last batch is smaller."""
+
+    def make(model: Callable[..., nn.Module], seed: int = 1, **asked: Any) -> HomedSetup:
+        workload = in_float64(dataclasses.replace(tiny, model=model))
+        return make_setup(seed, workload, **{"batch_size": 20, "log_every_steps": 4, **asked})
+
+    return make
+
+
+def in_float64(workload: Workload) -> Workload:
+    """The same, more exact."""
+    model, prepare = workload.model, workload.prepare
+    return dataclasses.replace(
+        workload,
+        model=lambda **settings: model(**settings).double(),
+        prepare=lambda inputs: prepare(inputs).double(),
+    )
+
+
+def few_images(name: str) -> Workload:
+    """A built-in workload on its first 70 images."""
+    whole = find_workload(name)
+    data = whole.data("bundled")
+    few = [Split(split.inputs[:70], split.targets[:70]) for split in (data.train, data.test)]
+    return in_float64(dataclasses.replace(whole, data=lambda choice: Dataset(data.name, *few)))
+
+
+def members_of(setups: Sequence[HomedSetup], probes: Sequence[str]) -> list[Member]:
+    specs = [probe_of(probe) for probe in probes]
+    watching: list[list[Instrument]] = [[Probes(specs)] if specs else [] for _ in setups]
+    return [
+        Member(setup, Moments(instruments), Progress())
+        for setup, instruments in zip(setups, watching, strict=True)
+    ]
+
+
+def run(engine: str, members: Sequence[Member]) -> None:
+    """Trains them, together where the engine can."""
+    for part in [members] if ENGINES[engine].takes_many else [[one] for one in members]:
+        session = ENGINES[engine].open(part)
+        try:
+            for one in part:
+                assert isinstance(one.setup, HomedSetup)
+                one.moments.trial_begins(one.setup.view(one.setup.folder))
+            train(session, part)
+        finally:
+            for one in part:
+                one.moments.trial_ends(one.progress)
+
+
+def lines_of(setup: HomedSetup) -> list[ProbeRecord]:
+    lines = numbered_lines(setup.folder.path / "probes.jsonl")
+    return [ProbeRecord.model_validate(line) for _, line in lines]
+
+
+def proof_of(setup: HomedSetup) -> Any:
+    return read_json(setup.folder.path / "probes.json")["rows"]
+
+
+def probed(engine: str, setups: Sequence[HomedSetup], *probes: str) -> list[Progress]:
+    members = members_of(setups, probes)
+    run(engine, members)
+    return [one.progress for one in members]
+
+
+def assert_alike(ours: HomedSetup, reference: HomedSetup) -> None:
+    """The same records, but for rounding."""
+    assert proof_of(ours) == proof_of(reference)
+    got, expected = lines_of(ours), lines_of(reference)
+    numbers = {"value", "histogram"}
+    assert [line.model_dump(exclude=numbers) for line in got] == [
+        line.model_dump(exclude=numbers) for line in expected
+    ]
+    assert expected
+    for one, other in zip(got, expected, strict=True):
+        if one.histogram is not None and other.histogram is not None:
+            moved = [a - b for a, b in zip(_counts(one), _counts(other), strict=True)]
+            assert sum(moved) == 0, one
+            assert sum(map(abs, moved)) <= 2, one
+        elif other.value is None:
+            assert one.value is None
+        else:
+            # Sums may cancel: of what is left, rounding is a larger share.
+            room = 1e-9 * math.sqrt(other.count) if other.reducer == "sum" else 1e-12
+            assert one.value == pytest.approx(other.value, rel=WITHIN, abs=room), other
+
+
+def _counts(line: ProbeRecord) -> list[int]:
+    assert line.histogram is not None
+    return [line.histogram.below, *line.histogram.counts, line.histogram.above]
+
+
+def all_probes(*periods: str) -> list[str]:
+    """Every quantity with every reducer, over periods that change from one to the next."""
+    reducers = (*REDUCERS, *HISTOGRAMS)
+    pairs = [(one, reducer) for one in (*OF_CALLS, *OF_PARAMETERS) for reducer in reducers]
+    pairs += [("activation", "dead_fraction"), ("pre_activation", "dead_fraction")]
+    return [
+        f"*:{quantity}:{reducer}@{every}"
+        for (quantity, reducer), every in zip(pairs, cycle(periods), strict=False)
+    ]
+
+
+def different(make: Callable[..., HomedSetup], **asked: Any) -> list[HomedSetup]:
+    """Trials that one program can hold: seeds, optimizers and gradient resets differ."""
+    return [
+        make(seed=1, optimizer="adam", lr=0.01, **asked),
+        make(seed=2, optimizer="adam", lr=0.001, zero_grad=False, **asked),
+        make(seed=3, optimizer="sgd", lr=0.01, **asked),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "periods"),
+    [
+        (Twice, ("epoch", "3", "step")),
+        (InPlace, ("3", "epoch")),
+        (Shared, ("step", "epoch", "3")),
+        (nested, ("4", "step", "epoch")),
+        (Images, ("epoch", "step", "2")),
+    ],
+)
+def test_every_quantity_by_every_reducer_is_what_eager_records(
+    model: Callable[..., nn.Module], periods: Sequence[str], setup_of: MakeSetup
+) -> None:
+    probes = all_probes(*periods)
+    reference, graphed, lanes = (
+        different(lambda **asked: setup_of(model, **asked)) for _ in range(3)
+    )
+    probed("eager", reference, *probes)
+    probed("graphed", graphed, *probes)
+    probed("lanes", lanes, *probes)
+    for alone, together, other in zip(graphed, lanes, reference, strict=True):
+        assert_alike(alone, other)
+        assert_alike(together, other)
+
+
+@both
+@pytest.mark.parametrize("name", ["fashion-mlp", "mnist-cnn"])
+def test_the_built_in_models_are_probed_as_by_eager(
+    engine: str, name: str, make_setup: MakeSetup
+) -> None:
+    """The second has convolutions and dropout, of elements and of channels."""
+    workload = few_images(name)
+    probes = [
+        *(f"*:{quantity}:sq_sum@2" for quantity in (*OF_CALLS, *OF_PARAMETERS)),
+        *("*:activation:dead_fraction", "relu:local_grad:sq_sum", "relu:local_grad:mean"),
+        *("*:activation:zero_fraction", "*.weight:grad:norm@100", "type=Linear:grad_input:max"),
+    ]
+
+    def make(**asked: Any) -> HomedSetup:
+        return make_setup(workload=workload, batch_size=16, epochs=2, **asked)
+
+    ours, reference = ([make(seed=1), make(seed=2, zero_grad=False)] for _ in "ab")
+    probed("eager", reference, *probes)
+    probed(engine, ours, *probes)
+    for one, other in zip(ours, reference, strict=True):
+        assert_alike(one, other)
+
+
+@both
+def test_a_reducer_of_the_users_own_is_run_for_every_trial(
+    engine: str, setup_of: MakeSetup, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "import torch\n"
+        "def spread(values): return values.max() - values.min()\n"
+        "def by_hand(values): return torch.tensor(float(values.abs().max()))\n"
+    )
+    quantities = ("activation", "grad", "weight")
+    probes = [f"*:{one}:{own}:{name}@2" for one in quantities for name in ("spread", "by_hand")]
+    ours, reference = (different(lambda **a: setup_of(Twice, **a)) for _ in "ab")
+    probed("eager", reference, *probes)
+    probed(engine, ours, *probes)
+    for one, other in zip(ours, reference, strict=True):
+        assert_alike(one, other)
+
+
+@both
+def test_losses_are_the_same_to_the_last_bit_with_probes_and_without(
+    engine: str, setup_of: MakeSetup
+) -> None:
+    bare = probed(engine, different(lambda **a: setup_of(nested, **a)))
+    watched = probed(engine, different(lambda **a: setup_of(nested, **a)), *all_probes("3"))
+    assert [one.final for one in bare] == [one.final for one in watched]
+
+
+class Replayed(Repeated):
+    """Runs its step as often before the first run as a capture does, and undoes it as that does."""
+
+    def __init__(
+        self,
+        step: Callable[[], None],
+        device: torch.device,
+        changes: Sequence[Tensor],
+        generators: Sequence[torch.Generator] = (),
+    ) -> None:
+        super().__init__(step, device, changes, generators)
+        kept = [tensor.clone() for tensor in changes]
+        for _ in range(WARMUP_STEPS + 1):
+            step()
+        with torch.no_grad():
+            for tensor, before in zip(changes, kept, strict=True):
+                tensor.copy_(before)
+
+
+def test_steps_that_are_replayed_are_counted_by_the_one_that_was_captured(
+    setup_of: MakeSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU the Python of a step does not run again: the host knows only how many were made."""
+    probes = all_probes("4", "epoch")
+    ours, reference = (different(lambda **a: setup_of(Twice, **a)) for _ in "ab")
+    probed("eager", reference, *probes)
+    counted = ProbedProgram.steps_done
+
+    def steps_done(self: ProbedProgram, num_samples: int, num_steps: int) -> None:
+        self._ran.clear()
+        counted(self, num_samples, num_steps)
+
+    monkeypatch.setattr(programs, "Repeated", Replayed)
+    monkeypatch.setattr(ProbedProgram, "steps_done", steps_done)
+    probed("lanes", ours, *probes)
+    for one, other in zip(ours, reference, strict=True):
+        assert_alike(one, other)
+
+
+def test_nothing_that_a_step_changes_is_left_out_when_warm_up_is_undone(
+    setup_of: MakeSetup,
+) -> None:
+    """All that is kept of the tensors is in the list by which a capture undoes its steps."""
+    members = members_of([setup_of(Twice)], all_probes("step"))
+    session = ENGINES["lanes"].open(members)
+    watch = session._watch  # type: ignore[attr-defined]
+    listed = {id(tensor) for tensor in watch.tensors}
+    for channel in watch._channels.all():
+        kept = [one for one in vars(channel.reduction).values() if isinstance(one, Tensor)]
+        assert kept
+        constant = [channel.reduction._one] if hasattr(channel.reduction, "_one") else []
+        assert all(id(one) in listed for one in kept if all(one is not c for c in constant))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_trial_that_diverges_keeps_its_own_records_and_disturbs_no_other(
+    setup_of: MakeSetup,
+) -> None:
+    probes = [*(f"*:{one}:norm@{n}" for one in ("activation", "weight") for n in (3, "epoch"))]
+    probes += ["*:grad:sq_sum@100", "*:weight:max@100", "*:activation:max@step"]
+
+    def make() -> list[HomedSetup]:
+        rates = {1: 0.01, 2: 1e30, 3: 0.01}
+        return [setup_of(Shared, s, optimizer="sgd", lr=r, epochs=3) for s, r in rates.items()]
+
+    ours, reference = make(), make()
+    expected = probed("eager", reference, *probes)
+    found = probed("lanes", ours, *probes)
+    assert [one.state for one in found] == [one.state for one in expected]
+    assert [one.state for one in found] == ["done", "diverged", "done"]
+    for one, other in zip(ours[::2], reference[::2], strict=True):
+        assert_alike(one, other)
+    numbers = {"value", "not_finite"}
+    assert [line.model_dump(exclude=numbers) for line in lines_of(ours[1])] == [
+        line.model_dump(exclude=numbers) for line in lines_of(reference[1])
+    ]
+    assert proof_of(ours[1]) == proof_of(reference[1])
+
+
+@both
+@pytest.mark.parametrize(
+    "probe",
+    [
+        *("rleu:activation:mean", "nothing.*:grad:norm", "unused:activation:mean"),
+        *("frozen.weight:grad:norm", "into:grad_input:norm", "last:local_grad:mean"),
+    ],
+)
+def test_a_probe_that_cannot_fire_fails_the_trial_as_by_eager(
+    engine: str, probe: str, setup_of: MakeSetup
+) -> None:
+    class Unused(Twice):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unused, self.frozen = nn.Tanh(), nn.Linear(2, 2).requires_grad_(False)
+
+    said = []
+    for name in ("eager", engine):
+        with pytest.raises(SpecError) as refused:
+            probed(name, [setup_of(Unused, 1), setup_of(Unused, 2)], probe)
+        said.append(str(refused.value))
+    assert said[0] == said[1]
+
+
+@both
+def test_nothing_is_left_behind_in_torch(engine: str, setup_of: MakeSetup) -> None:
+    class Broken(Twice):
+        def forward(self, inputs: Tensor) -> Tensor:
+            logits = super().forward(F.dropout(inputs, 0.1, self.training))
+            if _get_current_function_mode() is not None and len(inputs) == 3:
+                raise ArithmeticError("planted")
+            return logits
+
+    def state() -> tuple[Any, ...]:
+        modes = _get_current_function_mode()
+        return modes, len(hooks._global_forward_hooks), len(hooks._global_forward_pre_hooks)
+
+    before = state()
+    probed(engine, [setup_of(Twice)], "*:activation:mean")
+    assert state() == before
+    with pytest.raises((ArithmeticError, Unsuited)):
+        probed(engine, [setup_of(Broken)], "*:activation:mean")
+    assert state() == before
+
+
+def test_where_the_program_has_other_gradients_eager_steps_in(setup_of: MakeSetup) -> None:
+    """A normed tensor of many trials is a view; what works on it in place leaves no gradient to read."""
+    ours, reference = setup_of(NormedInPlace), setup_of(NormedInPlace)
+    members = members_of([ours], ["relu:grad_input:sq_sum"])
+    with pytest.raises(Unsuited, match="not_probed_alike"):
+        ENGINES["lanes"].open(members)
+    run("eager", members)
+    probed("eager", [reference], "relu:grad_input:sq_sum")
+    assert_alike(ours, reference)
+
+
+def test_a_period_that_an_interrupt_came_into_is_left_out(
+    setup_of: MakeSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many of the steps were made is not known; periods before it are complete."""
+    run_all, runs = Repeated.run, []
+
+    def interrupted(self: Repeated, times: int) -> None:
+        runs.append(times)
+        if len(runs) == 3:
+            run_all(self, 1)
+            raise KeyboardInterrupt
+        run_all(self, times)
+
+    monkeypatch.setattr(Repeated, "run", interrupted)
+    setup = setup_of(Twice, batch_size=10, log_every_steps=100)
+    with pytest.raises(KeyboardInterrupt):
+        probed("lanes", [setup], "relu:activation:sq_sum@3", "relu:activation:sq_sum")
+    assert runs[:3] == [3, 3, 3]
+    lines = lines_of(setup)
+    assert {(line.step, line.num_steps, line.every) for line in lines} == {(3, 3, "3"), (6, 3, "3")}
+
+
+def test_every_record_is_handed_to_the_listeners_of_its_trial(setup_of: MakeSetup) -> None:
+    setups = [setup_of(Twice, 1), setup_of(Twice, 2)]
+    heard: list[list[ProbeRecord]] = [[], []]
+    specs = [probe_of("relu:activation:mean@2"), probe_of("*:weight:norm")]
+    members = [
+        Member(setup, Moments([Probes(specs, [ear.append])]), Progress())
+        for setup, ear in zip(setups, heard, strict=True)
+    ]
+    run("lanes", members)
+    assert heard == [lines_of(setup) for setup in setups]
+    assert heard[0] != heard[1]
+
+
+def test_an_engine_whose_steps_are_a_program_takes_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = [Moments([Probes([probe_of("relu:activation:mean")])])]
+    assert watched[0].grain == "call"
+    taken = {name: engine_for(name, watched)[0].name for name in ENGINES}
+    # What a compiled model calls cannot be seen.
+    assert taken == {name: name for name in ENGINES} | {"compiled": "eager"}
+    monkeypatch.setattr(probes_instrument, "lanes_can_be_seen", lambda: False)
+    engine, why = engine_for("lanes", watched)
+    assert engine.name == "eager"
+    assert why == note("engine_too_coarse", engine="lanes", needed="call", shows="point")
