@@ -38,6 +38,12 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_flush_denormal(False)
 
 
+@pytest.fixture(autouse=True)
+def _one_trial_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As where memory is short: starting a server takes longer than the trials of most tests.
+    monkeypatch.setattr("trainlab.execute.jobs.copies_that_fit", lambda: 0)
+
+
 @pytest.fixture
 def trainlab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -1,32 +1,48 @@
-"""local: this machine. Groups that must be alone get fresh processes, all others run in this one."""
+"""local: this machine. Groups that must be alone get fresh processes; all others run side by side in
+processes of their own, or in this one where they cannot."""
 
 from collections.abc import Sequence
 from itertools import groupby
 
 from trainlab.execute.executors.inline import InlineExecutor
 from trainlab.execute.executors.processes import ProcessesExecutor
+from trainlab.execute.jobs import AskedJobs
 from trainlab.execute.run import IsOver
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
+from trainlab.spec.workload import AS_OBJECT
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument
 
 
 class LocalExecutor:
-    """In the order planned, one group at a time."""
+    """In the order planned."""
 
-    def __init__(self, load: Loader, instruments: Sequence[Instrument] = ()) -> None:
+    def __init__(
+        self, load: Loader, instruments: Sequence[Instrument] = (), jobs: AskedJobs = 1
+    ) -> None:
         self._inline = InlineExecutor(load, instruments)
-        self._processes = ProcessesExecutor(load)
+        self._processes = ProcessesExecutor(load, jobs)
+        self._has_objects = bool(instruments)
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         return self._inline.preflight(study, each_device=each_device)
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
+        if self._are_sent(run) and self._processes.jobs(run, groups).number > 1:
+            self._processes.run(run, groups, is_over)
+            return
         for is_alone, consecutive in groupby(groups, lambda group: group.is_alone):
             executor = self._processes if is_alone else self._inline
             executor.run(run, list(consecutive), is_over)
+
+    def _are_sent(self, run: RunFolder) -> bool:
+        """Whether another process can get the workload and the instruments: not those that are objects."""
+        return not self._has_objects and not run.study().study["workload"].endswith(AS_OBJECT)
+
+    def close(self) -> None:
+        self._processes.close()
 
 
 make = LocalExecutor
