@@ -20,6 +20,7 @@ from trainlab.execute.launcher import ForkedProcess, Launcher
 from trainlab.execute.run import start_run
 from trainlab.execute.worker_process import WorkerProcess
 from trainlab.record.folder import RunFolder
+from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes start cold elsewhere")
@@ -169,12 +170,37 @@ def test_a_process_is_killed_at_once_while_the_server_still_imports(
     assert psutil.Process().children() == []
 
 
+def test_each_bench_is_forked_from_a_server_of_its_own(tiny_file: Path, tmp_path: Path) -> None:
+    """Else all processes of a run would share one layout of addresses, and benches its luck."""
+    cost = CostSpec(
+        processes=2, budget_s=0.1, extra_s=0, warmup_steps=1, active_steps=2, trace_mb=0
+    )
+    settings = {"device": "cpu", "threads": 1}
+    asked = {"vary": {"batch_size": [5, 10]}, "cost": cost, "learn": False}
+    run = start_run(study_of(f"{tiny_file}:tiny", settings, **asked), tmp_path / "r")
+    seen = tmp_path / "seen"
+    tiny_file.write_text(
+        f"{tiny_file.read_text()}\nimport os\n"
+        f"open({str(seen)!r}, 'a').write(f'{{os.getppid()}} ')\n"
+    )
+    with closing(ProcessesExecutor(Loader())) as executor:
+        executor.run(run, groups_of(run), lambda: False)
+    assert {trial.state for trial in run.trials()} == {"done"}
+    parents = seen.read_text().split()
+    first, second = parents[:4], parents[4:8]
+    assert len(set(first)) == len(set(second)) == 1
+    assert first[0] != second[0]
+    # What supplies no speed is forked from the server that is there.
+    assert set(parents[8:]) == set(second)
+
+
 DRIVER = """
 import sys
 from pathlib import Path
 from asking import groups_of
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.record.folder import RunFolder
+from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
 run = RunFolder(Path(sys.argv[1]))
 ProcessesExecutor(Loader(), 2).run(run, groups_of(run), lambda: False)

@@ -66,6 +66,15 @@ class Launcher:
             bufsize=0,
         )
 
+    def begin_bench(self) -> None:
+        """The processes of each bench come from a server of their own. All children of a server share the
+        layout of its addresses, and with it some luck in their times: with one server, benches would not be
+        the independent samples that intervals take them to be."""
+        if self._server is not None and self._server.has_bench:
+            self.close()
+        if (server := self._server_now()) is not None:
+            server.has_bench = True
+
     def close(self) -> None:
         """Ends the server, if there is one, and whatever it has forked."""
         if self._server is not None:
@@ -98,6 +107,8 @@ class ForkServer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
+        self.has_bench = False
+        """Whether processes of a bench were forked from it."""
         self._numbers = count()
         self._is_ready = False
 

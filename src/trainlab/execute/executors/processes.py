@@ -139,6 +139,7 @@ class _Host:
         def report(share: float) -> None:
             self._events.write(Event(kind="progress", trials=trial_ids[:1], share=share))
 
+        self._launcher.begin_bench()
         with self._started(groups) as processes:
             self._events.write(Event(kind="group_begins", trials=trial_ids))
             run_seats(processes, spec, groups[0].bench or "", report)
