@@ -150,40 +150,46 @@ def run_question(
     side by side. `workloads` are those given as objects, by name; `overridden` is what a study's file says
     and was asked for otherwise.
     """
+    from trainlab.execute.launcher import Launcher
+
     watcher = watcher or Watcher()
     given = workloads or {}
     jobs = _check_without_torch(
         question, where, out=out, on=on, jobs=jobs, many=many, given=given, instruments=instruments
     )
-    with watcher.status("starting_torch"):
-        from trainlab.data.fetch import reporting_to
-        from trainlab.execute.executors import executor_for
-        from trainlab.execute.jobs import check_jobs
-        from trainlab.execute.run import start_run
-        from trainlab.execute.signals import signals_interrupt
-        from trainlab.machine.process import process_restored
-        from trainlab.train.loader import Loader
+    launcher = Launcher()
+    if on != "inline" and (question.cost is not None or _may_share(question, jobs)):
+        launcher.prepare()  # it imports torch while this process does
+    with closing(launcher):
+        with watcher.status("starting_torch"):
+            from trainlab.data.fetch import reporting_to
+            from trainlab.execute.executors import executor_for
+            from trainlab.execute.jobs import check_jobs
+            from trainlab.execute.run import start_run
+            from trainlab.execute.signals import signals_interrupt
+            from trainlab.machine.process import process_restored
+            from trainlab.train.loader import Loader
 
-        load = Loader(workloads)
-        executor = executor_for(on, load, instruments, jobs)
-    with closing(executor), process_restored(), signals_interrupt():
-        facts = _facts(question, load)
-        study = resolve(question, facts, where, many=many)
-        with watcher.preparing(), reporting_to(watcher.downloads):
-            devices = executor.preflight(study, each_device=asks_each_device(question))
-        study = resolve(question, facts, where, devices=devices, many=many)
-        check_jobs(jobs, on, study)
-        watcher.planned(study)
-        run, was_interrupted = Run(start_run(study, out, overridden=overridden).path), False
-        deadline = math.inf if budget_s is None else time.monotonic() + budget_s
-        try:
-            for groups in _planned_groups(run, study, watcher):
-                with watcher.running(run):
-                    executor.run(run, groups, lambda: time.monotonic() > deadline)
-                if time.monotonic() > deadline:
-                    break
-        except KeyboardInterrupt:
-            was_interrupted = True
+            load = Loader(workloads)
+            executor = executor_for(on, load, instruments, jobs, launcher)
+        with process_restored(), signals_interrupt():
+            facts = _facts(question, load)
+            study = resolve(question, facts, where, many=many)
+            with watcher.preparing(), reporting_to(watcher.downloads):
+                devices = executor.preflight(study, each_device=asks_each_device(question))
+            study = resolve(question, facts, where, devices=devices, many=many)
+            check_jobs(jobs, on, study)
+            watcher.planned(study)
+            run, was_interrupted = Run(start_run(study, out, overridden=overridden).path), False
+            deadline = math.inf if budget_s is None else time.monotonic() + budget_s
+            try:
+                for groups in _planned_groups(run, study, watcher):
+                    with watcher.running(run):
+                        executor.run(run, groups, lambda: time.monotonic() > deadline)
+                    if time.monotonic() > deadline:
+                        break
+            except KeyboardInterrupt:
+                was_interrupted = True
     with watcher.status("reading_records"):
         from trainlab.analyse.results import write_results
 
@@ -331,6 +337,13 @@ def _check_without_torch(
         check_reference(question.workload, where if where.endswith(".toml") else "")
     check_capacity(asked_values(question, "threads"), asked_values(question, "device"))
     return jobs
+
+
+def _may_share(question: Question, jobs: "AskedJobs") -> bool:
+    """Whether a question may have several learn trials that run side by side."""
+    is_object = question.workload.endswith(AS_OBJECT)
+    several = question.seeds != 1 or question.vary or question.cells
+    return bool(question.learn and jobs != 1 and several and not is_object)
 
 
 def _facts(question: Question, load: "Loader | None" = None) -> WorkloadFacts:

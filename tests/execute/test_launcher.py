@@ -70,7 +70,7 @@ def told_by(tiny_file: Path, tmp_path: Path, *, forks: bool) -> list[dict[str, A
     run = learning(tiny_file, tmp_path / name)
     before = tiny_file.read_text()
     tiny_file.write_text(before + FACTS.format(path=str(tmp_path / f"{name}-facts-")))
-    with closing(ProcessesExecutor(Loader(), forks=forks)) as executor:
+    with closing(ProcessesExecutor(Loader(), launcher=Launcher(forks=forks))) as executor:
         executor.run(run, groups_of(run), lambda: False)
     tiny_file.write_text(before)
     return [json.loads(path.read_text()) for path in tmp_path.glob(f"{name}-facts-*")]

@@ -20,6 +20,7 @@ from trainlab.analyse.cost.overhead import overheads
 from trainlab.analyse.evidence import gather
 from trainlab.cli.summary import print_measurement
 from trainlab.execute.executors.processes import ProcessesExecutor
+from trainlab.execute.launcher import Launcher
 from trainlab.execute.run import IsOver, start_run
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
@@ -49,7 +50,7 @@ def run_groups(
     forks: bool = True,
 ) -> None:
     groups = [group for group in groups_of(folder) if wanted(group)]
-    with closing(ProcessesExecutor(Loader(), forks=forks)) as executor:
+    with closing(ProcessesExecutor(Loader(), launcher=Launcher(forks=forks))) as executor:
         executor.run(folder, groups, is_over)
 
 

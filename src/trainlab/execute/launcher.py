@@ -1,7 +1,8 @@
 """The launcher: starts a process per job, forked from a server that has imported everything, or cold.
 
 A cold start is a new interpreter and takes seconds of imports; forking takes milliseconds. Where it is not
-to be had, or the server has died, processes start cold and nobody is told: they do the same.
+to be had, or the server has died, processes start cold and nobody is told: they do the same. This file
+imports no torch, so that a server can import it at the same time as its driver.
 """
 
 import json
@@ -14,12 +15,15 @@ import sys
 import time
 from contextlib import suppress
 from itertools import count
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
-from trainlab.execute.job import Job
+if TYPE_CHECKING:
+    from trainlab.execute.job import Job
 
 PATIENCE_S = 15.0
 """How long a server may take to end: a little more than it gives its children."""
+SET_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
+"""Variables that importing torch sets, in the server as in the driver."""
 COLD = (sys.executable, "-P", "-m")
 """-P: a psutil.py in the current folder must not stand in for the installed one."""
 
@@ -53,7 +57,7 @@ class Launcher:
         self._forks = forks and sys.platform == "linux"
         self._server: ForkServer | None = None
 
-    def launch(self, job: Job, stderr: IO[str]) -> JobProcess:
+    def launch(self, job: "Job", stderr: IO[str]) -> JobProcess:
         """A process for the job, which writes its errors to that file."""
         if (server := self._server_now()) is not None:
             with suppress(ConnectionError):
@@ -65,6 +69,10 @@ class Launcher:
             stderr=stderr,
             bufsize=0,
         )
+
+    def prepare(self) -> None:
+        """Starts the server, which imports while the caller does something else."""
+        self._server_now()
 
     def begin_bench(self) -> None:
         """The processes of each bench come from a server of their own. All children of a server share the
@@ -86,7 +94,9 @@ class Launcher:
         if self._server is not None and self._server.has_died():
             self.close()
             self._forks = False
-        if self._server is not None and self._server.environment != dict(os.environ):
+        if self._server is not None and self._server.environment != _environment():
+            if not self._server.is_idle():
+                return None
             self.close()
         if self._forks and self._server is None:
             self._server = ForkServer()
@@ -97,8 +107,9 @@ class ForkServer:
     """The driver's side of `trainlab.execute.fork_server`; it forks as soon as it has imported all."""
 
     def __init__(self) -> None:
-        self.environment = dict(os.environ)
+        self.environment = _environment()
         """What its children get; libraries read some of it when they are loaded."""
+        self._forked: list[ForkedProcess] = []
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -112,7 +123,7 @@ class ForkServer:
         self._numbers = count()
         self._is_ready = False
 
-    def fork(self, job: Job, stderr: IO[str]) -> "ForkedProcess":
+    def fork(self, job: "Job", stderr: IO[str]) -> "ForkedProcess":
         """A process for the job; ConnectionError where the server is gone."""
         number, text = next(self._numbers), job.model_dump_json()
         (stdin, ours_in), (ours_out, stdout), (ours_status, status) = (os.pipe() for _ in range(3))
@@ -127,7 +138,12 @@ class ForkServer:
         finally:
             for descriptor in (stdin, stdout, folder, status):
                 os.close(descriptor)
+        self._forked = [one for one in self._forked if one.poll() is None] + [process]
         return process
+
+    def is_idle(self) -> bool:
+        """Whether all that it has forked have ended."""
+        return all(process.poll() is not None for process in self._forked)
 
     def send_signal(self, number: int, sig: int) -> None:
         """To the process of that number; the server, its parent, knows whether it is still that one."""
@@ -216,6 +232,10 @@ class ForkedProcess:
             self.returncode = -signal.SIGKILL if self.was_lost else told[1]
             self._status.close()
         return True
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in SET_BY_TORCH}
 
 
 def _packet(**fields: object) -> bytes:

@@ -10,6 +10,7 @@ from trainlab.spec.suggestion import did_you_mean
 if TYPE_CHECKING:
     from trainlab.execute.executors.executor import Executor
     from trainlab.execute.jobs import AskedJobs
+    from trainlab.execute.launcher import Launcher
     from trainlab.train.loader import Loader
     from trainlab.train.moments import Instrument
 
@@ -18,7 +19,7 @@ EXECUTORS: Mapping[str, str] = {
     "inline": "this process alone, for debugging",
     "processes": "this machine, a fresh process for every group of trials",
 }
-"""By name, as in `--on`; the module of that name has `make`, which takes a loader, instruments and jobs."""
+"""By name, as in `--on`; the module of that name has `make`, which takes what `executor_for` does."""
 
 
 def check_executor(on: str) -> None:
@@ -29,10 +30,14 @@ def check_executor(on: str) -> None:
 
 
 def executor_for(
-    on: str, load: "Loader", instruments: "Sequence[Instrument]" = (), jobs: "AskedJobs" = 1
+    on: str,
+    load: "Loader",
+    instruments: "Sequence[Instrument]" = (),
+    jobs: "AskedJobs" = 1,
+    launcher: "Launcher | None" = None,
 ) -> "Executor":
     """The executor of that name; SpecError where there is none, or it cannot take the instruments."""
     check_executor(on)
     module = importlib.import_module(f"trainlab.execute.executors.{on}")
-    executor: Executor = module.make(load, instruments, jobs)
+    executor: Executor = module.make(load, instruments, jobs, launcher)
     return executor

@@ -10,6 +10,7 @@ import torch
 from trainlab.execute.bench import run_benches, run_seats
 from trainlab.execute.events import EventWriter
 from trainlab.execute.jobs import AskedJobs
+from trainlab.execute.launcher import Launcher
 from trainlab.execute.preflight import preflight
 from trainlab.execute.run import IsOver
 from trainlab.execute.timed import TimedTrial
@@ -27,7 +28,11 @@ class InlineExecutor:
     """Workloads and instruments may be objects here: nothing leaves the process."""
 
     def __init__(
-        self, load: Loader, instruments: Sequence[Instrument] = (), jobs: AskedJobs = 1
+        self,
+        load: Loader,
+        instruments: Sequence[Instrument] = (),
+        jobs: AskedJobs = 1,
+        launcher: Launcher | None = None,
     ) -> None:
         self._load, self._instruments = load, instruments
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from trainlab.execute.executors.inline import InlineExecutor
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.jobs import AskedJobs
+from trainlab.execute.launcher import Launcher
 from trainlab.execute.run import IsOver
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
@@ -20,10 +21,14 @@ class LocalExecutor:
     """In the order planned."""
 
     def __init__(
-        self, load: Loader, instruments: Sequence[Instrument] = (), jobs: AskedJobs = 1
+        self,
+        load: Loader,
+        instruments: Sequence[Instrument] = (),
+        jobs: AskedJobs = 1,
+        launcher: Launcher | None = None,
     ) -> None:
         self._inline = InlineExecutor(load, instruments)
-        self._processes = ProcessesExecutor(load, jobs)
+        self._processes = ProcessesExecutor(load, jobs, launcher)
         self._has_objects = bool(instruments)
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:

@@ -38,8 +38,8 @@ PER_VCPU = 2
 class ProcessesExecutor:
     """A process per group."""
 
-    def __init__(self, load: Loader, jobs: AskedJobs = 1, *, forks: bool = True) -> None:
-        self._load, self._asked, self._launcher = load, jobs, Launcher(forks=forks)
+    def __init__(self, load: Loader, jobs: AskedJobs = 1, launcher: Launcher | None = None) -> None:
+        self._load, self._asked, self._launcher = load, jobs, launcher or Launcher()
         self._jobs: Jobs | None = None
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
@@ -190,8 +190,13 @@ def _ending() -> Iterator[list[WorkerProcess]]:
                 process.record_interrupted()
 
 
-def make(load: Loader, instruments: Sequence[Instrument], jobs: AskedJobs = 1) -> ProcessesExecutor:
+def make(
+    load: Loader,
+    instruments: Sequence[Instrument],
+    jobs: AskedJobs = 1,
+    launcher: Launcher | None = None,
+) -> ProcessesExecutor:
     """For `executor_for`. SpecError with instruments: another process cannot get an object."""
     if instruments:
         raise SpecError(["instruments: cannot go to another process; use on='local' or 'inline'"])
-    return ProcessesExecutor(load, jobs)
+    return ProcessesExecutor(load, jobs, launcher)
