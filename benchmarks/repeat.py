@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,7 +67,8 @@ def lab(folder: Path, study: Study) -> Lab:
     """Runs the timed groups of the study and reads what they show."""
     run, start_s = start_run(study, folder), time.monotonic()
     timed = [group for group in plan(study) if group.bench is not None]
-    executor_for("processes", Loader()).run(run, timed, lambda: False)
+    with closing(executor_for("processes", Loader())) as executor:
+        executor.run(run, timed, lambda: False)
     seconds = time.monotonic() - start_s
     evidence = gather(run)
     ratios = {}

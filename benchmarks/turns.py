@@ -15,8 +15,9 @@ from tempfile import TemporaryDirectory
 import torch
 
 from benchmarks.pairs import verdict
-from trainlab.execute.executors.processes import WorkerProcess
+from trainlab.execute.launcher import Launcher
 from trainlab.execute.run import start_run
+from trainlab.execute.worker_process import WorkerProcess
 from trainlab.machine.environment import capture
 from trainlab.plan import plan
 from trainlab.resolve import resolve
@@ -40,7 +41,8 @@ def ratios(folder: Path, device: str, sizes: tuple[int, int], blocks: int) -> li
     run = start_run(study, folder)
     environment = run.write_environment(capture(Path.cwd()))
     groups = [group for group in plan(study) if group.bench and not group.trials[0].again]
-    processes = [WorkerProcess(run, group, environment) for group in groups]
+    launcher = Launcher()
+    processes = [WorkerProcess(run, group, environment, launcher) for group in groups]
     try:
         for process in processes:
             process.wait_until_ready()
@@ -59,6 +61,7 @@ def ratios(folder: Path, device: str, sizes: tuple[int, int], blocks: int) -> li
     finally:
         for process in processes:
             process.kill()
+        launcher.close()
     return found
 
 

@@ -53,6 +53,12 @@ def _own_cache(
         monkeypatch.setenv("TRAINLAB_CACHE", str(cache_of_tests))
 
 
+@pytest.fixture(autouse=True)
+def _one_trial_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As where memory is short: starting a server takes longer than the trials of most tests.
+    monkeypatch.setattr("trainlab.execute.jobs.copies_that_fit", lambda: 0)
+
+
 @pytest.fixture
 def trainlab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -6,7 +6,7 @@
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from trainlab.analyse.evidence import Evidence
     from trainlab.analyse.findings.finding import Finding
+    from trainlab.execute.jobs import AskedJobs
     from trainlab.plan import Group
     from trainlab.train.loader import Loader
     from trainlab.train.moments import Instrument
@@ -136,6 +137,7 @@ def run_question(
     many: bool = False,
     budget_s: float | None = None,
     on: str = "local",
+    jobs: "AskedJobs" = "auto",
     workloads: "Mapping[str, Workload] | None" = None,
     instruments: "Sequence[Instrument]" = (),
     overridden: Mapping[str, Any] | None = None,
@@ -144,38 +146,50 @@ def run_question(
     """From a question to a run with its tables: resolve, check the machine, run the trials, read them.
 
     A mistake is raised as SpecError or the like before anything has run; whatever happens later is in the
-    run's records. Once `budget_s` is spent no further group of trials is started. `workloads` are those
-    given as objects, by name; `overridden` is what a study's file says and was asked for otherwise.
+    run's records. Once `budget_s` is spent no further group of trials is started. `jobs` learn trials run
+    side by side. `workloads` are those given as objects, by name; `overridden` is what a study's file says
+    and was asked for otherwise.
     """
-    watcher = watcher or Watcher()
-    _check_without_torch(question, where, out=out, on=on, many=many, given=workloads or {})
-    with watcher.status("starting_torch"):
-        from trainlab.data.fetch import reporting_to
-        from trainlab.execute.executors import executor_for
-        from trainlab.execute.run import start_run
-        from trainlab.execute.signals import signals_interrupt
-        from trainlab.machine.process import process_restored
-        from trainlab.train.loader import Loader
+    from trainlab.execute.launcher import Launcher
 
-        load = Loader(workloads)
-        executor = executor_for(on, load, instruments)
-    with process_restored(), signals_interrupt():
-        facts = _facts(question, load)
-        study = resolve(question, facts, where, many=many)
-        with watcher.preparing(), reporting_to(watcher.downloads):
-            devices = executor.preflight(study, each_device=asks_each_device(question))
-        study = resolve(question, facts, where, devices=devices, many=many)
-        watcher.planned(study)
-        run, was_interrupted = Run(start_run(study, out, overridden=overridden).path), False
-        deadline = math.inf if budget_s is None else time.monotonic() + budget_s
-        try:
-            for groups in _planned_groups(run, study, watcher):
-                with watcher.running(run):
-                    executor.run(run, groups, lambda: time.monotonic() > deadline)
-                if time.monotonic() > deadline:
-                    break
-        except KeyboardInterrupt:
-            was_interrupted = True
+    watcher = watcher or Watcher()
+    given = workloads or {}
+    jobs = _check_without_torch(
+        question, where, out=out, on=on, jobs=jobs, many=many, given=given, instruments=instruments
+    )
+    launcher = Launcher()
+    if on != "inline" and (question.cost is not None or _may_share(question, jobs)):
+        launcher.prepare()  # it imports torch while this process does
+    with closing(launcher):
+        with watcher.status("starting_torch"):
+            from trainlab.data.fetch import reporting_to
+            from trainlab.execute.executors import executor_for
+            from trainlab.execute.jobs import check_jobs
+            from trainlab.execute.run import start_run
+            from trainlab.execute.signals import signals_interrupt
+            from trainlab.machine.process import process_restored
+            from trainlab.train.loader import Loader
+
+            load = Loader(workloads)
+            executor = executor_for(on, load, instruments, jobs, launcher)
+        with process_restored(), signals_interrupt():
+            facts = _facts(question, load)
+            study = resolve(question, facts, where, many=many)
+            with watcher.preparing(), reporting_to(watcher.downloads):
+                devices = executor.preflight(study, each_device=asks_each_device(question))
+            study = resolve(question, facts, where, devices=devices, many=many)
+            check_jobs(jobs, on, study)
+            watcher.planned(study)
+            run, was_interrupted = Run(start_run(study, out, overridden=overridden).path), False
+            deadline = math.inf if budget_s is None else time.monotonic() + budget_s
+            try:
+                for groups in _planned_groups(run, study, watcher):
+                    with watcher.running(run):
+                        executor.run(run, groups, lambda: time.monotonic() > deadline)
+                    if time.monotonic() > deadline:
+                        break
+            except KeyboardInterrupt:
+                was_interrupted = True
     with watcher.status("reading_records"):
         from trainlab.analyse.results import write_results
 
@@ -189,11 +203,16 @@ def planned(
     *,
     out: Path | None = None,
     on: str = "local",
+    jobs: "AskedJobs" = "auto",
     many: bool = False,
 ) -> Study:
     """The study that a question asks for; imports torch only for a user's own workload."""
-    _check_without_torch(question, where, out=out, on=on, many=many, given={})
-    return resolve(question, _facts(question), where, many=many)
+    from trainlab.execute.jobs import check_jobs
+
+    jobs = _check_without_torch(question, where, out=out, on=on, jobs=jobs, many=many, given={})
+    study = resolve(question, _facts(question), where, many=many)
+    check_jobs(jobs, on, study)
+    return study
 
 
 def open_run(path: Path | str) -> Run:
@@ -216,14 +235,16 @@ def run(
     many: bool = False,
     budget_s: float | None = None,
     on: str = "local",
+    jobs: "AskedJobs" = "auto",
     **options: Any,
 ) -> Run:
     """Trains a workload in every cell with every seed and returns its run.
 
     `workload` is a name, `FILE.py:NAME` or a Workload; `vary` maps factors to levels; `seeds` is a number
     of seeds or the seeds themselves; `profile` also measures what a step costs, untrained and trained (a
-    mapping sets fields of CostSpec); `many` allows more than 500 trials; `on` says where trials run. All
-    else is a setting, as in TrainSpec, or a field of Question. For example
+    mapping sets fields of CostSpec); `many` allows more than 500 trials; `on` says where trials run and
+    `jobs` how many side by side (with objects, which cannot go to another process: one). All else is a
+    setting, as in TrainSpec, or a field of Question. For example
     `trainlab.run("fashion-mlp", vary={"lr": [1e-2, 1e-3]}, seeds=5).results()`.
     """
     from trainlab.workloads.workload import Workload
@@ -256,6 +277,7 @@ def run(
         many=many,
         budget_s=budget_s,
         on=on,
+        jobs=jobs,
         workloads=workloads,
         instruments=instruments,
     ).complete_run()
@@ -287,14 +309,19 @@ def _check_without_torch(
     *,
     out: Path | None,
     on: str,
+    jobs: "AskedJobs",
     many: bool,
     given: Mapping[str, object],
-) -> None:
-    """Raises what is wrong and can be seen without torch, which takes seconds to start."""
+    instruments: Sequence[object] = (),
+) -> "AskedJobs":
+    """Raises what is wrong and can be seen without torch, which takes seconds to start; gives the jobs."""
     from trainlab.execute.executors import check_executor
+    from trainlab.execute.jobs import check_sendable, jobs_of
     from trainlab.machine.capacity import check_capacity
 
     check_executor(on)
+    jobs = jobs_of(jobs)
+    check_sendable(jobs, has_objects=bool(given or instruments))
     if out is not None:
         check_unused(out)
     if question.workload in BUILTIN:
@@ -309,6 +336,14 @@ def _check_without_torch(
         check_values(question, where)
         check_reference(question.workload, where if where.endswith(".toml") else "")
     check_capacity(asked_values(question, "threads"), asked_values(question, "device"))
+    return jobs
+
+
+def _may_share(question: Question, jobs: "AskedJobs") -> bool:
+    """Whether a question may have several learn trials that run side by side."""
+    is_object = question.workload.endswith(AS_OBJECT)
+    several = question.seeds != 1 or question.vary or question.cells
+    return bool(question.learn and jobs != 1 and several and not is_object)
 
 
 def _facts(question: Question, load: "Loader | None" = None) -> WorkloadFacts:

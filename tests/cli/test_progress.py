@@ -215,6 +215,42 @@ def test_seeds_that_are_added_are_shown_once_and_numbered_on(
     ]
 
 
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("num_levels", [2, 5])
+def test_trials_side_by_side_are_named_where_they_fit_and_counted_else(
+    num_levels: int, lang: str, tmp_path: Path
+) -> None:
+    levels = (0.1, 0.01, 0.001, 0.0001, 0.00001)[:num_levels]
+    study = made_study(vary={"lr": levels}, seeds=1, settings={"epochs": 2})
+    run = start_run(study, tmp_path / "r")
+    trials = run.study().trials
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    with StudyProgress(console, run, Words(lang)), closing(EventWriter(run)) as writer:
+        for trial in trials:
+            begun = Event(kind="group_begins", trials=(trial,), num_side_by_side=num_levels)
+            writer.write(begun)
+        for trial in trials:
+            writer.write(learned(trial, 1))
+        time.sleep(1.2)
+        writer.write(learned(trials[0], 2))
+        writer.write(Event(kind="group_ends", trials=(trials[0],)))
+    frames = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", console.file.getvalue())
+    lines = [line.rstrip() for line in re.split(r"[\r\n]+", frames)]
+    bars = [line for line in lines if re.match("[\u2800-\u28ff]", line)]
+    assert all(cell_len(line) <= 80 for line in bars)
+    count = f"{num_levels}/{num_levels} "
+    if num_levels == 2:
+        names = Words(lang).listed(
+            f"{run.trial(t).read().cell} {Words(lang)('seed')} 1" for t in trials
+        )
+    else:
+        names = Words(lang)("side_by_side", number=num_levels)
+    assert any(count + names in line for line in bars), bars
+    # The line of a result names its own trial and number, whatever else runs.
+    own = f"1/{num_levels} {run.trial(trials[0]).read().cell} "
+    assert [line for line in lines if line.startswith(own)], lines
+
+
 def test_progress_is_told_in_chinese(tmp_path: Path) -> None:
     shown = play(Console(file=io.StringIO(), width=200), tmp_path / "r", *STUDY, lang="zh")
     learn, cost = shown.splitlines()

@@ -43,7 +43,7 @@ def test_the_trial_that_runs_says_how_long_all_may_take(
     left, clock, ids = four
     left.group_begins(ids[0])
     clock.now += 5
-    left.progress(0.5)
+    left.progress(ids[0], 0.5)
     assert left.left_s() == 35
     assert left.share_done() == pytest.approx(5 / 40)
 
@@ -54,12 +54,12 @@ def test_a_trial_should_take_as_long_as_the_most_similar_did(
     left, clock, ids = four
     left.group_begins(ids[0])
     clock.now += 10
-    left.group_ends()
+    left.group_ends(ids[0])
     # Nothing else is known: all should take as long.
     assert left.left_s() == 30
     left.group_begins(ids[1])
     clock.now += 2
-    left.group_ends()
+    left.group_ends(ids[1])
     # Each cell once more, each as long as its like.
     assert left.left_s() == 12
     assert left.share_done() == pytest.approx(0.5)
@@ -71,7 +71,7 @@ def test_time_left_counts_down_while_nothing_is_reported(
     left, clock, ids = four
     left.group_begins(ids[0])
     clock.now += 10
-    left.group_ends()
+    left.group_ends(ids[0])
     left.group_begins(ids[1])
     assert left.left_s() == 30
     clock.now += 4
@@ -86,10 +86,10 @@ def test_a_trial_under_way_is_judged_by_its_own_speed(
     left, clock, ids = four
     left.group_begins(ids[0])
     clock.now += 10
-    left.group_ends()
+    left.group_ends(ids[0])
     left.group_begins(ids[1])
     clock.now += 3
-    left.progress(0.25)
+    left.progress(ids[1], 0.25)
     assert left.left_s() == pytest.approx(9 + 20)
 
 
@@ -97,7 +97,7 @@ def test_trials_that_never_ran_are_passed_over(four: tuple[TimeLeft, Clock, list
     left, clock, ids = four
     left.group_begins(ids[2])
     clock.now += 10
-    left.group_ends()
+    left.group_ends(ids[2])
     assert (left.number, left.left_s()) == (3, 10)
 
 
@@ -108,7 +108,7 @@ def test_at_the_end_nothing_is_left(four: tuple[TimeLeft, Clock, list[str]]) -> 
         left.group_begins(one)
         shares.append(left.share_done())
         clock.now += 1
-        left.group_ends()
+        left.group_ends(one)
     assert (left.left_s(), left.share_done()) == (0, 1)
     assert shares == sorted(shares)
 
@@ -122,7 +122,7 @@ def test_cost_trials_are_expected_by_what_they_look_at() -> None:
     for one in ids:
         left.group_begins(one)
         clock.now += took[one.rpartition("-")[2]]
-        left.group_ends()
+        left.group_ends(one)
     assert [left.expected_s(one) for one in ids] == [took[one.rpartition("-")[2]] for one in ids]
 
 
@@ -131,7 +131,7 @@ def test_a_single_trial_knows_its_time_from_its_own_speed() -> None:
     left.group_begins(only)
     assert left.left_s() is None
     clock.now += 2
-    left.progress(0.2)
+    left.progress(only, 0.2)
     assert left.left_s() == pytest.approx(8)
 
 
@@ -148,7 +148,7 @@ def test_starting_processes_is_time_of_its_own() -> None:
     for one in ids[:2]:
         left.group_begins(one)
         clock.now += 1
-        left.group_ends()
+        left.group_ends(one)
     # Six more, each with its start.
     assert left.left_s() == 6 * (1 + 2)
     left.starting([(ids[2],), (ids[3],)])
@@ -165,11 +165,11 @@ def test_training_says_nothing_about_what_cost_trials_take() -> None:
     assert len(ids) == 4
     left.group_begins(ids[0])
     clock.now += 100
-    left.group_ends()
+    left.group_ends(ids[0])
     assert left.left_s() == 3 * FIRST_GUESS_S
     left.group_begins(ids[1])
     clock.now += 6
-    left.group_ends()
+    left.group_ends(ids[1])
     assert left.left_s() == 2 * 6
 
 
@@ -178,11 +178,11 @@ def test_trials_of_one_process_share_its_time() -> None:
     assert len(ids) == 3
     left.group_begins(ids[0])
     clock.now += 2
-    left.group_ends()
+    left.group_ends(ids[0])
     left.group_begins(*ids[1:])
     assert (left.number, left.left_s()) == (3, 4)
     clock.now += 10
-    left.group_ends()
+    left.group_ends(*ids[1:])
     assert [left.expected_s(one) for one in ids] == [2, 5, 5]
     assert (left.left_s(), left.share_done()) == (0, 1)
 
@@ -192,7 +192,7 @@ def test_processes_that_take_turns_are_timed_together_and_further_ones_are_added
     left, clock, ids = started(study)
     left.group_begins(*ids[:4])
     clock.now += 8
-    left.group_ends()
+    left.group_ends(*ids[:4])
     assert left.left_s() == 4 * 2
     more = [
         TrialRecord(**t.model_dump(mode="json")) for t in trials_of(bench_of(study, "train", 2))
@@ -200,6 +200,37 @@ def test_processes_that_take_turns_are_timed_together_and_further_ones_are_added
     left.plan_more(more)
     assert (left.num_trials, left.left_s()) == (12, 8 * 2)
     left.group_begins(*(trial.id for trial in more))
-    left.progress(0.5)
+    left.progress(more[0].id, 0.5)
     clock.now += 4
     assert left.left_s() == 4 + 4 * 2
+
+
+def test_trials_side_by_side_share_the_time_that_is_left(
+    four: tuple[TimeLeft, Clock, list[str]],
+) -> None:
+    left, clock, ids = four
+    for one in ids[:2]:
+        left.group_begins(one, num_side_by_side=2)
+    clock.now += 5
+    left.progress(ids[0], 0.5)
+    left.progress(ids[1], 0.25)
+    # 5 s and 15 s of those that run, 15 s each of two more, two at a time.
+    assert left.left_s() == pytest.approx((5 + 15 + 2 * 15) / 2)
+    clock.now += 5
+    left.group_ends(ids[0])
+    left.progress(ids[1], 0.5)
+    assert (left.number, left.left_s()) == (2, pytest.approx((10 + 10 + 10) / 2))
+    assert left.share_done() == pytest.approx(10 / 25)
+
+
+def test_the_last_of_several_trials_is_not_shared_by_idle_processes(
+    four: tuple[TimeLeft, Clock, list[str]],
+) -> None:
+    left, clock, ids = four
+    for one in ids:
+        left.group_begins(one, num_side_by_side=4)
+    clock.now += 8
+    for one in ids[:3]:
+        left.group_ends(one)
+    left.progress(ids[3], 0.5)
+    assert left.left_s() == pytest.approx(8)

@@ -42,6 +42,9 @@ OPTIONS = [
     ("--lang fr", "--lang: got 'fr', must be one of en, zh"),
     ("--on mars", "--on: got 'mars', must be one of local, inline, processes"),
     ("--on lokal", "; did you mean local?"),
+    ("--jobs many", "--jobs: got 'many', must be auto or a whole number from 1"),
+    ("--jobs 0", "--jobs: got '0', must be auto or a whole number from 1"),
+    ("--jobs 99999", "--jobs: got 99999, but this machine has"),
     ("--yes=1", "--yes: takes no value; write --yes alone"),
     (
         "--optimizer-options beta1=2",

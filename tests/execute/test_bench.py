@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -48,7 +49,8 @@ def started(tiny_file: Path, out: Path, spec: CostSpec = SPEC, cells: int = 3) -
 
 def run_timed(folder: RunFolder, on: str = "processes") -> None:
     groups = [group for group in groups_of(folder) if group.bench is not None]
-    executor_for(on, Loader()).run(folder, groups, lambda: False)
+    with closing(executor_for(on, Loader())) as executor:
+        executor.run(folder, groups, lambda: False)
 
 
 def timed(folder: RunFolder) -> list[str]:

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -51,7 +51,8 @@ def broken_run(tiny_file: Path, tmp_path: Path) -> Callable[[str], RunFolder]:
 
 def run_groups(folder: RunFolder, wanted: Callable[[Group], bool] = lambda group: True) -> None:
     groups = [group for group in groups_of(folder) if wanted(group)]
-    ProcessesExecutor(Loader()).run(folder, groups, lambda: False)
+    with closing(ProcessesExecutor(Loader())) as executor:
+        executor.run(folder, groups, lambda: False)
 
 
 @contextmanager
@@ -98,7 +99,7 @@ def test_what_a_worker_wants_done_at_its_end_is_done(
 def test_a_worker_that_does_not_leave_is_killed_and_its_record_stands(
     broken_run: Callable[[str], RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainlab.execute.executors.processes.PATIENCE_S", 1.0)
+    monkeypatch.setattr("trainlab.execute.worker_process.PATIENCE_S", 1.0)
     folder = broken_run("__import__('atexit').register(time.sleep, 600)")
     with at_most(45):
         run_groups(folder)

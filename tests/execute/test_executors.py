@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -22,10 +23,16 @@ from trainlab.train.moments import Instrument
 QUICK = CostSpec(processes=1, budget_s=0.1, warmup_steps=1, active_steps=2, trace_mb=0)
 
 
-@pytest.fixture(params=list(EXECUTORS))
-def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+WAYS = {**{on: (on, 1) for on in EXECUTORS}, "side by side": ("local", 2)}
+
+
+@pytest.fixture(params=WAYS.values(), ids=list(WAYS))
+def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor]:
+    monkeypatch.setattr("trainlab.execute.jobs.usable_vcpus", lambda: 2)
     before = set(psutil.Process().children())
-    yield executor_for(request.param, Loader())
+    on, jobs = request.param
+    with closing(executor_for(on, Loader(), jobs=jobs)) as executor:
+        yield executor
     assert set(psutil.Process().children()) == before, "a process was left behind"
 
 
@@ -52,16 +59,18 @@ def test_every_trial_is_run_once_and_names_its_machine(
 
 
 def test_results_are_the_same_wherever_trials_run(tiny_file: Path, tmp_path: Path) -> None:
-    def curves(on: str) -> list[list[Json]]:
-        run = started(tiny_file, tmp_path / on, seeds=2)
-        run_all(executor_for(on, Loader()), run)
+    def curves(name: str) -> list[list[Json]]:
+        on, jobs = WAYS[name]
+        run = started(tiny_file, tmp_path / name, seeds=2)
+        with closing(executor_for(on, Loader(), jobs=jobs)) as executor:
+            run_all(executor, run)
         return [
             [{n: v for n, v in line.items() if not n.endswith("_s")} for line in found]
             for trial in run.trials()
             if (found := run.trial(trial.id).curve())
         ]
 
-    first, *others = (curves(on) for on in EXECUTORS)
+    first, *others = (curves(name) for name in WAYS)
     assert len(first) == 2
     assert all(other == first for other in others)
 
@@ -173,7 +182,8 @@ def test_a_process_does_not_import_from_the_current_folder(
     (trap / "psutil.py").write_text(f"open({str(trap / 'sprung')!r}, 'w')\n")
     run = started(tiny_file, tmp_path / "r")
     monkeypatch.chdir(trap)
-    run_all(executor_for("processes", Loader()), run)
+    with closing(executor_for("processes", Loader())) as executor:
+        run_all(executor, run)
     assert run.trials()[0].state == "done"
     assert not (trap / "sprung").exists()
     assert [path.name for path in trap.iterdir()] == ["psutil.py"]

@@ -6,6 +6,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ from trainlab.analyse.cost.overhead import overheads
 from trainlab.analyse.evidence import gather
 from trainlab.cli.summary import print_measurement
 from trainlab.execute.executors.processes import ProcessesExecutor
+from trainlab.execute.launcher import Launcher
 from trainlab.execute.run import IsOver, start_run
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
@@ -41,10 +43,15 @@ def started(tiny_file: Path, out: Path) -> RunFolder:
 
 
 def run_groups(
-    folder: RunFolder, wanted: Callable[[Group], bool] = lambda group: True, is_over: IsOver = never
+    folder: RunFolder,
+    wanted: Callable[[Group], bool] = lambda group: True,
+    is_over: IsOver = never,
+    *,
+    forks: bool = True,
 ) -> None:
     groups = [group for group in groups_of(folder) if wanted(group)]
-    ProcessesExecutor(Loader()).run(folder, groups, is_over)
+    with closing(ProcessesExecutor(Loader(), launcher=Launcher(forks=forks))) as executor:
+        executor.run(folder, groups, is_over)
 
 
 def test_every_timed_trial_has_a_process_and_watched_ones_share_another(
@@ -72,7 +79,7 @@ open({str(seen)!r}, "a").write(f"{{os.getpid()}}\\n")
             assert record.exists() is (watch == "layers")
 
 
-def test_inference_starts_without_what_only_an_optimizer_needs(
+def test_inference_starts_cold_without_what_only_an_optimizer_needs(
     tiny_file: Path, tmp_path: Path
 ) -> None:
     marker = f"""
@@ -86,7 +93,7 @@ atexit.register(tell)
     folder = start_run(study, tmp_path / "r")
     tiny_file.write_text(tiny_file.read_text() + marker)
     timed = [trial for trial in folder.trials() if trial.watch == "steps"]
-    run_groups(folder, lambda group: group.trials[0].watch == "steps")
+    run_groups(folder, lambda group: group.trials[0].watch == "steps", forks=False)
     assert [(trial.cost or {})["mode"] for trial in timed] == ["train", "inference"]
     assert sorted((tmp_path / "said").read_text().split()) == ["False", "True"]
 
@@ -123,7 +130,7 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
     folder = started(tiny_file, tmp_path / "r")
     tiny_file.write_text(tiny_file.read_text() + deaf)
     monkeypatch.setenv("DEAF", "1")
-    monkeypatch.setattr("trainlab.execute.executors.processes.PATIENCE_S", 0.5)
+    monkeypatch.setattr("trainlab.execute.worker_process.PATIENCE_S", 0.5)
     before = set(psutil.Process().children())
 
     def interrupt() -> None:

@@ -64,6 +64,15 @@ OnOption = Annotated[
         rich_help_panel=MORE_WHAT,
     ),
 ]
+JobsOption = Annotated[
+    str,
+    typer.Option(
+        metavar="COUNT",
+        help="Learn trials side by side, each in a process of its own; auto: one per vCPU, of one "
+        "thread each, on the CPU and one on a GPU.",
+        rich_help_panel=MORE_WHAT,
+    ),
+]
 JsonOption = Annotated[
     bool,
     typer.Option(

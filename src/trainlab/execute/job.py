@@ -23,6 +23,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+import torch
+
 from trainlab.execute.timed import TimedTrial
 from trainlab.execute.worker import run_group
 from trainlab.record.folder import RunFolder
@@ -38,12 +40,19 @@ class Job(Spec):
     trials: tuple[str, ...]
     environment: str
     """The name under which the machine is recorded."""
+    threads: int | None = None
+    """For trials that do not say how many; None: torch's choice."""
+    path: tuple[str, ...] = ()
+    """Where the driver finds modules, looked at last: the user may have added to it."""
 
 
 def main() -> int:
     """Does the job given as the first argument, as lines come; leaves when none will."""
     job = Job.model_validate_json(sys.argv[1])
     run = RunFolder(Path(job.run))
+    sys.path += [place for place in job.path if place not in sys.path]
+    if job.threads is not None:
+        torch.set_num_threads(job.threads)
     try:
         _import_ahead(run, job)
         answers = _own_output()
@@ -105,6 +114,16 @@ def _import_ahead(run: RunFolder, job: Job) -> None:
         importlib.import_module("torch._dynamo")
 
 
+def work() -> NoReturn:
+    """Does the job, and ends the process."""
+    try:
+        exit_code = main()
+    except Exception:  # noqa: BLE001  as an interpreter would: shown, and its code is 1
+        traceback.print_exc()
+        exit_code = 1
+    _leave(exit_code)
+
+
 def _leave(code: int) -> NoReturn:
     """Ends the process as an interpreter does, but for its wait until all threads have ended."""
     try:
@@ -116,9 +135,4 @@ def _leave(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    try:
-        exit_code = main()
-    except Exception:  # noqa: BLE001  as an interpreter would: shown, and its code is 1
-        traceback.print_exc()
-        exit_code = 1
-    _leave(exit_code)
+    work()

@@ -5,7 +5,18 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import psutil
+
 from trainlab.errors import SpecError
+
+SPARE_SHARE = 0.1
+"""Of the memory there is, kept free."""
+
+
+def copies_that_fit() -> int:
+    """Further processes as large as this one that fit into the memory that is free now."""
+    memory, own = psutil.virtual_memory(), psutil.Process().memory_info().rss
+    return max(0, int((memory.available - SPARE_SHARE * memory.total) // own))
 
 
 def check_capacity(threads: Iterable[Any], devices: Iterable[Any]) -> None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import psutil
 import torch
 
+from trainlab.machine.capacity import SPARE_SHARE
+
 CONTEXT_BYTES = 600 * 2**20
 """What a process takes of a GPU beside its tensors."""
-SPARE_SHARE = 0.1
-"""Of the memory there is, kept free."""
 
 
 @dataclass(frozen=True)

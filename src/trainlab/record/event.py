@@ -25,6 +25,8 @@ class Event(Record):
     """Trials by group."""
     trials: tuple[str, ...] = ()
     """Of the group that begins or ends, or the one trial that made progress."""
+    num_side_by_side: int = 1
+    """Of a group that begins: how many such groups run at a time."""
     share: float | None = None
     """How much of the trial is done."""
     epoch: int | None = None

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import chain, islice
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
@@ -53,10 +54,14 @@ class StudyProgress:
         self._is_study = len({trial.cell for trial in trials}) > 1
         self._trials = {trial.id: trial for trial in trials}
         self._label = ""
+        self._running: dict[tuple[str, ...], str] = {}
+        """The groups that run, and what each is called."""
         self._metrics: list[str] = []
         self._silence = Silence()
         self._is_over = threading.Event()
         self._bar_width = 16 if console.width >= WIDE else 8
+        self._room = console.width - BESIDE_LABEL - self._bar_width
+        """Columns for what runs and its metrics."""
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -111,10 +116,9 @@ class StudyProgress:
             case "ready":
                 self._time_left.ready()
             case "group_begins":
-                self._begin_group(event.trials)
+                self._begin_group(event)
             case "group_ends":
-                self._time_left.group_ends()
-                self._print_ends(event.trials)
+                self._end_group(event.trials)
             case "progress":
                 self._show_progress(event)
             case "epoch":
@@ -129,37 +133,74 @@ class StudyProgress:
             self._trials |= {trial.id: trial for trial in trials}
             self._time_left.plan_more(trials)
 
-    def _begin_group(self, trial_ids: tuple[str, ...]) -> None:
-        time_left, words = self._time_left, self._words
-        time_left.group_begins(*trial_ids)
-        count = f"{time_left.number}/{time_left.num_trials} " if time_left.num_trials > 1 else ""
+    def _begin_group(self, event: Event) -> None:
+        trial_ids = event.trials
+        self._time_left.group_begins(*trial_ids, num_side_by_side=event.num_side_by_side)
+        self._running[trial_ids] = self._count() + self._name(trial_ids)
+        self._show_running()
+        if self._trials[trial_ids[0]].kind == "cost" and not self._console.is_terminal:
+            self._print(self._label)
+
+    def _end_group(self, trial_ids: tuple[str, ...]) -> None:
+        self._time_left.group_ends(*trial_ids)
+        self._print_ends(trial_ids)
+        del self._running[trial_ids]
+        if self._running:
+            self._show_running()
+
+    def _show_running(self) -> None:
+        """What runs; of several groups side by side only how many, where their names do not fit."""
+        if len(self._running) == 1:
+            self._set_label(*self._running.values())
+            return
+        names = self._words.listed(self._name(trial_ids) for trial_ids in self._running)
+        if cell_len(self._count() + names) > self._room:
+            names = self._words("side_by_side", number=len(self._running))
+        self._set_label(self._count() + names)
+
+    def _count(self) -> str:
+        """How many trials have begun, of all."""
+        number, num_trials = self._time_left.number, self._time_left.num_trials
+        return f"{number}/{num_trials} " if num_trials > 1 else ""
+
+    def _name(self, trial_ids: tuple[str, ...]) -> str:
+        words = self._words
         first, *others = (self._trials[trial_id] for trial_id in trial_ids)
         if others and all(trial.watch == "steps" for trial in (first, *others)):
             mode = words.mode(first.mode or "")
-            text = words("timing_in_turns", mode=mode, number=len(trial_ids))
-            self._set_label(f"{count}{text}")
-            if not self._console.is_terminal:
-                self._print(self._label)
-            return
-        label = trial_label(first, words, is_study=self._is_study)
-        label = words.listed([label, *(watch_text(other, words) for other in others)])
-        self._set_label(f"{count}{label}")
-        if first.kind == "cost" and not self._console.is_terminal:
-            self._print(self._label)
+            return words("timing_in_turns", mode=mode, number=len(trial_ids))
+        if others and first.kind == "learn":
+            return words("trained_together", number=len(trial_ids))
+        name = trial_label(first, words, is_study=self._is_study)
+        return words.listed([name, *(watch_text(other, words) for other in others)])
+
+    def _label_of(self, trial_id: str) -> str:
+        """The label of the group that a trial is in; of trials that train together the trial's own."""
+        trial = self._trials[trial_id]
+        for ids, text in self._running.items():
+            if trial_id in ids and len(ids) > 1 and trial.kind == "learn":
+                return self._count() + trial_label(trial, self._words, is_study=self._is_study)
+            if trial_id in ids:
+                return text
+        return self._label
 
     def _show_progress(self, event: Event) -> None:
-        self._time_left.progress(event.share or 0.0)
+        self._time_left.progress(event.trials[0], event.share or 0.0)
+        if len(self._running) > 1:
+            return  # the metrics of one of several would change places with those of another
         train = ((n[6:], v) for n, v in event.metrics.items() if n.startswith("train/"))
         self._metrics = metric_texts(dict(islice(train, 2)), self._words)
         several = (event.num_epochs or 1) > 1
-        self._update_bar(self._epoch_label(event) if several else self._label)
+        own = self._words("epoch_of", label=self._label, epoch=event.epoch, epochs=event.num_epochs)
+        self._update_bar(own if several else self._label)
 
     def _print_epoch(self, event: Event) -> None:
         """Of a study a line per trial; of a single cell a line per epoch, off a terminal only."""
         is_last = event.epoch == event.num_epochs
         if is_last if self._is_study else not self._console.is_terminal:
             metrics = {name: value for name, value in event.metrics.items() if "/" in name}
-            label = self._label if self._is_study else self._epoch_label(event)
+            own = self._label_of(event.trials[0])
+            label = own if self._is_study else self._epoch_label(event)
             texts = self._words.listed(metric_texts(metrics, self._words))
             seconds = f"{event.time_s:.1f}"
             self._print(self._words("epoch_result", label=label, metrics=texts, seconds=seconds))
@@ -174,11 +215,13 @@ class StudyProgress:
             if text := end_text(trial, self._words):
                 is_alone = len(trial_ids) == 1
                 own = trial_label(trial, self._words, is_study=self._is_study)
-                self._print(f"{self._label if is_alone else own}{self._words('colon')}{text}")
+                label = self._label_of(trial_id) if is_alone else own
+                self._print(f"{label}{self._words('colon')}{text}")
 
     def _epoch_label(self, event: Event) -> str:
         epoch, epochs = event.epoch, event.num_epochs
-        return self._words("epoch_of", label=self._label, epoch=epoch, epochs=epochs)
+        label = self._label_of(event.trials[0])
+        return self._words("epoch_of", label=label, epoch=epoch, epochs=epochs)
 
     def _set_label(self, label: str) -> None:
         """What the bar says runs, until the next label; the metrics of what ran before are cleared."""
@@ -187,8 +230,7 @@ class StudyProgress:
         self._update_bar(label)
 
     def _update_bar(self, label: str) -> None:
-        room = self._console.width - BESIDE_LABEL - self._bar_width
-        shown, metrics = fitted(label, self._metrics, room, self._words)
+        shown, metrics = fitted(label, self._metrics, self._room, self._words)
         self._bar.update(self._task, description=shown, metrics=metrics, visible=True)
 
     def _print_heartbeat(self) -> None:

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from trainlab.record.trial import TrialRecord
 
@@ -15,6 +16,24 @@ TrialIds = tuple[str, ...]
 """Of one group."""
 
 
+@dataclass
+class _Running:
+    """A group of trials that runs."""
+
+    since_s: float
+    share: float = 0.0
+    """How much of it is done."""
+
+    @property
+    def tells(self) -> bool:
+        """Whether its own speed says how long it takes."""
+        return self.share >= MIN_SHARE
+
+    def expected_s(self, now_s: float) -> float:
+        """How long it should take altogether, by its own speed."""
+        return (now_s - self.since_s) / self.share
+
+
 class TimeLeft:
     """Times each trial; expects one to take as long as the most similar ones did."""
 
@@ -23,10 +42,11 @@ class TimeLeft:
         self._waiting = [trial.id for trial in trials]
         self._durations_s: dict[Key, list[float]] = {}
         self._clock = clock
-        self._running: TrialIds = ()
+        self._running: dict[TrialIds, _Running] = {}
         self._since_s = 0.0
-        """When the running group, or the starting of processes, began."""
-        self._share = 0.0
+        """When the starting of processes, or the work that is not in `_done_s`, began."""
+        self._num_side_by_side = 1
+        """Learn trials that run at a time."""
         self._done_s = 0.0
         self._unstarted = {trial.id for trial in trials if trial.kind == "cost"}
         self._start_durations_s: list[float] = []
@@ -59,26 +79,32 @@ class TimeLeft:
         self._start_durations_s.append(duration_s / self._num_starting)
         self._num_starting = 0
 
-    def group_begins(self, *trial_ids: str) -> None:
-        """These trials start, one after the other; those planned before that never ran are passed over."""
+    def group_begins(self, *trial_ids: str, num_side_by_side: int = 1) -> None:
+        """These trials start, one after the other, beside other groups; those planned before that never ran
+        are passed over."""
         is_next = trial_ids[-1] in self._waiting  # else it is started once more
         passed = self._waiting.index(trial_ids[-1]) + 1 if is_next else 0
         self._unstarted -= set(self._waiting[:passed])
         self._waiting = self._waiting[passed:]
-        self._running, self._since_s, self._share = trial_ids, self._clock(), 0.0
+        self._num_side_by_side = max(self._num_side_by_side, num_side_by_side)
+        if not self._running:
+            self._since_s = self._clock()
+        self._running[trial_ids] = _Running(self._clock())
 
-    def progress(self, share: float) -> None:
-        """How much of the running trial is done."""
-        self._share = share
+    def progress(self, trial_id: str, share: float) -> None:
+        """How much of a running trial, or of the group that it stands for, is done."""
+        for trial_ids, running in self._running.items():
+            if trial_id in trial_ids:
+                running.share = share
 
-    def group_ends(self) -> None:
-        """The running trials have ended; each is taken to have run equally long."""
-        duration_s = self._elapsed_s()
-        self._done_s += duration_s
-        for trial_id in self._running:
+    def group_ends(self, *trial_ids: str) -> None:
+        """These trials have ended; each is taken to have run equally long."""
+        duration_s = self._clock() - self._running.pop(trial_ids).since_s
+        for trial_id in trial_ids:
             for key in self._keys[trial_id]:
-                self._durations_s.setdefault(key, []).append(duration_s / len(self._running))
-        self._running, self._share = (), 0.0
+                self._durations_s.setdefault(key, []).append(duration_s / len(trial_ids))
+        self._done_s += self._elapsed_s()
+        self._since_s = self._clock()
 
     def expected_s(self, trial_id: str) -> float | None:
         """How long a trial should take, from the most similar that ended or else from the one that
@@ -89,31 +115,43 @@ class TimeLeft:
                 return statistics.median(self._durations_s[key])
         if self._durations_s and keys[0][0] == "cost":
             return FIRST_GUESS_S
-        return None if self._share < MIN_SHARE else self._elapsed_s() / self._share
+        now_s = self._clock()
+        running = [one.expected_s(now_s) for one in self._running.values() if one.tells]
+        return statistics.median(running) if running else None
 
     def left_s(self) -> float | None:
         """All that is still to come; None while nothing is known about some of it."""
-        running_s, waiting_s = self._running_left_s(), self._expected_sum_s(self._waiting)
-        if running_s is None or waiting_s is None:
+        running = [self._running_left_s(trial_ids) for trial_ids in self._running]
+        known = [left_s for left_s in running if left_s is not None]
+        shared = [trial_id for trial_id in self._waiting if self._is_shared(trial_id)]
+        alone = [trial_id for trial_id in self._waiting if not self._is_shared(trial_id)]
+        shared_s, alone_s = self._expected_sum_s(shared), self._expected_sum_s(alone)
+        if len(known) < len(running) or shared_s is None or alone_s is None:
             return None
-        return running_s + waiting_s + self._starts_left_s()
+        # No sooner than the one that takes longest, however many run beside it.
+        together_s = max([*known, (sum(known) + shared_s) / self._num_side_by_side])
+        return together_s + alone_s + self._starts_left_s()
 
     def share_done(self) -> float:
         """Of the whole study, by time; by number of trials while times are unknown."""
         left_s = self.left_s()
         if left_s is None:
-            return max(0, self.number - 1 + self._share) / self.num_trials
+            shares = sum(one.share for one in self._running.values())
+            return max(0.0, self.number - len(self._running) + shares) / self.num_trials
         is_busy = self._running or self._num_starting
         done_s = self._done_s + (self._elapsed_s() if is_busy else 0.0)
         return done_s / (done_s + left_s) if done_s + left_s else 1.0
 
-    def _running_left_s(self) -> float | None:
-        if not self._running:
-            return 0.0
-        elapsed_s = self._elapsed_s()
-        if self._share >= MIN_SHARE:
-            return elapsed_s * (1 - self._share) / self._share
-        expected_s = self._expected_sum_s(self._running)
+    def _is_shared(self, trial_id: str) -> bool:
+        """Whether it may run beside others: one that learns."""
+        return self._keys[trial_id][0][0] == "learn"
+
+    def _running_left_s(self, trial_ids: TrialIds) -> float | None:
+        running, now_s = self._running[trial_ids], self._clock()
+        elapsed_s = now_s - running.since_s
+        if running.tells:
+            return running.expected_s(now_s) - elapsed_s
+        expected_s = self._expected_sum_s(trial_ids)
         return None if expected_s is None else max(0.0, expected_s - elapsed_s)
 
     def _expected_sum_s(self, trial_ids: Sequence[str]) -> float | None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from trainlab.cli.errors import exit_for_failures
 from trainlab.cli.language import words_in
 from trainlab.cli.options import (
+    JobsOption,
     JsonOption,
     LangOption,
     OnOption,
@@ -27,6 +28,7 @@ from trainlab.cli.question import Asked, question_of, requested_seeds, seconds_o
 from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, OUTPUT, SETTINGS, WHAT
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import MissingExtraError, SpecError
+from trainlab.execute.jobs import jobs_of
 from trainlab.lab import Run, planned, run_question
 from trainlab.resolve import asks_each_device
 from trainlab.spec import CostSpec, TrainSpec, checked
@@ -132,6 +134,7 @@ def _run(
         ),
     ] = None,
     on: OnOption = "local",
+    jobs: JobsOption = "auto",
     yes: Annotated[
         bool,
         typer.Option(
@@ -185,7 +188,7 @@ def _run(
     printing = redirect_stdout(sys.stderr) if as_json or quiet else nullcontext()
     if dry_run:
         with printing, asked.naming_options():
-            study = planned(question, where, out=out, on=on, many=yes)
+            study = planned(question, where, out=out, on=on, jobs=jobs_of(jobs), many=yes)
         if as_json:
             print_json(plan_json(study))
         else:
@@ -201,6 +204,7 @@ def _run(
             many=yes,
             budget_s=budget_s,
             on=on,
+            jobs=jobs_of(jobs),
             overridden=asked.overridden,
             watcher=ConsoleWatcher(console, words),
         )

@@ -24,3 +24,6 @@ class Executor(Protocol):
         needs the weights of a trial (`weights_of`) after the group of that trial. A trial that fails, or
         whose process dies, is recorded as failed and the others run. An interrupt is recorded in the
         trials it ends, and raised; no process is left behind."""
+
+    def close(self) -> None:
+        """Ends what it keeps ready between two calls of `run`."""

@@ -9,6 +9,8 @@ import torch
 
 from trainlab.execute.bench import run_benches, run_seats
 from trainlab.execute.events import EventWriter
+from trainlab.execute.jobs import AskedJobs
+from trainlab.execute.launcher import Launcher
 from trainlab.execute.preflight import preflight
 from trainlab.execute.run import IsOver
 from trainlab.execute.timed import TimedTrial
@@ -25,7 +27,13 @@ from trainlab.train.moments import Instrument
 class InlineExecutor:
     """Workloads and instruments may be objects here: nothing leaves the process."""
 
-    def __init__(self, load: Loader, instruments: Sequence[Instrument] = ()) -> None:
+    def __init__(
+        self,
+        load: Loader,
+        instruments: Sequence[Instrument] = (),
+        jobs: AskedJobs = 1,
+        launcher: Launcher | None = None,
+    ) -> None:
         self._load, self._instruments = load, instruments
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
@@ -49,6 +57,9 @@ class InlineExecutor:
                     events.write(Event(kind="group_begins", trials=group.ids))
                     run_group(run, group.ids, environment, self._load, self._instruments)
                     events.write(Event(kind="group_ends", trials=group.ids))
+
+    def close(self) -> None:
+        """Nothing is kept."""
 
     def _run_bench(
         self, run: RunFolder, groups: Sequence[Group], environment: str, events: EventWriter

@@ -1,37 +1,65 @@
-"""local: this machine. Groups that must be alone get fresh processes, all others run in this one."""
+"""local: this machine. Groups that must be alone get fresh processes; all others run side by side in
+processes of their own, or in this one where they cannot."""
 
 from collections.abc import Sequence
 from itertools import groupby
 
 from trainlab.execute.executors.inline import InlineExecutor
 from trainlab.execute.executors.processes import ProcessesExecutor
+from trainlab.execute.jobs import AskedJobs
+from trainlab.execute.launcher import Launcher
 from trainlab.execute.packing import packed
 from trainlab.execute.run import IsOver
 from trainlab.machine.device import pick_device
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
+from trainlab.spec.workload import AS_OBJECT
 from trainlab.train.engines import engines_for
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument
 
 
 class LocalExecutor:
-    """In the order planned, one group at a time."""
+    """In the order planned."""
 
-    def __init__(self, load: Loader, instruments: Sequence[Instrument] = ()) -> None:
+    def __init__(
+        self,
+        load: Loader,
+        instruments: Sequence[Instrument] = (),
+        jobs: AskedJobs = 1,
+        launcher: Launcher | None = None,
+    ) -> None:
         self._inline = InlineExecutor(load, instruments)
-        self._processes = ProcessesExecutor(load)
+        self._processes = ProcessesExecutor(load, jobs, launcher)
+        self._has_objects = bool(instruments)
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         return self._inline.preflight(study, each_device=each_device)
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
-        for is_alone, consecutive in groupby(groups, lambda group: group.is_alone):
-            if is_alone:
-                self._processes.run(run, list(consecutive), is_over)
-            else:
-                self._inline.run(run, packed(list(consecutive), _runs_together), is_over)
+        if self._are_sent(run) and self._processes.jobs(run, groups).number > 1:
+            self._processes.run(run, _packed(groups), is_over)
+            return
+        for is_alone, consecutive in groupby(_packed(groups), lambda group: group.is_alone):
+            executor = self._processes if is_alone else self._inline
+            executor.run(run, list(consecutive), is_over)
+
+    def _are_sent(self, run: RunFolder) -> bool:
+        """Whether another process can get the workload and the instruments: not those that are objects."""
+        return not self._has_objects and not run.study().study["workload"].endswith(AS_OBJECT)
+
+    def close(self) -> None:
+        self._processes.close()
+
+
+def _packed(groups: Sequence[Group]) -> list[Group]:
+    """Trials of one program put into one group, between those that must be alone."""
+    found: list[Group] = []
+    for is_alone, consecutive in groupby(groups, lambda group: group.is_alone):
+        some = list(consecutive)
+        found += some if is_alone else packed(some, _runs_together)
+    return found
 
 
 def _runs_together(group: Group) -> bool:

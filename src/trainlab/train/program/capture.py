@@ -57,10 +57,19 @@ def _captured(
             step()
     except RuntimeError as error:
         torch.cuda.synchronize(device)
+        _renew_generator(device)
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
         raise Unsuited("not_capturable", reason=_first_line(error)) from error
     finally:
         _restore(changes, kept)
     return graph
+
+
+def _renew_generator(device: torch.device) -> None:
+    """A capture that failed leaves the default generator believing that it is still being captured."""
+    default = torch.cuda.default_generators[device.index or torch.cuda.current_device()]
+    default.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
 
 
 def _restore(tensors: Sequence[Tensor], kept: Sequence[Tensor]) -> None:

@@ -1,0 +1,99 @@
+"""Jobs: how many learn trials run side by side, and with how many threads each.
+
+The number of threads changes rounding, so it is the same for all trials of a run, however many happen to
+run at a moment, and no machine is asked for more threads than it has vCPUs.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trainlab.errors import SpecError
+from trainlab.machine.capacity import copies_that_fit
+from trainlab.machine.environment import usable_vcpus
+from trainlab.plan import Group
+from trainlab.spec import Study
+
+AUTO: Literal["auto"] = "auto"
+AskedJobs = int | Literal["auto"]
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Processes at a time, and the threads of one whose trials do not say; None: torch's choice."""
+
+    number: int
+    threads: int | None
+
+
+IN_THIS_PROCESS = Jobs(1, None)
+MIN_UPDATES = 5000
+"""Fewer are done before processes to share them would stand ready, some 4 s."""
+
+
+def jobs_of(value: Any) -> AskedJobs:
+    """What a user gave as a number of jobs; SpecError where it cannot be one here."""
+    text = str(value)
+    if text == AUTO:
+        return AUTO
+    if not text.isdecimal() or not int(text):
+        raise SpecError([f"--jobs: got {value!r}, must be auto or a whole number from 1"])
+    most = usable_vcpus()
+    if int(text) > most:
+        raise SpecError(
+            [f"--jobs: got {text}, but this machine has {_cpus(most)}; use at most {most}"]
+        )
+    return int(text)
+
+
+def check_sendable(asked: AskedJobs, *, has_objects: bool) -> None:
+    """SpecError where several jobs are asked for, but workloads or instruments are Python objects."""
+    if has_objects and asked not in (AUTO, 1):
+        rule = "but objects cannot go to another process; use jobs=1"
+        raise SpecError([f"--jobs: got {asked}, {rule}"])
+
+
+def check_jobs(asked: AskedJobs, on: str, study: Study) -> None:
+    """SpecError where a study cannot run so many trials side by side."""
+    if asked == AUTO or asked == 1:
+        return
+    if on == "inline":
+        raise SpecError(
+            [f"--jobs: got {asked}, but --on inline runs one trial after the other; use --on local"]
+        )
+    threads, vcpus = _most_threads(study), usable_vcpus()
+    if asked * threads > vcpus:
+        most = max(1, vcpus // threads)
+        rule = f"but with --threads {threads} this machine has room for {most}; use --jobs {most}"
+        raise SpecError([f"--jobs: got {asked}, {rule}"])
+
+
+def jobs_for(
+    asked: AskedJobs, study: Study, groups: Sequence[Group], *, on_cpu: bool, num_train: int
+) -> Jobs:
+    """For a run that begins with these groups. `auto`: a vCPU for every trial on the CPU, as far as memory
+    allows; where only one would run at a time, or all are soon done, in this process."""
+    threads, vcpus = _most_threads(study), usable_vcpus()
+    if asked != AUTO:
+        return Jobs(asked, max(threads, vcpus // asked)) if asked > 1 else IN_THIS_PROCESS
+    num_shared = sum(not group.is_alone for group in groups)
+    if not on_cpu or num_shared < 2 or _num_updates(groups, num_train) < MIN_UPDATES:
+        return IN_THIS_PROCESS
+    number = min(vcpus // threads, copies_that_fit())
+    return Jobs(number, 1) if number > 1 else IN_THIS_PROCESS
+
+
+def _num_updates(groups: Sequence[Group], num_train: int) -> float:
+    """Of all learn trials."""
+    shared = [trial.settings for group in groups if not group.is_alone for trial in group.trials]
+    return sum(one.epochs * math.ceil(num_train / one.batch_size) for one in shared)
+
+
+def _most_threads(study: Study) -> int:
+    """That a trial of the study asks for."""
+    return max(cell.settings.threads or 1 for cell in study.all_cells)
+
+
+def _cpus(number: int) -> str:
+    return "1 CPU" if number == 1 else f"{number} CPUs"

@@ -1,0 +1,242 @@
+"""The launcher: starts a process per job, forked from a server that has imported everything, or cold.
+
+A cold start is a new interpreter and takes seconds of imports; forking takes milliseconds. Where it is not
+to be had, or the server has died, processes start cold and nobody is told: they do the same. This file
+imports no torch, so that a server can import it at the same time as its driver.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from itertools import count
+from typing import IO, TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from trainlab.execute.job import Job
+
+PATIENCE_S = 15.0
+"""How long a server may take to end: a little more than it gives its children."""
+SET_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
+"""Variables that importing torch sets, in the server as in the driver."""
+COLD = (sys.executable, "-P", "-m")
+"""-P: a psutil.py in the current folder must not stand in for the installed one."""
+
+
+class JobProcess(Protocol):
+    """A process that was started for a job; as `subprocess.Popen`."""
+
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for its end; subprocess.TimeoutExpired after so many seconds."""
+
+    def send_signal(self, sig: int) -> None:
+        """Sends it a signal, if it still runs."""
+
+    def kill(self) -> None:
+        """Ends it at once."""
+
+
+class Launcher:
+    """Starts processes; one server forks them all. To be closed when no more are needed."""
+
+    def __init__(self, *, forks: bool = True) -> None:
+        # Elsewhere processes start cold: on a Mac, system libraries that torch uses must not be used after
+        # a fork, and Windows has none. What ends the children of a dead server is Linux's own.
+        self._forks = forks and sys.platform == "linux"
+        self._server: ForkServer | None = None
+
+    def launch(self, job: "Job", stderr: IO[str]) -> JobProcess:
+        """A process for the job, which writes its errors to that file."""
+        if (server := self._server_now()) is not None:
+            with suppress(ConnectionError):
+                return server.fork(job, stderr)
+        return subprocess.Popen(
+            [*COLD, "trainlab.execute.job", job.model_dump_json()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            bufsize=0,
+        )
+
+    def prepare(self) -> None:
+        """Starts the server, which imports while the caller does something else."""
+        self._server_now()
+
+    def begin_bench(self) -> None:
+        """The processes of each bench come from a server of their own. All children of a server share the
+        layout of its addresses, and with it some luck in their times: with one server, benches would not be
+        the independent samples that intervals take them to be."""
+        if self._server is not None and self._server.has_bench:
+            self.close()
+        if (server := self._server_now()) is not None:
+            server.has_bench = True
+
+    def close(self) -> None:
+        """Ends the server, if there is one, and whatever it has forked."""
+        if self._server is not None:
+            self._server.close()
+        self._server = None
+
+    def _server_now(self) -> "ForkServer | None":
+        """The server, started with the environment variables of now; None where processes start cold."""
+        if self._server is not None and self._server.has_died():
+            self.close()
+            self._forks = False
+        if self._server is not None and self._server.environment != _environment():
+            if not self._server.is_idle():
+                return None
+            self.close()
+        if self._forks and self._server is None:
+            self._server = ForkServer()
+        return self._server
+
+
+class ForkServer:
+    """The driver's side of `trainlab.execute.fork_server`; it forks as soon as it has imported all."""
+
+    def __init__(self) -> None:
+        self.environment = _environment()
+        """What its children get; libraries read some of it when they are loaded."""
+        self._forked: list[ForkedProcess] = []
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [*COLD, "trainlab.execute.fork_server"],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        self.has_bench = False
+        """Whether processes of a bench were forked from it."""
+        self._numbers = count()
+        self._is_ready = False
+
+    def fork(self, job: "Job", stderr: IO[str]) -> "ForkedProcess":
+        """A process for the job; ConnectionError where the server is gone."""
+        number, text = next(self._numbers), job.model_dump_json()
+        (stdin, ours_in), (ours_out, stdout), (ours_status, status) = (os.pipe() for _ in range(3))
+        folder = os.open(".", os.O_PATH)
+        process = ForkedProcess(self, number, ours_in, ours_out, ours_status)
+        try:
+            given = [stdin, stdout, stderr.fileno(), folder, status]
+            socket.send_fds(self._control, [_packet(fork=text, number=number)], given)
+        except ConnectionError:
+            process.close()
+            raise
+        finally:
+            for descriptor in (stdin, stdout, folder, status):
+                os.close(descriptor)
+        self._forked = [one for one in self._forked if one.poll() is None] + [process]
+        return process
+
+    def is_idle(self) -> bool:
+        """Whether all that it has forked have ended."""
+        return all(process.poll() is not None for process in self._forked)
+
+    def send_signal(self, number: int, sig: int) -> None:
+        """To the process of that number; the server, its parent, knows whether it is still that one."""
+        if sig == signal.SIGKILL and not self._has_forked():
+            # It has no children yet and would first import for seconds.
+            self._process.kill()
+        with suppress(ConnectionError):
+            self._control.send(_packet(signal=int(sig), number=number))
+
+    def has_died(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process.poll() is not None
+
+    def close(self) -> None:
+        """Ends it; its children are interrupted."""
+        if not self._has_forked():
+            self._process.kill()
+        self._control.close()
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _has_forked(self) -> bool:
+        """Whether it may have: it has said that it is ready."""
+        if not self._is_ready and select.select([self._control], [], [], 0)[0]:
+            with suppress(ConnectionError):
+                self._is_ready = bool(self._control.recv(16))
+        return self._is_ready
+
+
+class ForkedProcess:
+    """A process whose parent is the server, which tells when it has ended and how."""
+
+    def __init__(
+        self, server: ForkServer, number: int, stdin: int, stdout: int, status: int
+    ) -> None:
+        self._server, self._number, self._status = server, number, os.fdopen(status, "rb", 0)
+        self.stdin: IO[bytes] | None = os.fdopen(stdin, "wb", 0)
+        self.stdout: IO[bytes] | None = os.fdopen(stdout, "rb", 0)
+        self.pid: int | None = None
+        """None until it is forked."""
+        self.returncode: int | None = None
+        self.was_lost = False
+        """Whether the server died, and so its children with it."""
+        self._received = b""
+
+    def poll(self) -> int | None:
+        self._read_status(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline_s = None if timeout is None else time.monotonic() + timeout
+        while self.returncode is None:
+            left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+            if not self._read_status(left_s):
+                raise subprocess.TimeoutExpired([str(self.pid)], timeout or 0.0)
+        return self.returncode
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            self._server.send_signal(self._number, sig)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Closes its pipes."""
+        for stream in (self.stdin, self.stdout, self._status):
+            assert stream is not None
+            stream.close()
+
+    def _read_status(self, timeout_s: float | None) -> bool:
+        """Reads what the server has said by then; False where that is nothing."""
+        if self.returncode is not None:
+            return True
+        if not select.select([self._status], [], [], timeout_s)[0]:
+            return False
+        received = self._status.read(64)
+        self._received += received
+        told = [int(line) for line in self._received.splitlines()]
+        self.pid = told[0] if told else None
+        if len(told) == 2 or not received:
+            self.was_lost = len(told) < 2
+            self.returncode = -signal.SIGKILL if self.was_lost else told[1]
+            self._status.close()
+        return True
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in SET_BY_TORCH}
+
+
+def _packet(**fields: object) -> bytes:
+    return json.dumps(fields).encode()

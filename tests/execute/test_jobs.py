@@ -1,0 +1,214 @@
+"""Learn trials side by side: how many, with how many threads, and what one that dies does to the others."""
+
+import json
+import os
+import signal
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+import trainlab as product
+from asking import groups_of, study_of
+from command import Verb
+from trainlab.errors import SpecError
+from trainlab.execute.executors import executor_for
+from trainlab.execute.jobs import IN_THIS_PROCESS, Jobs, check_jobs, jobs_for, jobs_of
+from trainlab.execute.run import start_run
+from trainlab.plan import plan
+from trainlab.record.folder import RunFolder
+from trainlab.spec import CostSpec
+from trainlab.train.loader import Loader
+from trainlab.train.moments import Instrument
+from trainlab.workloads.workload import Workload
+
+
+@pytest.fixture(autouse=True)
+def _four_vcpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainlab.execute.jobs.usable_vcpus", lambda: 4)
+
+
+def started(tiny_file: Path, out: Path, seeds: int = 2, **settings: object) -> RunFolder:
+    asked = {"device": "cpu", "epochs": 1, **settings}
+    return start_run(study_of(f"{tiny_file}:tiny", asked, seeds=seeds, tensorboard=False), out)
+
+
+def run_all(run: RunFolder, jobs: int = 2) -> None:
+    with closing(executor_for("local", Loader(), jobs=jobs)) as executor:
+        executor.run(run, groups_of(run), lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "threads", "seeds", "on_cpu", "fit", "expected"),
+    [
+        ("auto", None, 2, True, 99, Jobs(4, 1)),
+        ("auto", None, 1, True, 99, IN_THIS_PROCESS),
+        ("auto", None, 2, False, 99, IN_THIS_PROCESS),
+        ("auto", 2, 2, True, 99, Jobs(2, 1)),
+        ("auto", 3, 2, True, 99, IN_THIS_PROCESS),
+        ("auto", None, 2, True, 3, Jobs(3, 1)),
+        ("auto", None, 2, True, 1, IN_THIS_PROCESS),
+        (1, None, 2, True, 99, IN_THIS_PROCESS),
+        (2, None, 2, True, 99, Jobs(2, 2)),
+        (3, None, 1, False, 0, Jobs(3, 1)),
+    ],
+)
+def test_a_machine_never_runs_more_threads_than_it_has_vcpus(
+    asked: int | str,
+    threads: int | None,
+    seeds: int,
+    on_cpu: bool,
+    fit: int,
+    expected: Jobs,
+    tiny_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trainlab.execute.jobs.copies_that_fit", lambda: fit)
+    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, seeds=seeds, cost=CostSpec())
+    cell = study.settings.model_copy(update={"threads": threads})
+    study = study.model_copy(update={"settings": cell})
+    found = jobs_for(jobs_of(asked), study, plan(study), on_cpu=on_cpu, num_train=1_000_000)
+    assert found == expected
+    if asked == "auto":  # too short to be worth the start of processes
+        short = jobs_for("auto", study, plan(study), on_cpu=on_cpu, num_train=100)
+        assert short == IN_THIS_PROCESS
+
+
+def test_jobs_that_cannot_be_had_are_refused_in_one_line(tiny_file: Path) -> None:
+    with pytest.raises(
+        SpecError, match="--jobs: got 5, but this machine has 4 CPUs; use at most 4"
+    ):
+        jobs_of(5)
+    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, seeds=2)
+    with pytest.raises(SpecError, match="--jobs: got 2, but --on inline runs one trial after"):
+        check_jobs(2, "inline", study)
+    asks_two = study.settings.model_copy(update={"threads": 2})
+    study = study.model_copy(update={"settings": asks_two})
+    check_jobs(2, "local", study)
+    told = "--jobs: got 3, but with --threads 2 this machine has room for 2; use --jobs 2"
+    with pytest.raises(SpecError, match=told):
+        check_jobs(3, "local", study)
+
+
+def test_objects_stay_in_this_process(tiny: Workload, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    class Watch(Instrument):
+        def trial_begins(self, view: object) -> None:
+            seen.append(os.getpid())
+
+    product.run(tiny, seeds=2, device="cpu", epochs=1, out=tmp_path / "r", instruments=[Watch()])
+    assert seen == [os.getpid()] * 2
+    told = "--jobs: got 2, but objects cannot go to another process; use jobs=1"
+    with pytest.raises(SpecError, match=told):
+        product.run(tiny, seeds=2, device="cpu", out=tmp_path / "s", jobs=2)
+
+
+def test_curves_are_the_same_side_by_side_and_one_after_the_other(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    def curve_lines(jobs: int) -> list[str]:
+        run = started(tiny_file, tmp_path / f"jobs{jobs}", seeds=3, threads=1)
+        run_all(run, jobs)
+        assert {trial.resolved["threads"] for trial in run.trials()} == {1}
+        lines = [line for trial in run.trials() for line in run.trial(trial.id).curve()]
+        timeless = [{n: v for n, v in one.items() if not n.endswith("_s")} for one in lines]
+        return [json.dumps(one) for one in timeless]
+
+    first = curve_lines(1)
+    assert len(first) >= 3
+    assert curve_lines(2) == first
+
+
+def test_trials_run_at_the_same_time_with_their_share_of_threads(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    spans = tmp_path / "spans"
+    spans.mkdir()
+    waiting = f"""
+import os, pathlib, time
+def meet(choice):
+    here = pathlib.Path({str(spans)!r})
+    (here / str(os.getpid())).touch()
+    end = time.monotonic() + 60
+    while len(list(here.iterdir())) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    return data(choice)
+"""
+    run = started(tiny_file, tmp_path / "r")
+    text = tiny_file.read_text().replace("data=data", "data=meet")
+    tiny_file.write_text(text.replace("tiny = Workload", f"{waiting}\ntiny = Workload"))
+    start_s = time.monotonic()
+    run_all(run)
+    assert time.monotonic() - start_s < 60, "each waited for the other in vain"
+    assert len(list(spans.iterdir())) == 2
+    assert [trial.resolved["threads"] for trial in run.trials()] == [2, 2]
+
+
+@pytest.mark.parametrize(("act", "code"), [("os._exit(3)", 3), ("os.kill(os.getpid(), 9)", -9)])
+def test_a_trial_whose_process_dies_is_the_only_one_that_fails(
+    act: str, code: int, tiny_file: Path, tmp_path: Path
+) -> None:
+    dying = f"""
+import dataclasses, os
+def dies(hidden=8):
+    if hidden == 5:
+        {act}
+    return model(hidden)
+"""
+    study = study_of(
+        f"{tiny_file}:tiny",
+        {"device": "cpu", "epochs": 1},
+        vary={"hidden": [4, 5, 6]},
+        tensorboard=False,
+    )
+    run = start_run(study, tmp_path / "r")
+    tiny_file.write_text(
+        f"{tiny_file.read_text()}\n{dying}\ntiny = dataclasses.replace(tiny, model=dies)\n"
+    )
+    run_all(run)
+    for trial in run.trials():
+        assert trial.state == ("failed" if trial.cell == "hidden=5" else "done"), trial.id
+        if trial.error is not None:
+            assert trial.error.message == f"its process ended with code {code}"
+
+
+def test_an_interrupt_ends_all_that_run_and_starts_no_more(tiny_file: Path, tmp_path: Path) -> None:
+    run = started(tiny_file, tmp_path / "r", seeds=3)
+    tiny_file.write_text(
+        f"{tiny_file.read_text()}\nimport dataclasses, time\n"
+        "tiny = dataclasses.replace(tiny, loss=lambda *given: time.sleep(600))\n"
+    )
+    before = set(psutil.Process().children())
+
+    def interrupt() -> None:
+        while [trial.state for trial in run.trials()].count("running") < 2:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    # The tests themselves may have been started with the signal ignored (in the background).
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            run_all(run)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    thread.join()
+    assert sorted(t.state for t in run.trials()) == ["interrupted", "interrupted", "pending"]
+    assert set(psutil.Process().children()) == before
+
+
+def test_seeds_that_are_added_get_the_same_threads(
+    trainlab: Verb, tiny_file: Path, tmp_path: Path
+) -> None:
+    words = ["run", f"{tiny_file}:tiny", "--vary", "hidden=8,9", "--seeds", "2", "--no-report"]
+    words += ["--until-decided", "--max-seeds", "3", "--device", "cpu", "--no-tensorboard"]
+    trainlab(*words, "--jobs", "4", "--out", tmp_path / "r")
+    trials = RunFolder(tmp_path / "r").trials()
+    assert len(trials) == 6
+    assert {trial.resolved["threads"] for trial in trials} == {1}
