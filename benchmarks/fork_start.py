@@ -25,9 +25,9 @@ from tempfile import TemporaryDirectory
 import torch
 from scipy import stats
 
-from trainlab.execute.launcher import Launcher
+from trainlab.execute.launch.launcher import Launcher
+from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.execute.run import start_run
-from trainlab.execute.worker_process import WorkerProcess
 from trainlab.machine.environment import capture
 from trainlab.plan import plan
 from trainlab.record.folder import RunFolder

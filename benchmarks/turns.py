@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 import torch
 
 from benchmarks.pairs import verdict
-from trainlab.execute.launcher import Launcher
+from trainlab.execute.launch.launcher import Launcher
+from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.execute.run import start_run
-from trainlab.execute.worker_process import WorkerProcess
 from trainlab.machine.environment import capture
 from trainlab.plan import plan
 from trainlab.resolve import resolve

@@ -150,7 +150,7 @@ def run_question(
     side by side. `workloads` are those given as objects, by name; `overridden` is what a study's file says
     and was asked for otherwise.
     """
-    from trainlab.execute.launcher import Launcher
+    from trainlab.execute.launch.launcher import Launcher
 
     watcher = watcher or Watcher()
     given = workloads or {}

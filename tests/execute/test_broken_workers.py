@@ -99,7 +99,7 @@ def test_what_a_worker_wants_done_at_its_end_is_done(
 def test_a_worker_that_does_not_leave_is_killed_and_its_record_stands(
     broken_run: Callable[[str], RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainlab.execute.worker_process.PATIENCE_S", 1.0)
+    monkeypatch.setattr("trainlab.execute.launch.worker_process.PATIENCE_S", 1.0)
     folder = broken_run("__import__('atexit').register(time.sleep, 600)")
     with at_most(45):
         run_groups(folder)

@@ -16,9 +16,9 @@ import pytest
 
 from asking import groups_of, study_of
 from trainlab.execute.executors.processes import ProcessesExecutor
-from trainlab.execute.launcher import ForkedProcess, Launcher
+from trainlab.execute.launch.launcher import ForkedProcess, Launcher
+from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.execute.run import start_run
-from trainlab.execute.worker_process import WorkerProcess
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader

@@ -20,7 +20,7 @@ from trainlab.analyse.cost.overhead import overheads
 from trainlab.analyse.evidence import gather
 from trainlab.cli.summary import print_measurement
 from trainlab.execute.executors.processes import ProcessesExecutor
-from trainlab.execute.launcher import Launcher
+from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.run import IsOver, start_run
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
@@ -130,7 +130,7 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
     folder = started(tiny_file, tmp_path / "r")
     tiny_file.write_text(tiny_file.read_text() + deaf)
     monkeypatch.setenv("DEAF", "1")
-    monkeypatch.setattr("trainlab.execute.worker_process.PATIENCE_S", 0.5)
+    monkeypatch.setattr("trainlab.execute.launch.worker_process.PATIENCE_S", 0.5)
     before = set(psutil.Process().children())
 
     def interrupt() -> None:

@@ -10,7 +10,7 @@ from trainlab.spec.suggestion import did_you_mean
 if TYPE_CHECKING:
     from trainlab.execute.executors.executor import Executor
     from trainlab.execute.jobs import AskedJobs
-    from trainlab.execute.launcher import Launcher
+    from trainlab.execute.launch.launcher import Launcher
     from trainlab.train.loader import Loader
     from trainlab.train.moments import Instrument
 

@@ -10,7 +10,7 @@ import torch
 from trainlab.execute.bench import run_benches, run_seats
 from trainlab.execute.events import EventWriter
 from trainlab.execute.jobs import AskedJobs
-from trainlab.execute.launcher import Launcher
+from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.preflight import preflight
 from trainlab.execute.run import IsOver
 from trainlab.execute.timed import TimedTrial

@@ -7,7 +7,7 @@ from itertools import groupby
 from trainlab.execute.executors.inline import InlineExecutor
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.jobs import AskedJobs
-from trainlab.execute.launcher import Launcher
+from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.packing import packed
 from trainlab.execute.run import IsOver
 from trainlab.machine.device import pick_device

@@ -15,12 +15,12 @@ from pathlib import Path
 from trainlab.errors import SpecError
 from trainlab.execute.bench import run_benches, run_seats
 from trainlab.execute.events import EventWriter
-from trainlab.execute.jobs import AskedJobs, Jobs, jobs_for
-from trainlab.execute.launcher import Launcher
+from trainlab.execute.jobs import AUTO, AskedJobs, Jobs, jobs_for
+from trainlab.execute.launch.launcher import Launcher
+from trainlab.execute.launch.worker_process import POLL_S, WorkerProcess
 from trainlab.execute.preflight import preflight
 from trainlab.execute.run import IsOver
 from trainlab.execute.signals import signals_held
-from trainlab.execute.worker_process import POLL_S, WorkerProcess
 from trainlab.machine.device import pick_device
 from trainlab.machine.environment import capture, usable_vcpus
 from trainlab.plan import Group
@@ -51,10 +51,12 @@ class ProcessesExecutor:
             study = run.study().to_study(str(run.study_file))
             devices = {cell.settings.device for cell in study.all_cells}
             on_cpu = all(pick_device(device).type == "cpu" for device in devices)
-            data = self._load.data(study.workload, study.settings.data)
-            num_train = len(data.train)
+            num_train = self._num_train(study) if self._asked == AUTO else 0
             self._jobs = jobs_for(self._asked, study, groups, on_cpu=on_cpu, num_train=num_train)
         return self._jobs
+
+    def _num_train(self, study: Study) -> int:
+        return len(self._load.data(study.workload, study.settings.data).train)
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
         environment = run.write_environment(capture(Path.cwd()))

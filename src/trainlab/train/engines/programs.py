@@ -22,6 +22,7 @@ from trainlab.train.program.sums import LaneSums
 from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.program.updates import LaneUpdate
 from trainlab.train.seeds import data_order, derived_seed, seeded
+from trainlab.train.setup import Setup
 from trainlab.train.watch import ProgramView
 
 LOSS_WITHIN = {"fp32": 1e-3, "bf16": 3e-2}
@@ -91,7 +92,8 @@ class ProgramSession:
             while self._done < first + num_steps:
                 self._run_some(first + num_steps - self._done)
         for member in self._members:
-            member.progress.steps_done += num_steps
+            if member.progress.state == "running":
+                member.progress.steps_done += num_steps
         num_samples = min(self._done * self._batches.batch_size, self._batches.num_samples)
         num_samples -= first * self._batches.batch_size
         return self._group.sums.means(first, num_steps, num_samples)
@@ -135,7 +137,8 @@ class ProgramSession:
         ]
         rehearsed = {
             size: [
-                rehearse(one, order[:size]) for one, order in zip(self._setups, orders, strict=True)
+                _rehearsed(one, order[:size])
+                for one, order in zip(self._setups, orders, strict=True)
             ]
             for size in sizes
         }
@@ -244,11 +247,10 @@ class ProgramSession:
         try:
             with _quiet_vmap(), seeded(seed, "dropout", 1, self._device):
                 losses, _, gradients = step.run(rows)
-        except (TrainlabError, Unsuited):
+        except (TrainlabError, Unsuited, torch.OutOfMemoryError):
             raise
         except Exception as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise Unsuited("not_vectorisable", reason=reason) from error
+            raise Unsuited("not_vectorisable", reason=_first_line(error)) from error
         return losses.detach(), gradients
 
     def _fill(self, orders: Tensor) -> None:
@@ -261,6 +263,20 @@ class ProgramSession:
                 step.rows.copy_(part.transpose(0, 1))
             else:
                 step.rows.copy_(orders[:, -count:].unsqueeze(0))
+
+
+def _rehearsed(setup: Setup, rows: Tensor) -> Rehearsal:
+    """A rehearsal; what the model raises in it is no fault yet: eager, which runs next, will tell."""
+    try:
+        return rehearse(setup, rows)
+    except (TrainlabError, Unsuited, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise Unsuited("not_vectorisable", reason=_first_line(error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _as_row(stacked: Stacked, one: Rehearsal) -> Tensor:

@@ -104,7 +104,7 @@ class Launcher:
 
 
 class ForkServer:
-    """The driver's side of `trainlab.execute.fork_server`; it forks as soon as it has imported all."""
+    """The driver's side of `fork_server`, which forks as soon as it has imported all."""
 
     def __init__(self) -> None:
         self.environment = _environment()
@@ -113,7 +113,7 @@ class ForkServer:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [*COLD, "trainlab.execute.fork_server"],
+                [*COLD, "trainlab.execute.launch.fork_server"],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -1,6 +1,6 @@
 """The fork server: imports what a worker needs once, then forks a process per job in milliseconds.
 
-    python -P -m trainlab.execute.fork_server        its standard input is a Unix socket
+    python -P -m trainlab.execute.launch.fork_server        its standard input is a Unix socket
 
 It says `ready` once it can fork, and reads packets of JSON from the socket:
 

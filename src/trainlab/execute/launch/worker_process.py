@@ -11,7 +11,7 @@ from tempfile import TemporaryFile
 from typing import Any, Literal
 
 from trainlab.execute.job import Job
-from trainlab.execute.launcher import ForkedProcess, Launcher
+from trainlab.execute.launch.launcher import ForkedProcess, Launcher
 from trainlab.machine.footprint import Footprint
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
