@@ -150,6 +150,7 @@ def run_question(
     side by side. `workloads` are those given as objects, by name; `overridden` is what a study's file says
     and was asked for otherwise.
     """
+    from trainlab.execute.jobs import likely_threads
     from trainlab.execute.launch.launcher import Launcher
 
     watcher = watcher or Watcher()
@@ -158,8 +159,10 @@ def run_question(
         question, where, out=out, on=on, jobs=jobs, many=many, given=given, instruments=instruments
     )
     launcher = Launcher()
-    if on != "inline" and (question.cost is not None or _may_share(question, jobs)):
-        launcher.prepare()  # it imports torch while this process does
+    if on != "inline" and _may_share(question, jobs):
+        launcher.prepare(likely_threads(jobs))  # it imports torch while this process does
+    elif on != "inline" and question.cost is not None:
+        launcher.prepare()
     with closing(launcher):
         with watcher.status("starting_torch"):
             from trainlab.data.fetch import reporting_to

@@ -69,6 +69,11 @@ def check_jobs(asked: AskedJobs, on: str, study: Study) -> None:
         raise SpecError([f"--jobs: got {asked}, {rule}"])
 
 
+def likely_threads(asked: AskedJobs) -> int:
+    """Those of a trial that runs beside others, where the study does not say."""
+    return 1 if asked == AUTO else max(1, usable_vcpus() // asked)
+
+
 def jobs_for(
     asked: AskedJobs, study: Study, groups: Sequence[Group], *, on_cpu: bool, num_train: int
 ) -> Jobs:

@@ -17,7 +17,7 @@ from trainlab.execute.bench import run_benches, run_seats
 from trainlab.execute.events import EventWriter
 from trainlab.execute.jobs import AUTO, AskedJobs, Jobs, jobs_for
 from trainlab.execute.launch.launcher import Launcher
-from trainlab.execute.launch.worker_process import POLL_S, WorkerProcess
+from trainlab.execute.launch.worker_process import POLL_S, WorkerProcess, bench_kind
 from trainlab.execute.preflight import preflight
 from trainlab.execute.run import IsOver
 from trainlab.execute.signals import signals_held
@@ -143,7 +143,7 @@ class _Host:
         def report(share: float) -> None:
             self._events.write(Event(kind="progress", trials=trial_ids[:1], share=share))
 
-        self._launcher.begin_bench()
+        self._launcher.begin_bench(bench_kind(groups[0]) or "")
         with self._started(groups) as processes:
             self._events.write(Event(kind="group_begins", trials=trial_ids))
             run_seats(processes, spec, groups[0].bench or "", report)

@@ -49,17 +49,20 @@ class JobProcess(Protocol):
 
 
 class Launcher:
-    """Starts processes; one server forks them all. To be closed when no more are needed."""
+    """Starts processes, forked by a server for each number of threads. To be closed in the end."""
 
     def __init__(self, *, forks: bool = True) -> None:
         # Elsewhere processes start cold: on a Mac, system libraries that torch uses must not be used after
         # a fork, and Windows has none. What ends the children of a dead server is Linux's own.
         self._forks = forks and sys.platform == "linux"
-        self._server: ForkServer | None = None
+        self._servers: dict[int | None, ForkServer] = {}
+        """By the threads that their children are to have; None: torch's choice."""
 
-    def launch(self, job: "Job", stderr: IO[str]) -> JobProcess:
-        """A process for the job, which writes its errors to that file."""
-        if (server := self._server_now()) is not None:
+    def launch(self, job: "Job", stderr: IO[str], bench: str | None = None) -> JobProcess:
+        """A process for the job, which writes its errors to that file. `bench`: the kind of bench it is
+        for."""
+        if (server := self._server_for(job.threads)) is not None:
+            server.benches |= {bench} - {None}
             with suppress(ConnectionError):
                 return server.fork(job, stderr)
         return subprocess.Popen(
@@ -68,46 +71,50 @@ class Launcher:
             stdout=subprocess.PIPE,
             stderr=stderr,
             bufsize=0,
+            env=_environment(job.threads),
         )
 
-    def prepare(self) -> None:
-        """Starts the server, which imports while the caller does something else."""
-        self._server_now()
+    def prepare(self, threads: int | None = None) -> None:
+        """Starts a server, which imports while the caller does something else."""
+        self._server_for(threads)
 
-    def begin_bench(self) -> None:
-        """The processes of each bench come from a server of their own. All children of a server share the
-        layout of its addresses, and with it some luck in their times: with one server, benches would not be
-        the independent samples that intervals take them to be."""
-        if self._server is not None and self._server.has_bench:
-            self.close()
-        if (server := self._server_now()) is not None:
-            server.has_bench = True
+    def begin_bench(self, kind: str) -> None:
+        """Benches of one kind come from servers of their own. All children of a server share the layout of
+        its addresses, and with it some luck in their times: with one server, benches would not be the
+        independent samples that intervals take them to be."""
+        for threads, server in list(self._servers.items()):
+            if kind in server.benches:
+                self._close(threads)
 
     def close(self) -> None:
-        """Ends the server, if there is one, and whatever it has forked."""
-        if self._server is not None:
-            self._server.close()
-        self._server = None
+        """Ends the servers, if there are any, and whatever they have forked."""
+        for threads in list(self._servers):
+            self._close(threads)
 
-    def _server_now(self) -> "ForkServer | None":
-        """The server, started with the environment variables of now; None where processes start cold."""
-        if self._server is not None and self._server.has_died():
-            self.close()
-            self._forks = False
-        if self._server is not None and self._server.environment != _environment():
-            if not self._server.is_idle():
+    def _close(self, threads: int | None) -> None:
+        self._servers.pop(threads).close()
+
+    def _server_for(self, threads: int | None) -> "ForkServer | None":
+        """A server, started with the environment variables of now; None where processes start cold."""
+        server = self._servers.get(threads)
+        if server is not None and server.has_died():
+            self._close(threads)
+            self._forks, server = False, None
+        if server is not None and server.environment != _environment(threads):
+            if not server.is_idle():
                 return None
-            self.close()
-        if self._forks and self._server is None:
-            self._server = ForkServer()
-        return self._server
+            self._close(threads)
+            server = None
+        if self._forks and server is None:
+            server = self._servers[threads] = ForkServer(threads)
+        return server
 
 
 class ForkServer:
     """The driver's side of `fork_server`, which forks as soon as it has imported all."""
 
-    def __init__(self) -> None:
-        self.environment = _environment()
+    def __init__(self, threads: int | None = None) -> None:
+        self.environment = _environment(threads)
         """What its children get; libraries read some of it when they are loaded."""
         self._forked: list[ForkedProcess] = []
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -117,9 +124,10 @@ class ForkServer:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                env=self.environment,
             )
-        self.has_bench = False
-        """Whether processes of a bench were forked from it."""
+        self.benches: set[str | None] = set()
+        """The kinds of bench that processes were forked for."""
         self._numbers = count()
         self._is_ready = False
 
@@ -234,8 +242,10 @@ class ForkedProcess:
         return True
 
 
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in SET_BY_TORCH}
+def _environment(threads: int | None) -> dict[str, str]:
+    """That of the driver. Threads are told to all libraries: oneDNN on Arm takes no other word for it."""
+    given = {name: value for name, value in os.environ.items() if name not in SET_BY_TORCH}
+    return given if threads is None else given | {"OMP_NUM_THREADS": str(threads)}
 
 
 def _packet(**fields: object) -> bytes:

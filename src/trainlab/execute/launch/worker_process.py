@@ -23,6 +23,11 @@ POLL_S = 0.2
 """Between two looks whether a process that does not answer is still alive."""
 
 
+def bench_kind(group: Group) -> str | None:
+    """Of benches of one kind each is a sample of the same: `train-1` and `train-2` are."""
+    return None if group.bench is None else group.bench.rpartition("-")[0]
+
+
 class WorkerProcess:
     """The worker in a process of its own, which waits for a command (see `trainlab.execute.job`)."""
 
@@ -39,13 +44,14 @@ class WorkerProcess:
             run=str(run.path),
             trials=group.ids,
             environment=environment,
-            threads=threads,
+            threads=threads or group.threads,
             path=tuple(sys.path),
         )
         self._launcher = launcher
+        self._bench = bench_kind(group)
         # A file: nobody reads while the process waits for its next turn, and a full pipe would block it.
         self._stderr = TemporaryFile(mode="w+", errors="backslashreplace")  # noqa: SIM115
-        self._process = launcher.launch(self._job, self._stderr)
+        self._process = launcher.launch(self._job, self._stderr, self._bench)
         self._received = b""
         """Of an answer that has not come whole."""
         self._has_begun = self._has_ended = False
@@ -161,7 +167,7 @@ class WorkerProcess:
         if isinstance(process, ForkedProcess) and process.poll() is not None and process.was_lost:
             process.close()
             self._received = b""
-            self._process = self._launcher.launch(self._job, self._stderr)
+            self._process = self._launcher.launch(self._job, self._stderr, self._bench)
             self._answer()
 
     def _tell(self, command: str) -> None:
