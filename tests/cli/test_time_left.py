@@ -234,3 +234,17 @@ def test_the_last_of_several_trials_is_not_shared_by_idle_processes(
         left.group_ends(one)
     left.progress(ids[3], 0.5)
     assert left.left_s() == pytest.approx(8)
+
+
+def test_trials_that_train_together_leave_those_between_them_to_come(
+    four: tuple[TimeLeft, Clock, list[str]],
+) -> None:
+    left, clock, ids = four
+    together = (ids[0], ids[3])
+    left.group_begins(*together)
+    assert left.number == 2
+    clock.now += 10
+    left.group_ends(*together)
+    assert left.left_s() == 10
+    left.group_begins(ids[1], ids[2])
+    assert left.number == 4

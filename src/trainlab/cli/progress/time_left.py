@@ -82,10 +82,15 @@ class TimeLeft:
     def group_begins(self, *trial_ids: str, num_side_by_side: int = 1) -> None:
         """These trials start, one after the other, beside other groups; those planned before that never ran
         are passed over."""
-        is_next = trial_ids[-1] in self._waiting  # else it is started once more
-        passed = self._waiting.index(trial_ids[-1]) + 1 if is_next else 0
-        self._unstarted -= set(self._waiting[:passed])
-        self._waiting = self._waiting[passed:]
+        if len(trial_ids) > 1 and self._is_shared(trial_ids[0]):
+            # Trained together, whatever was planned between them.
+            passed = set(trial_ids)
+        else:
+            is_next = trial_ids[-1] in self._waiting  # else it is started once more
+            count = self._waiting.index(trial_ids[-1]) + 1 if is_next else 0
+            passed = set(self._waiting[:count])
+        self._unstarted -= passed
+        self._waiting = [trial_id for trial_id in self._waiting if trial_id not in passed]
         self._num_side_by_side = max(self._num_side_by_side, num_side_by_side)
         if not self._running:
             self._since_s = self._clock()

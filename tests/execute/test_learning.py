@@ -1,0 +1,83 @@
+"""Learn trials trained together: what is packed, what falls back, what is recorded."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from asking import study_of
+from trainlab.execute.executors import executor_for
+from trainlab.execute.packing import packed
+from trainlab.execute.run import start_run
+from trainlab.plan import plan
+from trainlab.record.folder import RunFolder
+from trainlab.record.trial import TrialRecord
+from trainlab.train.loader import Loader
+
+OWN = """
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last, self.calls = nn.Linear(8, 3), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.last(x)
+
+
+counting = Workload(name="counting", model=Counting, data=data, loss=F.cross_entropy)
+"""
+
+
+def ran(study_file: Path, name: str, out: Path, **given: object) -> RunFolder:
+    vary = given.pop("vary", {})
+    asked = {"device": "cpu", "epochs": 2, "engine": "lanes", **given}
+    study = study_of(f"{study_file}:{name}", asked, vary=vary, seeds=3, tensorboard=False)  # type: ignore[arg-type]
+    run = start_run(study, out)
+    executor_for("local", Loader()).run(run, plan(study), lambda: False)
+    return run
+
+
+def lines(run: RunFolder, trial: TrialRecord) -> list[dict[str, float]]:
+    curve = run.trial(trial.id).curve()
+    return [
+        {name: value for name, value in line.items() if name != "kind" and not name.endswith("_s")}
+        for line in curve
+    ]
+
+
+def test_lanes_write_the_records_that_eager_writes(tiny_file: Path, tmp_path: Path) -> None:
+    vary = {"lr": [0.01, 0.1], "batch_size": [8, 16]}
+    together = ran(tiny_file, "tiny", tmp_path / "a", vary=vary)
+    alone = ran(tiny_file, "tiny", tmp_path / "b", vary=vary, engine="eager")
+    for one, other in zip(together.trials(), alone.trials(), strict=True):
+        assert (one.id, one.state, one.steps_done) == (other.id, "done", other.steps_done)
+        assert (one.resolved["engine"], other.resolved["engine"]) == ("lanes", "eager")
+        assert one.resolved["trials_together"] == 6
+        ours, theirs = lines(together, one), lines(alone, other)
+        assert len(ours) == len(theirs)
+        for a, b in zip(ours, theirs, strict=True):
+            assert a == pytest.approx(b, rel=1e-3, abs=1e-5)
+
+
+def test_a_model_that_cannot_be_a_program_is_trained_by_eager_with_the_reason(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    tiny_file.write_text(tiny_file.read_text() + OWN)
+    run = ran(tiny_file, "counting", tmp_path / "r")
+    for trial in run.trials():
+        assert (trial.state, trial.resolved["engine"]) == ("done", "eager")
+        assert [note.code for note in trial.notes] == ["engine_not_stateless"]
+        assert trial.notes[0].values == {"engine": "lanes", "what": "calls"}
+
+
+def test_trials_of_one_program_are_packed_and_others_apart(tiny_file: Path) -> None:
+    vary = {"lr": [0.01, 0.1], "batch_size": [8, 16], "optimizer": ["adam", "sgd"]}
+    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, vary=vary, seeds=2)
+    groups = packed(plan(study), lambda group: True)
+    sizes = Counter(len(group.trials) for group in groups)
+    assert sizes == {8: 2}
+    assert all(len({t.settings.batch_size for t in group.trials}) == 1 for group in groups)
+    assert {t.id for g in groups for t in g.trials} == {t.id for g in plan(study) for t in g.trials}
+    assert packed(plan(study), lambda group: False) == list(plan(study))
