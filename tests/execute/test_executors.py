@@ -55,7 +55,8 @@ def test_every_trial_is_run_once_and_names_its_machine(
     assert len(trials) == 1 + 3
     assert {(trial.state, trial.attempt) for trial in trials} == {("done", 1)}
     assert {trial.environment for trial in trials} <= run.environments().keys()
-    assert all(trial.resolved["engine"] == "eager" for trial in trials)
+    engines = {(trial.kind, trial.resolved["engine"]) for trial in trials}
+    assert engines == {("learn", "tuned"), ("cost", "eager")}
 
 
 def test_results_are_the_same_wherever_trials_run(tiny_file: Path, tmp_path: Path) -> None:

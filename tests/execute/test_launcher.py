@@ -227,7 +227,7 @@ def test_a_killed_driver_leaves_no_process_and_its_trials_are_recorded(
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(run.path)], env=variables)
     until(lambda: [trial.state for trial in run.trials()] == ["running", "running"])
     family = psutil.Process(driver.pid).children(recursive=True)
-    assert len(family) == 3
+    assert len(family) >= 3  # a server and two workers
     driver.kill()
     driver.wait()
     until(lambda: not any(process.is_running() for process in family))

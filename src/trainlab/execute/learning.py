@@ -108,6 +108,8 @@ def _opened(engines: Sequence[Engine], ready: Sequence[Ready]) -> tuple[Engine, 
             try:
                 return engine, engine.open(members)
             except Unsuited as unsuited:
+                if unsuited.why == "not_alike" and len(parts := _by_model(ready)) > 1:
+                    return Apart(parts, engines[number:])
                 reason = note(f"engine_{unsuited.why}", engine=engine.name, **unsuited.values)
             except torch.OutOfMemoryError:
                 if len(ready) == 1:
@@ -118,6 +120,14 @@ def _opened(engines: Sequence[Engine], ready: Sequence[Ready]) -> tuple[Engine, 
         for member in members:
             member.setup.notes.append(reason)
     raise AssertionError("the last engine makes the updates of every trial")
+
+
+def _by_model(ready: Sequence[Ready]) -> list[list[Ready]]:
+    """Those whose models were made with the same parameters together."""
+    parts: dict[str, list[Ready]] = {}
+    for one in ready:
+        parts.setdefault(str(one.member.setup.settings.model), []).append(one)
+    return list(parts.values())
 
 
 def _record_engine(one: Ready, engine: Engine) -> None:

@@ -18,6 +18,7 @@ from trainlab.train.program.noise import LaneNoise
 from trainlab.train.program.rehearsal import Rehearsal, rehearse
 from trainlab.train.program.stacked import Stacked
 from trainlab.train.program.step import Gradients, Group, GroupStep
+from trainlab.train.program.suited import check_alike, check_model
 from trainlab.train.program.sums import LaneSums
 from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.program.updates import LaneUpdate
@@ -52,6 +53,7 @@ class ProgramSession:
             self._build([count for count in (size if self._num_full else 0, rest) if count])
         for one in self._setups:
             one.engine_facts["optimizer_code"] = "program"
+            self._group.gradients.show(one.model, self._setups.index(one), self._group.stacked)
             one.engine_facts["trials_together"] = len(members)
 
     def learning_rates(self) -> Sequence[float]:
@@ -131,6 +133,11 @@ class ProgramSession:
 
     def _build(self, sizes: Sequence[int]) -> None:
         """Rehearses every trial, then makes the steps and looks whether they do what was rehearsed."""
+        models = [one.model for one in self._setups]
+        for model in models:
+            check_model(model)
+        same = all(one.settings.model == self._setups[0].settings.model for one in self._setups)
+        check_alike(models, have_same_settings=same)
         orders = [
             data_order(one.trial.seed_of("order"), 1, self._batches.num_samples).to(self._device)
             for one in self._setups
@@ -146,7 +153,7 @@ class ProgramSession:
         every = [one for of_size in rehearsed.values() for one in of_size]
         if any(list(one.gradients) != learning for one in every):
             raise Unsuited("not_alike")
-        stacked = Stacked([one.model for one in self._setups], learning)
+        stacked = Stacked(models, learning)
         view = self._view(stacked)
         self._watch = program_watch([member.moments for member in self._members], view)
         settings = [one.settings for one in self._setups]
@@ -204,14 +211,13 @@ class ProgramSession:
 
     def _changes(self) -> list[Tensor]:
         group = self._group
-        summed = [] if group.gradients.summed is None else [group.gradients.summed]
         return [
             group.stacked.rows,
             *group.stacked.buffers.values(),
             *group.update.tensors,
             *group.sums.tensors,
             group.position,
-            *summed,
+            group.gradients.rows,
             *([] if self._watch is None else self._watch.tensors),
         ]
 
@@ -219,13 +225,15 @@ class ProgramSession:
         """Refuses a program whose first step is not the rehearsed one."""
         buffers = self._group.stacked.buffers.values()
         kept = [buffer.clone() for buffer in buffers]
-        if self._watch is not None:
-            with self._watch.reference(rows.shape[1]) as forward:
-                rehearse(self._setups[0], rows[0], forward)
-        losses, gradients = self._first_step(step, rows)
-        with torch.no_grad():
-            for buffer, before in zip(buffers, kept, strict=True):
-                buffer.copy_(before)
+        try:
+            if self._watch is not None:
+                with self._watch.reference(rows.shape[1]) as forward:
+                    rehearse(self._setups[0], rows[0], forward)
+            losses, gradients = self._first_step(step, rows)
+        finally:
+            with torch.no_grad():
+                for buffer, before in zip(buffers, kept, strict=True):
+                    buffer.copy_(before)
         precision = self._setups[0].settings.precision
         expected = torch.stack([_as_row(self._group.stacked, one) for one in rehearsed])
         reference = torch.tensor([one.loss for one in rehearsed], dtype=torch.float64)

@@ -6,25 +6,35 @@ would do something else when it is replayed; it is found here.
 
 import copy
 import random
-from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainlab.train.meter import check_mean, per_sample
+from trainlab.train.program.fingerprint import state_of
 from trainlab.train.program.noise import Draw, DropoutRecorder
 from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 
-_TORCH_OWN = frozenset(vars(nn.Module())) - {"training"}
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-MOST_ITEMS = 1000
+Part = TypeVar("Part")
+
+
+class _ValuesRead(TorchDispatchMode):
+    """Refuses a step that reads a number from a tensor: a replay would not read it again."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            raise Unsuited("not_blind")
+        return func(*args, **(kwargs or {}))
 
 
 @dataclass(frozen=True)
@@ -47,18 +57,19 @@ def rehearse(
     """
     batches, workload = setup.train_batches, setup.workload
     model = (_copy_of(setup.model) if watching is None else setup.model).train()
+    loss_of, prepare = _copy_of(workload.loss), _copy_of(workload.prepare)
     dropout = DropoutRecorder()
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     buffers = dict(model.named_buffers())
     with (
         seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device),
-        _unchanged(model, setup.device),
+        _unchanged((model, loss_of, prepare), setup.device),
     ):
         inputs, targets = batches.gather(rows)
-        inputs = workload.prepare(inputs)
-        with setup.autocast(), dropout, watching or nullcontext():
+        inputs = prepare(inputs)
+        with setup.autocast(), dropout, watching or _ValuesRead():  # type: ignore[no-untyped-call]
             outputs = model(inputs)
-            loss = workload.loss(outputs, targets)
+            loss = loss_of(outputs, targets)
         check_mean(loss)
         for name, metric in workload.metrics.items():
             per_sample(name, metric(outputs.detach(), targets), len(targets))
@@ -80,49 +91,33 @@ def rehearse(
     return Rehearsal(float(loss.detach()), gradients, tuple(dropout.draws))
 
 
-def _copy_of(model: nn.Module) -> nn.Module:
+def _copy_of(part: Part) -> Part:
     try:
-        return copy.deepcopy(model)
+        return copy.deepcopy(part)
     except Exception as error:
         raise Unsuited("not_copied") from error
 
 
 @contextmanager
-def _unchanged(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Raises where this block changed attributes of the model or drew random numbers on the host."""
-    before, drawn = _state_of(model), _host_draws(device)
+def _unchanged(parts: Sequence[Any], device: torch.device) -> Iterator[None]:
+    """Raises where this block changed what these keep, or drew random numbers on the host."""
+    before, drawn = _states_of(parts), _host_draws(device)
     yield
-    if (changed := _difference(before, _state_of(model))) is not None:
-        raise Unsuited("not_stateless", what=changed)
+    for kept, now, part in zip(before, _states_of(parts), parts, strict=True):
+        if (changed := _difference(kept, now)) is not None:
+            raise Unsuited("not_stateless", what=changed or type(part).__name__)
     if drawn != _host_draws(device):
         raise Unsuited("not_drawn_by_torch")
 
 
-def _state_of(model: nn.Module) -> dict[str, Any]:
-    return {
-        f"{path}.{name}".lstrip("."): _fingerprint(value)
-        for path, module in model.named_modules()
-        for name, value in vars(module).items()
-        if name not in _TORCH_OWN
-    }
+def _states_of(parts: Sequence[Any]) -> list[dict[str, Any]]:
+    """The model first: its buffers are part of the program, those of a loss are not."""
+    return [state_of(part, with_buffers=number > 0) for number, part in enumerate(parts)]
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> str | None:
     names = [name for name in after if name not in before or before[name] != after[name]]
     return names[0] if names else next((name for name in before if name not in after), None)
-
-
-def _fingerprint(value: Any) -> Any:
-    """Equal for a value that did not change, as far as one can tell from outside."""
-    if isinstance(value, _PLAIN):
-        return value
-    if isinstance(value, Tensor):
-        return id(value), value._version
-    if isinstance(value, list | tuple | deque | set | frozenset) and len(value) < MOST_ITEMS:
-        return type(value).__name__, tuple(map(_fingerprint, value))
-    if isinstance(value, dict) and len(value) < MOST_ITEMS:
-        return tuple((str(key), _fingerprint(one)) for key, one in value.items())
-    return id(value)
 
 
 def _host_draws(device: torch.device) -> tuple[Any, ...]:

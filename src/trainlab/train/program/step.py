@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from trainlab.train.meter import per_sample
@@ -23,16 +23,25 @@ class Gradients:
     def __init__(self, setups: Sequence[Setup], rows: Tensor) -> None:
         resets = [setup.settings.zero_grad for setup in setups]
         self._resets = torch.tensor(resets, device=rows.device).unsqueeze(1)
-        self.summed = None if all(resets) else torch.zeros_like(rows)
-        """Since the start of the trial, for those that never reset them."""
+        self._all_reset = all(resets)
+        self.rows = torch.zeros_like(rows)
+        """Of the last step, or summed since the start of the trial; what parameters show as `.grad`."""
 
     def taken_in(self, of_step: Tensor) -> Tensor:
         """What the optimizer gets to see; it may change it."""
-        if self.summed is None:
+        if self._all_reset:
+            self.rows.copy_(of_step)
             return of_step
         # Not by a product: zero times a gradient that is not finite is none either.
-        self.summed.copy_(torch.where(self._resets, of_step, self.summed + of_step))
-        return self.summed.clone()
+        self.rows.copy_(torch.where(self._resets, of_step, self.rows + of_step))
+        return self.rows.clone()
+
+    def show(self, model: nn.Module, row: int, stacked: Stacked) -> None:
+        """Lets the parameters of a model show their gradients, for instruments that look at points."""
+        parameters = dict(model.named_parameters())
+        for name, place in stacked.places.items():
+            parameter = parameters[name]
+            parameter.grad = self.rows[row, place].view(parameter.shape)
 
 
 @dataclass(frozen=True)
