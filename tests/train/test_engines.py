@@ -1,5 +1,6 @@
 """The contract that every engine keeps; eager is the reference."""
 
+import shutil
 from collections.abc import Sequence
 
 import pytest
@@ -17,7 +18,16 @@ from trainlab.train.loop import train
 from trainlab.train.meter import Means
 from trainlab.train.moments import GRAINS, Instrument, Moments, Phase, Progress
 
-engines = pytest.mark.parametrize("engine", ENGINES.values(), ids=lambda one: one.name)
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler"
+)
+engines = pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param(engine, id=name, marks=[needs_compiler] if name == "compiled" else [])
+        for name, engine in ENGINES.items()
+    ],
+)
 
 
 def member(setup: HomedSetup, *instruments: Instrument) -> Member:
