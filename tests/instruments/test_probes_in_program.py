@@ -208,8 +208,8 @@ def different(make: Callable[..., HomedSetup], **asked: Any) -> list[HomedSetup]
     [
         (Twice, ("epoch", "3", "step")),
         (InPlace, ("3", "epoch")),
-        (Shared, ("step", "epoch", "3")),
-        (nested, ("4", "step", "epoch")),
+        pytest.param(Shared, ("step", "epoch", "3"), marks=pytest.mark.full),
+        pytest.param(nested, ("4", "step", "epoch"), marks=pytest.mark.full),
         (Images, ("epoch", "step", "2")),
     ],
 )
