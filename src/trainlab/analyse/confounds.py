@@ -10,6 +10,9 @@ from trainlab.spec import TrainSpec
 from trainlab.spec.base import setting_of
 from trainlab.spec.settings import Scalar
 
+COMPANY = frozenset({"trials_together"})
+"""With how many others a trial ran as one program: it computes the same with any, and has its share of the
+time."""
 BREAKS_POOLING = ("torch", "numpy", "trainlab")
 """Packages whose version changes results: runs that differ in one are compared, never pooled."""
 
@@ -32,7 +35,7 @@ def trial_confounds(
 ) -> tuple[Confound, ...]:
     """Of two trials that should differ by these factors only."""
     varied = {factor.partition(".")[0] for factor in factors}
-    expected = factors.union(*(setting_of(TrainSpec, name).resolves_to for name in varied))
+    expected = COMPANY.union(factors, *(setting_of(TrainSpec, name).resolves_to for name in varied))
     # What a setting became counts, where that is known: `auto` and `cpu` may be the same device.
     ignored = varied | expected | first.resolved.keys() | second.resolved.keys()
     return (

@@ -174,7 +174,7 @@ class TrainSpec(Spec):
         Literal["auto", "eager", "tuned", "graphed", "lanes", "compiled"],
         Setting(
             changes_learning=False,
-            resolves_to=("engine", "optimizer_code", "trials_together", "tuned"),
+            resolves_to=("engine", "optimizer_code", "tuned"),
         ),
     ] = "auto"
     """How updates are made: eager (operation by operation), tuned (on a CPU, with the code measured to be

@@ -109,8 +109,7 @@ class Meter:
         if not self._stops_explosions or not self._reduced_losses:
             return math.inf
         if self._limit is None:
-            first = abs(float(self._reduced_losses[0][0]))
-            self._limit = EXPLODED * max(1.0, first) if math.isfinite(first) else math.inf
+            self._limit = explosion_limit(float(self._reduced_losses[0][0]))
         return self._limit
 
     def _reduce(self) -> None:
@@ -145,6 +144,11 @@ class Meter:
 def _version(tensor: Tensor) -> int:
     """Grows with every change in place; tensors made in inference mode have none."""
     return 0 if tensor.is_inference() else tensor._version
+
+
+def explosion_limit(first_loss: float) -> float:
+    """The loss beyond which training has exploded, by that of the first update."""
+    return EXPLODED * max(1.0, abs(first_loss)) if math.isfinite(first_loss) else math.inf
 
 
 def check_mean(loss: Tensor) -> None:

@@ -1,5 +1,6 @@
 """The moments of a trial that an instrument can watch, called by the loop."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -77,15 +78,6 @@ class TrialView:
 class Instrument:
     """Watches a trial and writes records; overrides the moments it needs and steers nothing."""
 
-    @property
-    def watches_programs(self) -> bool:
-        """Whether it needs no moments finer than points where the steps are a program: see `in_program`."""
-        return False
-
-    def in_program(self, group: Sequence["Instrument"], view: ProgramView) -> ProgramWatch:
-        """What watches the steps for the group's instruments of this kind, one per trial in order."""
-        raise NotImplementedError
-
     def trial_begins(self, view: TrialView) -> None:
         """Model, optimizer and data stand ready; no update has happened."""
 
@@ -123,6 +115,20 @@ class Instrument:
         """However it ended; the last chance to write and to close."""
 
 
+class ProgramInstrument(Instrument, ABC):
+    """One that can watch from inside where the steps of a group are a program, and then needs no moments
+    finer than points."""
+
+    @property
+    @abstractmethod
+    def watches_programs(self) -> bool:
+        """Whether it can do so with the torch that is installed."""
+
+    @abstractmethod
+    def in_program(self, group: Sequence[Instrument], view: ProgramView) -> ProgramWatch:
+        """What watches the steps for the group's instruments of this kind, one per trial in order."""
+
+
 FINER_THAN_POINTS: Mapping[str, Grain] = {
     "step_begins": "step",
     "step_ends": "step",
@@ -158,7 +164,8 @@ class Moments:
     @property
     def grain_in_program(self) -> Grain:
         """The finest needed where those that can watch a program from inside do so."""
-        return self._grain_of([one for one in self.instruments if not one.watches_programs])
+        from_inside = _watching_programs(self)
+        return self._grain_of([one for one in self.instruments if one not in from_inside])
 
     def trial_begins(self, view: TrialView) -> None:
         """Calls every instrument; the end of the trial is reported to those that began without a fault."""
@@ -196,12 +203,20 @@ class Moments:
 
 def program_watch(group: Sequence[Moments], view: ProgramView) -> ProgramWatch | None:
     """What watches the steps of these trials from inside their program, where an instrument does."""
-    watching = [[one for one in moments.instruments if one.watches_programs] for moments in group]
+    watching = [_watching_programs(moments) for moments in group]
     if not any(watching):
         return None
     assert all(len(of_trial) == 1 for of_trial in watching), "one such instrument per trial"
     alike = [instrument for (instrument,) in watching]
     return alike[0].in_program(alike, view)
+
+
+def _watching_programs(moments: Moments) -> list[ProgramInstrument]:
+    return [
+        one
+        for one in moments.instruments
+        if isinstance(one, ProgramInstrument) and one.watches_programs
+    ]
 
 
 def _watchers(instruments: Sequence[Instrument], moment: str) -> list[Callable[..., None]]:

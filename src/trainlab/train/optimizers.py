@@ -68,13 +68,26 @@ def make_schedule(settings: TrainSpec, optimizer: Optimizer) -> LRScheduler | No
     return None
 
 
+def optimizer_settings(settings: TrainSpec) -> dict[str, float | bool]:
+    """The options of the trial's optimizer as settings name them; torch's own where none is given."""
+    options = dict(_stand_in(settings).param_groups[0])
+    if "betas" in options:
+        options["beta1"], options["beta2"] = options.pop("betas")
+    known = {"momentum", "weight_decay", *OPTIMIZERS[settings.optimizer].options}
+    return {name: value for name, value in options.items() if name in known}
+
+
+def _stand_in(settings: TrainSpec) -> Optimizer:
+    """The trial's optimizer over a single number."""
+    settings = settings.model_copy(update={"optimizer_code": "loop"})
+    return make_optimizer(settings, [nn.Parameter(torch.zeros(1))], torch.device("cpu"))
+
+
 class Rates:
     """The learning rates of a trial, epoch by epoch, as torch's schedule gives them."""
 
     def __init__(self, settings: TrainSpec) -> None:
-        settings = settings.model_copy(update={"optimizer_code": "loop"})
-        stand_in = nn.Parameter(torch.zeros(1))
-        self._optimizer = make_optimizer(settings, [stand_in], torch.device("cpu"))
+        self._optimizer = _stand_in(settings)
         self._schedule = make_schedule(settings, self._optimizer)
 
     @property

@@ -27,13 +27,7 @@ from trainlab.train.moments import Instrument
 class InlineExecutor:
     """Workloads and instruments may be objects here: nothing leaves the process."""
 
-    def __init__(
-        self,
-        load: Loader,
-        instruments: Sequence[Instrument] = (),
-        jobs: AskedJobs = 1,
-        launcher: Launcher | None = None,
-    ) -> None:
+    def __init__(self, load: Loader, instruments: Sequence[Instrument] = ()) -> None:
         self._load, self._instruments = load, instruments
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
@@ -85,4 +79,11 @@ class InlineExecutor:
         events.write(Event(kind="group_ends", trials=trial_ids))
 
 
-make = InlineExecutor
+def make(
+    load: Loader,
+    instruments: Sequence[Instrument],
+    jobs: AskedJobs = 1,
+    launcher: Launcher | None = None,
+) -> InlineExecutor:
+    """For `executor_for`; nothing is launched here."""
+    return InlineExecutor(load, instruments)

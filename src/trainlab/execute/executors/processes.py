@@ -97,9 +97,8 @@ class _Host:
         self._launcher = launcher
 
     def run_side_by_side(self, groups: Sequence[Group], jobs: Jobs, is_over: IsOver) -> None:
-        """Keeps so many processes running as there are jobs: seed by seed, of each the longest first, so
-        that none is left running alone for long."""
-        waiting, running = deque(sorted(groups, key=_turn)), dict[WorkerProcess, Group]()
+        """Keeps so many processes running as there are jobs, in the order planned."""
+        waiting, running = deque(groups), dict[WorkerProcess, Group]()
         with _ending() as processes:
             while True:
                 while waiting and len(running) < jobs.number and not is_over():
@@ -165,12 +164,6 @@ class _Host:
 
     def _process(self, group: Group, threads: int | None = None) -> WorkerProcess:
         return WorkerProcess(self._run, group, self._environment, self._launcher, threads)
-
-
-def _turn(group: Group) -> tuple[int, float]:
-    """Before which others it runs: by its seed, then by how many updates it makes."""
-    trial = group.trials[0]
-    return trial.seed, -trial.settings.epochs / trial.settings.batch_size
 
 
 def _answering(processes: Iterable[WorkerProcess]) -> list[WorkerProcess]:

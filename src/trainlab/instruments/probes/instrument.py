@@ -12,20 +12,17 @@ from trainlab.instruments.probes.lanes.channels import lanes_can_be_seen
 from trainlab.instruments.probes.lanes.program import ProbedProgram
 from trainlab.instruments.probes.layers import ProbedCalls
 from trainlab.instruments.probes.parameters import ProbedParameters
-from trainlab.instruments.probes.periods import Periods
+from trainlab.instruments.probes.periods import MAX_PENDING, Periods
 from trainlab.record.files import LineWriter
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.moments import Instrument, Phase, Point, Progress, TrialView
+from trainlab.train.moments import Instrument, Phase, Point, ProgramInstrument, Progress, TrialView
 from trainlab.train.watch import ProgramView
-
-MAX_PENDING = 4096
-"""Results on the device that wait for the host."""
 
 Listener = Callable[[ProbeRecord], None]
 
 
-class Probes(Instrument):
+class Probes(ProgramInstrument):
     """All probes of a trial. What each saw is in probes.json, its values in probes.jsonl."""
 
     def __init__(self, specs: Sequence[ProbeSpec], listeners: Sequence[Listener] = ()) -> None:

@@ -7,6 +7,8 @@ from trainlab.instruments.probes.layers import ProbedCalls
 from trainlab.instruments.probes.parameters import ProbedParameters
 from trainlab.spec.probe import ProbeSpec
 
+MAX_PENDING = 4096
+"""Results on the device that wait for the host."""
 GRACE_STEPS = 20
 """A function may be called in some steps only; after so many without it a selector is a mistake."""
 

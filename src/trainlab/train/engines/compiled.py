@@ -12,7 +12,7 @@ from trainlab.train.engines.eager import EagerSession, make_training_step
 from trainlab.train.engines.engine import Member, Update
 from trainlab.train.evaluation import make_inference_step
 from trainlab.train.moments import Grain, Moments
-from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.program.unsuited import Unsuited, reason_of
 from trainlab.train.setup import Setup
 
 
@@ -49,8 +49,7 @@ def _compiled(setup: Setup) -> Setup:
         except TrainlabError:
             raise
         except Exception as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise Unsuited("not_compilable", reason=reason) from error
+            raise Unsuited("not_compilable", reason=reason_of(error)) from error
     return compiled
 
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from trainlab.train.evaluation import Evaluation
 from trainlab.train.meter import Means
 from trainlab.train.moments import program_watch
 from trainlab.train.optimizers import Rates
+from trainlab.train.program.agreement import check_agreement
 from trainlab.train.program.capture import Repeated
 from trainlab.train.program.noise import LaneNoise
 from trainlab.train.program.rehearsal import Rehearsal, rehearse
@@ -20,15 +21,11 @@ from trainlab.train.program.stacked import Stacked
 from trainlab.train.program.step import Gradients, Group, GroupStep
 from trainlab.train.program.suited import check_alike, check_model
 from trainlab.train.program.sums import LaneSums
-from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.program.unsuited import Unsuited, reason_of
 from trainlab.train.program.updates import LaneUpdate
 from trainlab.train.seeds import data_order, derived_seed, seeded
 from trainlab.train.setup import Setup
 from trainlab.train.watch import ProgramView
-
-LOSS_WITHIN = {"fp32": 1e-3, "bf16": 3e-2}
-GRADIENT_WITHIN = {"fp32": 2e-2, "bf16": 2e-1}
-"""How far the first step may be from the same step run by eager, relative; rounding is far below."""
 
 
 class ProgramSession:
@@ -51,10 +48,9 @@ class ProgramSession:
         self._num_full, rest = divmod(num_samples, size)
         with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []):
             self._build([count for count in (size if self._num_full else 0, rest) if count])
-        for one in self._setups:
-            one.engine_facts["optimizer_code"] = "program"
-            self._group.gradients.show(one.model, self._setups.index(one), self._group.stacked)
-            one.engine_facts["trials_together"] = len(members)
+        for row, one in enumerate(self._setups):
+            self._group.gradients.show(one.model, row, self._group.stacked)
+            one.engine_facts.update(optimizer_code="program", trials_together=len(members))
 
     def learning_rates(self) -> Sequence[float]:
         return [rates.current for rates in self._rates]
@@ -75,15 +71,7 @@ class ProgramSession:
         self._fill(orders.to(self._device))
         self._group.position.zero_()
         self._done = 0
-        for one in self._setups:
-            one.model.train()
-        with ExitStack() as stack:
-            for one, generator in zip(self._setups, self._generators, strict=False):
-                seed = derived_seed(one.trial.seed_of("dropout"), "dropout", epoch)
-                generator.manual_seed(seed)
-            if not self._is_vectorised:
-                seed = self._setups[0].trial.seed_of("dropout")
-                stack.enter_context(seeded(seed, "dropout", epoch, self._device))
+        with self._drawing(epoch):
             yield
 
     def advance(self, num_steps: int) -> Sequence[Means]:
@@ -235,31 +223,30 @@ class ProgramSession:
                 for buffer, before in zip(buffers, kept, strict=True):
                     buffer.copy_(before)
         precision = self._setups[0].settings.precision
-        expected = torch.stack([_as_row(self._group.stacked, one) for one in rehearsed])
-        reference = torch.tensor([one.loss for one in rehearsed], dtype=torch.float64)
-        off = (losses.double().cpu() - reference).abs() / reference.abs().clamp_min(1e-2)
-        apart = (gradients - expected).norm(dim=1) / expected.norm(dim=1).clamp_min(1e-12)
-        usual = reference.isfinite() & expected.norm(dim=1).isfinite().cpu()
-        too_far = (off > LOSS_WITHIN[precision]) | (apart.cpu() > GRADIENT_WITHIN[precision])
-        too_far |= ~(off.isfinite() & apart.cpu().isfinite())
-        if bool((too_far & usual).any()):
-            raise Unsuited("not_the_same")
+        check_agreement(losses, gradients, rehearsed, self._group.stacked, precision)
 
     def _first_step(self, step: GroupStep, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Losses and gradients of the first epoch's first step; a fault there is the program's."""
-        for one, generator in zip(self._setups, self._generators, strict=False):
-            generator.manual_seed(derived_seed(one.trial.seed_of("dropout"), "dropout", 1))
-        for one in self._setups:
-            one.model.train()
-        seed = self._setups[0].trial.seed_of("dropout")
         try:
-            with _quiet_vmap(), seeded(seed, "dropout", 1, self._device):
+            with _quiet_vmap(), self._drawing(epoch=1):
                 losses, _, gradients = step.run(rows)
         except (TrainlabError, Unsuited, torch.OutOfMemoryError):
             raise
         except Exception as error:
-            raise Unsuited("not_vectorisable", reason=_first_line(error)) from error
+            raise Unsuited("not_vectorisable", reason=reason_of(error)) from error
         return losses.detach(), gradients
+
+    @contextmanager
+    def _drawing(self, epoch: int) -> Iterator[None]:
+        """All models in training mode; what each draws in this block comes from its own seed."""
+        for one in self._setups:
+            one.model.train()
+        for one, generator in zip(self._setups, self._generators, strict=False):
+            seed = derived_seed(one.trial.seed_of("dropout"), "dropout", epoch)
+            generator.manual_seed(seed)
+        seed = self._setups[0].trial.seed_of("dropout")
+        with seeded(seed, "dropout", epoch, self._device):
+            yield
 
     def _fill(self, orders: Tensor) -> None:
         """The rows of every step of an epoch."""
@@ -280,19 +267,7 @@ def _rehearsed(setup: Setup, rows: Tensor) -> Rehearsal:
     except (TrainlabError, Unsuited, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        raise Unsuited("not_vectorisable", reason=_first_line(error)) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def _as_row(stacked: Stacked, one: Rehearsal) -> Tensor:
-    """The gradients of one trial, arranged as a row."""
-    row = torch.zeros_like(stacked.rows[0])
-    for name, place in stacked.places.items():
-        row[place] = one.gradients[name].reshape(-1)
-    return row
+        raise Unsuited("not_vectorisable", reason=reason_of(error)) from error
 
 
 @contextmanager

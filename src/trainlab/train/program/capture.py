@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.program.unsuited import Unsuited, reason_of
 
 WARMUP_STEPS = 3
 """Before a graph is captured: libraries choose their algorithms and take their memory."""
@@ -60,7 +60,7 @@ def _captured(
         _renew_generator(device)
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        raise Unsuited("not_capturable", reason=_first_line(error)) from error
+        raise Unsuited("not_capturable", reason=reason_of(error)) from error
     finally:
         _restore(changes, kept)
     return graph
@@ -76,8 +76,3 @@ def _restore(tensors: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
     with torch.no_grad():
         for tensor, before in zip(tensors, kept, strict=True):
             tensor.copy_(before)
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]

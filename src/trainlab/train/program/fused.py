@@ -3,7 +3,7 @@
 The kernels (`updates.cu`) are compiled by NVRTC, which comes with torch, when they are first needed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Set
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -61,15 +61,15 @@ class FusedUpdate:
         optimizer: str,
         exact: dict[str, Tensor],
         state: dict[str, Tensor],
-        flags: Sequence[str],
+        flags: Set[str],
     ) -> None:
-        """`exact` are the optimizer's settings as columns of float64."""
+        """`exact` are the optimizer's settings as columns of float64; `flags` what the update has."""
         self._kernel = kernel
         self._hypers = torch.cat([exact[name] for name in HYPERS[optimizer]], dim=1).contiguous()
         unused = next(iter(state.values())) if state else self._hypers
         kept = [state.get(name, unused) for name in STATE[optimizer]]
         self._state = [*kept, *[unused] * (3 - len(kept))]
-        self._flags = sum(FLAGS[name] for name in flags)
+        self._flags = sum(bit for name, bit in FLAGS.items() if name in flags)
 
     def step(self, parameters: Tensor, gradients: Tensor, rates: Tensor, steps: Tensor) -> None:
         """One update of every row; all tensors must lie whole in memory."""

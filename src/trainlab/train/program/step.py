@@ -1,6 +1,6 @@
 """One step of all trials of a group, from gathering its batches to adding up losses, without arguments."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -136,9 +136,8 @@ class GroupStep:
             return self._forward(model, stored, targets)
 
     def _forward(
-        self, model: object, stored: Tensor, targets: Tensor
+        self, model: Callable[[Tensor], Tensor], stored: Tensor, targets: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        assert callable(model)
         inputs = self._workload.prepare(stored)
         # Without autocast's cache: a copy of a weight that a graph keeps would go stale.
         autocast = torch.autocast(

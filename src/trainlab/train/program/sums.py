@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainlab.train.meter import EXPLODED, Means
+from trainlab.train.meter import Means, explosion_limit
 
 
 class LaneSums:
@@ -18,7 +18,8 @@ class LaneSums:
         self._names = ("loss", *metrics)
         self._totals = torch.zeros(len(self._names), num_trials, dtype=torch.float64, device=device)
         self._losses = torch.zeros(num_steps, num_trials, dtype=torch.float64, device=device)
-        self._limits: list[float | None] = [None] * num_trials
+        self._limits: dict[int, float] = {}
+        """Of every trial, set by the first loss there ever was."""
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -46,10 +47,7 @@ class LaneSums:
         self, trial: int, row: Sequence[float], losses: Tensor, num_samples: int, num_steps: int
     ) -> Means:
         *values, first_loss = row
-        if self._limits[trial] is None:
-            is_usual = math.isfinite(first_loss)
-            self._limits[trial] = EXPLODED * max(1.0, abs(first_loss)) if is_usual else math.inf
-        limit = self._limits[trial] or math.inf
+        limit = self._limits.setdefault(trial, explosion_limit(first_loss))
         means = dict(zip(self._names, values, strict=True))
         step, loss = None, None
         if not (math.isfinite(means["loss"]) and means["loss"] <= limit):

@@ -9,3 +9,9 @@ class Unsuited(Exception):  # noqa: N818  no error: eager makes the updates inst
     def __init__(self, why: str, **values: Value) -> None:
         super().__init__(why)
         self.why, self.values = why, values
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error says, in its first line."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]

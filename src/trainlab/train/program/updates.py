@@ -4,7 +4,7 @@ Parameters, gradients and state are matrices with one row per trial; every setti
 column, so that trials may differ in it. Nothing is read by the host, so that a graph can hold an update.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import groupby
 from typing import Any
 
@@ -12,34 +12,13 @@ import torch
 from torch import Tensor
 
 from trainlab.spec import TrainSpec
-from trainlab.spec.optimizer import OPTIMIZERS, FlagOption
+from trainlab.train.optimizers import optimizer_settings
 from trainlab.train.program.fused import FusedUpdate, kernel_of
-
-Hypers = Mapping[str, Tensor]
-"""Settings of an optimizer by name, each a column with one number per trial."""
-
-_DEFAULTS: Mapping[str, Mapping[str, float]] = {
-    "sgd": {"momentum": 0, "dampening": 0, "weight_decay": 0},
-    "adam": {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0},
-    "adamw": {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 1e-2},
-    "adadelta": {"rho": 0.9, "eps": 1e-6, "weight_decay": 0},
-    "rmsprop": {"alpha": 0.99, "eps": 1e-8, "momentum": 0, "weight_decay": 0},
-    "adagrad": {"lr_decay": 0, "eps": 1e-10, "initial_accumulator_value": 0, "weight_decay": 0},
-}
-"""What torch's optimizers start from."""
 
 
 def update_key(settings: TrainSpec) -> tuple[Any, ...]:
     """Trials with the same key are updated by the same operations; sorting by it puts them together."""
-    options = settings.optimizer_options
-    known = OPTIMIZERS[settings.optimizer].options
-    flags = [name for name, rule in known.items() if isinstance(rule, FlagOption)]
-    return (
-        settings.optimizer,
-        *(bool(options.get(name, False)) for name in flags),
-        bool(settings.momentum),
-        bool(_number(settings, "weight_decay")),
-    )
+    return settings.optimizer, tuple(sorted(_flags_of(settings)))
 
 
 class LaneUpdate:
@@ -84,48 +63,32 @@ class _Part:
             [[one.start_lr] for one in settings], dtype=torch.float64, device=device
         )
         self.steps = torch.zeros(len(settings), 1, dtype=torch.float64, device=device)
+        columns = [optimizer_settings(one) for one in settings]
         self._exact = {
             option: torch.tensor(
-                [[_number(one, option)] for one in settings], dtype=torch.float64, device=device
+                [[one[option]] for one in columns], dtype=torch.float64, device=device
             )
-            for option in _DEFAULTS[name]
+            for option in columns[0]
         }
         self._hypers = {option: column.to(dtype) for option, column in self._exact.items()}
         self._hypers |= {
             f"1-{option}": (1 - column).to(dtype) for option, column in self._exact.items()
         }
-        options = settings[0].optimizer_options
-        self._flags = {
-            option for option in ("amsgrad", "nesterov", "centered") if options.get(option)
-        }
-        self._has_momentum = bool(settings[0].momentum)
-        self._decays = bool(_number(settings[0], "weight_decay"))
+        self._flags = _flags_of(settings[0])
         self._rule = _RULES[name]
-        self.state = {
-            kind: torch.zeros_like(parameters)
-            for kind in _state_of(name, self._flags, self._has_momentum)
-        }
+        self.state = {kind: torch.zeros_like(parameters) for kind in _state_of(name, self._flags)}
         if name == "adagrad":
             self.state["sum"] += self._hypers["initial_accumulator_value"]
-        self._fused = self._fused_update(name)
-
-    def _fused_update(self, name: str) -> FusedUpdate | None:
-        """One kernel for the whole update, where there is one for these numbers."""
-        parameters = self._parameters
-        kernel = kernel_of(name, parameters.device) if parameters.dtype == torch.float32 else None
-        if kernel is None:
-            return None
-        flags = [*self._flags]
-        flags += ["momentum"] if self._has_momentum else []
-        flags += ["decoupled"] if name == "adamw" else []
-        return FusedUpdate(kernel, name, self._exact, self.state, flags)
+        # One kernel for the whole update, where there is one for these numbers.
+        kernel = kernel_of(name, device) if dtype == torch.float32 else None
+        self._fused = kernel and FusedUpdate(kernel, name, self._exact, self.state, self._flags)
 
     def step(self, gradients: Tensor) -> None:
         self.steps.add_(1)
         if self._fused is not None:
             self._fused.step(self._parameters, gradients, self.rates, self.steps)
             return
-        if self._decays and self._rule is not _adamw:
+        if self.has("weight_decay") and not self.has("decoupled"):
             gradients.addcmul_(self._parameters, self._hypers["weight_decay"])
         self._rule(self, self._parameters, gradients)
 
@@ -142,39 +105,35 @@ class _Part:
         return self._exact[name]
 
     def has(self, flag: str) -> bool:
-        """Whether an option that is true or false is on."""
+        """Whether the update has this part: see `_flags_of`."""
         return flag in self._flags
 
-    @property
-    def has_momentum(self) -> bool:
-        """Whether there is a momentum buffer."""
-        return self._has_momentum
+
+def _flags_of(settings: TrainSpec) -> frozenset[str]:
+    """The parts that the trial's update has and another's may not have."""
+    options = optimizer_settings(settings)
+    parts = ("amsgrad", "nesterov", "centered", "momentum", "weight_decay")
+    on = {name for name in parts if options.get(name)}
+    return frozenset(on | ({"decoupled"} if settings.optimizer == "adamw" else set()))
 
 
-def _number(settings: TrainSpec, name: str) -> float:
-    """A setting of the trial's optimizer, or what torch starts from."""
-    own = getattr(settings, name, None) if name in ("momentum", "weight_decay") else None
-    default = _DEFAULTS[settings.optimizer].get(name, 0)
-    return float(settings.optimizer_options.get(name, default) if own is None else own)
-
-
-def _state_of(name: str, flags: set[str], has_momentum: bool) -> list[str]:
+def _state_of(name: str, flags: Set[str]) -> list[str]:
     """The names of the tensors an optimizer keeps for every parameter."""
+    momentum = ["momentum"] if "momentum" in flags else []
     if name == "sgd":
-        return ["momentum"] if has_momentum else []
+        return momentum
     if name in ("adam", "adamw"):
         return ["mean", "square", *(["largest"] if "amsgrad" in flags else [])]
     if name == "adadelta":
         return ["square", "delta"]
     if name == "adagrad":
         return ["sum"]
-    centered = ["mean"] if "centered" in flags else []
-    return ["square", *centered, *(["momentum"] if has_momentum else [])]
+    return ["square", *(["mean"] if "centered" in flags else []), *momentum]
 
 
 def _sgd(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
     rate = part.column(part.rates)
-    if part.has_momentum:
+    if part.has("momentum"):
         momentum = part.state["momentum"]
         # The first step takes the gradient whole, whatever the dampening.
         share = torch.where(part.steps == 1, 1.0, 1 - part.exact("dampening"))
@@ -222,7 +181,7 @@ def _rmsprop(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
     else:
         root = square.sqrt()
     change = gradients.div_(root.add_(part.hyper("eps")))
-    if part.has_momentum:
+    if part.has("momentum"):
         momentum = part.state["momentum"]
         change = momentum.mul_(part.hyper("momentum")).add_(change)
     parameters.addcmul_(change, rate)

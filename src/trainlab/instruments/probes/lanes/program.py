@@ -9,14 +9,11 @@ from trainlab.instruments.probes.channels import Channels, ClosedPeriod, on_host
 from trainlab.instruments.probes.lanes.channels import Fired, LaneChannels, Shapes
 from trainlab.instruments.probes.layers import ProbedCalls
 from trainlab.instruments.probes.parameters import ProbedParameters
-from trainlab.instruments.probes.periods import Periods
+from trainlab.instruments.probes.periods import MAX_PENDING, Periods
 from trainlab.record.probe import FiredRecord, ProbeRecord
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.watch import ProgramView
-
-MAX_PENDING = 4096
-"""Results on the device that wait for the host."""
 
 
 class ProbedProgram:
