@@ -26,6 +26,11 @@ from command import Verb
             ["--batch-size", "101"],
             "--batch-size: got 101, but tiny (given) has 100 samples; use at most",
         ),
+        (["--train-samples", "101"], "--train-samples: got 101, but tiny (given) has 100 samples"),
+        (
+            ["--train-samples", "20", "--batch-size", "21"],
+            "--batch-size: got 21, but train_samples is 20; use at most 20",
+        ),
         (["--batch-size", "5,200"], "--batch-size: got 200, but tiny (given) has 100 samples"),
         (
             ["--model", "hiden=4"],

@@ -40,6 +40,10 @@ class Split:
             self._placed[device] = Split(self.inputs.to(device), self.targets.to(device))
         return self._placed[device]
 
+    def part(self, rows: Tensor) -> "Split":
+        """Those rows of it."""
+        return Split(self.inputs[rows], self.targets[rows])
+
 
 @dataclass(frozen=True)
 class Dataset:

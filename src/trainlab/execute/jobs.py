@@ -92,7 +92,9 @@ def jobs_for(
 def _num_updates(groups: Sequence[Group], num_train: int) -> float:
     """Of all learn trials."""
     shared = [trial.settings for group in groups if not group.is_alone for trial in group.trials]
-    return sum(one.epochs * math.ceil(num_train / one.batch_size) for one in shared)
+    return sum(
+        one.epochs * math.ceil((one.train_samples or num_train) / one.batch_size) for one in shared
+    )
 
 
 def _most_threads(study: Study) -> int:

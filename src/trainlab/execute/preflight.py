@@ -46,9 +46,7 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
 def _check_batches(study: Study, dataset: Dataset) -> None:
     """A batch of more samples than there are would silently be a smaller one."""
     what = f"{dataset.name} ({dataset.source})" if dataset.source else dataset.name
-    found = (
-        too_large(cell.settings.batch_size, len(dataset.train), what) for cell in study.all_cells
-    )
+    found = (too_large(cell.settings, len(dataset.train), what) for cell in study.all_cells)
     if problems := list(dict.fromkeys(filter(None, found))):
         raise SpecError(problems)
 

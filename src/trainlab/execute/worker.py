@@ -117,7 +117,7 @@ def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
     trial = attempt.trial
     prepare_process(trial.settings)
     workload = load.workload(trial.workload)
-    data = load.data(trial.workload, trial.settings.data)
+    data = load.data(trial.workload, trial.settings.data, trial.settings.train_samples)
     setup = set_up(trial, workload, data, attempt.notes, attempt.engine_facts)
     attempt.record_setup(setup.resolved() | {"engine": engine}, setup.dataset)
     return setup

@@ -7,9 +7,9 @@ mark comes next.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -42,6 +42,8 @@ Key = tuple[str, Kind, str, str]
 """Name, kind, phase, and shapes where asked for."""
 
 MAX_TRACE_STEPS = 10
+MAX_PASS_STEPS = 400
+"""Of a longer pass so many are profiled, the last among them: the others make the same calls."""
 STEPS_PER_CHUNK = 200
 """Bounds the profiler's memory; its events are reduced to sums after each chunk."""
 
@@ -77,16 +79,14 @@ class _Tally:
 
 
 def profile_operators(setup: Setup, spec: CostSpec, trace_file: Path) -> OperatorsRecord:
-    """Warms up, then profiles `active_steps` training steps, or the whole test set; then a trace."""
-    tally = _Tally(by_shape=spec.by_shape)
+    """Warms up, then profiles `active_steps` training steps, or a pass over the test set; then a trace."""
+    tally, is_pass = _Tally(by_shape=spec.by_shape), spec.mode == "inference"
     with stepping(setup, spec.mode) as steps:
         marked = steps.watched_by([PhaseEnds()])
         for _ in range(spec.warmup_steps):
             marked(next(steps.endless))
         bare_ms = [timed_ms(setup.device, steps.next_bare) for _ in range(spec.active_steps)]
-        work = (
-            steps.one_pass if spec.mode == "inference" else islice(steps.endless, spec.active_steps)
-        )
+        work = _of_a_pass(steps) if is_pass else islice(steps.endless, spec.active_steps)
         while chunk := list(islice(work, STEPS_PER_CHUNK)):
             profiler = _profiled(setup.device, marked, [next(steps.endless), *chunk], spec.by_shape)
             _add_chunk(tally, profiler.events())
@@ -96,6 +96,7 @@ def profile_operators(setup: Setup, spec: CostSpec, trace_file: Path) -> Operato
         mode=spec.one_mode,
         batch_size=steps.batch_size,
         num_steps=num_steps,
+        num_pass_steps=len(steps.batches) if is_pass else 0,
         profiled_step_us=sum(tally.step_us) / num_steps,
         bare_ms=bare_ms,
         profiled_ms=[us / 1e3 for us in tally.step_us],
@@ -106,6 +107,14 @@ def profile_operators(setup: Setup, spec: CostSpec, trace_file: Path) -> Operato
             for (name, kind, phase, shapes), sums in sorted(tally.rows.items())
         ],
     )
+
+
+def _of_a_pass(steps: Steps) -> Iterator[Any]:
+    """The batches of a pass; of a long one the first, and the smaller last one."""
+    if len(steps.batches) <= MAX_PASS_STEPS:
+        return steps.one_pass
+    last = next(steps.endless) if steps.last is None else steps.last
+    return chain(islice(steps.one_pass, MAX_PASS_STEPS - 1), [last])
 
 
 def _profiled(device: torch.device, step: Update, batches: Sequence[Any], by_shape: bool) -> Any:

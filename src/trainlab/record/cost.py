@@ -158,6 +158,8 @@ class OperatorsRecord(StepRecord):
     """operators.json: torch's profiler over some steps, in a process whose speed is never reported."""
 
     num_steps: PositiveInt
+    num_pass_steps: int = 0
+    """Of inference: the steps of a whole pass over the test set, where they are more than were profiled."""
     profiled_step_us: PositiveFloat
     """Mean wall time of a profiled step: what the shares are shares of, not a speed."""
     bare_ms: list[float] = []
@@ -169,6 +171,11 @@ class OperatorsRecord(StepRecord):
     trace_steps: int = 0
     """Steps in trace.json.gz; 0 where none fitted the budget."""
     rows: list[OperatorRow]
+
+    @property
+    def whole(self) -> float:
+        """What the sums are multiplied by for a whole pass, or for all profiled training steps."""
+        return max(1.0, self.num_pass_steps / self.num_steps)
 
 
 class WorkRecord(Record):

@@ -21,7 +21,7 @@ class CostSpec(Spec):
     ratio_within: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.05
     """The half-width of the 95% interval of a ratio between settings that is narrow enough."""
     active_steps: Annotated[PositiveInt, Setting("steps")] = 10
-    """Training steps the profiler looks at; an inference pass is profiled whole."""
+    """Training steps the profiler looks at; of an inference pass, all up to 400."""
     warmup_steps: Annotated[NonNegativeInt, Setting("steps")] = 10
     """Steps of a process that run before its clock starts, and more until they no longer get faster;
     recorded, never averaged in."""

@@ -209,6 +209,19 @@ class TrainSpec(Spec):
         str, Setting("which", is_factor=False, holds_commas=True, changes_learning=False)
     ] = "auto"
     """full, bundled (a subset), a folder, or auto: full if it can be had, else bundled."""
+    train_samples: Annotated[
+        PositiveInt | None,
+        Setting(
+            "samples",
+            also_called=("num_samples", "train_size", "max_samples", "limit"),
+            resolves_to=(
+                *("batch_size", "steps_per_epoch", "log_every_steps", "data_resident", "tuned"),
+                *("data.num_train", "data.is_subset"),
+            ),
+        ),
+    ] = None
+    """Train on so many samples only, drawn once, the same for every seed; a smaller number is part of a
+    larger one. Not given: all."""
     model: Annotated[
         dict[str, Scalar],
         BeforeValidator(pairs_of),

@@ -63,11 +63,21 @@ class WorkloadFacts:
             return None
         most = self.num_train.get(settings.data, max(self.num_train.values()))
         which = "bundled " if settings.data == "bundled" else ""
-        return too_large(settings.batch_size, most, f"the {which}training set of {self.name}")
+        return too_large(settings, most, f"the {which}training set of {self.name}")
 
 
-def too_large(batch_size: int, num_train: int, what: str) -> str | None:
-    """The problem of a batch that there are not enough samples for; None where there are."""
-    if batch_size <= num_train:
-        return None
-    return f"batch_size: got {batch_size}, but {what} has {num_train:,} samples; use at most {num_train}"
+def too_large(settings: TrainSpec, num_train: int, what: str) -> str | None:
+    """The problem of a batch, or a part of the data, that there are not enough samples for; None where
+    there are."""
+    if (wanted := settings.train_samples) is not None:
+        if wanted > num_train:
+            return _too_many("train_samples", wanted, what, num_train)
+        what, num_train = "train_samples", wanted
+    if settings.batch_size > num_train:
+        return _too_many("batch_size", settings.batch_size, what, num_train)
+    return None
+
+
+def _too_many(name: str, got: int, what: str, num_train: int) -> str:
+    has = f"is {num_train:,}" if what == "train_samples" else f"has {num_train:,} samples"
+    return f"{name}: got {got}, but {what} {has}; use at most {num_train}"

@@ -1,10 +1,11 @@
 """Loads workloads and their data, each once, so that all trials of a process really share them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from trainlab.data.dataset import Dataset
 from trainlab.errors import TrainlabError, WorkloadError
-from trainlab.train.seeds import seeded
+from trainlab.train.seeds import data_order, seeded
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
@@ -14,7 +15,7 @@ class Loader:
 
     def __init__(self, given: Mapping[str, Workload] | None = None) -> None:
         self._workloads = dict(given or {})
-        self._datasets: dict[tuple[str, str], Dataset] = {}
+        self._datasets: dict[tuple[str, str, int | None], Dataset] = {}
 
     def workload(self, reference: str) -> Workload:
         """A workload given as an object, or found by its reference."""
@@ -22,13 +23,26 @@ class Loader:
             self._workloads[reference] = find_workload(reference)
         return self._workloads[reference]
 
-    def data(self, reference: str, choice: str) -> Dataset:
-        """The workload's data; what it draws itself is the same for every trial and seed."""
-        if (reference, choice) not in self._datasets:
-            workload = self.workload(reference)
-            with seeded(0, "data"):
-                self._datasets[reference, choice] = _data_of(workload, choice)
-        return self._datasets[reference, choice]
+    def data(self, reference: str, choice: str, num_train: int | None = None) -> Dataset:
+        """The workload's data, or so many training samples of it; what it draws itself is the same for
+        every trial and seed."""
+        key = reference, choice, num_train
+        if key not in self._datasets:
+            if num_train is None:
+                with seeded(0, "data"):
+                    self._datasets[key] = _data_of(self.workload(reference), choice)
+            else:
+                self._datasets[key] = _with_fewer(self.data(reference, choice), num_train)
+        return self._datasets[key]
+
+
+def _with_fewer(whole: Dataset, num_train: int) -> Dataset:
+    """Drawn at random, as stored samples may be sorted; of two numbers the smaller one's are part of the
+    larger one's."""
+    if num_train >= len(whole.train):
+        return whole
+    rows = data_order(0, 0, len(whole.train))[:num_train]
+    return replace(whole, train=whole.train.part(rows), is_subset=True)
 
 
 def _data_of(workload: Workload, choice: str) -> Dataset:

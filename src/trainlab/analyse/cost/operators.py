@@ -18,6 +18,7 @@ class Operator:
     shapes: str
     """Of its inputs, where the profile was taken by shape and shapes are kept apart."""
     calls: int
+    """Of a whole pass over the test set, or of all profiled training steps."""
     calls_per_step: float
     self_us: float
     """Per step, on the CPU or, where the step ran on a GPU, on the device."""
@@ -50,7 +51,7 @@ def ranked(
         if row.kind == "operator" and (phases is None or row.phase in phases):
             groups.setdefault((row.name, row.shapes if by_shape else ""), []).append(row)
     operators = [
-        _operator(name, shapes, rows, record.num_steps, all_us, on_device)
+        _operator(name, shapes, rows, record, all_us, on_device)
         for (name, shapes), rows in groups.items()
     ]
     fields = {"self": "self_us", "total": "total_us", "calls": "calls", "memory": "memory_bytes"}
@@ -79,9 +80,9 @@ def classic_table(record: OperatorsRecord, top: int = 10) -> str:
     for row in record.rows:
         if row.kind == "operator":
             self_total_calls = sums.setdefault(row.name, [0.0, 0.0, 0])
-            self_total_calls[0] += row.self_cpu_us
-            self_total_calls[1] += row.total_cpu_us
-            self_total_calls[2] += row.calls
+            self_total_calls[0] += row.self_cpu_us * record.whole
+            self_total_calls[1] += row.total_cpu_us * record.whole
+            self_total_calls[2] += row.calls * record.whole
     all_us = sum(self_us for self_us, _, _ in sums.values()) or 1.0
     ranked_sums = sorted(sums.items(), key=lambda item: -item[1][0])[:top]
     width = max([4, *(len(name) for name, _ in ranked_sums)])
@@ -105,10 +106,11 @@ def _operator(
     name: str,
     shapes: str,
     rows: Sequence[OperatorRow],
-    num_steps: int,
+    record: OperatorsRecord,
     all_us: float,
     on_device: bool,
 ) -> Operator:
+    num_steps = record.num_steps
     calls = sum(row.calls for row in rows)
     self_us = sum(row.self_device_us if on_device else row.self_cpu_us for row in rows)
     total_us = sum(row.total_device_us if on_device else row.total_cpu_us for row in rows)
@@ -116,7 +118,7 @@ def _operator(
     return Operator(
         name=name,
         shapes=shapes,
-        calls=calls,
+        calls=round(calls * record.whole),
         calls_per_step=calls / num_steps,
         self_us=self_us / num_steps,
         share=self_us / all_us if all_us else 0.0,
