@@ -183,7 +183,7 @@ def _told(case: Case, times: dict[str, list[float]], memory: dict[str, float]) -
             "verdict": verdict,
         }
         bound = "" if wanted is None else f"at least {wanted:g}x  {verdict}"
-        used = "" if memory.get(name) is None else f"{memory[name]:8.0f} MB"
+        used = "" if not memory.get(name) else f"{memory[name]:8.0f} MB"
         print(
             f"{case.workload:12} {case.batch_size:5} {name:12} {statistics.median(values):9.4f} ms"
             f"  {ratio:7.2f}x [{low:.2f}, {high:.2f}]  {used:11}  {bound}",

@@ -135,6 +135,25 @@ def test_a_single_trial_knows_its_time_from_its_own_speed() -> None:
     assert left.left_s() == pytest.approx(8)
 
 
+def test_what_a_trial_does_before_its_first_update_says_nothing_about_its_speed() -> None:
+    left, clock, (only,) = started(made_study(seeds=1))
+    left.group_begins(only)
+    clock.now += 10  # tuning, compiling
+    left.progress(only, 0.05)
+    assert left.left_s() is None
+    clock.now += 1
+    left.progress(only, 0.10)
+    assert left.left_s() == pytest.approx(18)
+
+
+def test_cost_trials_are_guessed_while_the_first_ones_learn() -> None:
+    left, clock, ids = started(made_study(seeds=1, cost=CostSpec(processes=1)))
+    left.group_begins(ids[0])
+    clock.now += 50
+    left.progress(ids[0], 0.5)
+    assert left.left_s() == 50 + 3 * FIRST_GUESS_S
+
+
 def test_starting_processes_is_time_of_its_own() -> None:
     study = made_study(
         vary={"batch_size": (1, 64)}, seeds=1, learn=False, cost=CostSpec(processes=1)

@@ -11,6 +11,7 @@ from training import HomedSetup, MakeSetup
 from trainlab.record.note import note
 from trainlab.spec import TrainSpec
 from trainlab.spec.base import choices_of
+from trainlab.spec.settings import TIMED_WHOLE
 from trainlab.train.engines import ENGINES, engine_for
 from trainlab.train.engines.eager import EagerEngine
 from trainlab.train.engines.engine import Engine, Member, Session
@@ -43,6 +44,13 @@ def trained(engine: Engine, setup: HomedSetup) -> Member:
 def test_every_engine_can_be_asked_for_by_its_name() -> None:
     assert set(choices_of(TrainSpec, "engine")) == {"auto", *ENGINES}
     assert all(name == engine.name for name, engine in ENGINES.items())
+
+
+def test_plans_know_which_engines_can_only_be_timed_whole() -> None:
+    whole = {
+        name for name, one in ENGINES.items() if GRAINS.index(one.shows) < GRAINS.index("phase")
+    }
+    assert whole == TIMED_WHOLE
 
 
 @engines

@@ -60,8 +60,6 @@ def print_summary(
             print_measurement(console, evidence.name, measurement, words)
     print_study(console, data, words, with_all=with_all)
     print_data(console, evidence, words)
-    if (engine := engine_text(evidence, words)) is not None:
-        say(console, engine)
     if (changed := overridden_text(evidence.record, evidence.study, words)) is not None:
         say(console, changed)
     print_answer(console, data, words)
@@ -167,17 +165,6 @@ def data_text(data: DataRecord, words: Words) -> str:
     if not data.note:
         return text
     return words.sentences(text, words("data_why", why=error_line(data.note, words.lang)))
-
-
-def engine_text(evidence: Evidence, words: Words) -> str | None:
-    """Which engines trained, and how many trials at once; None where that was eager, one by one."""
-    learned = [trial.resolved for trial in evidence.trials if trial.kind == "learn"]
-    engines = list(dict.fromkeys(str(one["engine"]) for one in learned if "engine" in one))
-    if not engines or engines == ["eager"]:
-        return None
-    text = words("trained_by", engines=words.listed(engines))
-    most = max(int(one.get("trials_together", 1)) for one in learned)
-    return words.sentences(text, words("their_share", number=most)) if most > 1 else text
 
 
 def say(console: Console, text: str, style: str = "") -> None:

@@ -84,8 +84,8 @@ class Words:
         return WORDS[key][self._index]
 
     def sentences(self, *texts: str) -> str:
-        """Sentences one after the other."""
-        return self.language.sentence_gap.join(texts)
+        """Sentences one after the other; empty ones are left out."""
+        return self.language.sentence_gap.join(filter(None, texts))
 
     def tidy(self, text: str) -> str:
         """In Chinese no gap between two characters, and one between a character and a number or letter."""

@@ -10,6 +10,8 @@ FIRST_GUESS_S = 4.0
 """A cost trial, start included, before any has ended: how long training takes says nothing about it."""
 MIN_SHARE = 0.02
 """Of a trial, from which on its own speed says how long it takes."""
+FIRST_SHARE = 0.1
+"""A first word of less comes after a start (tuning, compiling) that says nothing about the speed."""
 
 Key = tuple[object, ...]
 TrialIds = tuple[str, ...]
@@ -23,15 +25,26 @@ class _Running:
     since_s: float
     share: float = 0.0
     """How much of it is done."""
+    _base: tuple[float, float] | None = None
+    """The time and the share from which on its speed counts; its begin where that is not set."""
 
-    @property
-    def tells(self) -> bool:
-        """Whether its own speed says how long it takes."""
-        return self.share >= MIN_SHARE
+    def progress(self, share: float, now_s: float) -> None:
+        """So much of it is done."""
+        if self._base is None and share < FIRST_SHARE:
+            self._base = now_s, share
+        self.share = share
 
-    def expected_s(self, now_s: float) -> float:
+    def left_s(self, now_s: float) -> float | None:
+        """How long it should still take, by its own speed; None where that is not known."""
+        since_s, before = self._base or (self.since_s, 0.0)
+        if self.share - before < MIN_SHARE:
+            return None
+        return (1 - self.share) * (now_s - since_s) / (self.share - before)
+
+    def expected_s(self, now_s: float) -> float | None:
         """How long it should take altogether, by its own speed."""
-        return (now_s - self.since_s) / self.share
+        left_s = self.left_s(now_s)
+        return None if left_s is None else now_s - self.since_s + left_s
 
 
 class TimeLeft:
@@ -100,7 +113,7 @@ class TimeLeft:
         """How much of a running trial, or of the group that it stands for, is done."""
         for trial_ids, running in self._running.items():
             if trial_id in trial_ids:
-                running.share = share
+                running.progress(share, self._clock())
 
     def group_ends(self, *trial_ids: str) -> None:
         """These trials have ended; each is taken to have run equally long."""
@@ -118,11 +131,13 @@ class TimeLeft:
         for key in keys:
             if key in self._durations_s:
                 return statistics.median(self._durations_s[key])
-        if self._durations_s and keys[0][0] == "cost":
+        learns = any(self._is_shared(running[0]) for running in self._running)
+        if keys[0][0] == "cost" and (self._durations_s or learns):
             return FIRST_GUESS_S
         now_s = self._clock()
-        running = [one.expected_s(now_s) for one in self._running.values() if one.tells]
-        return statistics.median(running) if running else None
+        running = [one.expected_s(now_s) for one in self._running.values()]
+        known = [duration_s for duration_s in running if duration_s is not None]
+        return statistics.median(known) if known else None
 
     def left_s(self) -> float | None:
         """All that is still to come; None while nothing is known about some of it."""
@@ -153,11 +168,10 @@ class TimeLeft:
 
     def _running_left_s(self, trial_ids: TrialIds) -> float | None:
         running, now_s = self._running[trial_ids], self._clock()
-        elapsed_s = now_s - running.since_s
-        if running.tells:
-            return running.expected_s(now_s) - elapsed_s
+        if (left_s := running.left_s(now_s)) is not None:
+            return left_s
         expected_s = self._expected_sum_s(trial_ids)
-        return None if expected_s is None else max(0.0, expected_s - elapsed_s)
+        return None if expected_s is None else max(0.0, expected_s - (now_s - running.since_s))
 
     def _expected_sum_s(self, trial_ids: Sequence[str]) -> float | None:
         expected = [self.expected_s(trial_id) for trial_id in trial_ids]

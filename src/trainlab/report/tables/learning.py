@@ -61,7 +61,7 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
             value(words("total_s_training"), total),
         ],
         [cell.id for cell in evidence.cells if evidence.learned.get(cell.id)],
-        words("learn_table_note"),
+        words.sentences(words("learn_table_note"), _engine_text(evidence, words)),
         cell=str,
         is_sortable=True,
     )
@@ -100,6 +100,7 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
             value(words("test_s"), seconds("test_s")),
         ],
         rows,
+        _engine_text(evidence, words),
     )
 
 
@@ -142,6 +143,17 @@ def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:
         cell=lambda row: row[0],
         is_sortable=True,
     )
+
+
+def _engine_text(evidence: Evidence, words: Words) -> str:
+    """Which engines trained, and how many trials at once; nothing where that was eager, one by one."""
+    learned = [trial.resolved for trial in evidence.trials if trial.kind == "learn"]
+    engines = list(dict.fromkeys(str(one["engine"]) for one in learned if "engine" in one))
+    if not engines or engines == ["eager"]:
+        return ""
+    text = words("trained_by", engines=words.listed(engines))
+    most = max(int(one.get("trials_together", 1)) for one in learned)
+    return words.sentences(text, words("their_share", number=most)) if most > 1 else text
 
 
 def _settings(evidence: Evidence, words: Words) -> str:
