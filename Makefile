@@ -62,6 +62,7 @@ format: install
 bench: install
 	@$(BIN)/python -m benchmarks.loop
 	@$(BIN)/python -m benchmarks.engines
+	@$(BIN)/python -m benchmarks.models
 	@$(BIN)/python -m benchmarks.start
 	@$(BIN)/python -m benchmarks.cost
 	@$(BIN)/python -m benchmarks.turns
@@ -74,6 +75,7 @@ bench: install
 gpu-check: install
 	@$(BIN)/python -m pytest -m cuda -rs
 	@$(BIN)/python -m benchmarks.engines --device cuda
+	@$(BIN)/python -m benchmarks.models --device cuda
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,7 +14,7 @@ import logging
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +30,7 @@ from trainlab.machine.device import device_name, synchronize
 from trainlab.plan import Trial
 from trainlab.spec import settings_for
 from trainlab.train.engines import ENGINES
-from trainlab.train.engines.engine import Member
+from trainlab.train.engines.engine import Engine, Member
 from trainlab.train.moments import Moments, Progress
 from trainlab.train.setup import Setup, set_up
 from trainlab.workloads.find import find_workload
@@ -96,9 +96,14 @@ def _data(workload: str, choice: str) -> Dataset:
 
 
 def ours(case: Case, way: Way, device: str, data: str) -> Callable[[int], None]:
-    """Blocks through an engine's session, points of the curve included, epoch after epoch."""
+    """Blocks through an engine."""
     setups = [setup_of(case, device, data, seed) for seed in range(1, way.num_trials + 1)]
-    session = ENGINES[way.engine].open([Member(one, Moments([]), Progress()) for one in setups])
+    return blocks_of(ENGINES[way.engine], setups)
+
+
+def blocks_of(engine: Engine, setups: Sequence[Setup]) -> Callable[[int], None]:
+    """Blocks through an engine's session, points of the curve included, epoch after epoch."""
+    session = engine.open([Member(one, Moments([]), Progress()) for one in setups])
     per_epoch, every = len(setups[0].train_batches), setups[0].log_every_steps
     epoch, left = 0, 0
     training: Any = None
