@@ -159,9 +159,10 @@ def run_question(
         question, where, out=out, on=on, jobs=jobs, many=many, given=given, instruments=instruments
     )
     launcher = Launcher()
-    if on != "inline" and _may_share(question, jobs):
+    is_here = on in ("local", "processes")
+    if is_here and _may_share(question, jobs):
         launcher.prepare(likely_threads(jobs))  # it imports torch while this process does
-    elif on != "inline" and question.cost is not None:
+    elif is_here and question.cost is not None:
         launcher.prepare()
     with closing(launcher):
         with watcher.status("starting_torch"):
@@ -175,7 +176,7 @@ def run_question(
 
             load = Loader(workloads)
             executor = executor_for(on, load, instruments, jobs, launcher)
-        with process_restored(), signals_interrupt():
+        with closing(executor), process_restored(), signals_interrupt():
             facts = _facts(question, load)
             study = resolve(question, facts, where, many=many)
             with watcher.preparing(), reporting_to(watcher.downloads):

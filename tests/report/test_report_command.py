@@ -16,8 +16,8 @@ from trainlab.analyse.evidence import gather
 from trainlab.cli.errors import guarded
 from trainlab.cli.verbs.report import command
 from trainlab.errors import SpecError
+from trainlab.extras import MissingExtraError, import_extra
 from trainlab.record.folder import RunFolder
-from trainlab.report.render.extras import MissingExtraError, import_extra
 from trainlab.report.writing import check_formats, write_comparison, write_report
 
 

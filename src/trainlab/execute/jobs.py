@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainlab.errors import SpecError
+from trainlab.execute.executors import CLUSTERS, executor_name
 from trainlab.machine.capacity import copies_that_fit
 from trainlab.machine.environment import usable_vcpus
 from trainlab.plan import Group
@@ -58,6 +59,9 @@ def check_jobs(asked: AskedJobs, on: str, study: Study) -> None:
     """SpecError where a study cannot run so many trials side by side."""
     if asked == AUTO or asked == 1:
         return
+    if executor_name(on) in CLUSTERS:
+        rule = "but the cluster decides how many trials run at a time; leave it out"
+        raise SpecError([f"--jobs: got {asked}, {rule}"])
     if on == "inline":
         raise SpecError(
             [f"--jobs: got {asked}, but --on inline runs one trial after the other; use --on local"]

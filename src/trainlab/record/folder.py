@@ -153,6 +153,7 @@ class RunFolder:
         self.environments_folder = path / "environments"
         self.events_folder = path / "events"
         self.trials_folder = path / "trials"
+        self.shares_folder = path / "shares"
         self.results_csv = path / "results.csv"
         self.results_parquet = path / "results.parquet"
         self.epochs_csv = path / "epochs.csv"

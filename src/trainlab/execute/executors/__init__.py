@@ -18,13 +18,23 @@ EXECUTORS: Mapping[str, str] = {
     "local": "this machine: fresh processes for what must be alone, side by side or this one for all else",
     "inline": "this process alone, for debugging",
     "processes": "this machine, a fresh process for every group of trials",
+    "ray": "a Ray cluster (ray://HEAD:10001, ray:ADDRESS), or one started here",
+    "slurm": "a Slurm cluster, from a machine that has its commands",
 }
 """By name, as in `--on`; the module of that name has `make`, which takes what `executor_for` does."""
+CLUSTERS = frozenset({"ray", "slurm"})
+"""Those that run trials elsewhere; their module has `connect`, which takes what follows the name."""
+
+
+def executor_name(on: str) -> str:
+    """The executor's name, where an address or options follow it: `ray` of `ray://head:10001`."""
+    return on.partition(":")[0]
 
 
 def check_executor(on: str) -> None:
     """SpecError where there is none of that name."""
-    if on not in EXECUTORS:
+    name = executor_name(on)
+    if name not in EXECUTORS or (name != on and name not in CLUSTERS):
         names = ", ".join(EXECUTORS)
         raise SpecError([f"--on: got {on!r}, must be one of {names}{did_you_mean(on, EXECUTORS)}"])
 
@@ -38,6 +48,13 @@ def executor_for(
 ) -> "Executor":
     """The executor of that name; SpecError where there is none, or it cannot take the instruments."""
     check_executor(on)
-    module = importlib.import_module(f"trainlab.execute.executors.{on}")
+    name, _, detail = on.partition(":")
+    module = importlib.import_module(f"trainlab.execute.executors.{name}")
+    if instruments and name not in ("local", "inline"):
+        raise SpecError(["instruments: cannot go to another process; use on='local' or 'inline'"])
+    if name in CLUSTERS:
+        from trainlab.execute.executors.cluster import ClusterExecutor
+
+        return ClusterExecutor(module.connect(detail))
     executor: Executor = module.make(load, instruments, jobs, launcher)
     return executor

@@ -39,9 +39,9 @@ class LocalExecutor:
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
         if self._are_sent(run) and self._processes.jobs(run, groups).number > 1:
-            self._processes.run(run, _packed(groups), is_over)
+            self._processes.run(run, packed_here(groups), is_over)
             return
-        for is_alone, consecutive in groupby(_packed(groups), lambda group: group.is_alone):
+        for is_alone, consecutive in groupby(packed_here(groups), lambda group: group.is_alone):
             executor = self._processes if is_alone else self._inline
             executor.run(run, list(consecutive), is_over)
 
@@ -53,8 +53,9 @@ class LocalExecutor:
         self._processes.close()
 
 
-def _packed(groups: Sequence[Group]) -> list[Group]:
-    """Trials of one program put into one group, between those that must be alone."""
+def packed_here(groups: Sequence[Group]) -> list[Group]:
+    """Trials of one program, as this machine would run it, put into one group, between those that must be
+    alone."""
     found: list[Group] = []
     for is_alone, consecutive in groupby(groups, lambda group: group.is_alone):
         some = list(consecutive)

@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from itertools import chain, groupby
 from pathlib import Path
 
-from trainlab.errors import SpecError
 from trainlab.execute.bench import run_benches, run_seats
 from trainlab.execute.events import EventWriter
 from trainlab.execute.jobs import AUTO, AskedJobs, Jobs, jobs_for
@@ -200,7 +199,5 @@ def make(
     jobs: AskedJobs = 1,
     launcher: Launcher | None = None,
 ) -> ProcessesExecutor:
-    """For `executor_for`. SpecError with instruments: another process cannot get an object."""
-    if instruments:
-        raise SpecError(["instruments: cannot go to another process; use on='local' or 'inline'"])
+    """For `executor_for`."""
     return ProcessesExecutor(load, jobs, launcher)

@@ -5,9 +5,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from trainlab.extras import import_extra
 from trainlab.report.document import Document, chart_groups
 from trainlab.report.figures.vega import PALETTE, VEGA_LITE, config
-from trainlab.report.render.extras import import_extra
 from trainlab.report.render.fonts import embedded_font
 from trainlab.report.render.numbering import Labels
 from trainlab.words import Words

@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from trainlab.extras import import_extra
 from trainlab.report.document import (
     Block,
     Bullets,
@@ -25,7 +26,6 @@ from trainlab.report.document import (
     Table,
     chart_groups,
 )
-from trainlab.report.render.extras import import_extra
 from trainlab.report.render.fonts import FAMILY, font_folder, lacks_glyphs
 from trainlab.report.render.numbering import Labels, table_note
 from trainlab.report.render.pictures import pictures

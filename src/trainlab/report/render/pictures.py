@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from trainlab.extras import import_extra
 from trainlab.report.document import Document
 from trainlab.report.figures.vega import VEGA_LITE, config, fit_legends
-from trainlab.report.render.extras import import_extra
 from trainlab.report.render.fonts import FAMILY, font_folder
 
 WIDTH = 520

@@ -1,0 +1,141 @@
+"""A node: one machine of a cluster, and what it does there for a run.
+
+    python -P -m trainlab.execute.node run SHARE.json      runs the trials of a share
+    python -P -m trainlab.execute.node preflight           checks the study on standard input
+
+A share is JSON in a file of the run folder, which every node can read and write; so are the records that
+come of it. A share that is run again leaves out what has ended: a scheduler may requeue it.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from trainlab import errors
+from trainlab.errors import SpecError, TrainlabError
+from trainlab.plan import Group
+from trainlab.record.folder import RunFolder
+from trainlab.record.trial import State
+from trainlab.spec import Spec, Study
+
+UNENDED: frozenset[State] = frozenset({"pending", "running", "interrupted"})
+"""Trials in such a state are still to be run."""
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+"""Schedulers set it too, not always as we want it."""
+PR_SET_PDEATHSIG = 1
+
+
+class Share(Spec):
+    """Groups that one node runs."""
+
+    run: str
+    """The run folder."""
+    groups: tuple[Group, ...]
+    threads: int | None
+    """For trials that do not say how many; None: all of the machine."""
+    folder: str
+    """The driver's current folder: workloads may be named relative to it."""
+    path: tuple[str, ...] = ()
+    """Where the driver finds modules, looked at last."""
+
+    def left(self) -> tuple[Group, ...]:
+        """Its groups with a trial that has not ended."""
+        run = RunFolder(Path(self.run))
+        return tuple(
+            group
+            for group in self.groups
+            if any(run.trial(trial_id).read().state in UNENDED for trial_id in group.ids)
+        )
+
+
+class Preflight(Spec):
+    """A study that is to be checked where its trials will run."""
+
+    study: Study
+    each_device: bool
+    folder: str
+    path: tuple[str, ...] = ()
+
+
+def run_share(share: Share) -> int:
+    """Runs what is left of a share; 130 where a signal ended it."""
+    from trainlab.execute.launch.launcher import Launcher
+    from trainlab.execute.signals import signals_interrupt
+
+    launcher = Launcher()
+    try:
+        with signals_interrupt(), closing(launcher):
+            launcher.prepare()  # it imports torch while this process does
+
+            from trainlab.execute.executors.local import packed_here
+            from trainlab.execute.executors.processes import ProcessesExecutor
+            from trainlab.train.loader import Loader
+
+            executor = ProcessesExecutor(Loader(), launcher=launcher)
+            executor.run(RunFolder(Path(share.run)), packed_here(share.left()), lambda: False)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def answer_preflight(asked: Preflight) -> str:
+    """The devices of this machine, or the error, as JSON."""
+    from trainlab.execute.preflight import preflight
+    from trainlab.train.loader import Loader
+
+    try:
+        devices = preflight(asked.study, Loader(), each_device=asked.each_device)
+    except TrainlabError as error:
+        lines = error.problems if isinstance(error, SpecError) else (str(error),)
+        return json.dumps({"error": type(error).__name__, "lines": lines})
+    return json.dumps({"devices": devices})
+
+
+def devices_of(answer: str) -> tuple[str, ...]:
+    """What `answer_preflight` found; its error raised here."""
+    told = json.loads(answer)
+    if "devices" in told:
+        return tuple(told["devices"])
+    kind: type[TrainlabError] = getattr(errors, told["error"], TrainlabError)
+    raise SpecError(told["lines"]) if kind is SpecError else kind("\n".join(told["lines"]))
+
+
+def main() -> int:
+    """Does what its arguments say."""
+    _end_with_parent()
+    if sys.argv[1] == "preflight":
+        asked = Preflight.model_validate_json(sys.stdin.buffer.read())
+        _be_as_the_driver(asked.folder, asked.path)
+        answers = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)  # what the user's code prints is no answer
+        answers.write(answer_preflight(asked) + "\n")
+        answers.close()
+        return 0
+    share = Share.model_validate_json(Path(sys.argv[2]).read_bytes())
+    _be_as_the_driver(share.folder, share.path)
+    # Before torch is imported: libraries read it when they are loaded.
+    if share.threads is None:
+        os.environ.pop(THREADS_VARIABLE, None)
+    else:
+        os.environ[THREADS_VARIABLE] = str(share.threads)
+    return run_share(share)
+
+
+def _be_as_the_driver(folder: str, path: tuple[str, ...]) -> None:
+    if Path(folder).is_dir():
+        os.chdir(folder)
+    sys.path += [place for place in path if place not in sys.path]
+
+
+def _end_with_parent() -> None:
+    """On Linux: whatever ends the scheduler's process ends this one, as a polite kill does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
