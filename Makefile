@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install lab test test-full check format bench gpu-check clean
+.PHONY: help install lab test test-cluster test-full check format bench gpu-check clean
 
 help:
 	@echo "make lab        run mnist-lab on bundled data: a study with findings, a few minutes"
 	@echo "make test       run the tests"
 	@echo "make test-full  the same, with the slow tests on the full data sets"
+	@echo "make test-cluster  the tests on real Ray and Slurm clusters of two nodes"
 	@echo "make check      format, lint, types, tests: what CI runs"
 	@echo "make format     put the code in order"
 	@echo "make bench      measure what the README and docs claim about speed"
@@ -44,10 +45,13 @@ lab: $(VENV)/.lab
 	@$(BIN)/trainlab run mnist-lab --data bundled --train-samples 1500 --seeds 5
 
 test: install
-	@$(BIN)/python -m pytest -m "not full" -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -m "not full and not cluster" -n 2 --dist worksteal
+
+test-cluster: install
+	@$(BIN)/python -m pytest -m cluster -rs
 
 test-full: install
-	@$(BIN)/python -m pytest -m "full or not full" -rA -s
+	@$(BIN)/python -m pytest -m "not cluster" -rA -s
 
 check: install
 	@$(BIN)/ruff format --check .

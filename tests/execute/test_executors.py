@@ -10,7 +10,7 @@ import pytest
 
 from asking import groups_of, study_of
 from trainlab.errors import SpecError
-from trainlab.execute.executors import EXECUTORS, executor_for
+from trainlab.execute.executors import CLUSTERS, EXECUTORS, executor_for
 from trainlab.execute.executors.executor import Executor
 from trainlab.execute.run import start_run
 from trainlab.record.event import EventReader
@@ -23,7 +23,9 @@ from trainlab.train.moments import Instrument
 QUICK = CostSpec(processes=1, budget_s=0.1, warmup_steps=1, active_steps=2, trace_mb=0)
 
 
-WAYS = {**{on: (on, 1) for on in EXECUTORS}, "side by side": ("local", 2)}
+HERE = [on for on in EXECUTORS if on not in CLUSTERS]
+"""Those elsewhere are tested on real clusters: test_clusters.py."""
+WAYS = {**{on: (on, 1) for on in HERE}, "side by side": ("local", 2)}
 
 
 @pytest.fixture(params=WAYS.values(), ids=list(WAYS))

@@ -20,6 +20,7 @@ from trainlab.cli.verb_help import (
     SETTINGS,
     WHAT,
 )
+from trainlab.errors import SpecError
 from trainlab.execute.executors import EXECUTORS
 from trainlab.spec.base import Spec, choices_of, setting_of
 from trainlab.spec.cost import CostSpec
@@ -62,6 +63,15 @@ OnOption = Annotated[
         metavar="WHERE",
         help=f"Where trials run: {', '.join(EXECUTORS)}.",
         rich_help_panel=MORE_WHAT,
+    ),
+]
+SlurmOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="With --on slurm: options of sbatch, as partition=gpu,time=30,gpus=1.",
+        rich_help_panel=MORE_WHAT,
+        show_default=False,
     ),
 ]
 JobsOption = Annotated[
@@ -156,6 +166,13 @@ def _parameter(kind: type[Spec], name: str, group: str, default: str) -> inspect
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )
+
+
+def placed(on: str, slurm: str) -> str:
+    """Where trials run, with what sbatch is told."""
+    if slurm and on != "slurm":
+        raise SpecError([f"--slurm: is for --on slurm, but --on is {on}; leave it out"])
+    return f"slurm:{slurm}" if slurm else on
 
 
 def _workload_defaults(name: str) -> str:

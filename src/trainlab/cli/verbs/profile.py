@@ -16,9 +16,11 @@ from trainlab.cli.options import (
     LangOption,
     OnOption,
     OutOption,
+    SlurmOption,
     WorkloadArgument,
     cost_parameters,
     given_fields,
+    placed,
     print_json,
     setting_parameters,
     with_options,
@@ -65,11 +67,12 @@ def _profile(
         ),
     ] = False,
     on: OnOption = "local",
+    slurm: SlurmOption = "",
     lang: LangOption = None,
     as_json: JsonOption = False,
     **options: Any,
 ) -> None:
-    given = given_fields(CostSpec, options)
+    on, given = placed(on, slurm), given_fields(CostSpec, options)
     asked = question_of(workload, given_fields(TrainSpec, options), learn=False)
     if asked.where != "settings":
         raise SpecError([f"{workload}: is a study; run it with `trainlab run {workload}`"])

@@ -16,8 +16,10 @@ from trainlab.cli.options import (
     LangOption,
     OnOption,
     OutOption,
+    SlurmOption,
     cost_parameters,
     given_fields,
+    placed,
     print_json,
     setting_parameters,
     with_options,
@@ -134,6 +136,7 @@ def _run(
         ),
     ] = None,
     on: OnOption = "local",
+    slurm: SlurmOption = "",
     jobs: JobsOption = "auto",
     yes: Annotated[
         bool,
@@ -180,6 +183,7 @@ def _run(
         save_model=save_model,
         probes=tuple(probe_of(text) for text in probe) if probe else None,
     )
+    on = placed(on, slurm)
     asked = _with_cost(asked, profile, given_fields(CostSpec, settings))
     question, where = asked.question, asked.where
     if max_seeds is not None and not question.until_decided:

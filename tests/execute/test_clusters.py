@@ -1,0 +1,232 @@
+"""Ray and Slurm, on real clusters of two nodes that are started here."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+
+import psutil
+import pytest
+
+from asking import groups_of, study_of
+from clusters import ray_cluster, slurm_cluster, why_no_slurm
+from trainlab.errors import SpecError
+from trainlab.execute.executors import executor_for
+from trainlab.execute.executors.executor import Executor
+from trainlab.execute.executors.slurm import slurm_options
+from trainlab.execute.run import start_run
+from trainlab.record.folder import RunFolder
+from trainlab.spec import CostSpec
+from trainlab.train.loader import Loader
+
+QUICK = CostSpec(processes=1, budget_s=0.1, warmup_steps=1, active_steps=2, trace_mb=0)
+SLOW = """
+import time
+class Slow(nn.Linear):
+    def forward(self, x):
+        time.sleep(0.02)
+        return super().forward(x)
+import dataclasses
+slow = dataclasses.replace(tiny, model=lambda: Slow(8, 2))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _found_by_nodes() -> Iterator[None]:
+    """Nodes are processes of their own: what is tested must be what they find."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+        patch.setenv("TRAINLAB_OFFLINE", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if (reason := why_no_slurm()) is not None:
+        pytest.skip(reason)
+    with (
+        slurm_cluster(tmp_path_factory.mktemp("slurm")) as variables,
+        pytest.MonkeyPatch.context() as p,
+    ):
+        for name, value in variables.items():
+            p.setenv(name, value)
+        yield "slurm:time=10"
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[str]:
+    pytest.importorskip("ray")
+    with ray_cluster() as (address, _):
+        yield f"ray:{address}"
+
+
+@pytest.fixture(params=["ray", "slurm"])
+def on(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
+
+
+def started(file: Path, out: Path, **fields: object) -> RunFolder:
+    settings = {"device": "cpu", "threads": 1, "epochs": 1}
+    return start_run(study_of(str(file), settings, **{"tensorboard": False, **fields}), out)
+
+
+def slow_run(tiny_file: Path, out: Path, seeds: int = 4) -> RunFolder:
+    """Trials of some two seconds each."""
+    tiny_file.write_text(tiny_file.read_text() + SLOW)
+    settings = {"device": "cpu", "threads": 1, "epochs": 10}
+    study = study_of(f"{tiny_file}:slow", settings, seeds=seeds, tensorboard=False)
+    return start_run(study, out)
+
+
+def run_all(executor: Executor, run: RunFolder) -> None:
+    executor.run(run, groups_of(run), lambda: False)
+
+
+def curves(run: RunFolder) -> dict[str, list[dict[str, object]]]:
+    return {
+        trial.id: [
+            {name: value for name, value in line.items() if not name.endswith("_s")}
+            for line in run.trial(trial.id).curve()
+        ]
+        for trial in run.trials()
+        if trial.kind == "learn"
+    }
+
+
+def when(is_so: Callable[[], bool], act: Callable[[], None]) -> Thread:
+    """Acts in a thread as soon as something is so."""
+
+    def wait() -> None:
+        deadline_s = time.monotonic() + 120
+        while not is_so() and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        act()
+
+    thread = Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def runs(run: RunFolder) -> bool:
+    return any(trial.state == "running" for trial in run.trials())
+
+
+def nodes_of(run: RunFolder) -> list[psutil.Process]:
+    """The processes of nodes that work for the run."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or ())
+        if "trainlab.execute.node run" in line and str(run.path) in line:
+            found.append(process)
+    return found
+
+
+@pytest.mark.cluster
+def test_a_study_gives_what_it_gives_here(on: str, tiny_file: Path, tmp_path: Path) -> None:
+    workload = f"{tiny_file}:tiny"
+    here = started(Path(workload), tmp_path / "here", seeds=3)
+    run_all(executor_for("inline", Loader()), here)
+    there = started(Path(workload), tmp_path / "there", seeds=3, cost=QUICK)
+    with closing(executor_for(on, Loader())) as executor:
+        assert executor.preflight(there.study().to_study("x"), each_device=False)[0] == "cpu"
+        run_all(executor, there)
+    assert {(trial.state, trial.attempt) for trial in there.trials()} == {("done", 1)}
+    assert curves(there) == curves(here)
+    assert {trial.environment for trial in there.trials()} <= there.environments().keys()
+
+
+@pytest.mark.cluster
+def test_what_a_node_refuses_is_told_before_anything_runs(on: str, tiny_file: Path) -> None:
+    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"})
+    missing = study.model_copy(
+        update={"settings": study.settings.model_copy(update={"device": "cuda:99"})}
+    )
+    with (
+        closing(executor_for(on, Loader())) as executor,
+        pytest.raises(SpecError, match="device: got cuda:99"),
+    ):
+        executor.preflight(missing, each_device=False)
+
+
+@pytest.mark.cluster
+def test_a_killed_node_process_is_replaced(on: str, tiny_file: Path, tmp_path: Path) -> None:
+    here, there = slow_run(tiny_file, tmp_path / "here", 2), slow_run(tiny_file, tmp_path / "r", 2)
+    run_all(executor_for("inline", Loader()), here)
+
+    def kill() -> None:
+        nodes_of(there)[0].kill()
+
+    with closing(executor_for(on, Loader())) as executor:
+        thread = when(lambda: runs(there) and bool(nodes_of(there)), kill)
+        run_all(executor, there)
+        thread.join()
+    assert [trial.state for trial in there.trials()] == ["done"] * 2
+    assert max(trial.attempt for trial in there.trials()) == 2
+    assert curves(there) == curves(here)
+    assert nodes_of(there) == []
+
+
+@pytest.mark.cluster
+def test_an_interrupt_ends_all_tasks(on: str, tiny_file: Path, tmp_path: Path) -> None:
+    run = slow_run(tiny_file, tmp_path / "r")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with closing(executor_for(on, Loader())) as executor:
+            thread = when(lambda: runs(run), lambda: os.kill(os.getpid(), signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                run_all(executor, run)
+            thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    states = {trial.state for trial in run.trials()}
+    assert "interrupted" in states
+    assert "running" not in states
+    assert nodes_of(run) == []
+
+
+@pytest.mark.cluster
+def test_a_lost_ray_node_is_replaced(tiny_file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    run = slow_run(tiny_file, tmp_path / "r")
+    with (
+        ray_cluster() as (address, raylets),
+        closing(executor_for(f"ray:{address}", Loader())) as executor,
+    ):
+        thread = when(lambda: runs(run), lambda: os.kill(raylets[0], signal.SIGKILL))
+        run_all(executor, run)
+        thread.join()
+    assert [trial.state for trial in run.trials()] == ["done"] * 4
+
+
+@pytest.mark.cluster
+def test_a_requeued_task_goes_on_with_what_is_left(
+    slurm: str, tiny_file: Path, tmp_path: Path
+) -> None:
+    here, there = slow_run(tiny_file, tmp_path / "here"), slow_run(tiny_file, tmp_path / "r")
+    run_all(executor_for("inline", Loader()), here)
+
+    def requeue() -> None:
+        told = subprocess.run(["squeue", "-h", "-r", "-o", "%i"], capture_output=True, text=True)
+        subprocess.run(["scontrol", "requeue", told.stdout.split()[0]], check=True)
+
+    with closing(executor_for(slurm, Loader())) as executor:
+        thread = when(lambda: runs(there), requeue)
+        run_all(executor, there)
+        thread.join()
+    assert [trial.state for trial in there.trials()] == ["done"] * 4
+    assert curves(there) == curves(here)
+
+
+@pytest.mark.parametrize("text", ["partition", "partition=", "=gpu", "Bad=1", "a b=1"])
+def test_options_of_slurm_are_names_and_values(text: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(f"--slurm: got {text!r}, must be options")):
+        slurm_options(text)
+    assert slurm_options("partition=gpu,cpus-per-task=2") == {
+        "partition": "gpu",
+        "cpus-per-task": "2",
+    }
