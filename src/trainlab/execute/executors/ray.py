@@ -73,7 +73,8 @@ class RayCluster:
                 self._ray.init(address="local", include_dashboard=False, **quiet)
         except Exception as error:
             reason = str(error).strip().partition("\n")[0]
-            raise SpecError([f"--on: no Ray at {address or 'this machine'}: {reason}"]) from error
+            where = f"Ray at {address} does not answer" if address else "Ray does not start here"
+            raise SpecError([f"--on: {where}: {reason}"]) from error
 
     def num_slots(self, needs: Needs) -> int:
         wanted, total = self._options(needs), self._ray.cluster_resources()
