@@ -204,6 +204,7 @@ def test_a_lost_ray_node_is_replaced(tiny_file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_requeued_task_goes_on_with_what_is_left(
     slurm: str, tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -211,14 +212,17 @@ def test_a_requeued_task_goes_on_with_what_is_left(
     run_all(executor_for("inline", Loader()), here)
 
     def requeue() -> None:
-        told = subprocess.run(["squeue", "-h", "-r", "-o", "%i"], capture_output=True, text=True)
-        subprocess.run(["scontrol", "requeue", told.stdout.split()[0]], check=True)
+        told = subprocess.run(
+            ["squeue", "-h", "-t", "R", "-o", "%i"], capture_output=True, text=True
+        )
+        subprocess.run(["scontrol", "requeue", ",".join(told.stdout.split())], check=True)
 
     with closing(executor_for(slurm, Loader())) as executor:
         thread = when(lambda: runs(there), requeue)
         run_all(executor, there)
         thread.join()
     assert [trial.state for trial in there.trials()] == ["done"] * 4
+    assert max(trial.attempt for trial in there.trials()) == 2
     assert curves(there) == curves(here)
 
 

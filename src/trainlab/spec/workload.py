@@ -69,15 +69,11 @@ class WorkloadFacts:
 def too_large(settings: TrainSpec, num_train: int, what: str) -> str | None:
     """The problem of a batch, or a part of the data, that there are not enough samples for; None where
     there are."""
-    if (wanted := settings.train_samples) is not None:
-        if wanted > num_train:
-            return _too_many("train_samples", wanted, what, num_train)
-        what, num_train = "train_samples", wanted
-    if settings.batch_size > num_train:
-        return _too_many("batch_size", settings.batch_size, what, num_train)
+    size, wanted = settings.batch_size, settings.train_samples
+    if wanted is None or wanted > num_train:
+        name, got = ("batch_size", size) if wanted is None else ("train_samples", wanted)
+        has = f"but {what} has {num_train:,} samples; use at most {num_train}"
+        return f"{name}: got {got}, {has}" if got > num_train else None
+    if size > wanted:
+        return f"batch_size: got {size}, but train_samples is {wanted:,}; use at most {wanted}"
     return None
-
-
-def _too_many(name: str, got: int, what: str, num_train: int) -> str:
-    has = f"is {num_train:,}" if what == "train_samples" else f"has {num_train:,} samples"
-    return f"{name}: got {got}, but {what} {has}; use at most {num_train}"
