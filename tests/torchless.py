@@ -71,9 +71,10 @@ def main() -> None:
     import importlib
 
     from trainlab.cli import VERBS
+    from trainlab.cli.application import module_of
 
     for verb in VERBS:
-        importlib.import_module(f"trainlab.cli.verbs.{verb}")
+        importlib.import_module(module_of(verb))
     assert "torch" not in sys.modules
     for line in sys.stdin:
         words, folder, variables = json.loads(line)

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
     from trainlab.analyse.evidence import Evidence
     from trainlab.analyse.findings.finding import Finding
+    from trainlab.execute.executors.executor import Executor
     from trainlab.execute.jobs import AskedJobs
     from trainlab.plan import Group
+    from trainlab.record.study import StudyRecord
     from trainlab.train.loader import Loader
     from trainlab.train.moments import Instrument
     from trainlab.workloads.workload import Workload
@@ -110,6 +112,12 @@ class Watcher:
     def gave_up(self, num_hopeless: int) -> None:
         """So many comparisons are open that seeds cannot decide; none is added for them."""
 
+    def watching(self, driver: str) -> None:
+        """The run has a driver on another machine; whether it is alive will be seen in some seconds."""
+
+    def resumed(self, num_left: int, num_trials: int) -> None:
+        """A run goes on: so many of its trials are left to run."""
+
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         """Entered while trials run; the events in the run folder say how far they are."""
         return nullcontext()
@@ -150,8 +158,10 @@ def run_question(
     side by side. `workloads` are those given as objects, by name; `overridden` is what a study's file says
     and was asked for otherwise.
     """
+    from trainlab.execute.driver.lease import leased
     from trainlab.execute.jobs import likely_threads
     from trainlab.execute.launch.launcher import Launcher
+    from trainlab.plan import plan
 
     watcher = watcher or Watcher()
     given = workloads or {}
@@ -184,21 +194,98 @@ def run_question(
             study = resolve(question, facts, where, devices=devices, many=many)
             check_jobs(jobs, on, study)
             watcher.planned(study)
-            run, was_interrupted = Run(start_run(study, out, overridden=overridden).path), False
-            deadline = math.inf if budget_s is None else time.monotonic() + budget_s
-            try:
-                for groups in _planned_groups(run, study, watcher):
-                    with watcher.running(run):
-                        executor.run(run, groups, lambda: time.monotonic() > deadline)
-                    if time.monotonic() > deadline:
-                        break
-            except KeyboardInterrupt:
-                was_interrupted = True
+            run = Run(start_run(study, out, overridden=overridden, on=on, jobs=jobs).path)
+            with leased(run):
+                was_interrupted = _drive(run, executor, plan(study), budget_s, watcher)
+                _write_tables(run, watcher)
+    return Outcome(run, was_interrupted)
+
+
+def resume_run(
+    path: Path,
+    *,
+    allow_changed: bool = False,
+    budget_s: float | None = None,
+    watcher: Watcher | None = None,
+) -> Outcome:
+    """Goes on with a run that was cut short, as it would have gone on undisturbed, and writes its tables.
+
+    Finished trials are left as they are; one that has a checkpoint goes on from there. Where and how many
+    at a time is as it was asked for. RecordError where another process drives the run; WorkloadError where
+    the user's own workload file is not what it was, unless `allow_changed`.
+    """
+    from trainlab.execute.driver.abandoned import mark_interrupted
+    from trainlab.execute.driver.lease import leased
+
+    watcher = watcher or Watcher()
+    check_run(path)
+    run = Run(path)
+    record = run.study()
+    study = record.to_study(str(run.study_file))
+    with watcher.status("starting_torch"):
+        from trainlab.execute.driver.unfinished import check_resumable, unfinished_groups
+    check_resumable(run, record, allow_changed=allow_changed)
+    with leased(run, lambda driver: watcher.watching(driver.name)):
+        mark_interrupted(run)
+        groups, was_interrupted = unfinished_groups(run), False
+        watcher.resumed(sum(len(group.trials) for group in groups), len(record.trials))
+        if groups or max(study.looks, default=0) > len(study.seeds):
+            was_interrupted = _resume(run, record, study, groups, budget_s, watcher)
+        _write_tables(run, watcher)
+    return Outcome(run, was_interrupted)
+
+
+def _resume(
+    run: Run,
+    record: "StudyRecord",
+    study: Study,
+    groups: "tuple[Group, ...]",
+    budget_s: float | None,
+    watcher: Watcher,
+) -> bool:
+    """Runs what is left of a run, once the machine has been checked again."""
+    from trainlab.execute.launch.launcher import Launcher
+
+    with closing(Launcher()) as launcher:
+        with watcher.status("starting_torch"):
+            from trainlab.data.fetch import reporting_to
+            from trainlab.execute.executors import executor_for
+            from trainlab.execute.signals import signals_interrupt
+            from trainlab.machine.process import process_restored
+            from trainlab.train.loader import Loader
+
+            executor = executor_for(record.on, Loader(), (), record.jobs, launcher)
+        with process_restored(), signals_interrupt():
+            with watcher.preparing(), reporting_to(watcher.downloads):
+                executor.preflight(study, each_device=False)
+            return _drive(run, executor, groups, budget_s, watcher)
+
+
+def _drive(
+    run: Run,
+    executor: "Executor",
+    groups: "tuple[Group, ...]",
+    budget_s: float | None,
+    watcher: Watcher,
+) -> bool:
+    """Runs the groups, and further seeds while a comparison is open; whether it was interrupted."""
+    deadline = math.inf if budget_s is None else time.monotonic() + budget_s
+    try:
+        for some in _planned_groups(run, groups, watcher):
+            with watcher.running(run):
+                executor.run(run, some, lambda: time.monotonic() > deadline)
+            if time.monotonic() > deadline:
+                break
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _write_tables(run: Run, watcher: Watcher) -> None:
     with watcher.status("reading_records"):
         from trainlab.analyse.results import write_results
 
         write_results(run, run.evidence())
-    return Outcome(run, was_interrupted)
 
 
 def planned(
@@ -287,15 +374,17 @@ def run(
     ).complete_run()
 
 
-def _planned_groups(run: Run, study: Study, watcher: Watcher) -> "Iterator[tuple[Group, ...]]":
-    """What is to run: all that is planned; then, look by look, further seeds while a comparison is open."""
+def _planned_groups(
+    run: Run, groups: "tuple[Group, ...]", watcher: Watcher
+) -> "Iterator[tuple[Group, ...]]":
+    """What is to run: these groups; then, look by look, further seeds while a comparison is open."""
     from trainlab.analyse.evidence import gather
     from trainlab.analyse.findings.effects import open_comparisons
     from trainlab.execute.run import add_seeds
-    from trainlab.plan import plan
 
-    yield plan(study)
-    for num_seeds in study.looks[1:]:
+    yield groups
+    study = run.study().to_study(str(run.study_file))
+    for num_seeds in (number for number in study.looks[1:] if number > len(study.seeds)):
         with watcher.status("counting_decided"):
             left = open_comparisons(gather(run))
         if not left.num_open:

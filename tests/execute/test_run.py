@@ -16,12 +16,12 @@ from trainlab.train.moments import Instrument, Progress
 def test_a_run_leaves_every_record_readable(tiny_file: Path, tmp_path: Path) -> None:
     folder = trainlab.run(f"{tiny_file}:tiny", seeds=(1, 2), out=tmp_path / "r", device="cpu")
     names = sorted(p.relative_to(folder.path).as_posix() for p in folder.path.rglob("*.json*"))
-    (environment,), (events,) = (
+    (environment,), (events,), (driver,) = (
         [name for name in names if name.startswith(f"{part}/")]
-        for part in ("environments", "events")
+        for part in ("environments", "events", "drivers")
     )
     assert all(f"{trial.environment}.json" in environment for trial in folder.trials())
-    assert [name for name in names if name not in (environment, events)] == [
+    assert [name for name in names if name not in (environment, events, driver)] == [
         "study.json",
         "trials/learn-seed1/curve.jsonl",
         "trials/learn-seed1/network.json",

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 SUMMARY = "A lab bench for deep-learning training."
 VERBS = {
     "run": "Run a workload or a study and say what follows from it.",
+    "resume": "Go on with a run that was cut short.",
+    "status": "Say how far a run is, from its folder alone.",
+    "cancel": "Stop a run, wherever it runs; it can be resumed.",
     "profile": "Measure what a step costs, in fresh processes.",
     "studies": "List the built-in studies, or print one to edit.",
     "show": "Show what a run has shown, from its records.",
@@ -28,7 +31,8 @@ VERBS = {
     "data": "List, fetch and verify data sets.",
     "env": "Show what this machine has, as it would be recorded.",
 }
-"""Help texts; `verbs/<name>.py` offers its verb as `command`, a function or a group of functions."""
+"""Help texts; `verbs/<name>.py` offers its verb as `command`, a function or a group of functions. Those
+about a run that is not finished are in `verbs/under_way`."""
 
 
 def build(arguments: Sequence[str]) -> "typer.Typer":

@@ -10,6 +10,9 @@ from trainlab import __version__
 from trainlab.cli.errors import guarded
 from trainlab.cli.usage import Verb, Verbs
 
+UNDER_WAY = ("resume", "status", "cancel")
+"""Verbs about a run that is not finished; they have a room of their own."""
+
 
 def application(arguments: Sequence[str], summary: str, verbs: Mapping[str, str]) -> typer.Typer:
     """All verbs, of which only the one that is called has its options."""
@@ -27,13 +30,19 @@ def application(arguments: Sequence[str], summary: str, verbs: Mapping[str, str]
         if name != called:
             app.command(name, help=meaning)(_not_called)
             continue
-        command = importlib.import_module(f"trainlab.cli.verbs.{name}").command
+        command = importlib.import_module(module_of(name)).command
         if isinstance(command, typer.Typer):
             app.add_typer(command, cls=Verbs, name=name, help=meaning)
         else:
             epilog = getattr(command, "epilog", None)
             app.command(name, cls=Verb, help=meaning, epilog=epilog)(guarded(command))
     return app
+
+
+def module_of(verb: str) -> str:
+    """The module that offers a verb."""
+    room = "verbs.under_way" if verb in UNDER_WAY else "verbs"
+    return f"trainlab.cli.{room}.{verb}"
 
 
 def _not_called() -> None:

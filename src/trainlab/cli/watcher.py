@@ -42,14 +42,20 @@ class ConsoleWatcher(Watcher):
         if study.cells:
             print_plan(self._console, study, self._words)
 
+    def watching(self, driver: str) -> None:
+        self._say(self._words("watching_driver", driver=driver))
+
+    def resumed(self, num_left: int, num_trials: int) -> None:
+        key = "resumed" if num_left else "nothing_left"
+        self._say(self._words(key, left=num_left, all=num_trials))
+
     def added(self, num_open: int, num_seeds: int) -> None:
         key = "one_comparison_open" if num_open == 1 else "comparisons_open"
-        line = self._words(key, number=num_open, seeds=num_seeds)
-        self._console.print(line, highlight=False)
+        self._say(self._words(key, number=num_open, seeds=num_seeds))
 
     def gave_up(self, num_hopeless: int) -> None:
         key = "one_comparison_hopeless" if num_hopeless == 1 else "comparisons_hopeless"
-        self._console.print(self._words(key, number=num_hopeless), highlight=False)
+        self._say(self._words(key, number=num_hopeless))
 
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         """The same progress each time: what was shown before is not shown again."""
@@ -58,3 +64,6 @@ class ConsoleWatcher(Watcher):
         if self._progress is None:
             self._progress = StudyProgress(self._console, run, self._words)
         return self._progress
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 import math
 import traceback
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,8 +23,10 @@ class Attempt:
     record is always written. A trial runs the user's code, which may raise anything, and an interrupt may
     come at any moment."""
 
-    def __init__(self, folder: TrialFolder, environment: str) -> None:
+    def __init__(self, folder: TrialFolder, environment: str, token: str | None = None) -> None:
+        """`token` tells this attempt from any other at the trial; one is made up where none is given."""
         self.folder = folder
+        self._token = token or new_token()
         self.progress = Progress()
         self.notes: list[Note] = []
         self.engine_facts: dict[str, Any] = {}
@@ -37,7 +40,7 @@ class Attempt:
     def begin(self) -> None:
         """Records that the trial runs; what an earlier attempt left is set aside."""
         self._record = self.folder.begin_attempt(
-            state="running", started=_now(), environment=self._environment
+            state="running", started=_now(), environment=self._environment, token=self._token
         )
 
     def record_setup(self, resolved: dict[str, Any], dataset: Dataset) -> None:
@@ -111,6 +114,11 @@ def ending_together(attempts: Sequence[Attempt]) -> Iterator[None]:
     except BaseException as error:  # noqa: BLE001  recorded by each of them
         for attempt in attempts:
             attempt.__exit__(type(error), error, error.__traceback__)
+
+
+def new_token() -> str:
+    """One that nobody else has."""
+    return uuid.uuid4().hex[:12]
 
 
 def _writable(text: str) -> str:

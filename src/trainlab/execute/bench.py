@@ -6,7 +6,7 @@ in blocks, so that the ratio of any to the first is formed within rounds.
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Literal, Protocol
 
@@ -81,8 +81,8 @@ def _warm_block(waiting: list[Seat], reference: Seat | None) -> list[Seat]:
 def run_benches(
     run: RunFolder, study: Study, groups: Sequence[Group], run_bench: RunBench, is_over: IsOver
 ) -> None:
-    """Runs the benches that these groups make up; then, where all that were planned have run, further ones
-    until every ratio is known to the precision asked for, or time is up."""
+    """Runs the benches that these groups make up, but for those that have run; then, where all that were
+    planned have run, further ones until every ratio is known to the precision asked for, or time is up."""
     spec = study.cost
     assert spec is not None
     benches = {name: list(members) for name, members in groupby(groups, lambda one: one.bench)}
@@ -90,11 +90,12 @@ def run_benches(
     for members in benches.values():
         if is_over():
             return
-        bench_s = max(bench_s, _timed_s(run_bench, members))
+        if not has_run(run, members):
+            bench_s = max(bench_s, _timed_s(run_bench, members))
     deadline_s = time.monotonic() + spec.extra_s
-    last = dict.fromkeys(spec.modes, spec.processes)
-    if any(f"{mode}-{number}" not in benches for mode, number in last.items()):
+    if any(f"{mode}-{spec.processes}" not in benches for mode in spec.modes):
         return
+    last = {mode: _last_number(mode, benches) for mode in spec.modes}
     while True:
         wanting = [
             mode
@@ -110,6 +111,18 @@ def run_benches(
             bench_s = max(bench_s, _timed_s(run_bench, members))
         if not wanting:
             return
+
+
+def has_run(run: RunFolder, members: Sequence[Group]) -> bool:
+    """Whether every trial of a bench ended by itself. One that was cut short is run again as a whole: its
+    figures are ratios within rounds, which all of its processes must share."""
+    trials = [run.trial(trial_id).read() for group in members for trial_id in group.ids]
+    return all(trial.state in ("done", "failed") for trial in trials)
+
+
+def _last_number(mode: str, benches: Iterable[str | None]) -> int:
+    kinds = (name.rpartition("-") for name in benches if name is not None)
+    return max(int(number) for kind, _, number in kinds if kind == mode)
 
 
 def _timed_s(run_bench: RunBench, members: Sequence[Group]) -> float:

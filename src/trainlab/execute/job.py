@@ -40,6 +40,8 @@ class Job(Spec):
     trials: tuple[str, ...]
     environment: str
     """The name under which the machine is recorded."""
+    token: str | None = None
+    """That of its attempts."""
     threads: int | None = None
     """For trials that do not say how many; None: torch's choice."""
     path: tuple[str, ...] = ()
@@ -59,7 +61,7 @@ def main() -> int:
         _answer(answers, "ready")
         command = sys.stdin.readline().split()
         if command == ["go"]:
-            run_group(run, job.trials, job.environment, Loader())
+            run_group(run, job.trials, job.environment, Loader(), token=job.token)
             _answer(answers, None)
         elif command:
             _take_turns(run, job, command, answers)
@@ -71,7 +73,7 @@ def main() -> int:
 def _take_turns(run: RunFolder, job: Job, command: list[str], answers: TextIO) -> None:
     """Obeys until the trial is finished, has failed, or nobody is left to take turns with."""
     (trial_id,) = job.trials
-    trial = TimedTrial(run, trial_id, job.environment, Loader())
+    trial = TimedTrial(run, trial_id, job.environment, Loader(), job.token)
     try:
         while command:
             match command:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from trainlab import __version__
+from trainlab.execute.jobs import AUTO, AskedJobs
 from trainlab.plan import Group, further_groups, plan, trials_of
 from trainlab.record.folder import RunFolder, create_run
 from trainlab.record.study import GroupRecord, StudyRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import Study
+from trainlab.workloads.reference import file_digest
 
 IsOver = Callable[[], bool]
 """Whether no further group is to be started."""
@@ -23,8 +25,11 @@ def start_run(
     out: Path | None = None,
     command: str | None = None,
     overridden: Mapping[str, Any] | None = None,
+    on: str = "local",
+    jobs: AskedJobs = AUTO,
 ) -> RunFolder:
-    """A new run folder; `command` is what was typed, where it was not typed here."""
+    """A new run folder; `command` is what was typed, where it was not typed here. `on` and `jobs` are kept
+    for whoever resumes the run."""
     now = datetime.now().astimezone()
     groups = plan(study)
     folder = create_run(out, study.name, now)
@@ -37,6 +42,9 @@ def start_run(
             trainlab=__version__,
             command=shlex.join(_command()) if command is None else command,
             study=study.model_dump(mode="json"),
+            on=on,
+            jobs=jobs,
+            workload_digest=file_digest(study.workload),
             overridden=dict(overridden or {}),
             groups=_records(groups),
         )
@@ -58,8 +66,10 @@ def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
     added = range(len(study.seeds) + 1, num_seeds + 1)
     study = study.model_copy(update={"seeds": (*study.seeds, *added)})
     groups = further_groups(study, added)
-    run.write_study(record.model_copy(update={"study": study.model_dump(mode="json")}))
-    add_groups(run, groups)
+    _write_trials(run, groups)
+    # Seeds and groups at once: a driver that dies here must not leave one without the other.
+    changes = {"study": study.model_dump(mode="json"), "groups": record.groups + _records(groups)}
+    run.write_study(record.model_copy(update=changes))
     return groups
 
 

@@ -13,9 +13,16 @@ from trainlab.train.loader import Loader
 class TimedTrial:
     """One seat of a bench, in this process. Once it has failed it takes no more turns."""
 
-    def __init__(self, run: RunFolder, trial_id: str, environment: str, load: Loader) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        trial_id: str,
+        environment: str,
+        load: Loader,
+        token: str | None = None,
+    ) -> None:
         self._run, self._load = run, load
-        self._attempt = Attempt(run.trial(trial_id), environment)
+        self._attempt = Attempt(run.trial(trial_id), environment, token)
         self._timer: StepTimer | None = None
         self._is_running = self._has_ended = False
 

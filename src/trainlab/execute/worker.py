@@ -40,12 +40,14 @@ def run_group(
     environment: str,
     load: Loader,
     instruments: Sequence[Instrument] = (),
+    token: str | None = None,
 ) -> None:
     """Runs the trials of a group on the machine recorded under that name. One that fails is recorded and
-    the others run; an interrupt is recorded and raised. `instruments` watch beside the study's own."""
+    the others run; an interrupt is recorded and raised. `instruments` watch beside the study's own;
+    `token` is that of the attempts."""
     study = run.study().to_study(str(run.study_file))
     threads, events = torch.get_num_threads(), EventWriter(run)
-    attempts = [Attempt(run.trial(trial_id), environment) for trial_id in trial_ids]
+    attempts = [Attempt(run.trial(trial_id), environment, token) for trial_id in trial_ids]
     learning = [attempt for attempt in attempts if attempt.trial.kind == "learn"]
     try:
         for attempt in attempts:

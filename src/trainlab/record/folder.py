@@ -87,9 +87,23 @@ class TrialFolder:
         self._spare_file = path / ".spare"
 
     def write(self, record: TrialRecord) -> None:
-        """Writes trial.json."""
+        """Writes trial.json; RecordError where another attempt has taken the trial over meanwhile."""
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
+        if not self.is_current(record.token):
+            raise RecordError(
+                f"{self.trial_file}: another attempt runs this trial now; this one is given up"
+            )
+        self._replace(record)
+
+    def is_current(self, token: str | None) -> bool:
+        """Whether the last attempt at the trial, as it is recorded, has this token."""
+        try:
+            return self.read().token == token
+        except RecordError:
+            return True  # not written yet, or damaged: nobody else's
+
+    def _replace(self, record: TrialRecord) -> None:
         write_json(self.trial_file, record.model_dump(mode="json"))
 
     def read(self) -> TrialRecord:
@@ -115,7 +129,7 @@ class TrialFolder:
             if record.attempt:
                 self._set_aside(record)
             begun = record.next_attempt().model_copy(update=changes)
-            self.write(begun)
+            self._replace(begun)
         except BaseException:
             self._spare_file.unlink(missing_ok=True)
             raise
@@ -152,6 +166,7 @@ class RunFolder:
         self.study_file = path / "study.json"
         self.environments_folder = path / "environments"
         self.events_folder = path / "events"
+        self.drivers_folder = path / "drivers"
         self.trials_folder = path / "trials"
         self.shares_folder = path / "shares"
         self.results_csv = path / "results.csv"
@@ -227,11 +242,22 @@ def create_run(out: Path | None, name: str, now: datetime, base: Path | None = N
 def check_unused(path: Path) -> None:
     """RecordError where no run folder can be made at a path; writes nothing."""
     with writing(path):
+        if _holds_unfinished(path):
+            remedy = f"go on with it by `trainlab resume {path}`, or choose another --out"
+            raise RecordError(f"{path}: holds a run that is not finished; {remedy}")
         if path.is_dir() and any(path.iterdir()):
             raise RecordError(f"{path}: is not empty; choose another --out, or remove it")
         above = next(p for p in (path, *path.absolute().parents) if p.exists())
     if not above.is_dir():
         raise RecordError(f"{path}: cannot be written: {above} is a file; choose another --out")
+
+
+def _holds_unfinished(path: Path) -> bool:
+    run = RunFolder(path)
+    try:
+        return run.study_file.is_file() and not all(trial.is_finished for trial in run.trials())
+    except RecordError:
+        return False
 
 
 def _claim(path: Path) -> RunFolder:

@@ -1,6 +1,6 @@
 """study.json: what was asked, how it was resolved, and which trials run together."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -19,6 +19,13 @@ class GroupRecord(Record):
     """Groups of one bench take turns."""
 
 
+class JobsRecord(Record):
+    """How many learn trials run side by side; the threads of each, None: torch's choice."""
+
+    number: int
+    threads: int | None
+
+
 class StudyRecord(FileRecord):
     """What was asked and how it was resolved."""
 
@@ -27,6 +34,14 @@ class StudyRecord(FileRecord):
     trainlab: str
     command: str
     study: dict[str, Any]
+    on: str = "local"
+    """The executor, as asked."""
+    jobs: int | Literal["auto"] = "auto"
+    """Learn trials side by side, as asked."""
+    side_by_side: JobsRecord | None = None
+    """What the jobs became; None before the first learn trial."""
+    workload_digest: str | None = None
+    """SHA-256 of the user's own workload file as it was when the run began; None for other workloads."""
     overridden: dict[str, Any] = {}
     """What the study's file says of settings and factors that were asked for otherwise."""
     groups: tuple[GroupRecord, ...]

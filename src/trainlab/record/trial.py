@@ -9,11 +9,13 @@ from trainlab.record.schema import FileRecord, Record
 State = Literal["pending", "running", "done", "diverged", "interrupted", "failed"]
 """Where a trial stands; all but the first two are final."""
 
+FINISHED = ("done", "diverged")
+
 OUTCOME = frozenset(
     {
         *("format", "state", "attempt", "environment", "resolved", "data", "started", "ended"),
         *("total_s", "epochs_done", "steps_done", "final", "diverged_at_step", "error", "notes"),
-        *("load", "diverged_loss"),
+        *("load", "diverged_loss", "token"),
     }
 )
 """Fields that are filled in when a trial runs; all others are known when it is planned."""
@@ -62,6 +64,8 @@ class TrialRecord(FileRecord):
     state: State = "pending"
     attempt: int = 0
     """How many times it was started; files of earlier attempts are in `attempts/`."""
+    token: str | None = None
+    """Of its last attempt: one that is no longer the last must not write here."""
     environment: str | None = None
     """The machine of its last attempt: the name of a file in `environments/`."""
     resolved: dict[str, Any] = {}
@@ -90,6 +94,11 @@ class TrialRecord(FileRecord):
         """The trial as it was planned, nothing of its outcome left, with one more attempt counted."""
         planned = self.model_dump(include=self.model_fields_set - OUTCOME)
         return TrialRecord(**planned, attempt=self.attempt + 1)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it ran to its end; one that failed or was interrupted may run again."""
+        return self.state in FINISHED
 
     @property
     def mode(self) -> str | None:

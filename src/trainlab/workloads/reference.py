@@ -1,6 +1,7 @@
 """A workload as it is written: a built-in's name, `file.py:name` or `package.module:name`."""
 
 import ast
+import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,14 @@ def check_reference(text: str, where: str = "") -> Reference:
     if place.endswith(".py"):
         _check_file(Path(place))
     return Reference(place, name)
+
+
+def file_digest(text: str) -> str | None:
+    """SHA-256 of the file that a workload of the user's own is in; None for any other."""
+    place, _, _ = text.rpartition(":")
+    if not place.endswith(".py") or not Path(place).is_file():
+        return None
+    return hashlib.sha256(Path(place).read_bytes()).hexdigest()
 
 
 def _unknown(text: str) -> str:

@@ -1,7 +1,7 @@
 """What the progress of a study says: which trial runs, how far it is, how it ended, in one line each."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len
 
@@ -20,6 +20,18 @@ def trial_label(trial: TrialRecord, words: Words, *, is_study: bool) -> str:
     name = f"{trial.cell} {mode}" if is_study else mode
     name = words("trial_again", name=name) if trial.again else name
     return words("trial_measured", name=name, watch=watch_text(trial, words))
+
+
+def group_label(trials: Sequence[TrialRecord], words: Words, *, is_study: bool) -> str:
+    """What trials that run in one process, or take turns, are called together."""
+    first, *others = trials
+    if others and all(trial.watch == "steps" for trial in trials):
+        mode = words.mode(first.mode or "")
+        return words("timing_in_turns", mode=mode, number=len(trials))
+    if others and first.kind == "learn":
+        return words("trained_together", number=len(trials))
+    name = trial_label(first, words, is_study=is_study)
+    return words.listed([name, *(watch_text(other, words) for other in others)])
 
 
 def watch_text(trial: TrialRecord, words: Words) -> str:

@@ -19,10 +19,10 @@ from trainlab.cli.progress.heartbeat import Silence
 from trainlab.cli.progress.labels import (
     end_text,
     fitted,
+    group_label,
     metric_texts,
     time_left_text,
     trial_label,
-    watch_text,
 )
 from trainlab.cli.progress.time_left import TimeLeft
 from trainlab.errors import RecordError
@@ -48,6 +48,7 @@ class StudyProgress:
         trials = run.trials()
         self._console, self._events = console, EventReader(run.events_folder)
         self._run, self._words = run, words
+        self._events.new()  # of an earlier driver, where the run is resumed: they were shown then
         self._event_time_s: float | None = None
         """Of the event being handled; None between events."""
         self._time_left = TimeLeft(trials, self._now_s)
@@ -164,15 +165,8 @@ class StudyProgress:
         return f"{number}/{num_trials} " if num_trials > 1 else ""
 
     def _name(self, trial_ids: tuple[str, ...]) -> str:
-        words = self._words
-        first, *others = (self._trials[trial_id] for trial_id in trial_ids)
-        if others and all(trial.watch == "steps" for trial in (first, *others)):
-            mode = words.mode(first.mode or "")
-            return words("timing_in_turns", mode=mode, number=len(trial_ids))
-        if others and first.kind == "learn":
-            return words("trained_together", number=len(trial_ids))
-        name = trial_label(first, words, is_study=self._is_study)
-        return words.listed([name, *(watch_text(other, words) for other in others)])
+        trials = [self._trials[trial_id] for trial_id in trial_ids]
+        return group_label(trials, self._words, is_study=self._is_study)
 
     def _label_of(self, trial_id: str) -> str:
         """The label of the group that a trial is in; of trials that train together the trial's own."""

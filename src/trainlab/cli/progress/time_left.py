@@ -52,7 +52,8 @@ class TimeLeft:
 
     def __init__(self, trials: Sequence[TrialRecord], clock: Callable[[], float]) -> None:
         self._keys = {trial.id: _similarity_keys(trial) for trial in trials}
-        self._waiting = [trial.id for trial in trials]
+        waiting = [trial for trial in trials if not trial.is_finished]
+        self._waiting = [trial.id for trial in waiting]
         self._durations_s: dict[Key, list[float]] = {}
         self._clock = clock
         self._running: dict[TrialIds, _Running] = {}
@@ -61,7 +62,7 @@ class TimeLeft:
         self._num_side_by_side = 1
         """Learn trials that run at a time."""
         self._done_s = 0.0
-        self._unstarted = {trial.id for trial in trials if trial.kind == "cost"}
+        self._unstarted = {trial.id for trial in waiting if trial.kind == "cost"}
         self._start_durations_s: list[float] = []
         """Per trial, of the processes started together."""
         self._num_starting = 0

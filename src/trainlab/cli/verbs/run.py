@@ -3,7 +3,7 @@
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -24,22 +24,17 @@ from trainlab.cli.options import (
     setting_parameters,
     with_options,
 )
+from trainlab.cli.outcome import show_outcome
 from trainlab.cli.plan import plan_json, print_plan
-from trainlab.cli.progress.heartbeat import showing_status
 from trainlab.cli.question import Asked, question_of, requested_seeds, seconds_of
 from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, OUTPUT, SETTINGS, WHAT
 from trainlab.cli.watcher import ConsoleWatcher
-from trainlab.errors import MissingExtraError, SpecError
+from trainlab.errors import SpecError
 from trainlab.execute.jobs import jobs_of
-from trainlab.lab import Run, planned, run_question
+from trainlab.lab import planned, run_question
 from trainlab.resolve import asks_each_device
 from trainlab.spec import CostSpec, TrainSpec, checked
 from trainlab.spec.probe import probe_of
-from trainlab.words import Words
-from trainlab.words.error_lines import error_line
-
-if TYPE_CHECKING:
-    from trainlab.report.run_data import RunData
 
 
 def _run(
@@ -212,39 +207,8 @@ def _run(
             overridden=asked.overridden,
             watcher=ConsoleWatcher(console, words),
         )
-    _show(outcome.run, words, as_json=as_json, quiet=quiet, report=report)
+    show_outcome(outcome.run, words, as_json=as_json, quiet=quiet, report=report)
     exit_for_failures(outcome.complete_run().evidence())
-
-
-def _show(run: Run, words: Words, *, as_json: bool, quiet: bool, report: bool) -> None:
-    """Prints what the run came to; a study also gets its report, whatever is printed."""
-    from trainlab.cli.summary import print_summary, run_json
-    from trainlab.report.run_data import RunData
-
-    data = RunData(run.evidence())
-    if as_json:
-        print_json(run_json(run, data.evidence))
-    elif quiet:
-        sys.stdout.write(f"{run.path}\n")
-    else:
-        print_summary(Console(), run, data, words)
-    if report and data.evidence.study.cells:
-        _write_report(run, data, words, Console(quiet=as_json or quiet))
-
-
-def _write_report(run: Run, data: "RunData", words: Words, console: Console) -> None:
-    from trainlab.cli.summary import say
-    from trainlab.report.contents import report_of
-    from trainlab.report.writing import write_document
-
-    try:
-        with showing_status(Console(stderr=True, quiet=console.quiet), "writing_report", words):
-            document = report_of(data, words.lang)
-            (path,) = write_document(document, ("html",), run.report_folder)
-    except MissingExtraError as error:
-        say(console, words("no_report", why=error_line(str(error), words.lang)))
-    else:
-        say(console, words("report_at", path=path), "bold")
 
 
 def _with_cost(asked: Asked, profile: bool | None, given: dict[str, Any]) -> Asked:

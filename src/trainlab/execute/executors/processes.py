@@ -25,6 +25,7 @@ from trainlab.machine.environment import capture, usable_vcpus
 from trainlab.plan import Group
 from trainlab.record.event import Event
 from trainlab.record.folder import RunFolder
+from trainlab.record.study import JobsRecord
 from trainlab.spec import Study
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument
@@ -45,13 +46,21 @@ class ProcessesExecutor:
         return preflight(study, self._load, each_device=each_device)
 
     def jobs(self, run: RunFolder, groups: Sequence[Group]) -> Jobs:
-        """How many groups run side by side: decided once, when a run begins with these groups."""
+        """How many groups run side by side: decided once, when a run begins with these groups, and kept
+        when it is resumed, since threads change rounding."""
         if self._jobs is None:
-            study = run.study().to_study(str(run.study_file))
+            record = run.study()
+            decided = record.side_by_side
+            if decided is not None:
+                self._jobs = Jobs(min(decided.number, usable_vcpus()), decided.threads)
+                return self._jobs
+            study = record.to_study(str(run.study_file))
             devices = {cell.settings.device for cell in study.all_cells}
             on_cpu = all(pick_device(device).type == "cpu" for device in devices)
             num_train = self._num_train(study) if self._asked == AUTO else 0
             self._jobs = jobs_for(self._asked, study, groups, on_cpu=on_cpu, num_train=num_train)
+            decided = JobsRecord(number=self._jobs.number, threads=self._jobs.threads)
+            run.write_study(record.model_copy(update={"side_by_side": decided}))
         return self._jobs
 
     def _num_train(self, study: Study) -> int:

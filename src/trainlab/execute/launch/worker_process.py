@@ -10,6 +10,7 @@ from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import Any, Literal
 
+from trainlab.execute.attempt import new_token
 from trainlab.execute.job import Job
 from trainlab.execute.launch.launcher import ForkedProcess, Launcher
 from trainlab.machine.footprint import Footprint
@@ -44,6 +45,7 @@ class WorkerProcess:
             run=str(run.path),
             trials=group.ids,
             environment=environment,
+            token=new_token(),
             threads=threads or group.threads,
             path=tuple(sys.path),
         )
@@ -202,7 +204,8 @@ class WorkerProcess:
         """A process that dies leaves trials behind that nobody else will end."""
         for folder in self._folders:
             record = folder.read()
-            if record.state == "running" or (record.state == "pending" and state == "failed"):
+            is_ours = record.state == "running" and record.token == self._job.token
+            if is_ours or (record.state == "pending" and state == "failed"):
                 lost = Failure(kind="ProcessDied", message=message, traceback=stderr)
                 error = lost if state == "failed" else None
                 folder.end(record.model_copy(update={"state": state, "error": error}))

@@ -1,0 +1,58 @@
+"""trainlab resume: go on with a run that was cut short, as it would have gone on undisturbed."""
+
+import sys
+from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from trainlab.cli.errors import exit_for_failures
+from trainlab.cli.language import words_in
+from trainlab.cli.options import JsonOption, LangOption
+from trainlab.cli.outcome import show_outcome
+from trainlab.cli.question import seconds_of
+from trainlab.cli.watcher import ConsoleWatcher
+from trainlab.lab import resume_run
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+
+
+def command(
+    run: RunArgument,
+    allow_changed: Annotated[
+        bool,
+        typer.Option(
+            "--allow-changed", help="Go on though the workload's file is not what it was."
+        ),
+    ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Start no trial after this long, as 10m or 2h."),
+    ] = None,
+    report: Annotated[
+        bool,
+        typer.Option(
+            help="At the end of a study, write report/report.html.", show_default="written"
+        ),
+    ] = True,
+    lang: LangOption = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress; print only the run folder.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on with a run; finished trials are not run again."""
+    words = words_in(lang)
+    budget_s = None if budget is None else seconds_of(budget)
+    # What the user's own code prints must not mix with what is printed for programs.
+    with redirect_stdout(sys.stderr) if as_json or quiet else nullcontext():
+        outcome = resume_run(
+            run,
+            allow_changed=allow_changed,
+            budget_s=budget_s,
+            watcher=ConsoleWatcher(Console(stderr=True, quiet=quiet), words),
+        )
+    show_outcome(outcome.run, words, as_json=as_json, quiet=quiet, report=report)
+    exit_for_failures(outcome.complete_run().evidence())

@@ -1,0 +1,117 @@
+"""A run folder has one driver, and a trial one attempt that may write."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from trainlab.errors import RecordError
+from trainlab.execute.attempt import Attempt
+from trainlab.execute.driver import lease
+from trainlab.execute.driver.lease import ask_to_stop, holder_of, leased
+from trainlab.plan import Trial
+from trainlab.record.folder import RunFolder
+from trainlab.record.trial import TrialRecord
+from trainlab.spec import settings_for
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from trainlab.execute.driver.lease import leased
+from trainlab.record.folder import RunFolder
+with leased(RunFolder(Path(sys.argv[1]))):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_driver_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    holder = subprocess.Popen(
+        [sys.executable, "-P", "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    with holder.stdout:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(RecordError, match=rf"is being run by .* on .*, process {holder.pid};"):
+            leased(run).__enter__()
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    with leased(run):
+        # The same process id, started at another time, would be another process.
+        ours = json.loads((run.drivers_folder / "2.json").read_text())
+        reused = ours | {"process": "1"}
+        (run.drivers_folder / "3.json").write_text(json.dumps(reused))
+        with leased(run):
+            assert holder_of(run) is not None
+    assert [path.name for path in sorted(run.drivers_folder.iterdir())] == [
+        *("1.json", "2.json", "3.json", "4.json"),
+    ]
+
+
+def test_a_driver_elsewhere_must_renew_its_lease_while_it_is_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, waited = RunFolder(tmp_path), list[str]()
+    monkeypatch.setattr(lease, "POLL_S", 0.05)
+    monkeypatch.setattr(lease, "WATCH_S", 0.5)
+    with leased(run):
+        pass
+    path = run.drivers_folder / "1.json"
+    # A clock that is years ahead or behind changes nothing.
+    elsewhere = json.loads(path.read_text()) | {
+        "machine": "another",
+        "host": "far",
+        "has_ended": False,
+        "begun": "2099-01-01T00:00:00+00:00",
+    }
+    path.write_text(json.dumps(elsewhere))
+    renewing = threading.Timer(0.1, path.write_text, [json.dumps(elsewhere | {"renewals": 9})])
+    renewing.start()
+    with pytest.raises(RecordError, match=r"is being run by .* on far"):
+        leased(run, lambda driver: waited.append(driver.host)).__enter__()
+    renewing.join()
+    with leased(run):
+        assert waited == ["far"]
+
+
+def test_a_driver_stops_when_it_is_asked_to_or_has_lost_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = threading.Event()
+    monkeypatch.setattr(lease, "POLL_S", 0.02)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
+    try:
+        run = RunFolder(tmp_path / "asked")
+        run.path.mkdir()
+        with leased(run):
+            ask_to_stop(run)
+            assert stopped.wait(30)
+        stopped.clear()
+        run = RunFolder(tmp_path / "lost")
+        run.path.mkdir()
+        with leased(run):
+            (run.drivers_folder / "2.json").write_text("{}")
+            assert stopped.wait(30)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_an_attempt_that_was_replaced_writes_nothing_more(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    trial = Trial(id="t", workload="tiny", seed=1, settings=settings_for({}, {}))
+    run.trial("t").write(TrialRecord(**trial.model_dump(mode="json")))
+    lost, replacement = (Attempt(run.trial("t"), "here") for _ in range(2))
+    lost.begin()
+    replacement.begin()
+    with pytest.raises(RecordError, match="another attempt runs this trial now"):
+        lost.end()
+    record = run.trial("t").read()
+    assert (record.state, record.attempt) == ("running", 2)
+    replacement.progress.state = "done"
+    replacement.end()
+    assert run.trial("t").read().state == "done"
