@@ -15,6 +15,7 @@ from trainlab.record.folder import TrialFolder
 from trainlab.record.note import Note
 from trainlab.record.trial import DataRecord, Failure, State
 from trainlab.spec import checked
+from trainlab.train.checkpoint.checkpoints import CheckpointedTrial
 from trainlab.train.moments import Progress
 
 
@@ -56,6 +57,11 @@ class Attempt:
         self._record = self._record.model_copy(update={"resolved": resolved, "data": data})
         self.folder.write(self._record)
 
+    def checkpointed(self) -> CheckpointedTrial:
+        """The trial as its checkpoints know it, once its set-up is recorded."""
+        facts = self._record.model_dump(mode="json")["resolved"]
+        return CheckpointedTrial(self.folder, self._record.attempt, self._token, facts)
+
     def __enter__(self) -> None:
         pass
 
@@ -88,7 +94,10 @@ class Attempt:
             "error": self._failure,
             "notes": tuple(self.notes),
         }
-        self.folder.end(self._record.model_copy(update=outcome))
+        ended = self._record.model_copy(update=outcome)
+        self.folder.end(ended)
+        if ended.is_finished:
+            self.folder.remove_checkpoints()
 
     @property
     def is_interrupted(self) -> bool:

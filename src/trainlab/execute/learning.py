@@ -8,12 +8,14 @@ import torch
 from trainlab.execute.attempt import Attempt, ending_together
 from trainlab.machine.load import LoadMeter
 from trainlab.record.note import note
+from trainlab.train.checkpoint.checkpoints import Checkpoints
 from trainlab.train.engines import too_coarse_for
 from trainlab.train.engines.engine import Engine, Member, Session
 from trainlab.train.loop import train
 from trainlab.train.moments import Moments
 from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.program.updates import update_key
+from trainlab.train.saved.group import SavedGroup
 from trainlab.train.setup import Setup
 
 SetUp = Callable[[Attempt], Setup]
@@ -73,8 +75,12 @@ def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
             engine, session = opened
             for one in ready:
                 _record_engine(one, engine)
-                one.member.moments.trial_begins(one.member.setup.view(one.attempt.folder))
-            train(session, members)
+            saved = _saved(ready)
+            for number, one in enumerate(ready):
+                steps_before = 0 if saved is None else saved.steps_before(number)
+                view = one.member.setup.view(one.attempt.folder, steps_before)
+                one.member.moments.trial_begins(view)
+            train(session, members, saved=saved)
     if apart is not None:
         _train_apart(apart)
         return
@@ -83,6 +89,14 @@ def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
         one.attempt.load = load_meanwhile
         with one.attempt:
             one.member.moments.trial_ends(one.attempt.progress)
+
+
+def _saved(ready: Sequence[Ready]) -> SavedGroup | None:
+    """The checkpoints of the trials; None where an instrument could not go on from them."""
+    if not all(one.member.moments.go_on for one in ready):
+        return None
+    checkpoints = Checkpoints([one.attempt.checkpointed() for one in ready])
+    return SavedGroup(checkpoints, [one.member for one in ready])
 
 
 def _train_apart(apart: Apart) -> None:

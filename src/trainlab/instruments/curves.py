@@ -10,8 +10,10 @@ from trainlab.train.moments import Instrument, Point, Progress, TrialView
 class Curves(Instrument):
     """Writes every point of the curve; times come last in a line, so that the rest can be compared."""
 
+    goes_on = True
+
     def trial_begins(self, view: TrialView) -> None:
-        self._lines = LineWriter(view.folder.curve_file)
+        self._lines = LineWriter(view.folder.curve_file, append=view.steps_before > 0)
 
     def point_logged(self, point: Point) -> None:
         self._lines.write(curve_line(point))

@@ -21,6 +21,8 @@ MOST_SAMPLES = 256
 class Network(Instrument):
     """Runs a copy of the model once, before the first update; what cannot be run so is noted."""
 
+    goes_on = True
+
     def trial_begins(self, view: TrialView) -> None:
         try:
             with seeded(view.trial.seed, "network", device=view.device), _quiet():

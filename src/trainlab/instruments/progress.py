@@ -16,6 +16,8 @@ PAUSE_S = 0.4
 class ProgressEvents(Instrument):
     """Writes an event for every epoch, and for a point where the last one is PAUSE_S ago."""
 
+    goes_on = True
+
     def __init__(self, write: Callable[[Event], None]) -> None:
         self._write = write
         self._written_s = -math.inf

@@ -35,6 +35,8 @@ DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 class TensorBoard(Instrument):
     """Writes what TensorBoard shows; what it cannot show is noted in the trial's record."""
 
+    goes_on = True
+
     def __init__(self, *, shows_samples: bool = True) -> None:
         """`shows_samples`: whether to draw sample inputs; one trial of a study does, they are the same."""
         self._shows_samples = shows_samples
@@ -43,6 +45,11 @@ class TensorBoard(Instrument):
         self._view = view
         self._path = view.folder.tensorboard_folder
         with writing(self._path):
+            if view.steps_before:
+                # What was written after the checkpoint comes once more.
+                first = view.samples_by(view.steps_before) + 1
+                self._writer = SummaryWriter(str(self._path), purge_step=first)
+                return
             self._writer = SummaryWriter(str(self._path))
             if self._shows_samples:
                 self._write_samples()
@@ -55,6 +62,10 @@ class TensorBoard(Instrument):
         metrics = {metric_tag(name): value for name, value in point.metrics.items()}
         times_s = {f"time/{name}": value for name, value in point.times_s.items()}
         self._write_scalars({**metrics, **times_s}, point)
+
+    def flush(self) -> None:
+        with writing(self._path):
+            self._writer.flush()
 
     def probe_logged(self, record: ProbeRecord) -> None:
         """Writes a probe's value or histogram."""

@@ -14,6 +14,8 @@ from trainlab.train.setup import Setup
 class Weights(Instrument):
     """Keeps the weights as they are when the trial ends, however it ends."""
 
+    goes_on = True
+
     def trial_begins(self, view: TrialView) -> None:
         self._view = view
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -83,6 +84,7 @@ class TrialFolder:
         self.tensorboard_folder = path / "tensorboard"
         self.checkpoint_folder = path / "checkpoint"
         self.model_file = self.checkpoint_folder / "model.pt"
+        self.resume_folder = path / "resume"
         self.attempts_folder = path / "attempts"
         self._spare_file = path / ".spare"
 
@@ -135,13 +137,27 @@ class TrialFolder:
             raise
         return begun
 
+    def set_aside(self, attempt: int) -> "TrialFolder":
+        """Where an earlier attempt's files are once another has begun."""
+        return TrialFolder(self.attempts_folder / str(attempt))
+
+    def remove_checkpoints(self) -> None:
+        """The trial is finished: nobody will go on with it."""
+        with writing(self.resume_folder):
+            if self.resume_folder.is_dir():
+                rmtree(self.resume_folder)
+
+    @property
+    def _kept_in_place(self) -> tuple[Path, ...]:
+        return self.trial_file, self._spare_file, self.attempts_folder, self.resume_folder
+
     def _set_aside(self, record: TrialRecord) -> None:
         """Moves what an attempt left into a folder of its own."""
-        aside = self.attempts_folder / str(record.attempt)
+        aside = self.set_aside(record.attempt).path
         with writing(aside):
             aside.mkdir(parents=True, exist_ok=True)
             for path in self.path.iterdir():
-                if path not in (self.trial_file, self._spare_file, self.attempts_folder):
+                if path not in self._kept_in_place:
                     path.rename(aside / path.name)
         write_json(aside / self.trial_file.name, record.model_dump(mode="json"))
 

@@ -42,10 +42,10 @@ class Batches:
         other.batch_size, other._stream = batch_size, None
         return other
 
-    def rows(self, order: Tensor) -> tuple[Tensor, ...]:
-        """An epoch's order, cut into the row numbers of each batch. Batches that must be moved are gathered
-        ahead from here on, in this order."""
-        pieces = torch.split(order.to(self._data_device), self.batch_size)
+    def rows(self, order: Tensor, first: int = 0) -> tuple[Tensor, ...]:
+        """An epoch's order, cut into the row numbers of each batch, from the `first` on. Batches that must
+        be moved are gathered ahead from here on, in this order."""
+        pieces = torch.split(order.to(self._data_device), self.batch_size)[first:]
         if not self.resident:
             if self._stream is not None:
                 self._stream.close()

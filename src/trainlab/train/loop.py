@@ -22,6 +22,7 @@
         test_ends(epoch)
         epoch_ends(point)                        means over the epoch and over the test set
         change the learning rate
+        every so often, here or after a point: flush(), then a checkpoint is made
     trial_ends(progress)                         done, diverged, interrupted or failed
 
 An engine makes the steps. Instruments watch; the losses are the same with all of them and with none.
@@ -29,25 +30,36 @@ An engine makes the steps. Instruments watch; the losses are the same with all o
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+from trainlab.train.checkpoint.state import State
 from trainlab.train.engines.engine import Member, Session
 from trainlab.train.moments import Point
+from trainlab.train.saved.group import SavedGroup
+from trainlab.train.saved.place import Clock, Place, Stopwatch
 
-Clock = Callable[[], float]
 
-
-def train(session: Session, group: Sequence[Member], clock: Clock = time.perf_counter) -> None:
+def train(
+    session: Session,
+    group: Sequence[Member],
+    clock: Clock = time.perf_counter,
+    saved: SavedGroup | None = None,
+) -> None:
     """Trains a group until every member is done or has diverged: its loss is not finite, or has exploded
-    (`meter.EXPLODED`). Each member's progress is up to date at any time."""
-    for epoch in range(1, group[0].setup.settings.epochs + 1):
+    (`meter.EXPLODED`). Each member's progress is up to date at any time. Goes on from what is `saved` of
+    the group, and saves it again now and then."""
+    place, resumed = (Place(), None) if saved is None else saved.restored(session, group)
+    for epoch in range(place.epoch, group[0].setup.settings.epochs + 1):
         for member in _running(group):
             member.moments.epoch_begins(epoch)
-        _run_epoch(session, group, epoch, clock)
+        _run_epoch(session, group, place, clock, saved, resumed)
         if not _running(group):
             return
         session.change_learning_rates()
+        place, resumed = Place(epoch + 1), None
+        if saved is not None:
+            saved.save_if_due(session, group, place)
     for member in _running(group):
         member.progress.state = "done"
 
@@ -56,16 +68,24 @@ def _running(group: Sequence[Member]) -> list[Member]:
     return [member for member in group if member.progress.state == "running"]
 
 
-def _run_epoch(session: Session, group: Sequence[Member], epoch: int, clock: Clock) -> None:
+def _run_epoch(
+    session: Session,
+    group: Sequence[Member],
+    place: Place,
+    clock: Clock,
+    saved: SavedGroup | None,
+    resumed: State | None,
+) -> None:
     """Training, test, records; times are of the first two, which wait until the device is done.
 
     Of trials that run together each counts its share of the time: shares add up to what the clock shows.
     """
-    share = 1 / len(group)
+    epoch, share = place.epoch, 1 / len(group)
     begun = _running(group)
-    before_s, start = begun[0].progress.total_s, clock()
-    train_means = _train_epoch(session, group, epoch, lambda: before_s + share * (clock() - start))
-    train_s = share * (clock() - start)
+    watch = Stopwatch(clock, share, place.train_s)
+    before_s = begun[0].progress.total_s - place.train_s
+    train_means = _train_epoch(session, group, place, watch, saved, resumed)
+    train_s = watch.read()
     for member in begun:
         member.progress.total_s = before_s + train_s
     if not _running(group):
@@ -91,15 +111,23 @@ def _run_epoch(session: Session, group: Sequence[Member], epoch: int, clock: Clo
 
 
 def _train_epoch(
-    session: Session, group: Sequence[Member], epoch: int, elapsed_s: Clock
+    session: Session,
+    group: Sequence[Member],
+    place: Place,
+    watch: Stopwatch,
+    saved: SavedGroup | None,
+    resumed: State | None,
 ) -> list[dict[str, float]]:
-    """All updates of one epoch; returns each member's sample-weighted means over it."""
-    totals: list[dict[str, float]] = [{} for _ in group]
-    setup = group[0].setup
-    with session.training(epoch):
-        for num_steps in _between_points(len(setup.train_batches), setup.log_every_steps):
+    """All updates of one epoch that are left; returns each member's sample-weighted means over it."""
+    epoch, setup = place.epoch, group[0].setup
+    totals = place.totals = place.totals or [{} for _ in group]
+    before_s = _running(group)[0].progress.total_s - place.train_s
+    in_epoch = len(setup.train_batches)
+    with session.training(epoch, resumed):
+        for num_steps in _between_points(place.steps, in_epoch, setup.log_every_steps):
             step_means = session.advance(num_steps)
-            rates, now_s = session.learning_rates(), elapsed_s()
+            place.steps, place.train_s = place.steps + num_steps, watch.read()
+            rates, now_s = session.learning_rates(), before_s + place.train_s
             members = zip(group, step_means, rates, totals, strict=True)
             for member, means, rate, total in members:
                 progress = member.progress
@@ -118,13 +146,16 @@ def _train_epoch(
                     progress.diverged_loss = means.bad_loss
             if not _running(group):
                 break
+            if saved is not None and place.steps < in_epoch:
+                with watch.stopped():
+                    saved.save_if_due(session, group, place)
     num_samples = setup.train_batches.num_samples
     return [{name: value / num_samples for name, value in total.items()} for total in totals]
 
 
-def _between_points(num_steps: int, every: int) -> Iterator[int]:
+def _between_points(first: int, num_steps: int, every: int) -> Iterator[int]:
     """Updates from one point of the curve to the next; the last point is the epoch's end."""
-    for done in range(0, num_steps, every):
+    for done in range(first, num_steps, every):
         yield min(every, num_steps - done)
 
 

@@ -61,6 +61,15 @@ class Meter:
         self._limit: float | None = None
         self.reset()
 
+    @property
+    def limit(self) -> float | None:
+        """The loss beyond which training has exploded; None before the first was read."""
+        return self._limit
+
+    def keep_limit(self, limit: float | None) -> None:
+        """Takes the limit of an earlier attempt at the same training."""
+        self._limit = limit
+
     def reset(self) -> None:
         """Forgets everything added so far."""
         self._drop_pending()

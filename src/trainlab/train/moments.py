@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +69,8 @@ class TrialView:
     model_inputs: Callable[[int], Tensor]
     """The same as the model gets them, on the device; a copy, which it may change."""
     notes: list[Note]
+    steps_before: int = 0
+    """Updates that an earlier attempt made, from whose checkpoint this one goes on; 0: it starts anew."""
 
     def note(self, code: str, **values: Value) -> None:
         """Records something that the instrument could not do; `trainlab.words` has the sentence."""
@@ -77,6 +79,10 @@ class TrialView:
 
 class Instrument:
     """Watches a trial and writes records; overrides the moments it needs and steers nothing."""
+
+    goes_on: ClassVar[bool] = False
+    """Whether it can watch a trial that goes on from a checkpoint (`TrialView.steps_before`): its files are
+    then put back as they were. Trials that others watch start anew."""
 
     def trial_begins(self, view: TrialView) -> None:
         """Model, optimizer and data stand ready; no update has happened."""
@@ -101,6 +107,9 @@ class Instrument:
 
     def point_logged(self, point: Point) -> None:
         """Means over the updates since the last point."""
+
+    def flush(self) -> None:
+        """A checkpoint will be made: what was written so far must be in files."""
 
     def test_begins(self, epoch: int) -> None:
         """The model is about to run the test set in eval mode: hooks fire there too."""
@@ -152,9 +161,15 @@ class Moments:
         self.phase_ends = self._callback("phase_ends")
         self.step_ends = self._callback("step_ends")
         self.point_logged = self._callback("point_logged")
+        self.flush = self._callback("flush")
         self.test_begins = self._callback("test_begins")
         self.test_ends = self._callback("test_ends")
         self.epoch_ends = self._callback("epoch_ends")
+
+    @property
+    def go_on(self) -> bool:
+        """Whether all instruments can watch a trial that goes on from a checkpoint."""
+        return all(instrument.goes_on for instrument in self.instruments)
 
     @property
     def grain(self) -> Grain:

@@ -71,7 +71,7 @@ class Setup:
             return torch.autocast(self.device.type, torch.bfloat16)
         return nullcontext()
 
-    def view(self, folder: TrialFolder) -> TrialView:
+    def view(self, folder: TrialFolder, steps_before: int = 0) -> TrialView:
         """What instruments get to see; their records go to this folder."""
         test_inputs = self.dataset.test.inputs
         return TrialView(
@@ -86,6 +86,7 @@ class Setup:
                 test_inputs[:count].to(self.device, copy=True)
             ),
             notes=self.notes,
+            steps_before=steps_before,
         )
 
     def resolved(self) -> dict[str, Any]:

@@ -6,6 +6,16 @@ from itertools import islice
 
 from torch import Tensor
 
+from trainlab.train.checkpoint.state import (
+    State,
+    merged,
+    model_state,
+    optimizer_state,
+    random_state,
+    restore_model,
+    restore_optimizer,
+    restore_random,
+)
 from trainlab.train.engines.engine import Member, Update
 from trainlab.train.evaluation import CallModel, Evaluation, Outcome, make_inference_step
 from trainlab.train.meter import Means, Meter
@@ -46,17 +56,22 @@ class EagerSession:
         # Made before the first update, because torch's schedule counts the updates.
         self._schedule = make_schedule(setup.settings, setup.optimizer)
         self._batches: Iterator[Tensor] = iter(())
+        self._done = 0
+        """Updates of the current epoch."""
 
     def learning_rates(self) -> Sequence[float]:
         return [float(self._setup.optimizer.param_groups[0]["lr"])]
 
     @contextmanager
-    def training(self, epoch: int) -> Iterator[None]:
+    def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
         setup = self._setup
         setup.model.train()
         order = data_order(setup.trial.seed_of("order"), epoch, setup.train_batches.num_samples)
-        self._batches = iter(setup.train_batches.rows(order))
+        self._done = 0 if resumed is None else resumed.values["done"]
+        self._batches = iter(setup.train_batches.rows(order, self._done))
         with seeded(setup.trial.seed_of("dropout"), "dropout", epoch, setup.device):
+            if resumed is not None:
+                restore_random(setup.device, resumed)
             yield
 
     def advance(self, num_steps: int) -> Sequence[Means]:
@@ -67,6 +82,7 @@ class EagerSession:
             meter.add(*step(rows))
             moments.step_ends(number)
             progress.steps_done = number
+        self._done += num_steps
         return [meter.means()]
 
     def test(self, epoch: int) -> Sequence[Means]:
@@ -75,6 +91,27 @@ class EagerSession:
     def change_learning_rates(self) -> None:
         if self._schedule is not None:
             self._schedule.step()
+
+    def state(self) -> State:
+        setup, schedule = self._setup, self._schedule
+        own = {
+            "done": self._done,
+            "limit": self._meter.limit,
+            "schedule": None if schedule is None else schedule.state_dict(),
+        }
+        return merged(
+            model_state(setup.model, with_gradients=not setup.settings.zero_grad),
+            optimizer_state(setup.optimizer),
+            random_state(setup.device),
+            State({}, own),
+        )
+
+    def restore(self, state: State) -> None:
+        restore_model(self._setup.model, state)
+        restore_optimizer(self._setup.optimizer, state)
+        self._meter.keep_limit(state.values["limit"])
+        if self._schedule is not None:
+            self._schedule.load_state_dict(state.values["schedule"])
 
 
 def make_training_step(

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from trainlab.train.checkpoint.state import State
 from trainlab.train.meter import Means
 from trainlab.train.moments import Grain, Moments, Progress
 from trainlab.train.setup import Setup
@@ -36,8 +37,9 @@ class Session(Protocol):
     def learning_rates(self) -> Sequence[float]:
         """The current ones."""
 
-    def training(self, epoch: int) -> AbstractContextManager[None]:
-        """Entered for the updates of one epoch: data order and dropout derive from (seed, epoch)."""
+    def training(self, epoch: int, resumed: State | None = None) -> AbstractContextManager[None]:
+        """Entered for the updates of one epoch: data order and dropout derive from (seed, epoch). With
+        `resumed` it goes on where that state was taken, after some of its updates."""
 
     def advance(self, num_steps: int) -> Sequence[Means]:
         """Makes so many further updates of the epoch and waits until they are done; counts each in
@@ -48,6 +50,12 @@ class Session(Protocol):
 
     def change_learning_rates(self) -> None:
         """As the schedules say; called after each epoch."""
+
+    def state(self) -> State:
+        """All that further updates depend on, between two calls of `advance` or two epochs."""
+
+    def restore(self, state: State) -> None:
+        """Takes over such a state, before the first update; `training` then goes on from it."""
 
 
 class Engine(Protocol):

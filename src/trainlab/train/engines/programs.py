@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainlab.errors import TrainlabError
+from trainlab.train.checkpoint.state import State, merged, random_state, restore_random
 from trainlab.train.engines.engine import Member
 from trainlab.train.evaluation import Evaluation
 from trainlab.train.meter import Means
@@ -44,6 +45,8 @@ class ProgramSession:
         self._generators = [torch.Generator(self._device) for _ in members] if is_vectorised else []
         self._done = 0
         """Steps of the current epoch."""
+        self._num_changes = 0
+        """Of the learning rates, since the start."""
         num_samples, size = self._batches.num_samples, self._batches.batch_size
         self._num_full, rest = divmod(num_samples, size)
         with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []):
@@ -58,10 +61,28 @@ class ProgramSession:
     def change_learning_rates(self) -> None:
         for rates in self._rates:
             rates.change()
+        self._num_changes += 1
         self._group.update.set_rates(self.learning_rates())
 
+    def state(self) -> State:
+        tensors = {f"program.{number}": one for number, one in enumerate(self._changes())}
+        generators = enumerate(self._generators)
+        tensors |= {f"generator.{number}": one.get_state() for number, one in generators}
+        limits = {str(trial): limit for trial, limit in self._group.sums.limits.items()}
+        own = {"done": self._done, "rate_changes": self._num_changes, "limits": limits}
+        return merged(State(tensors, own), random_state(self._device))
+
+    def restore(self, state: State) -> None:
+        with torch.no_grad():
+            for number, tensor in enumerate(self._changes()):
+                tensor.copy_(state.tensors[f"program.{number}"])
+        limits = state.values["limits"].items()
+        self._group.sums.limits.update({int(trial): limit for trial, limit in limits})
+        for _ in range(state.values["rate_changes"]):
+            self.change_learning_rates()
+
     @contextmanager
-    def training(self, epoch: int) -> Iterator[None]:
+    def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
         orders = torch.stack(
             [
                 data_order(one.trial.seed_of("order"), epoch, self._batches.num_samples)
@@ -69,9 +90,13 @@ class ProgramSession:
             ]
         )
         self._fill(orders.to(self._device))
-        self._group.position.zero_()
-        self._done = 0
+        self._done = 0 if resumed is None else resumed.values["done"]
+        self._group.position.fill_(self._done)
         with self._drawing(epoch):
+            if resumed is not None:
+                restore_random(self._device, resumed)
+                for number, generator in enumerate(self._generators):
+                    generator.set_state(resumed.tensors[f"generator.{number}"])
             yield
 
     def advance(self, num_steps: int) -> Sequence[Means]:

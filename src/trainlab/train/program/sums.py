@@ -18,7 +18,7 @@ class LaneSums:
         self._names = ("loss", *metrics)
         self._totals = torch.zeros(len(self._names), num_trials, dtype=torch.float64, device=device)
         self._losses = torch.zeros(num_steps, num_trials, dtype=torch.float64, device=device)
-        self._limits: dict[int, float] = {}
+        self.limits: dict[int, float] = {}
         """Of every trial, set by the first loss there ever was."""
 
     @property
@@ -47,7 +47,7 @@ class LaneSums:
         self, trial: int, row: Sequence[float], losses: Tensor, num_samples: int, num_steps: int
     ) -> Means:
         *values, first_loss = row
-        limit = self._limits.setdefault(trial, explosion_limit(first_loss))
+        limit = self.limits.setdefault(trial, explosion_limit(first_loss))
         means = dict(zip(self._names, values, strict=True))
         step, loss = None, None
         if not (math.isfinite(means["loss"]) and means["loss"] <= limit):

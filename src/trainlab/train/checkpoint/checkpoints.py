@@ -1,0 +1,174 @@
+"""The checkpoints of trials that train together: when they are made, and which one can be gone on from.
+
+A checkpoint is one file in the `resume` folder of the first of the trials, written beside and renamed; the
+one before is kept. It is used only by the same trials, set up alike on this torch, and only where the
+curves of the attempt that made it are as long as they were then.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import torch
+
+from trainlab.errors import RecordError
+from trainlab.record.files import replacing, writing
+from trainlab.record.folder import TrialFolder
+from trainlab.train.checkpoint.state import State
+from trainlab.train.checkpoint.tensor_file import DamagedError, from_bytes, to_bytes
+
+INTERVAL_S = 30.0
+LEAST_S = 1.0
+"""Of training between two checkpoints, also at the ends of epochs: less is not worth the writing."""
+VARIABLE = "TRAINLAB_CHECKPOINT_S"
+"""Sets another interval; 0: at every point of the curve."""
+NUM_KEPT = 2
+
+Facts = Mapping[str, Any]
+"""What a trial's settings became, as recorded."""
+
+
+@dataclass(frozen=True)
+class CheckpointedTrial:
+    """A trial of the group, as the attempt that runs it sees it."""
+
+    folder: TrialFolder
+    attempt: int
+    token: str
+    facts: Facts
+
+
+class Checkpoints:
+    """Those of one group of trials."""
+
+    def __init__(
+        self, trials: Sequence[CheckpointedTrial], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._trials, self._clock = trials, clock
+        self._folder = trials[0].folder.resume_folder
+        self._interval_s = interval_s()
+        self._made_s = clock()
+        self._can_be_made = True
+
+    def is_due(self, *, at_epoch_end: bool) -> bool:
+        """Whether one is to be made now."""
+        least_s = min(LEAST_S, self._interval_s) if at_epoch_end else self._interval_s
+        return self._can_be_made and self._clock() - self._made_s >= least_s
+
+    def give_up(self) -> None:
+        """No more are made: something has turned up that they cannot hold."""
+        self._can_be_made = False
+
+    def save(self, step: int, state: State) -> None:
+        """Makes one after so many updates. A disk that is full is no reason to stop training; that another
+        attempt has taken the trials over is."""
+        for trial in self._trials:
+            if not trial.folder.is_current(trial.token):
+                raise RecordError(
+                    f"{trial.folder.trial_file}: another attempt runs this trial now; this one is given up"
+                )
+        values = {"trials": [self._described(trial) for trial in self._trials], **state.values}
+        try:
+            content = to_bytes(state.tensors, values | {"torch": torch.__version__})
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+        ):  # a type of tensor, or a value, that has no place there
+            self.give_up()
+            return
+        with suppress(RecordError):
+            self._write(self._folder / f"{step}-{self._trials[0].attempt}.safetensors", content)
+        self._made_s = self._clock()
+
+    def newest(self) -> State | None:
+        """The last one that can be gone on from."""
+        for path in self._paths():
+            try:
+                tensors, values = from_bytes(path.read_bytes())
+            except (DamagedError, OSError):
+                continue
+            if self._fits(values):
+                return State(tensors, values)
+        return None
+
+    def put_back(self, state: State) -> None:
+        """Curves and event files, as they were then, from the attempts that were set aside."""
+        for trial, told in zip(self._trials, state.values["trials"], strict=True):
+            earlier = trial.folder.set_aside(told["attempt"])
+            with writing(trial.folder.curve_file):
+                content = earlier.curve_file.read_bytes()[: told["curve_bytes"]]
+                trial.folder.curve_file.write_bytes(content)
+                if earlier.tensorboard_folder.is_dir():
+                    copytree(earlier.tensorboard_folder, trial.folder.tensorboard_folder)
+
+    def _described(self, trial: CheckpointedTrial) -> dict[str, Any]:
+        curve = trial.folder.curve_file
+        _sync(curve)
+        return {
+            "id": trial.folder.path.name,
+            "attempt": trial.attempt,
+            "facts": trial.facts,
+            "curve_bytes": curve.stat().st_size,
+        }
+
+    def _fits(self, values: Mapping[str, Any]) -> bool:
+        told = values.get("trials", ())
+        if values.get("torch") != torch.__version__ or len(told) != len(self._trials):
+            return False
+        return all(
+            one["id"] == trial.folder.path.name
+            and one["facts"] == trial.facts
+            and _size(trial.folder.set_aside(one["attempt"]).curve_file) >= one["curve_bytes"]
+            for one, trial in zip(told, self._trials, strict=True)
+        )
+
+    def _write(self, path: Path, content: bytes) -> None:
+        with writing(path):
+            path.parent.mkdir(exist_ok=True)
+        with replacing(path) as part, part.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        _sync(path.parent)
+        for old in self._paths()[NUM_KEPT:]:
+            old.unlink(missing_ok=True)
+
+    def _paths(self) -> list[Path]:
+        """The last one first."""
+        found = self._folder.glob("*-*.safetensors")
+        named = {path: path.stem.split("-") for path in found}
+        ours = [path for path, parts in named.items() if all(part.isdecimal() for part in parts)]
+        return sorted(ours, key=lambda path: [int(part) for part in named[path]], reverse=True)
+
+
+def interval_s() -> float:
+    """Between two checkpoints within an epoch."""
+    try:
+        asked = float(os.environ.get(VARIABLE, INTERVAL_S))
+    except ValueError:
+        return INTERVAL_S
+    return asked if math.isfinite(asked) and asked >= 0 else INTERVAL_S
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _sync(path: Path) -> None:
+    """What was written there outlives a power cut; folders cannot be synced everywhere."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,198 @@
+"""A trial that goes on from a checkpoint writes the curve that it would have written undisturbed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from asking import study_of
+from trainlab.execute.run import start_run
+from trainlab.execute.worker import run_group
+from trainlab.record.folder import RunFolder, TrialFolder
+from trainlab.train.checkpoint.checkpoints import VARIABLE
+from trainlab.train.checkpoint.tensor_file import DamagedError, from_bytes, to_bytes
+from trainlab.train.loader import Loader
+from trainlab.train.moments import Instrument, Point, TrialView
+
+OWN = """
+import random
+import numpy
+
+class Restless(nn.Module):
+    # Draws from every generator there is, and has a buffer that learns.
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
+        self.drop, self.last = nn.Dropout(0.3), nn.Linear(8, 2)
+
+    def forward(self, x):
+        noise = random.gauss(0, 0.1) + float(numpy.random.standard_normal()) / 10
+        x = self.norm(self.first(x)).relu()
+        return self.last(self.drop(x + (noise if self.training else 0)))
+
+def dropping(hidden=8):
+    return nn.Sequential(nn.Linear(8, hidden), nn.ReLU(), nn.Dropout(0.3), nn.Linear(hidden, 2))
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last, self.calls = nn.Linear(8, 2), 0
+
+    def forward(self, x):
+        self.calls += self.training
+        return self.last(x) / (1 + self.calls % 3)
+
+restless, lanes, counting = (
+    Workload(name="own", model=model, data=data, loss=F.cross_entropy)
+    for model in (Restless, dropping, Counting)
+)
+"""
+SETTINGS = {
+    "device": "cpu",
+    "epochs": 3,
+    "batch_size": 8,
+    "log_every_steps": 2,
+    "lr": 0.05,
+}
+
+
+class Cut(Instrument):
+    """Interrupts a trial at some point of this attempt; notes what was not made again."""
+
+    goes_on = True
+
+    def __init__(self, at_point: int | None) -> None:
+        self.at_point, self.points, self.steps_before = at_point, 0, 0
+
+    def trial_begins(self, view: TrialView) -> None:
+        self.steps_before = view.steps_before
+
+    def point_logged(self, point: Point) -> None:
+        self.points += 1
+        if self.points == self.at_point:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(autouse=True)
+def _every_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "0")
+
+
+def begun(file: Path, out: Path, name: str, seeds: int = 1, **asked: object) -> RunFolder:
+    if "Restless" not in file.read_text():
+        file.write_text(file.read_text() + OWN)
+    settings = {**SETTINGS, **asked}
+    study = study_of(f"{file}:{name}", settings, seeds=seeds, save_model=True, tensorboard=False)
+    return start_run(study, out)
+
+
+def attempted(run: RunFolder, at_point: int | None = None) -> int:
+    """Runs all trials as one group up to a point; how many updates were not made again."""
+    cut = Cut(at_point)
+    if at_point is None:
+        run_group(run, run.study().trials, "here", Loader(), [cut])
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            run_group(run, run.study().trials, "here", Loader(), [cut])
+    return cut.steps_before
+
+
+def lines(folder: TrialFolder) -> list[str]:
+    """The curve, times apart, to the last digit."""
+    text = folder.curve_file.read_text()
+    return [
+        line.partition(', "time_s"')[0].partition(', "train_s"')[0] for line in text.splitlines()
+    ]
+
+
+def assert_same(ours: RunFolder, theirs: RunFolder) -> None:
+    for trial in ours.trials():
+        folders: Sequence[TrialFolder] = [run.trial(trial.id) for run in (ours, theirs)]
+        assert lines(folders[0]) == lines(folders[1])
+        ours_last, theirs_last = (torch.load(folder.model_file) for folder in folders)
+        assert all(torch.equal(ours_last[name], theirs_last[name]) for name in theirs_last)
+        assert trial.state == "done"
+        assert not folders[0].resume_folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "asked"),
+    [
+        ("eager", "restless", {"optimizer": "adam", "schedule": "step", "lr_gamma": 0.5}),
+        ("eager", "restless", {"optimizer": "sgd", "momentum": 0.9, "zero_grad": False}),
+        ("tuned", "restless", {"optimizer": "adadelta", "schedule": "cosine"}),
+        ("graphed", "lanes", {"optimizer": "rmsprop"}),
+        ("lanes", "lanes", {"optimizer": "adagrad", "schedule": "cosine", "seeds": 2}),
+    ],
+)
+def test_a_curve_that_was_cut_again_and_again_is_the_undisturbed_one(
+    engine: str, name: str, asked: dict[str, object], tiny_file: Path, tmp_path: Path
+) -> None:
+    asked["engine"] = engine
+    whole, cut = (begun(tiny_file, tmp_path / out, name, **asked) for out in ("whole", "cut"))
+    attempted(whole)
+    # Within the first epoch, at its end, just behind it, far into the last.
+    before = [attempted(cut, at_point) for at_point in (3, 5, 1, 9)]
+    before.append(attempted(cut))
+    assert before[0] == 0 < before[1]
+    assert before == sorted(before)
+    assert cut.trials()[0].resolved["engine"] == engine
+    assert_same(cut, whole)
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_then_to_the_start(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    whole, cut = (begun(tiny_file, tmp_path / out, "restless") for out in ("whole", "cut"))
+    attempted(whole)
+    attempted(cut, 6)
+    folder = cut.trial("learn-seed1").resume_folder
+    last, older = sorted(folder.iterdir(), key=lambda path: -int(path.stem.partition("-")[0]))
+    content = bytearray(last.read_bytes())
+    content[len(content) // 2] ^= 1
+    last.write_bytes(content)
+    assert attempted(cut, 1) == int(older.stem.partition("-")[0])
+    for path in folder.iterdir():
+        path.write_bytes(path.read_bytes()[:-7])
+    assert attempted(cut) == 0
+    assert_same(cut, whole)
+
+
+def test_a_model_that_counts_in_python_starts_anew(tiny_file: Path, tmp_path: Path) -> None:
+    whole, cut = (begun(tiny_file, tmp_path / out, "counting") for out in ("whole", "cut"))
+    attempted(whole)
+    attempted(cut, 9)
+    assert attempted(cut) == 0
+    assert_same(cut, whole)
+
+
+def test_another_setup_does_not_go_on_from_a_checkpoint(tiny_file: Path, tmp_path: Path) -> None:
+    cut = begun(tiny_file, tmp_path / "cut", "restless")
+    attempted(cut, 4)
+    tiny_file.write_text(tiny_file.read_text().replace("Dropout(0.3)", "Dropout(0.4)"))
+    assert attempted(cut) == 0
+
+
+def test_every_bit_of_a_tensor_file_counts() -> None:
+    tensors = {
+        "a": torch.randn(3, 2),
+        "none": torch.empty(0, 4),
+        "one": torch.tensor(7.0, dtype=torch.float64),
+        "half": torch.randn(5).to(torch.bfloat16),
+        "yes": torch.tensor([True, False]),
+    }
+    content = to_bytes(tensors, {"x": [0.1, None, "é"]})
+    back, values = from_bytes(content)
+    assert values == {"x": [0.1, None, "é"]}
+    assert all(torch.equal(back[name], tensor) for name, tensor in tensors.items())
+    assert all(back[name].dtype == tensor.dtype for name, tensor in tensors.items())
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 8
+        if content[place : place + 1] != b" ":
+            with pytest.raises(DamagedError):
+                from_bytes(bytes(changed))
+    for end in (0, 4, 8, 100, len(content) - 1):
+        with pytest.raises(DamagedError):
+            from_bytes(content[:end])
