@@ -114,10 +114,10 @@ def run_benches(
 
 
 def has_run(run: RunFolder, members: Sequence[Group]) -> bool:
-    """Whether every trial of a bench ended by itself. One that was cut short is run again as a whole: its
+    """Whether every trial of a bench is done. A bench that was cut short is run again as a whole: its
     figures are ratios within rounds, which all of its processes must share."""
     trials = [run.trial(trial_id).read() for group in members for trial_id in group.ids]
-    return all(trial.state in ("done", "failed") for trial in trials)
+    return all(trial.state == "done" for trial in trials)
 
 
 def _last_number(mode: str, benches: Iterable[str | None]) -> int:

@@ -1,0 +1,193 @@
+"""Drivers and workers that are killed at any moment: nothing is lost or changed, and no process is left."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from command import Verb
+from trainlab.machine.environment import usable_vcpus
+from trainlab.record.folder import RunFolder
+from trainlab.train.checkpoint.checkpoints import VARIABLE
+
+JOBS = str(min(2, usable_vcpus()))
+NUM_KILLS = 50
+OWN = """
+class Dropping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.drop, self.last = nn.Linear(8, 16), nn.Dropout(0.3), nn.Linear(16, 2)
+
+    def forward(self, x):
+        return self.last(self.drop(self.first(x).relu()))
+
+dropping = Workload(name="dropping", model=Dropping, data=data, loss=F.cross_entropy)
+"""
+ASKED = (
+    *(
+        "--seeds",
+        "3",
+        "--batch-size",
+        "4",
+        "--no-tensorboard",
+        "--no-report",
+        "--quiet",
+        "--jobs",
+        JOBS,
+    ),
+    *("--device", "cpu", "--threads", "1", "--log-every-steps", "5"),
+    *("--profile", "--weights", "trained", "--mode", "train", "--processes", "1"),
+    *("--extra-s", "0", "--budget-s", "0.1", "--warmup-steps", "2", "--active-steps", "2"),
+    *("--trace-mb", "0"),
+)
+"""Learn trials by themselves and in lanes, and cost trials that need the weights of some."""
+
+
+class Driver:
+    """`trainlab run` or `trainlab resume` in a process of its own."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self._log = (folder / "log").open("a")
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "trainlab", *words],
+            cwd=folder,
+            env={**os.environ, VARIABLE: "0"},
+            stdout=self._log,
+            stderr=self._log,
+        )
+
+    def wait_for_lease(self, run: RunFolder, number: int) -> None:
+        """Until it drives the run, or has ended."""
+        while self.process.poll() is None and not (run.drivers_folder / f"{number}.json").exists():
+            time.sleep(0.01)
+
+    def family(self) -> list[psutil.Process]:
+        """It and all that it has started, the youngest last."""
+        own = psutil.Process(self.process.pid)
+        return [own, *own.children(recursive=True)]
+
+    def end(self) -> int:
+        code = self.process.wait(timeout=120)
+        self._log.close()
+        return code
+
+
+def num_drivers(run: RunFolder) -> int:
+    return len(list(run.drivers_folder.glob("*.json")))
+
+
+def curves(run: RunFolder) -> dict[str, list[str]]:
+    """Of all learn trials, times apart."""
+    learned = [trial for trial in run.trials() if trial.kind == "learn"]
+    texts = {trial.id: run.trial(trial.id).curve_file.read_text() for trial in learned}
+    return {
+        name: [_without_times(line) for line in text.splitlines()] for name, text in texts.items()
+    }
+
+
+def _without_times(line: str) -> str:
+    return line.partition(', "time_s"')[0].partition(', "train_s"')[0]
+
+
+def kill(victim: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        victim.send_signal(signal.SIGKILL)
+
+
+def assert_gone(family: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(family[1:], timeout=30)
+    assert not alive, "processes outlived their driver"
+
+
+def assert_whole(run: RunFolder, whole: RunFolder) -> None:
+    assert curves(run) == curves(whole)
+    assert {trial.state for trial in run.trials()} == {"done"}
+    assert [trial.id for trial in run.trials()] == [trial.id for trial in whole.trials()]
+    assert not list(run.path.rglob("*.safetensors"))
+    assert not list(run.path.rglob("*.part"))
+
+
+def until(driver: Driver, has_come: Callable[[], bool]) -> list[psutil.Process]:
+    """Waits for something that must come before the driver's end; who there is then."""
+    while not has_come():
+        assert driver.process.poll() is None, "it has ended by itself"
+        time.sleep(0.01)
+    return driver.family()
+
+
+def test_a_study_that_is_killed_and_resumed_has_the_curves_of_an_undisturbed_one(
+    tiny_file: Path, tmp_path: Path, trainlab: Verb
+) -> None:
+    tiny_file.write_text(tiny_file.read_text() + OWN)
+    asked = ("own_work.py:dropping", "--engine", "graphed,lanes", "--epochs", "4", *ASKED)
+    trainlab("run", *asked, "--out", "whole")
+    run = RunFolder(tmp_path / "run")
+
+    def trains() -> bool:
+        return any(run.trials_folder.glob("*/resume/*.safetensors"))
+
+    def measures() -> bool:
+        cost = (trial for trial in run.trials() if trial.kind == "cost")
+        return any(trial.state == "running" for trial in cost)
+
+    driver = Driver(tmp_path, "run", *asked, "--out", "run")
+    kill(until(driver, trains)[-1])
+    family = until(driver, measures)
+    kill(family[-1])
+    kill(family[0])
+    driver.end()
+    assert_gone(family)
+    learned = [trial for trial in run.trials() if trial.kind == "learn"]
+    finished = {trial.id: trial.attempt for trial in learned if trial.is_finished}
+    assert Driver(tmp_path, "resume", "run", "--no-report", "--quiet").end() == 0
+    assert_whole(run, RunFolder(tmp_path / "whole"))
+    assert finished.items() <= {trial.id: trial.attempt for trial in run.trials()}.items()
+
+
+def disturbed(folder: Path, name: str, kills: Iterator[float], draw: random.Random) -> int:
+    """Runs the study, and resumes it until it is done, killing some of it while `kills` says when."""
+    run = RunFolder(folder / name)
+    begin = ("run", "own_work.py:dropping", "--engine", "eager,lanes", "--epochs", "12", *ASKED)
+    num_kills = 0
+    while True:
+        has_begun, number = run.study_file.exists(), num_drivers(run) + 1
+        words = ("resume", name, "--no-report", "--quiet") if has_begun else (*begin, "--out", name)
+        driver, family = Driver(folder, *words), list[psutil.Process]()
+        driver.wait_for_lease(run, number)
+        if (wait_s := next(kills, None)) is not None:
+            time.sleep(wait_s)
+            if driver.process.poll() is None:
+                family = driver.family()
+                kill(draw.choice(family))
+                num_kills += 1
+        code = driver.end()
+        assert_gone(family)
+        if code == 0 and all(trial.state == "done" for trial in run.trials()):
+            return num_kills
+
+
+@pytest.mark.full
+def test_fifty_kills_at_random_moments_lose_and_change_nothing(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    tiny_file.write_text(tiny_file.read_text() + OWN)
+    seed = random.randrange(10**6)
+    draw, begun_s = random.Random(seed), time.monotonic()
+    disturbed(tmp_path, "whole", iter(()), draw)
+    length_s = time.monotonic() - begun_s
+    whole, left, number = RunFolder(tmp_path / "whole"), NUM_KILLS, 0
+    while left > 0:
+        number += 1
+        kills = (draw.uniform(0, 0.7 * length_s) for _ in range(min(left, 5)))
+        left -= disturbed(tmp_path, f"killed-{number}", kills, draw)
+        assert_whole(RunFolder(tmp_path / f"killed-{number}"), whole)
+        done = NUM_KILLS - left
+        print(f"{done} of {NUM_KILLS} kills, seed {seed}: no orphan, all curves as undisturbed")
