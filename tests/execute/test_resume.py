@@ -1,0 +1,140 @@
+"""Runs that were cut short: what is left of them, how they go on, what their folder says meanwhile."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from asking import groups_of, study_of
+from command import Verb
+from trainlab import lab
+from trainlab.errors import RecordError, WorkloadError
+from trainlab.execute.driver.lease import leased
+from trainlab.execute.driver.unfinished import unfinished_groups
+from trainlab.execute.run import add_groups, start_run
+from trainlab.plan import bench_of
+from trainlab.record.folder import RunFolder
+from trainlab.record.trial import State
+from trainlab.spec import CostSpec, Question
+from trainlab.words.error_lines import error_line
+
+
+def set_state(run: RunFolder, trial_id: str, state: State) -> None:
+    folder = run.trial(trial_id)
+    folder.write(folder.read().model_copy(update={"state": state}))
+
+
+def lines(run: RunFolder) -> dict[str, list[str]]:
+    files = {trial.id: run.trial(trial.id).curve_file.read_text() for trial in run.trials()}
+    return {
+        name: [line.partition(', "t')[0].partition(', "train_s"')[0] for line in text.splitlines()]
+        for name, text in files.items()
+    }
+
+
+def test_a_run_goes_on_as_it_would_have_with_seeds_added_until_all_is_decided(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    question = Question(
+        workload=f"{tiny_file}:tiny",
+        vary={"hidden": (8, 9)},
+        margins={"test/loss": 1e-9},
+        settings={"device": "cpu", "epochs": 1},
+        seeds=3,
+        until_decided=True,
+        max_seeds=5,
+        tensorboard=False,
+    )
+    whole = lab.run_question(question, out=tmp_path / "whole").run
+    cut = lab.run_question(question, out=tmp_path / "cut", budget_s=0).run
+    assert {trial.state for trial in cut.trials()} == {"pending"}
+    assert len(cut.trials()) < len(whole.trials())
+    outcome = lab.resume_run(cut.path, budget_s=0.3)
+    before = {trial.id: trial.attempt for trial in outcome.run.trials() if trial.is_finished}
+    outcome = lab.resume_run(cut.path)
+    assert not outcome.was_interrupted
+    assert outcome.run.study().trials == whole.study().trials
+    assert lines(outcome.run) == lines(whole)
+    assert before.items() <= {trial.id: trial.attempt for trial in cut.trials()}.items()
+    assert cut.results_csv.exists()
+
+
+def test_finished_trials_are_left_out_and_a_bench_is_run_whole(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    cost = CostSpec(processes=2, weights="trained")
+    study = study_of(
+        f"{tiny_file}:tiny", {"device": "cpu"}, vary={"lr": (0.1, 0.2)}, seeds=2, cost=cost
+    )
+    run = start_run(study, tmp_path / "run")
+    add_groups(run, bench_of(study, "train", 3))
+    planned = [group for group in groups_of(run) if group.bench is None]
+    learned = [trial for group in planned for trial in group.trials if trial.kind == "learn"]
+    set_state(run, learned[0].id, "diverged")
+    set_state(run, learned[1].id, "failed")
+    benches = [bench_of(study, "train", number) for number in (1, 2, 3)]
+    for bench in benches[:2]:
+        for group in bench:
+            set_state(run, group.trials[0].id, "done")
+    set_state(run, benches[1][0].trials[0].id, "running")
+    left = unfinished_groups(run)
+    ids = [trial_id for group in left for trial_id in group.ids]
+    assert learned[0].id not in ids
+    assert learned[1].id in ids
+    timed = [group.bench for group in left if group.bench is not None]
+    # Those that were added later stand beside those planned at first, which says how many there are.
+    assert timed == [name for name in ("train-1", "train-2", "train-3") for _ in benches[0]]
+    places = [number for number, group in enumerate(left) if group.bench is not None]
+    assert places == list(range(places[0], places[0] + len(places)))
+    for bench in benches:
+        for group in bench:
+            set_state(run, group.trials[0].id, "done")
+    assert not [group for group in unfinished_groups(run) if group.bench is not None]
+
+
+def test_a_workload_that_was_changed_is_refused_unless_allowed(
+    tiny_file: Path, tmp_path: Path, trainlab: Verb
+) -> None:
+    trainlab("run", "own_work.py:tiny", "--out", "run", "--budget", "0.001s", "--device", "cpu")
+    source = tiny_file.read_text()
+    tiny_file.write_text(source + "raise RuntimeError('must not be run')")
+    told = trainlab("resume", "run", code=2).stderr
+    assert told == (
+        "trainlab: own_work.py: has changed since the run began; "
+        "put it back as it was, or add --allow-changed\n"
+    )
+    assert "自运行开始后已改变" in error_line(told.strip(), "zh")
+    tiny_file.write_text(source + "# only a remark\n")
+    told = trainlab("run", "own_work.py:tiny", "--out", "run", code=2).stderr
+    assert "holds a run that is not finished; go on with it by `trainlab resume run`" in told
+    trainlab("resume", "run", "--allow-changed", "--quiet")
+    assert [trial.state for trial in RunFolder(tmp_path / "run").trials()] == ["done"]
+    assert "nothing is left to run" in trainlab("resume", "run", "--allow-changed").stderr
+    tiny_file.unlink()
+    with pytest.raises(WorkloadError, match="resume the run from the folder it was started in"):
+        lab.resume_run(tmp_path / "run")
+
+
+def test_the_folder_says_how_far_a_run_is_and_whose_it_is(
+    tiny_file: Path, tmp_path: Path, trainlab: Verb
+) -> None:
+    asked = ("own_work.py:tiny", "--lr", "0.1,0.2", "--seeds", "2", "--device", "cpu")
+    trainlab("run", *asked, "--out", "run", "--budget", "0.001s", "--no-report")
+    run = RunFolder(tmp_path / "run")
+    first, second, *_ = run.study().trials
+    set_state(run, first, "done")
+    set_state(run, second, "running")
+    # Its driver has ended: what is still recorded as running was cut off.
+    told = trainlab("status", "run").stdout
+    assert "1 of 4 trials finished, 2 to come, 1 interrupted" in told
+    assert "Nobody runs it; `trainlab resume run` goes on with it." in told
+    with leased(run):
+        told = trainlab("status", "run").stdout
+        assert "1 of 4 trials finished, 1 running, 2 to come" in told
+        assert "Run by " in told
+        assert json.loads(trainlab("status", "run", "--json").stdout)["states"]["running"] == 1
+        with pytest.raises(RecordError, match="is being run by"):
+            lab.resume_run(run.path)
+    assert "goes on with it" in trainlab("cancel", "run").stdout
+    assert run.trial(second).read().state == "interrupted"
+    assert "次试验中已完成 1 次" in trainlab("status", "run", "--lang", "zh").stdout
