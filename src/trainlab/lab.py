@@ -255,7 +255,7 @@ def _resume(
             from trainlab.train.loader import Loader
 
             executor = executor_for(record.on, Loader(), (), record.jobs, launcher)
-        with process_restored(), signals_interrupt():
+        with closing(executor), process_restored(), signals_interrupt():
             with watcher.preparing(), reporting_to(watcher.downloads):
                 executor.preflight(study, each_device=False)
             return _drive(run, executor, groups, budget_s, watcher)

@@ -186,7 +186,7 @@ def test_fifty_kills_at_random_moments_lose_and_change_nothing(
     whole, left, number = RunFolder(tmp_path / "whole"), NUM_KILLS, 0
     while left > 0:
         number += 1
-        kills = (draw.uniform(0, 0.7 * length_s) for _ in range(min(left, 5)))
+        kills = (draw.uniform(0, 0.35 * length_s) for _ in range(min(left, 5)))
         left -= disturbed(tmp_path, f"killed-{number}", kills, draw)
         assert_whole(RunFolder(tmp_path / f"killed-{number}"), whole)
         done = NUM_KILLS - left

@@ -5,10 +5,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trainlab import __version__
-from trainlab.execute.jobs import AUTO, AskedJobs
 from trainlab.plan import Group, further_groups, plan, trials_of
 from trainlab.record.folder import RunFolder, create_run
 from trainlab.record.study import GroupRecord, StudyRecord
@@ -26,7 +25,7 @@ def start_run(
     command: str | None = None,
     overridden: Mapping[str, Any] | None = None,
     on: str = "local",
-    jobs: AskedJobs = AUTO,
+    jobs: int | Literal["auto"] = "auto",
 ) -> RunFolder:
     """A new run folder; `command` is what was typed, where it was not typed here. `on` and `jobs` are kept
     for whoever resumes the run."""

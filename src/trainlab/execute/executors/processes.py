@@ -46,22 +46,25 @@ class ProcessesExecutor:
         return preflight(study, self._load, each_device=each_device)
 
     def jobs(self, run: RunFolder, groups: Sequence[Group]) -> Jobs:
-        """How many groups run side by side: decided once, when a run begins with these groups, and kept
-        when it is resumed, since threads change rounding."""
+        """How many groups run side by side: decided once, when a run begins with these groups."""
         if self._jobs is None:
             record = run.study()
-            decided = record.side_by_side
-            if decided is not None:
+            if self._asked == AUTO and record.side_by_side is not None:
+                # Resumed. What is left might be decided otherwise, and threads change rounding.
+                decided = record.side_by_side
                 self._jobs = Jobs(min(decided.number, usable_vcpus()), decided.threads)
-                return self._jobs
-            study = record.to_study(str(run.study_file))
-            devices = {cell.settings.device for cell in study.all_cells}
-            on_cpu = all(pick_device(device).type == "cpu" for device in devices)
-            num_train = self._num_train(study) if self._asked == AUTO else 0
-            self._jobs = jobs_for(self._asked, study, groups, on_cpu=on_cpu, num_train=num_train)
-            decided = JobsRecord(number=self._jobs.number, threads=self._jobs.threads)
-            run.write_study(record.model_copy(update={"side_by_side": decided}))
+            else:
+                self._jobs = self._decided(record.to_study(str(run.study_file)), groups)
+            if self._asked == AUTO and record.side_by_side is None:
+                decided = JobsRecord(number=self._jobs.number, threads=self._jobs.threads)
+                run.write_study(record.model_copy(update={"side_by_side": decided}))
         return self._jobs
+
+    def _decided(self, study: Study, groups: Sequence[Group]) -> Jobs:
+        devices = {cell.settings.device for cell in study.all_cells}
+        on_cpu = all(pick_device(device).type == "cpu" for device in devices)
+        num_train = self._num_train(study) if self._asked == AUTO else 0
+        return jobs_for(self._asked, study, groups, on_cpu=on_cpu, num_train=num_train)
 
     def _num_train(self, study: Study) -> int:
         return len(self._load.data(study.workload, study.settings.data).train)
