@@ -67,6 +67,9 @@ def print_summary(
         command = shlex.join(["trainlab", "show", str(run.path), "--all"])
         say(console, words("all_findings", command=command), "dim")
     say(console, words("run_folder", path=run.path))
+    if any(trial.state in ("pending", "running", "interrupted") for trial in evidence.trials):
+        command = shlex.join(["trainlab", "resume", str(run.path)])
+        say(console, words("resume_it", command=command))
     if "tensorboard" in evidence.list_files():
         say(console, words("look_at_it", command=shlex.join(["trainlab", "board", str(run.path)])))
 
