@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from asking import study_of
 from trainlab.execute.run import start_run
@@ -48,6 +49,10 @@ restless, lanes, counting = (
     for model in (Restless, dropping, Counting)
 )
 """
+ON_A_GPU = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
 SETTINGS = {
     "device": "cpu",
     "epochs": 3,
@@ -79,11 +84,13 @@ def _every_point(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "0")
 
 
-def begun(file: Path, out: Path, name: str, seeds: int = 1, **asked: object) -> RunFolder:
+def begun(
+    file: Path, out: Path, name: str, seeds: int = 1, *, board: bool = False, **asked: object
+) -> RunFolder:
     if "Restless" not in file.read_text():
         file.write_text(file.read_text() + OWN)
     settings = {**SETTINGS, **asked}
-    study = study_of(f"{file}:{name}", settings, seeds=seeds, save_model=True, tensorboard=False)
+    study = study_of(f"{file}:{name}", settings, seeds=seeds, save_model=True, tensorboard=board)
     return start_run(study, out)
 
 
@@ -124,6 +131,8 @@ def assert_same(ours: RunFolder, theirs: RunFolder) -> None:
         ("tuned", "restless", {"optimizer": "adadelta", "schedule": "cosine"}),
         ("graphed", "lanes", {"optimizer": "rmsprop"}),
         ("lanes", "lanes", {"optimizer": "adagrad", "schedule": "cosine", "seeds": 2}),
+        pytest.param("graphed", "lanes", {"device": "cuda"}, marks=ON_A_GPU),
+        pytest.param("lanes", "lanes", {"device": "cuda", "seeds": 2}, marks=ON_A_GPU),
     ],
 )
 def test_a_curve_that_was_cut_again_and_again_is_the_undisturbed_one(
@@ -139,6 +148,21 @@ def test_a_curve_that_was_cut_again_and_again_is_the_undisturbed_one(
     assert before == sorted(before)
     assert cut.trials()[0].resolved["engine"] == engine
     assert_same(cut, whole)
+
+
+def test_tensorboard_shows_what_was_trained_twice_once(tiny_file: Path, tmp_path: Path) -> None:
+    shown = []
+    for name, cuts in (("whole", ()), ("cut", (4, 3, 5))):
+        run = begun(tiny_file, tmp_path / name, "lanes", board=True)
+        for at_point in cuts:
+            attempted(run, at_point)
+        assert (attempted(run) > 0) == bool(cuts)
+        events = EventAccumulator(str(run.trial("learn-seed1").tensorboard_folder))
+        events.Reload()
+        scalars = [tag for tag in events.Tags()["scalars"] if not tag.startswith("time/")]
+        shown.append({tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in scalars})
+        assert events.Tags()["graph"]
+    assert shown[0] == shown[1]
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_then_to_the_start(
