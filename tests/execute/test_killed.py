@@ -75,7 +75,7 @@ class Driver:
         return [own, *own.children(recursive=True)]
 
     def end(self) -> int:
-        code = self.process.wait(timeout=120)
+        code = self.process.wait(timeout=300)
         self._log.close()
         return code
 
@@ -103,7 +103,7 @@ def kill(victim: psutil.Process) -> None:
 
 
 def assert_gone(family: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(family[1:], timeout=30)
+    _, alive = psutil.wait_procs(family[1:], timeout=120)
     assert not alive, "processes outlived their driver"
 
 

@@ -4,16 +4,17 @@ import math
 import traceback
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from trainlab.data.dataset import Dataset
+from trainlab.errors import RecordError
 from trainlab.plan import Trial
 from trainlab.record.cost import LoadRecord
 from trainlab.record.folder import TrialFolder
 from trainlab.record.note import Note
-from trainlab.record.trial import DataRecord, Failure, State
+from trainlab.record.trial import DataRecord, Failure, State, TrialRecord
 from trainlab.spec import checked
 from trainlab.train.checkpoint.checkpoints import CheckpointedTrial
 from trainlab.train.moments import Progress
@@ -77,8 +78,19 @@ class Attempt:
             self._raised = error.with_traceback(None)
         return error is not None
 
+    def prepare_end(self, together: Sequence[str]) -> None:
+        """Writes how the trial ended, but not yet as its record; see `TrialFolder.prepare_end`."""
+        with suppress(RecordError):  # then its record, for which room was kept, has to do
+            self.folder.prepare_end(self._ended(), together)
+
     def end(self) -> None:
         """Records how the trial ended."""
+        ended = self._ended()
+        self.folder.end(ended)
+        if ended.is_finished:
+            self.folder.remove_checkpoints()
+
+    def _ended(self) -> TrialRecord:
         progress = self.progress
         outcome = {
             "state": self._state(),
@@ -94,10 +106,7 @@ class Attempt:
             "error": self._failure,
             "notes": tuple(self.notes),
         }
-        ended = self._record.model_copy(update=outcome)
-        self.folder.end(ended)
-        if ended.is_finished:
-            self.folder.remove_checkpoints()
+        return self._record.model_copy(update=outcome)
 
     @property
     def is_interrupted(self) -> bool:

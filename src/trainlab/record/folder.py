@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -87,6 +87,7 @@ class TrialFolder:
         self.resume_folder = path / "resume"
         self.attempts_folder = path / "attempts"
         self._spare_file = path / ".spare"
+        self._ended_file = path / ".ended.json"
 
     def write(self, record: TrialRecord) -> None:
         """Writes trial.json; RecordError where another attempt has taken the trial over meanwhile."""
@@ -117,6 +118,25 @@ class TrialFolder:
         with writing(self._spare_file):
             self._spare_file.unlink(missing_ok=True)
         self.write(record)
+        with writing(self._ended_file):
+            self._ended_file.unlink(missing_ok=True)
+
+    def prepare_end(self, record: TrialRecord, together: Sequence[str]) -> None:
+        """Leaves beside trial.json what will be its last content, once the trials that trained together
+        have all done so: should the process die then, none of them needs to train again by itself."""
+        write_json(self._ended_file, {**record.model_dump(mode="json"), "together": list(together)})
+
+    def prepared_end(self) -> tuple[TrialRecord, Sequence[str]] | None:
+        """What the last attempt left so, with the trials that trained together."""
+        try:
+            ended, together = (
+                read_record(self._ended_file, TrialRecord),
+                read_json(self._ended_file),
+            )
+            is_of_last = self.read().token == ended.token
+        except RecordError:
+            return None
+        return (ended, together.get("together", ())) if is_of_last else None
 
     def begin_attempt(self, **changes: Any) -> TrialRecord:
         """Writes trial.json with the next attempt counted; what an earlier one left is set aside, not lost.
