@@ -1,6 +1,7 @@
 """Which process this is, and whether another one of this machine still runs. Clocks play no part in it."""
 
 import os
+import socket
 from pathlib import Path
 
 import psutil
@@ -11,13 +12,12 @@ STATE, STARTED = 0, 19
 
 
 def machine_identity() -> str:
-    """Where process ids mean the same: a machine since it booted, or a container on it. Empty where that
-    cannot be told."""
+    """Where process ids mean the same: a machine since it booted, or a container on it."""
     try:
         booted = (PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{booted}/{os.readlink(PROC / 'self/ns/pid')}"  # noqa: PTH115  no path, a name
     except OSError:
-        return ""
+        return socket.gethostname()
 
 
 def start_mark(pid: int) -> str | None:

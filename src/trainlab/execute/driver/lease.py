@@ -54,7 +54,7 @@ class Driver(FileRecord):
     @property
     def is_here(self) -> bool:
         """Whether it can be looked for by its process."""
-        return bool(self.machine) and self.machine == machine_identity()
+        return self.machine == machine_identity()
 
     @property
     def is_dead(self) -> bool | None:

@@ -25,7 +25,9 @@ from trainlab.train.checkpoint.tensor_file import DamagedError, from_bytes, to_b
 
 INTERVAL_S = 30.0
 LEAST_S = 1.0
-"""Of training between two checkpoints, also at the ends of epochs: less is not worth the writing."""
+"""Between two checkpoints at ends of epochs: less is not worth the writing."""
+MOST_SHARE = 0.02
+"""Of the time, that checkpoints at ends of epochs may take."""
 VARIABLE = "TRAINLAB_CHECKPOINT_S"
 """Sets another interval; 0: at every point of the curve."""
 NUM_KEPT = 2
@@ -54,12 +56,15 @@ class Checkpoints:
         self._folder = trials[0].folder.resume_folder
         self._interval_s = interval_s()
         self._made_s = clock()
+        self._last_took_s = 0.0
         self._can_be_made = True
 
     def is_due(self, *, at_epoch_end: bool) -> bool:
         """Whether one is to be made now."""
-        least_s = min(LEAST_S, self._interval_s) if at_epoch_end else self._interval_s
-        return self._can_be_made and self._clock() - self._made_s >= least_s
+        pause_s = self._interval_s
+        if at_epoch_end:
+            pause_s = min(pause_s, max(LEAST_S, self._last_took_s / MOST_SHARE))
+        return self._can_be_made and self._clock() - self._made_s >= pause_s
 
     def give_up(self) -> None:
         """No more are made: something has turned up that they cannot hold."""
@@ -73,6 +78,7 @@ class Checkpoints:
                 raise RecordError(
                     f"{trial.folder.trial_file}: another attempt runs this trial now; this one is given up"
                 )
+        begun_s = self._clock()
         values = {"trials": [self._described(trial) for trial in self._trials], **state.values}
         try:
             content = to_bytes(state.tensors, values | {"torch": torch.__version__})
@@ -86,6 +92,7 @@ class Checkpoints:
         with suppress(RecordError):
             self._write(self._folder / f"{step}-{self._trials[0].attempt}.safetensors", content)
         self._made_s = self._clock()
+        self._last_took_s = self._made_s - begun_s
 
     def newest(self) -> State | None:
         """The last one that can be gone on from."""
