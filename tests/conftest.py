@@ -14,8 +14,10 @@ from torchless import Torchless
 from training import HomedSetup, MakeSetup, homed
 from trainlab.cli import build
 from trainlab.data.dataset import Dataset, Split
+from trainlab.execute.executors.local import LocalExecutor
+from trainlab.execute.launch.launcher import Launcher
 from trainlab.plan import Trial
-from trainlab.record.folder import TrialFolder
+from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.spec import settings_for
 from trainlab.workloads.workload import Workload
 
@@ -55,7 +57,15 @@ def _own_cache(
 
 @pytest.fixture(autouse=True)
 def _one_trial_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As where memory is short: starting a server takes longer than the trials of most tests.
+    """In this process, unless several jobs are asked for: starting a server takes longer than the trials of
+    most tests. What happens in processes is tested in `tests/execute`."""
+    are_sent = LocalExecutor._are_sent
+
+    def are_sent_beside_others(executor: LocalExecutor, run: RunFolder) -> bool:
+        return executor._processes._asked not in ("auto", 1) and are_sent(executor, run)
+
+    monkeypatch.setattr(LocalExecutor, "_are_sent", are_sent_beside_others)
+    monkeypatch.setattr(Launcher, "prepare", lambda *given: None)
     monkeypatch.setattr("trainlab.execute.jobs.copies_that_fit", lambda: 0)
 
 

@@ -4,6 +4,7 @@
 """
 
 import math
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -144,6 +145,7 @@ def run_question(
     out: Path | None = None,
     many: bool = False,
     budget_s: float | None = None,
+    trial_timeout_s: float | None = None,
     on: str = "local",
     jobs: "AskedJobs" = "auto",
     workloads: "Mapping[str, Workload] | None" = None,
@@ -154,12 +156,12 @@ def run_question(
     """From a question to a run with its tables: resolve, check the machine, run the trials, read them.
 
     A mistake is raised as SpecError or the like before anything has run; whatever happens later is in the
-    run's records. Once `budget_s` is spent no further group of trials is started. `jobs` learn trials run
-    side by side. `workloads` are those given as objects, by name; `overridden` is what a study's file says
-    and was asked for otherwise.
+    run's records. Once `budget_s` is spent no trial is started, and what runs is interrupted; a trial that
+    takes longer than `trial_timeout_s` fails. `jobs` learn trials run side by side. `workloads` are those
+    given as objects, by name; `overridden` is what a study's file says and was asked for otherwise.
     """
     from trainlab.execute.driver.lease import leased
-    from trainlab.execute.jobs import likely_threads
+    from trainlab.execute.jobs import check_timeout
     from trainlab.execute.launch.launcher import Launcher
     from trainlab.plan import plan
 
@@ -168,12 +170,12 @@ def run_question(
     jobs = _check_without_torch(
         question, where, out=out, on=on, jobs=jobs, many=many, given=given, instruments=instruments
     )
-    launcher = Launcher()
-    is_here = on in ("local", "processes")
-    if is_here and _may_share(question, jobs):
-        launcher.prepare(likely_threads(jobs))  # it imports torch while this process does
-    elif is_here and question.cost is not None:
-        launcher.prepare()
+    has_objects = bool(given or instruments)
+    check_timeout(trial_timeout_s, on, has_objects=has_objects)
+    launcher, folder = Launcher(), Path.cwd()
+    if on in ("local", "processes") and (question.cost is not None or not has_objects):
+        # It imports torch while this process does.
+        launcher.prepare(_likely_threads(question, jobs))
     with closing(launcher):
         with watcher.status("starting_torch"):
             from trainlab.data.fetch import reporting_to
@@ -185,7 +187,7 @@ def run_question(
             from trainlab.train.loader import Loader
 
             load = Loader(workloads)
-            executor = executor_for(on, load, instruments, jobs, launcher)
+            executor = executor_for(on, load, instruments, jobs, launcher, trial_timeout_s)
         with closing(executor), process_restored(), signals_interrupt():
             facts = _facts(question, load)
             study = resolve(question, facts, where, many=many)
@@ -194,11 +196,20 @@ def run_question(
             study = resolve(question, facts, where, devices=devices, many=many)
             check_jobs(jobs, on, study)
             watcher.planned(study)
-            run = Run(start_run(study, out, overridden=overridden, on=on, jobs=jobs).path)
+            os.chdir(folder)  # the user's code may have left it; paths are meant as they were given
+            started = start_run(
+                study,
+                out,
+                overridden=overridden,
+                on=on,
+                jobs=jobs,
+                trial_timeout_s=trial_timeout_s,
+            )
+            run = Run(started.path.absolute())  # trials may leave the folder, too
             with leased(run):
                 was_interrupted = _drive(run, executor, plan(study), budget_s, watcher)
                 _write_tables(run, watcher)
-    return Outcome(run, was_interrupted)
+    return Outcome(Run(started.path), was_interrupted)
 
 
 def resume_run(
@@ -254,7 +265,8 @@ def _resume(
             from trainlab.machine.process import process_restored
             from trainlab.train.loader import Loader
 
-            executor = executor_for(record.on, Loader(), (), record.jobs, launcher)
+            limit_s = record.trial_timeout_s
+            executor = executor_for(record.on, Loader(), (), record.jobs, launcher, limit_s)
         with closing(executor), process_restored(), signals_interrupt():
             with watcher.preparing(), reporting_to(watcher.downloads):
                 executor.preflight(study, each_device=False)
@@ -269,15 +281,19 @@ def _drive(
     watcher: Watcher,
 ) -> bool:
     """Runs the groups, and further seeds while a comparison is open; whether it was interrupted."""
-    deadline = math.inf if budget_s is None else time.monotonic() + budget_s
+    from trainlab.execute.signals import interrupted_after
+
+    budget_s = math.inf if budget_s is None else budget_s
+    deadline = time.monotonic() + budget_s
     try:
-        for some in _planned_groups(run, groups, watcher):
-            with watcher.running(run):
-                executor.run(run, some, lambda: time.monotonic() > deadline)
-            if time.monotonic() > deadline:
-                break
+        with interrupted_after(budget_s) as time_is_up:
+            for some in _planned_groups(run, groups, watcher):
+                with watcher.running(run):
+                    executor.run(run, some, lambda: time.monotonic() > deadline)
+                if time.monotonic() > deadline:
+                    break
     except KeyboardInterrupt:
-        return True
+        return not time_is_up.is_set()
     return False
 
 
@@ -325,6 +341,7 @@ def run(
     profile: bool | Mapping[str, Any] = False,
     many: bool = False,
     budget_s: float | None = None,
+    trial_timeout_s: float | None = None,
     on: str = "local",
     jobs: "AskedJobs" = "auto",
     **options: Any,
@@ -333,9 +350,10 @@ def run(
 
     `workload` is a name, `FILE.py:NAME` or a Workload; `vary` maps factors to levels; `seeds` is a number
     of seeds or the seeds themselves; `profile` also measures what a step costs, untrained and trained (a
-    mapping sets fields of CostSpec); `many` allows more than 500 trials; `on` says where trials run and
-    `jobs` how many side by side (with objects, which cannot go to another process: one). All else is a
-    setting, as in TrainSpec, or a field of Question. For example
+    mapping sets fields of CostSpec); `many` allows more than 500 trials; after `budget_s` what runs is
+    interrupted, and a trial that takes longer than `trial_timeout_s` fails; `on` says where trials run and
+    `jobs` how many side by side (with objects, which cannot go to another process: one, in this process).
+    All else is a setting, as in TrainSpec, or a field of Question. For example
     `trainlab.run("fashion-mlp", vary={"lr": [1e-2, 1e-3]}, seeds=5).results()`.
     """
     from trainlab.workloads.workload import Workload
@@ -367,6 +385,7 @@ def run(
         out=None if out is None else Path(out),
         many=many,
         budget_s=budget_s,
+        trial_timeout_s=trial_timeout_s,
         on=on,
         jobs=jobs,
         workloads=workloads,
@@ -432,11 +451,15 @@ def _check_without_torch(
     return jobs
 
 
-def _may_share(question: Question, jobs: "AskedJobs") -> bool:
-    """Whether a question may have several learn trials that run side by side."""
-    is_object = question.workload.endswith(AS_OBJECT)
+def _likely_threads(question: Question, jobs: "AskedJobs") -> int | None:
+    """Of the processes that learn trials will run in, as far as that shows before torch is there."""
+    from trainlab.execute.jobs import likely_threads
+
     several = question.seeds != 1 or question.vary or question.cells
-    return bool(question.learn and jobs != 1 and several and not is_object)
+    if question.learn and jobs != 1 and several:
+        return likely_threads(jobs, asked_values(question, "device"))
+    asked = asked_values(question, "threads")
+    return asked[0] if asked and isinstance(asked[0], int) else None
 
 
 def _facts(question: Question, load: "Loader | None" = None) -> WorkloadFacts:

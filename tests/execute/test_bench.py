@@ -131,7 +131,7 @@ tiny = dataclasses.replace(tiny, loss=breaks)
     assert set(states.values()) == {"done"}, states
     error = folder.trial(broken).read().error
     assert error is not None
-    expected = "its process ended with code -9" if on == "processes" else "worn out"
+    expected = "its process was ended by SIGKILL" if on == "processes" else "worn out"
     assert error.message == expected
     # The others went on after it had gone.
     kept = folder.trial("cost-train-batch_size=2-process1").cost.read()

@@ -15,7 +15,7 @@ import pytest
 from asking import groups_of, study_of
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.run import start_run
-from trainlab.execute.signals import signals_held
+from trainlab.execute.signals import ENDING, interrupted_once, signals_held
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec
@@ -134,7 +134,7 @@ def test_a_second_interrupt_ends_a_deaf_worker_and_records_its_trial(
 ) -> None:
     deaf = tmp_path / "deaf"
     folder = broken_run(
-        f"(signal.signal(signal.SIGINT, signal.SIG_IGN), open({str(deaf)!r}, 'w'), time.sleep(600))"
+        f"(signal.signal(signal.SIGTERM, signal.SIG_IGN), open({str(deaf)!r}, 'w'), time.sleep(600))"
     )
     before = set(psutil.Process().children())
 
@@ -174,3 +174,25 @@ def test_a_held_signal_interrupts_after_the_block() -> None:
     finally:
         signal.signal(signal.SIGINT, handler)
     assert reached
+
+
+def test_a_worker_is_interrupted_once_and_not_while_it_writes() -> None:
+    reached: list[str] = []
+    text = "os.kill(os.getpid(), 15); os.kill(os.getpid(), 15); reached.append('the end')"
+    names = {"__name__": "trainlab.record.made_up", "os": os, "reached": reached}
+    before = {number: signal.getsignal(number) for number in (*ENDING, signal.SIGALRM)}
+
+    def write_and_go_on() -> None:
+        exec(text, names)  # noqa: S102  as a function of such a module
+        time.sleep(60)
+
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        interrupted_once()
+        with pytest.raises(KeyboardInterrupt):
+            write_and_go_on()
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert reached == ["the end"]

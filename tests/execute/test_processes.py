@@ -119,7 +119,7 @@ def test_a_process_that_is_killed_leaves_a_failed_trial(
     first = folder.trials()[0]
     assert first.state == "failed"
     assert first.error is not None
-    assert first.error.message == "its process ended with code -9"
+    assert first.error.message == "its process was ended by SIGKILL"
 
 
 def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
@@ -127,11 +127,11 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
 ) -> None:
     """Also one that does not answer the interrupt and has to be killed."""
     deaf = "\nimport os, signal, time\nif os.environ.get('DEAF'):\n"
-    deaf += "    signal.signal(signal.SIGINT, signal.SIG_IGN)\n    time.sleep(600)\n"
+    deaf += "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    time.sleep(600)\n"
     folder = started(tiny_file, tmp_path / "r")
     tiny_file.write_text(tiny_file.read_text() + deaf)
     monkeypatch.setenv("DEAF", "1")
-    monkeypatch.setattr("trainlab.execute.launch.worker_process.PATIENCE_S", 0.5)
+    monkeypatch.setattr("trainlab.execute.executors.processes.INTERRUPTED_S", 0.5)
     before = set(psutil.Process().children())
 
     def interrupt() -> None:

@@ -45,7 +45,9 @@ def build(arguments: Sequence[str]) -> "typer.Typer":
 def main() -> None:
     """Entry point of the `trainlab` command."""
     from trainlab.cli.language import split_language
+    from trainlab.machine.streams import outlast_terminal
 
+    outlast_terminal()
     lang, words = split_language(sys.argv[1:])
     try:
         if words in ([], ["--help"]):

@@ -161,15 +161,15 @@ def _same(typed: Any, value: Any) -> bool:
         return False
 
 
-def seconds_of(text: str) -> float:
-    """`90s`, `10m` or `1.5h` in seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+def seconds_of(text: str, option: str = "--budget") -> float:
+    """`90s`, `10m`, `10min` or `1.5h` in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|min|h)?", text.strip())
     if not match or not float(match[1]):
-        raise SpecError([f"--budget: got {text!r}, must be a time, as in 90s, 10m or 2h"])
+        raise SpecError([f"{option}: got {text!r}, must be a time, as in 90s, 10m or 2h"])
     if not match[2]:
         number = match[1]
         units = f"{number}s, {number}m or {number}h"
-        raise SpecError([f"--budget: got {text!r}, which has no unit; write {units}"])
+        raise SpecError([f"{option}: got {text!r}, which has no unit; write {units}"])
     return float(match[1]) * SECONDS_PER_UNIT[match[2]]
 
 

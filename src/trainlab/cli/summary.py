@@ -70,6 +70,8 @@ def print_summary(
     if any(trial.state in ("pending", "running", "interrupted") for trial in evidence.trials):
         command = shlex.join(["trainlab", "resume", str(run.path)])
         say(console, words("resume_it", command=command))
+    if run.logs_folder.name in evidence.list_files():
+        say(console, words("printed_at", path=run.path / run.logs_folder.name))
     if "tensorboard" in evidence.list_files():
         say(console, words("look_at_it", command=shlex.join(["trainlab", "board", str(run.path)])))
 
@@ -275,5 +277,6 @@ def _remarks(trial: TrialRecord, words: Words) -> Iterator[tuple[str, str]]:
         text = divergence_text(trial, words)
         yield remark(f"{words.named('state', 'diverged')}{words('colon')}{text}"), "yellow"
     if trial.error is not None:
-        error = shortened(f"{trial.error.kind}: {trial.error.message}", LONGEST_ERROR)
+        message = error_line(trial.error.message, words.lang)
+        error = shortened(f"{trial.error.kind}: {message}", LONGEST_ERROR)
         yield remark(words("failed_with", error=error)), "red"

@@ -10,6 +10,8 @@ from typing import Any
 
 from trainlab.data.dataset import Dataset
 from trainlab.errors import RecordError
+from trainlab.execute.signals import signals_held
+from trainlab.machine.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
 from trainlab.plan import Trial
 from trainlab.record.cost import LoadRecord
 from trainlab.record.folder import TrialFolder
@@ -38,12 +40,15 @@ class Attempt:
         self._environment = environment
         self._raised: BaseException | None = None
         self._failure: Failure | None = None
+        self._is_open = False
 
     def begin(self) -> None:
         """Records that the trial runs; what an earlier attempt left is set aside."""
-        self._record = self.folder.begin_attempt(
-            state="running", started=_now(), environment=self._environment, token=self._token
-        )
+        with signals_held():
+            self._record = self.folder.begin_attempt(
+                state="running", started=_now(), environment=self._environment, token=self._token
+            )
+            self._is_open = True
 
     def record_setup(self, resolved: dict[str, Any], dataset: Dataset) -> None:
         """Records what the settings became on this machine, and the data that is really used."""
@@ -69,8 +74,9 @@ class Attempt:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if error is not None and self._raised is None:
             if not isinstance(error, KeyboardInterrupt):
+                lacked_memory = is_out_of_memory(error)
                 self._failure = Failure(
-                    kind=type(error).__name__,
+                    kind=OUT_OF_MEMORY if lacked_memory else type(error).__name__,
                     message=_writable(str(error)),
                     traceback=_writable("".join(traceback.format_exception(error))),
                 )
@@ -86,9 +92,18 @@ class Attempt:
     def end(self) -> None:
         """Records how the trial ended."""
         ended = self._ended()
-        self.folder.end(ended)
-        if ended.is_finished:
-            self.folder.remove_checkpoints()
+        with signals_held():
+            self.folder.end(ended)
+            self._is_open = False
+            if ended.is_finished:
+                self.folder.remove_checkpoints()
+
+    def interrupt(self) -> None:
+        """Records that it was interrupted, where it has begun and not ended."""
+        if self._is_open:
+            with self:
+                raise KeyboardInterrupt
+            self.end()
 
     def _ended(self) -> TrialRecord:
         progress = self.progress

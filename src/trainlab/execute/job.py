@@ -10,13 +10,16 @@ The process imports all it needs, says `ready` and sleeps until a line comes on 
     finish BENCH STOPPED        writes the record and ends
 
 Answers are lines of JSON on standard output; null where the trial has failed, which is then recorded.
-The process does not wait for threads that the user's code has left behind.
+What the user's code prints goes to standard error, which is the log of the process, and it finds nothing to
+read. The process does not wait for threads that the user's code has left behind.
 """
 
 import atexit
+import faulthandler
 import importlib
 import json
 import os
+import signal
 import sys
 import traceback
 from dataclasses import asdict
@@ -25,11 +28,19 @@ from typing import NoReturn, TextIO
 
 import torch
 
+from trainlab.execute.signals import interrupted_once
 from trainlab.execute.timed import TimedTrial
 from trainlab.execute.worker import run_group
+from trainlab.machine.orphans import end_with_parent
+from trainlab.machine.streams import lasting_stream
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Spec
 from trainlab.train.loader import Loader
+
+INTERRUPTED = 130
+"""The exit code of a worker that was told to end, and has recorded so."""
+WHERE_SIGNAL = getattr(signal, "SIGUSR1", None)
+"""Makes a worker write to its log where it is: what hangs cannot say so itself."""
 
 
 class Job(Spec):
@@ -42,6 +53,8 @@ class Job(Spec):
     """The name under which the machine is recorded."""
     token: str | None = None
     """That of its attempts."""
+    code: str | None = None
+    """The fingerprint of the workload's code when the run began."""
     threads: int | None = None
     """For trials that do not say how many; None: torch's choice."""
     path: tuple[str, ...] = ()
@@ -55,25 +68,32 @@ def main() -> int:
     sys.path += [place for place in job.path if place not in sys.path]
     if job.threads is not None:
         torch.set_num_threads(job.threads)
+    _import_ahead(run, job)
+    commands, answers = _own_streams()
+    faulthandler.enable()
+    if WHERE_SIGNAL is not None:
+        faulthandler.register(WHERE_SIGNAL)
     try:
-        _import_ahead(run, job)
-        answers = _own_output()
+        interrupted_once()
         _answer(answers, "ready")
-        command = sys.stdin.readline().split()
+        command = commands.readline().split()
         if command == ["go"]:
-            run_group(run, job.trials, job.environment, Loader(), token=job.token)
+            load = Loader(code=job.code)
+            run_group(run, job.trials, job.environment, load, token=job.token)
             _answer(answers, None)
         elif command:
-            _take_turns(run, job, command, answers)
+            _take_turns(run, job, command, commands, answers)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     return 0
 
 
-def _take_turns(run: RunFolder, job: Job, command: list[str], answers: TextIO) -> None:
+def _take_turns(
+    run: RunFolder, job: Job, command: list[str], commands: TextIO, answers: TextIO
+) -> None:
     """Obeys until the trial is finished, has failed, or nobody is left to take turns with."""
     (trial_id,) = job.trials
-    trial = TimedTrial(run, trial_id, job.environment, Loader(), job.token)
+    trial = TimedTrial(run, trial_id, job.environment, Loader(code=job.code), job.token)
     try:
         while command:
             match command:
@@ -88,7 +108,7 @@ def _take_turns(run: RunFolder, job: Job, command: list[str], answers: TextIO) -
                 case _:
                     raise AssertionError(command)
             _answer(answers, answer)
-            command = sys.stdin.readline().split()
+            command = commands.readline().split()
     finally:
         trial.abandon()
 
@@ -98,16 +118,22 @@ def _answer(answers: TextIO, value: object) -> None:
     answers.flush()
 
 
-def _own_output() -> TextIO:
-    """Standard output for answers alone: what the user's code prints belongs to no one.
+def _own_streams() -> tuple[TextIO, TextIO]:
+    """Standard input and output for commands and answers alone; the user's code gets others in their place.
 
-    Processes that it forks do not get it: they would keep it open after this one has died.
+    Processes that it forks do not get them: they would keep them open after this one has died.
     """
-    kept = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    commands = os.fdopen(os.dup(sys.stdin.fileno()))
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=kept.close)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return kept
+        os.register_at_fork(after_in_child=answers.close)
+        os.register_at_fork(after_in_child=commands.close)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, sys.stdin.fileno())
+    os.close(nothing)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sys.stdout, sys.stderr = lasting_stream(sys.stdout), lasting_stream(sys.stderr)
+    return commands, answers
 
 
 def _import_ahead(run: RunFolder, job: Job) -> None:
@@ -137,4 +163,5 @@ def _leave(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     work()

@@ -4,14 +4,13 @@ The number of threads changes rounding, so it is the same for all trials of a ru
 run at a moment, and no machine is asked for more threads than it has vCPUs.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainlab.errors import SpecError
 from trainlab.execute.executors import CLUSTERS, executor_name
-from trainlab.machine.capacity import copies_that_fit
+from trainlab.machine.capacity import copies_that_fit, may_use_gpu
 from trainlab.machine.environment import usable_vcpus
 from trainlab.plan import Group
 from trainlab.spec import Study
@@ -28,9 +27,7 @@ class Jobs:
     threads: int | None
 
 
-IN_THIS_PROCESS = Jobs(1, None)
-MIN_UPDATES = 5000
-"""Fewer are done before processes to share them would stand ready, some 4 s."""
+ONE_AT_A_TIME = Jobs(1, None)
 
 
 def jobs_of(value: Any) -> AskedJobs:
@@ -55,6 +52,18 @@ def check_sendable(asked: AskedJobs, *, has_objects: bool) -> None:
         raise SpecError([f"--jobs: got {asked}, {rule}"])
 
 
+def check_timeout(trial_timeout_s: float | None, on: str, *, has_objects: bool) -> None:
+    """SpecError where trials run in this process, which cannot be ended for taking too long."""
+    if trial_timeout_s is None:
+        return
+    if on == "inline":
+        rule = "--on inline runs trials in this process; use --on local"
+        raise SpecError([f"--trial-timeout: {rule}"])
+    if has_objects:
+        rule = "objects train in this process; name the workload as FILE.py:NAME"
+        raise SpecError([f"--trial-timeout: {rule}"])
+
+
 def check_jobs(asked: AskedJobs, on: str, study: Study) -> None:
     """SpecError where a study cannot run so many trials side by side."""
     if asked == AUTO or asked == 1:
@@ -73,32 +82,24 @@ def check_jobs(asked: AskedJobs, on: str, study: Study) -> None:
         raise SpecError([f"--jobs: got {asked}, {rule}"])
 
 
-def likely_threads(asked: AskedJobs) -> int:
-    """Those of a trial that runs beside others, where the study does not say."""
-    return 1 if asked == AUTO else max(1, usable_vcpus() // asked)
+def likely_threads(asked: AskedJobs, devices: Iterable[Any]) -> int | None:
+    """Those of a trial that runs beside others, where the study does not say; None: torch's choice."""
+    if asked == AUTO:
+        return None if may_use_gpu(devices) else 1
+    return max(1, usable_vcpus() // asked)
 
 
-def jobs_for(
-    asked: AskedJobs, study: Study, groups: Sequence[Group], *, on_cpu: bool, num_train: int
-) -> Jobs:
+def jobs_for(asked: AskedJobs, study: Study, groups: Sequence[Group], *, on_cpu: bool) -> Jobs:
     """For a run that begins with these groups. `auto`: a vCPU for every trial on the CPU, as far as memory
-    allows; where only one would run at a time, or all are soon done, in this process."""
+    allows; where only one would run at a time, with torch's number of threads."""
     threads, vcpus = _most_threads(study), usable_vcpus()
     if asked != AUTO:
-        return Jobs(asked, max(threads, vcpus // asked)) if asked > 1 else IN_THIS_PROCESS
+        return Jobs(asked, max(threads, vcpus // asked)) if asked > 1 else ONE_AT_A_TIME
     num_shared = sum(not group.is_alone for group in groups)
-    if not on_cpu or num_shared < 2 or _num_updates(groups, num_train) < MIN_UPDATES:
-        return IN_THIS_PROCESS
+    if not on_cpu or num_shared < 2:
+        return ONE_AT_A_TIME
     number = min(vcpus // threads, copies_that_fit())
-    return Jobs(number, 1) if number > 1 else IN_THIS_PROCESS
-
-
-def _num_updates(groups: Sequence[Group], num_train: int) -> float:
-    """Of all learn trials."""
-    shared = [trial.settings for group in groups if not group.is_alone for trial in group.trials]
-    return sum(
-        one.epochs * math.ceil((one.train_samples or num_train) / one.batch_size) for one in shared
-    )
+    return Jobs(number, 1) if number > 1 else ONE_AT_A_TIME
 
 
 def _most_threads(study: Study) -> int:

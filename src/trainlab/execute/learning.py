@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from trainlab.execute.attempt import Attempt, ending_together
+from trainlab.execute.signals import signals_held
 from trainlab.machine.load import LoadMeter
 from trainlab.record.note import note
 from trainlab.train.checkpoint.checkpoints import Checkpoints
@@ -62,8 +63,9 @@ def _learn_together(
         for attempt, _ in watched:
             attempt.prepare_end(together)
     # All records are written before an interrupt is passed on.
-    for attempt, _ in watched:
-        attempt.end()
+    with signals_held():
+        for attempt, _ in watched:
+            attempt.end()
     for attempt, _ in watched:
         attempt.pass_on_interrupt()
 

@@ -7,7 +7,6 @@ A share is JSON in a file of the run folder, which every node can read and write
 come of it. A share that is run again leaves out what has ended: a scheduler may requeue it.
 """
 
-import ctypes
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from trainlab import errors
 from trainlab.errors import SpecError, TrainlabError
+from trainlab.machine.orphans import end_with_parent
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import State
@@ -26,7 +26,6 @@ UNENDED: frozenset[State] = frozenset({"pending", "running", "interrupted"})
 """Trials in such a state are still to be run."""
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 """Schedulers set it too, not always as we want it."""
-PR_SET_PDEATHSIG = 1
 
 
 class Share(Spec):
@@ -37,6 +36,8 @@ class Share(Spec):
     groups: tuple[Group, ...]
     threads: int | None
     """For trials that do not say how many; None: all of the machine."""
+    trial_timeout_s: float | None = None
+    """How long a trial may take."""
     folder: str
     """The driver's current folder: workloads may be named relative to it."""
     path: tuple[str, ...] = ()
@@ -75,7 +76,7 @@ def run_share(share: Share) -> int:
             from trainlab.execute.executors.processes import ProcessesExecutor
             from trainlab.train.loader import Loader
 
-            executor = ProcessesExecutor(Loader(), launcher=launcher)
+            executor = ProcessesExecutor(Loader(), 1, launcher, share.trial_timeout_s)
             executor.run(RunFolder(Path(share.run)), packed_here(share.left()), lambda: False)
     except KeyboardInterrupt:
         return 130
@@ -106,7 +107,7 @@ def devices_of(answer: str) -> tuple[str, ...]:
 
 def main() -> int:
     """Does what its arguments say."""
-    _end_with_parent()
+    end_with_parent(by=signal.SIGTERM)
     if sys.argv[1] == "preflight":
         asked = Preflight.model_validate_json(sys.stdin.buffer.read())
         _be_as_the_driver(asked.folder, asked.path)
@@ -129,12 +130,6 @@ def _be_as_the_driver(folder: str, path: tuple[str, ...]) -> None:
     if Path(folder).is_dir():
         os.chdir(folder)
     sys.path += [place for place in path if place not in sys.path]
-
-
-def _end_with_parent() -> None:
-    """On Linux: whatever ends the scheduler's process ends this one, as a polite kill does."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 if __name__ == "__main__":

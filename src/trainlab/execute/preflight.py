@@ -64,7 +64,7 @@ def _check_models(study: Study, workload: Workload) -> None:
                 workload.build(parameters)
         except TrainlabError as error:
             problems[written] = str(error)
-        except Exception as error:  # noqa: BLE001  the user's code may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the user's code may raise anything
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
             line = line_in_file(error, workload.model)
             problems[written] = f"model({written}): {line}{reason}"

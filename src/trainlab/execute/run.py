@@ -26,9 +26,10 @@ def start_run(
     overridden: Mapping[str, Any] | None = None,
     on: str = "local",
     jobs: int | Literal["auto"] = "auto",
+    trial_timeout_s: float | None = None,
 ) -> RunFolder:
-    """A new run folder; `command` is what was typed, where it was not typed here. `on` and `jobs` are kept
-    for whoever resumes the run."""
+    """A new run folder; `command` is what was typed, where it was not typed here. `on`, `jobs` and the time
+    a trial may take are kept for whoever resumes the run."""
     now = datetime.now().astimezone()
     groups = plan(study)
     folder = create_run(out, study.name, now)
@@ -43,6 +44,7 @@ def start_run(
             study=study.model_dump(mode="json"),
             on=on,
             jobs=jobs,
+            trial_timeout_s=trial_timeout_s,
             workload_digest=file_digest(study.workload),
             overridden=dict(overridden or {}),
             groups=_records(groups),

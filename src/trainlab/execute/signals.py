@@ -1,5 +1,6 @@
 """A polite kill, or a closed terminal, ends a run as Ctrl-C does: recorded as interrupted."""
 
+import math
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +10,10 @@ from types import FrameType
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
+
+WRITERS = ("trainlab.instruments.", "trainlab.record.")
+WRITTEN_S = 0.02
+"""Until one of these is looked for again."""
 
 
 @contextmanager
@@ -25,6 +30,61 @@ def signals_interrupt() -> Iterator[None]:
         yield
 
 
+def interrupted_once() -> None:
+    """From now on the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt, and others do nothing:
+    a worker gets them from its terminal and from its driver, and must not be disturbed as it records."""
+    obeyed = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if _is_writing(frame) and hasattr(signal, "setitimer"):
+            signal.signal(signal.SIGALRM, interrupt)
+            signal.setitimer(signal.ITIMER_REAL, WRITTEN_S)
+            return
+        for one in obeyed:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in obeyed:
+        signal.signal(number, interrupt)
+
+
+def _is_writing(frame: FrameType | None) -> bool:
+    """Whether an instrument or a record is at work: it would leave half a line, or a lock that others wait
+    for."""
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith(WRITERS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[threading.Event]:
+    """Inside this block, which must be in one of `signals_interrupt`, KeyboardInterrupt is raised after so
+    long, and the event set: what runs then is recorded as interrupted. Only the main thread can be."""
+    time_is_up, lock = threading.Event(), threading.Lock()
+    if math.isinf(seconds) or threading.current_thread() is not threading.main_thread():
+        yield time_is_up
+        return
+    main, is_left = threading.get_ident(), False
+
+    def interrupt() -> None:
+        with lock:
+            if not is_left:
+                time_is_up.set()
+                signal.pthread_kill(main, signal.SIGTERM)  # wakes it where it sleeps
+
+    timer = threading.Timer(seconds, interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield time_is_up
+    finally:
+        timer.cancel()
+        with lock:
+            is_left = True
+
+
 @contextmanager
 def signals_held() -> Iterator[None]:
     """Inside this block, which must be short, nothing interrupts; what came meanwhile does so after it."""
@@ -35,7 +95,7 @@ def signals_held() -> Iterator[None]:
     with _handled_by(lambda number, frame: came.append(number), ENDING):
         yield
     if came:
-        raise KeyboardInterrupt
+        signal.raise_signal(came[0])
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.instruments.weights import Weights, load_weights
 from trainlab.machine.device import pick_device
 from trainlab.machine.process import prepare_process
+from trainlab.machine.torch_state import TorchState, torch_restored
 from trainlab.measure.layers import profile_layers
 from trainlab.measure.limits import measured_limits
 from trainlab.measure.memory import measure_memory
@@ -27,6 +28,7 @@ from trainlab.measure.probe_cost import measure_probes
 from trainlab.measure.timing import measure
 from trainlab.plan import Trial
 from trainlab.record.folder import RunFolder
+from trainlab.record.note import note
 from trainlab.spec import Study
 from trainlab.train.engines import engine_for, engines_for
 from trainlab.train.loader import Loader
@@ -53,10 +55,16 @@ def run_group(
         for attempt in attempts:
             if attempt not in learning:
                 torch.set_num_threads(threads)
-                _measure(run, attempt, study, load)
+                with torch_restored():
+                    _measure(run, attempt, study, load)
         if learning:
             torch.set_num_threads(threads)
-            _learn(learning, study, load, events, instruments)
+            with torch_restored():
+                _learn(learning, study, load, events, instruments)
+    except KeyboardInterrupt:
+        for attempt in attempts:
+            attempt.interrupt()
+        raise
     finally:
         torch.set_num_threads(threads)
         events.close()
@@ -79,7 +87,14 @@ def _learn(
     ]
     settings = attempts[0].trial.settings
     engines = engines_for(settings, pick_device(settings.device), has_others=study.num_learn > 1)
-    learn(engines, watched, lambda attempt: _set_up(attempt, load, engines[-1].name))
+    state = TorchState()
+
+    def set_up_alike(attempt: Attempt) -> Setup:
+        # What the code of one trial has switched is not for the next.
+        state.restore()
+        return _set_up(attempt, load, engines[-1].name)
+
+    learn(engines, watched, set_up_alike)
 
 
 def _measure(run: RunFolder, attempt: Attempt, study: Study, load: Loader) -> None:
@@ -119,6 +134,8 @@ def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
     trial = attempt.trial
     prepare_process(trial.settings)
     workload = load.workload(trial.workload)
+    if load.was_changed(trial.workload):
+        attempt.notes.append(note("code_changed", workload=trial.workload))
     data = load.data(trial.workload, trial.settings.data, trial.settings.train_samples)
     setup = set_up(trial, workload, data, attempt.notes, attempt.engine_facts)
     attempt.record_setup(setup.resolved() | {"engine": engine}, setup.dataset)

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -17,6 +18,22 @@ def copies_that_fit() -> int:
     """Further processes as large as this one that fit into the memory that is free now."""
     memory, own = psutil.virtual_memory(), psutil.Process().memory_info().rss
     return max(0, int((memory.available - SPARE_SHARE * memory.total) // own))
+
+
+def may_use_gpu(devices: Iterable[Any]) -> bool:
+    """Whether one of these devices is likely a GPU: torch is not asked."""
+    has_gpu = Path("/dev/nvidiactl").exists() or sys.platform == "darwin"
+    return has_gpu and set(devices) != {"cpu"}
+
+
+def num_killed_for_memory() -> int:
+    """Processes that the system has killed since it started because memory ran out; 0 where it does not
+    say."""
+    try:
+        counts = Path("/proc/vmstat").read_text().split()
+        return int(counts[counts.index("oom_kill") + 1])
+    except (OSError, ValueError):
+        return 0
 
 
 def check_capacity(threads: Iterable[Any], devices: Iterable[Any]) -> None:

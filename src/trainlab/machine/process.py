@@ -1,13 +1,16 @@
 """What of a trial's settings concerns its whole process: memory, denormal numbers, threads, the device."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from trainlab.machine.allocator import keep_freed_memory, keeps_freed_memory, release_freed_memory
 from trainlab.machine.denormals import flush_denormals, flushes_denormals, this_thread_flushes
+from trainlab.machine.torch_state import torch_restored
 from trainlab.spec import TrainSpec
 
 
@@ -31,16 +34,18 @@ def process_state() -> dict[str, Any]:
 
 @contextmanager
 def process_restored() -> Iterator[None]:
-    """After this block the process computes as it did before: a caller's own work comes after ours."""
+    """After this block the process computes as it did before, where it did: a caller's own work comes after
+    ours."""
     # Asked of this thread alone: torch's threads must not start before `prepare_process`.
     threads, keeps, flushes = torch.get_num_threads(), keeps_freed_memory(), this_thread_flushes()
-    dtype = torch.get_default_dtype()
+    folder = Path.cwd()
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
     try:
-        yield
+        with torch_restored():
+            yield
     finally:
         torch.set_num_threads(threads)
-        torch.set_default_dtype(dtype)
+        os.chdir(folder)
         flush_denormals(flushes)
         if keeps_freed_memory() and not keeps:
             release_freed_memory()

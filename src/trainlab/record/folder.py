@@ -203,6 +203,7 @@ class RunFolder:
         self.environments_folder = path / "environments"
         self.events_folder = path / "events"
         self.drivers_folder = path / "drivers"
+        self.logs_folder = path / "logs"
         self.trials_folder = path / "trials"
         self.shares_folder = path / "shares"
         self.results_csv = path / "results.csv"
@@ -214,6 +215,10 @@ class RunFolder:
     def trial(self, trial_id: str) -> TrialFolder:
         """The folder of one trial."""
         return TrialFolder(self.trials_folder / trial_id)
+
+    def log_file(self, trial_id: str) -> Path:
+        """What the process that ran a trial printed, and others with it whose first it was."""
+        return self.logs_folder / f"{trial_id}.log"
 
     def write_study(self, record: StudyRecord) -> None:
         """Writes study.json."""

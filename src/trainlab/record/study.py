@@ -40,6 +40,8 @@ class StudyRecord(FileRecord):
     """Learn trials side by side, as asked."""
     side_by_side: JobsRecord | None = None
     """What the jobs became; None before the first learn trial."""
+    trial_timeout_s: float | None = None
+    """How long a trial may take, as asked."""
     workload_digest: str | None = None
     """SHA-256 of the user's own workload file as it was when the run began; None for other workloads."""
     overridden: dict[str, Any] = {}

@@ -13,8 +13,12 @@ from trainlab.workloads.workload import Workload
 class Loader:
     """Workloads by what the user wrote, or given as objects; data by what was chosen."""
 
-    def __init__(self, given: Mapping[str, Workload] | None = None) -> None:
+    def __init__(
+        self, given: Mapping[str, Workload] | None = None, code: str | None = None
+    ) -> None:
+        """`code`: the fingerprint that the workload had when the run began, where that is known."""
         self._workloads = dict(given or {})
+        self._code = code
         self._datasets: dict[tuple[str, str, int | None], Dataset] = {}
 
     def workload(self, reference: str) -> Workload:
@@ -22,6 +26,15 @@ class Loader:
         if reference not in self._workloads:
             self._workloads[reference] = find_workload(reference)
         return self._workloads[reference]
+
+    def known_code(self, reference: str) -> str | None:
+        """The fingerprint of a workload's code as it was loaded here; None where it was not."""
+        workload = self._workloads.get(reference)
+        return None if workload is None else workload.code
+
+    def was_changed(self, reference: str) -> bool:
+        """Whether the code of a workload is another than when the run began."""
+        return self._code not in (None, self.workload(reference).code)
 
     def data(self, reference: str, choice: str, num_train: int | None = None) -> Dataset:
         """The workload's data, or so many training samples of it; what it draws itself is the same for
@@ -51,7 +64,7 @@ def _data_of(workload: Workload, choice: str) -> Dataset:
         dataset = workload.data(choice)
     except TrainlabError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise WorkloadError(f"{workload.name}: data raised {reason}") from error
     if not isinstance(dataset, Dataset):

@@ -46,7 +46,7 @@ def _from_file(path: Path) -> ModuleType:
     _importable(path.resolve().parent)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise WorkloadError(f"{path}{_line_of(error, path)}: {_error_text(error)}") from error
     return module
@@ -56,7 +56,7 @@ def _from_package(name: str) -> ModuleType:
     _importable(Path.cwd())
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise WorkloadError(f"{name}: cannot be imported: {_error_text(error)}") from error
 
 
@@ -65,7 +65,7 @@ def _importable(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
-def _line_of(error: Exception, path: Path) -> str:
+def _line_of(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f":{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -73,5 +73,5 @@ def _line_of(error: Exception, path: Path) -> str:
     return f":{lines[-1]}" if lines else ""
 
 
-def _error_text(error: Exception) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

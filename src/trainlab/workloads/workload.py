@@ -119,7 +119,7 @@ def _file_of(part: object) -> Path | None:
     return Path(file) if file and Path(file).is_file() else None
 
 
-def line_in_file(error: Exception, part: object) -> str:
+def line_in_file(error: BaseException, part: object) -> str:
     """`file.py:12: ` for the last line of a part's own file that an error came from; empty if none."""
     file = _file_of(part)
     frames = traceback.extract_tb(error.__traceback__)

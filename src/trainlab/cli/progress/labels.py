@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from trainlab.cli.progress.time_left import TimeLeft
 from trainlab.record.trial import TrialRecord
 from trainlab.words import WORDS, Words
+from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import metric_value
 
 
@@ -42,7 +43,8 @@ def watch_text(trial: TrialRecord, words: Words) -> str:
 def end_text(trial: TrialRecord, words: Words) -> str:
     """How a trial ended, where that was not its last epoch; empty otherwise."""
     if trial.state == "failed" and trial.error is not None:
-        first_line = next(iter(trial.error.message.splitlines()), "")
+        message = error_line(trial.error.message, words.lang)
+        first_line = next(iter(message.splitlines()), "")
         return words("ended_failed", kind=trial.error.kind, reason=first_line)
     if trial.state != "diverged":
         return ""

@@ -126,7 +126,15 @@ def _run(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Start no trial after this long, as 10m or 2h.",
+            help="Stop after this long, as 10m or 2h; what runs then is interrupted.",
+            rich_help_panel=MORE_WHAT,
+        ),
+    ] = None,
+    trial_timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="A trial that takes longer, as 10m or 2h, fails; the others go on.",
             rich_help_panel=MORE_WHAT,
         ),
     ] = None,
@@ -166,6 +174,7 @@ def _run(
 ) -> None:
     words = words_in(lang)
     budget_s = None if budget is None else seconds_of(budget)
+    timeout_s = None if trial_timeout is None else seconds_of(trial_timeout, "--trial-timeout")
     asked = question_of(
         what,
         given_fields(TrainSpec, settings),
@@ -202,12 +211,15 @@ def _run(
             out=out,
             many=yes,
             budget_s=budget_s,
+            trial_timeout_s=timeout_s,
             on=on,
             jobs=jobs_of(jobs),
             overridden=asked.overridden,
             watcher=ConsoleWatcher(console, words),
         )
-    show_outcome(outcome.run, words, as_json=as_json, quiet=quiet, report=report)
+    # Who interrupts a run does not wait for its report.
+    is_reported = report and not outcome.was_interrupted
+    show_outcome(outcome.run, words, as_json=as_json, quiet=quiet, report=is_reported)
     exit_for_failures(outcome.complete_run().evidence())
 
 

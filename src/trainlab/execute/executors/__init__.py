@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainlab.train.moments import Instrument
 
 EXECUTORS: Mapping[str, str] = {
-    "local": "this machine: fresh processes for what must be alone, side by side or this one for all else",
+    "local": "this machine: a process for every group of trials, those that learn the same way in one",
     "inline": "this process alone, for debugging",
     "processes": "this machine, a fresh process for every group of trials",
     "ray": "a Ray cluster (ray://HEAD:10001, ray:ADDRESS), or one started here",
@@ -45,6 +45,7 @@ def executor_for(
     instruments: "Sequence[Instrument]" = (),
     jobs: "AskedJobs" = 1,
     launcher: "Launcher | None" = None,
+    trial_timeout_s: float | None = None,
 ) -> "Executor":
     """The executor of that name; SpecError where there is none, or it cannot take the instruments."""
     check_executor(on)
@@ -55,6 +56,6 @@ def executor_for(
     if name in CLUSTERS:
         from trainlab.execute.executors.cluster import ClusterExecutor
 
-        return ClusterExecutor(module.connect(detail))
-    executor: Executor = module.make(load, instruments, jobs, launcher)
+        return ClusterExecutor(module.connect(detail), trial_timeout_s)
+    executor: Executor = module.make(load, instruments, jobs, launcher, trial_timeout_s)
     return executor

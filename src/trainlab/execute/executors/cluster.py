@@ -89,8 +89,9 @@ class _Sent:
 class ClusterExecutor:
     """Learn trials are tasks of their own; all that measures cost is one task on one node by itself."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, trial_timeout_s: float | None = None) -> None:
         self._cluster, self._numbers = cluster, count(1)
+        self._trial_timeout_s = trial_timeout_s
         self._token = uuid.uuid4().hex[:8]
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
@@ -121,7 +122,7 @@ class ClusterExecutor:
         """Groups that may run beside others are dealt out to some more shares than run at a time, as a node
         takes seconds to start. Those that may not are one: costs are compared on one machine only."""
         alone = [group for group in groups if group.is_alone]
-        shares = [_share(run, alone, None)] if alone else []
+        shares = [self._share(run, alone, None)] if alone else []
         by_threads: dict[int, list[Group]] = {}
         for group in groups:
             if not group.is_alone:
@@ -129,8 +130,18 @@ class ClusterExecutor:
         for threads, some in by_threads.items():
             needs = Needs(cpus=threads, gpu=any(_wants_gpu(group.device) for group in some))
             number = min(len(some), SHARES_PER_SLOT * self._cluster.num_slots(needs))
-            shares += [_share(run, some[first::number], threads) for first in range(number)]
+            shares += [self._share(run, some[first::number], threads) for first in range(number)]
         return shares
+
+    def _share(self, run: RunFolder, groups: Sequence[Group], threads: int | None) -> Share:
+        return Share(
+            run=str(run.path.resolve()),
+            groups=tuple(groups),
+            threads=threads,
+            trial_timeout_s=self._trial_timeout_s,
+            folder=str(Path.cwd()),
+            path=_module_path(),
+        )
 
     def _send(self, run: RunFolder, shares: Sequence[tuple[Share, int]]) -> list[_Sent]:
         """Gives shares to the cluster; each with how often that has been tried, this time included."""
@@ -160,16 +171,6 @@ class ClusterExecutor:
             time.sleep(POLL_S / 5)
         for one in sent:
             _record_left(run, one.share, ("running",), "interrupted", None)
-
-
-def _share(run: RunFolder, groups: Sequence[Group], threads: int | None) -> Share:
-    return Share(
-        run=str(run.path.resolve()),
-        groups=tuple(groups),
-        threads=threads,
-        folder=str(Path.cwd()),
-        path=_module_path(),
-    )
 
 
 def _has_weights(run: RunFolder, share: Share) -> bool:

@@ -84,6 +84,7 @@ def make(
     instruments: Sequence[Instrument],
     jobs: AskedJobs = 1,
     launcher: Launcher | None = None,
+    trial_timeout_s: float | None = None,
 ) -> InlineExecutor:
     """For `executor_for`; nothing is launched here."""
     return InlineExecutor(load, instruments)

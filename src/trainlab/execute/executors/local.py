@@ -1,5 +1,5 @@
-"""local: this machine. Groups that must be alone get fresh processes; all others run side by side in
-processes of their own, or in this one where they cannot."""
+"""local: this machine. Every group runs in a process of its own, so that one that crashes fails alone; what
+is given as an object cannot go there and trains in this process."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -29,16 +29,17 @@ class LocalExecutor:
         instruments: Sequence[Instrument] = (),
         jobs: AskedJobs = 1,
         launcher: Launcher | None = None,
+        trial_timeout_s: float | None = None,
     ) -> None:
         self._inline = InlineExecutor(load, instruments)
-        self._processes = ProcessesExecutor(load, jobs, launcher)
+        self._processes = ProcessesExecutor(load, jobs, launcher, trial_timeout_s)
         self._has_objects = bool(instruments)
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         return self._inline.preflight(study, each_device=each_device)
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
-        if self._are_sent(run) and self._processes.jobs(run, groups).number > 1:
+        if self._are_sent(run):
             self._processes.run(run, packed_here(groups), is_over)
             return
         for is_alone, consecutive in groupby(packed_here(groups), lambda group: group.is_alone):

@@ -6,8 +6,9 @@ bench take turns.
 """
 
 import select
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, groupby
 from pathlib import Path
@@ -16,7 +17,13 @@ from trainlab.execute.bench import run_benches, run_seats
 from trainlab.execute.events import EventWriter
 from trainlab.execute.jobs import AUTO, AskedJobs, Jobs, jobs_for
 from trainlab.execute.launch.launcher import Launcher
-from trainlab.execute.launch.worker_process import POLL_S, WorkerProcess, bench_kind
+from trainlab.execute.launch.retries import Retries
+from trainlab.execute.launch.worker_process import (
+    INTERRUPTED_S,
+    POLL_S,
+    WorkerProcess,
+    bench_kind,
+)
 from trainlab.execute.preflight import preflight
 from trainlab.execute.run import IsOver
 from trainlab.execute.signals import signals_held
@@ -38,8 +45,15 @@ PER_VCPU = 2
 class ProcessesExecutor:
     """A process per group."""
 
-    def __init__(self, load: Loader, jobs: AskedJobs = 1, launcher: Launcher | None = None) -> None:
+    def __init__(
+        self,
+        load: Loader,
+        jobs: AskedJobs = 1,
+        launcher: Launcher | None = None,
+        trial_timeout_s: float | None = None,
+    ) -> None:
         self._load, self._asked, self._launcher = load, jobs, launcher or Launcher()
+        self._trial_timeout_s = trial_timeout_s
         self._jobs: Jobs | None = None
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
@@ -63,11 +77,7 @@ class ProcessesExecutor:
     def _decided(self, study: Study, groups: Sequence[Group]) -> Jobs:
         devices = {cell.settings.device for cell in study.all_cells}
         on_cpu = all(pick_device(device).type == "cpu" for device in devices)
-        num_train = self._num_train(study) if self._asked == AUTO else 0
-        return jobs_for(self._asked, study, groups, on_cpu=on_cpu, num_train=num_train)
-
-    def _num_train(self, study: Study) -> int:
-        return len(self._load.data(study.workload, study.settings.data).train)
+        return jobs_for(self._asked, study, groups, on_cpu=on_cpu)
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
         environment = run.write_environment(capture(Path.cwd()))
@@ -77,10 +87,11 @@ class ProcessesExecutor:
         def kind_of(group: Group) -> str:
             if group.bench is not None:
                 return "timed"
-            return "alone" if group.is_alone or jobs.number == 1 else "shared"
+            return "alone" if group.is_alone else "shared"
 
         with closing(EventWriter(run)) as events:
-            host = _Host(run, environment, events, self._launcher)
+            code = self._load.known_code(study.workload)
+            host = _Host(run, environment, events, self._launcher, self._trial_timeout_s, code)
             for kind, some in groupby(groups, kind_of):
                 members = list(some)
                 if kind == "timed":
@@ -102,17 +113,25 @@ class _Host:
     """Starts processes, some together, and lets them run."""
 
     def __init__(
-        self, run: RunFolder, environment: str, events: EventWriter, launcher: Launcher
+        self,
+        run: RunFolder,
+        environment: str,
+        events: EventWriter,
+        launcher: Launcher,
+        trial_timeout_s: float | None,
+        code: str | None,
     ) -> None:
         self._run, self._environment, self._events = run, environment, events
-        self._launcher = launcher
+        self._launcher, self._trial_timeout_s, self._code = launcher, trial_timeout_s, code
+        self._retries = Retries(run)
 
     def run_side_by_side(self, groups: Sequence[Group], jobs: Jobs, is_over: IsOver) -> None:
-        """Keeps so many processes running as there are jobs, in the order planned."""
+        """Keeps so many processes running as there are jobs, in the order planned; what is tried once more
+        comes last."""
         waiting, running = deque(groups), dict[WorkerProcess, Group]()
         with _ending() as processes:
             while True:
-                while waiting and len(running) < jobs.number and not is_over():
+                while waiting and _has_room(waiting[0], running.values(), jobs) and not is_over():
                     process = self._process(waiting[0], jobs.threads)
                     processes.append(process)
                     running[process] = waiting.popleft()
@@ -120,31 +139,36 @@ class _Host:
                     return
                 for process in _answering(running):
                     if process.has_begun:
-                        self._end(process, running.pop(process))
+                        waiting += self._end(process, running.pop(process))
                         processes.remove(process)
                     else:
-                        self._begin(process, running[process], jobs)
-
-    def _begin(self, process: WorkerProcess, group: Group, jobs: Jobs) -> None:
-        process.wait_until_ready()
-        event = Event(kind="group_begins", trials=group.ids, num_side_by_side=jobs.number)
-        self._events.write(event)
-        process.begin()
-
-    def _end(self, process: WorkerProcess, group: Group) -> None:
-        process.finish_run()
-        process.kill()
-        self._events.write(Event(kind="group_ends", trials=group.ids))
+                        process.wait_until_ready()
+                        self._begin(process, running[process], jobs.number)
 
     def run_batch(self, groups: Sequence[Group], is_over: IsOver) -> None:
         """Starts the processes of these groups together, then lets one after the other run."""
+        again: list[Group] = []
         with self._started(groups) as processes:
             for group, process in zip(groups, processes, strict=True):
                 if is_over():
                     return
-                self._events.write(Event(kind="group_begins", trials=group.ids))
-                process.run()
-                self._events.write(Event(kind="group_ends", trials=group.ids))
+                self._begin(process, group, 1)
+                again += self._end(process, group)
+        if again and not is_over():
+            self.run_batch(again, is_over)
+
+    def _begin(self, process: WorkerProcess, group: Group, num_side_by_side: int) -> None:
+        event = Event(kind="group_begins", trials=group.ids, num_side_by_side=num_side_by_side)
+        self._events.write(event)
+        process.begin()
+
+    def _end(self, process: WorkerProcess, group: Group) -> list[Group]:
+        """Waits until it has ended; gives what is to be tried once more."""
+        process.finish_run()
+        again = self._retries.after(process, group)
+        process.kill()
+        self._events.write(Event(kind="group_ends", trials=group.ids))
+        return again
 
     def run_bench(self, groups: Sequence[Group]) -> None:
         """Starts the processes of a bench together and lets them take turns."""
@@ -174,7 +198,22 @@ class _Host:
             yield processes
 
     def _process(self, group: Group, threads: int | None = None) -> WorkerProcess:
-        return WorkerProcess(self._run, group, self._environment, self._launcher, threads)
+        return WorkerProcess(
+            self._run,
+            group,
+            self._environment,
+            self._launcher,
+            threads,
+            self._trial_timeout_s,
+            self._code,
+        )
+
+
+def _has_room(group: Group, running: Collection[Group], jobs: Jobs) -> bool:
+    """Whether a group may start beside those that run."""
+    if group.is_alone or any(other.is_alone for other in running):
+        return not running
+    return len(running) < jobs.number
 
 
 def _answering(processes: Iterable[WorkerProcess]) -> list[WorkerProcess]:
@@ -194,8 +233,9 @@ def _ending() -> Iterator[list[WorkerProcess]]:
     except KeyboardInterrupt:
         for process in processes:
             process.interrupt()
+        deadline_s = time.monotonic() + INTERRUPTED_S
         for process in processes:
-            process.wait()
+            process.wait(max(0.0, deadline_s - time.monotonic()))
         raise
     finally:
         with signals_held():
@@ -210,6 +250,7 @@ def make(
     instruments: Sequence[Instrument],
     jobs: AskedJobs = 1,
     launcher: Launcher | None = None,
+    trial_timeout_s: float | None = None,
 ) -> ProcessesExecutor:
     """For `executor_for`."""
-    return ProcessesExecutor(load, jobs, launcher)
+    return ProcessesExecutor(load, jobs, launcher, trial_timeout_s)

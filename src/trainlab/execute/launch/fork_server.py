@@ -9,11 +9,10 @@ It says `ready` once it can fork, and reads packets of JSON from the socket:
 
 A forked process is what `trainlab.execute.job` is: it has its own streams, signals and random numbers. Its
 status pipe carries its process id, then its exit code. The server computes nothing itself: threads of torch
-or a CUDA context that exist at a fork do not work in the child. It ends when the socket is closed, as the
-end of its driver does, and its children with it.
+or a CUDA context that exist at a fork do not work in the child. What a child has started and leaves behind
+is killed. It ends when the socket is closed, as the end of its driver does, and its children with it.
 """
 
-import ctypes
 import importlib
 import json
 import os
@@ -23,22 +22,20 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-import torch
-
-from trainlab.execute import job
 from trainlab.execute.signals import ENDING
+from trainlab.machine.orphans import adopt_orphans, children, end_with_parent
 
-PATIENCE_S = 10.0
+PATIENCE_S = 5.0
 """How long processes may take to close their records once the driver is gone."""
 MAX_PACKET = 1 << 17
 """Bytes; the default of Linux takes somewhat more."""
-PR_SET_PDEATHSIG = 1
-_prctl: Callable[[int, int], int] = ctypes.CDLL(None).prctl
+KILLED_S = 2.0
+"""How long killed processes may take to be gone."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +74,19 @@ class _Server:
 
     def end_children(self) -> None:
         """Interrupts them, so that they close their records, and kills what is left."""
-        deadline_s = time.monotonic() + PATIENCE_S
         for pid in self._children:
-            os.kill(pid, signal.SIGINT)
-        while self._children and time.monotonic() < deadline_s:
-            select.select([self._woken], [], [], deadline_s - time.monotonic())
-            self._report_ended()
+            os.kill(pid, signal.SIGTERM)
+        self._wait_for_children(PATIENCE_S)
         for pid in self._children:
             os.kill(pid, signal.SIGKILL)
+        self._wait_for_children(KILLED_S)
+
+    def _wait_for_children(self, patience_s: float) -> None:
+        """For those it forked, and for what they left behind."""
+        deadline_s = time.monotonic() + patience_s
+        while (self._children or children()) and (left_s := deadline_s - time.monotonic()) > 0:
+            select.select([self._woken], [], [], left_s)
+            self._report_ended()
 
     def _obey(self, request: Mapping[str, Any], descriptors: list[int]) -> None:
         if "fork" in request:
@@ -113,7 +115,7 @@ class _Server:
 
     def _leave_to_child(self, server: int, status: int) -> None:
         """What a process started by itself would have: the server's own is undone."""
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         if os.getppid() != server:
             os._exit(1)
         signal.set_wakeup_fd(-1)
@@ -126,16 +128,24 @@ class _Server:
     def _report_ended(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._woken, 4096)
-        while self._children:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            pipe = self._children.pop(pid).status
-            _write(pipe, os.waitstatus_to_exitcode(status))
-            os.close(pipe)
+        with suppress(ChildProcessError):  # there is none left
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                self._report_end(*ended)
+
+    def _report_end(self, pid: int, status: int) -> None:
+        for orphan in children() - self._children.keys():
+            with suppress(ProcessLookupError):
+                os.kill(orphan, signal.SIGKILL)
+        if (child := self._children.pop(pid, None)) is not None:
+            _write(child.status, os.waitstatus_to_exitcode(status))
+            os.close(child.status)
 
 
 def _run_job(text: str, descriptors: list[int]) -> NoReturn:
+    import torch
+
+    from trainlab.execute import job
+
     *streams, folder = descriptors
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -160,7 +170,11 @@ def _write(pipe: int, value: int) -> None:
 def main() -> None:
     """Serves the socket that is its standard input."""
     control = socket.socket(fileno=os.dup(0))
+    end_with_parent()  # at once, while there is nothing to put in order
+    importlib.import_module("trainlab.execute.job")
     importlib.import_module("torch._dynamo")  # torch's optimizers import it when the first is made
+    end_with_parent(by=0)
+    adopt_orphans()
     server = _Server(control)
     with suppress(ConnectionError):
         control.send(b"ready")

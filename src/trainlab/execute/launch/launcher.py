@@ -15,12 +15,13 @@ import sys
 import time
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from trainlab.execute.job import Job
 
-PATIENCE_S = 15.0
+PATIENCE_S = 8.0
 """How long a server may take to end: a little more than it gives its children."""
 SET_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
 """Variables that importing torch sets, in the server as in the driver."""
@@ -55,22 +56,25 @@ class Launcher:
         # Elsewhere processes start cold: on a Mac, system libraries that torch uses must not be used after
         # a fork, and Windows has none. What ends the children of a dead server is Linux's own.
         self._forks = forks and sys.platform == "linux"
+        self._folder = Path.cwd()
+        """Where processes start: the user's code may go elsewhere in this one."""
         self._servers: dict[int | None, ForkServer] = {}
         """By the threads that their children are to have; None: torch's choice."""
 
-    def launch(self, job: "Job", stderr: IO[str], bench: str | None = None) -> JobProcess:
+    def launch(self, job: "Job", stderr: IO[bytes], bench: str | None = None) -> JobProcess:
         """A process for the job, which writes its errors to that file. `bench`: the kind of bench it is
         for."""
         if (server := self._server_for(job.threads)) is not None:
             server.benches |= {bench} - {None}
             with suppress(ConnectionError):
-                return server.fork(job, stderr)
+                return server.fork(job, stderr, self._folder)
         return subprocess.Popen(
             [*COLD, "trainlab.execute.job", job.model_dump_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
             bufsize=0,
+            cwd=self._folder,
             env=_environment(job.threads),
         )
 
@@ -131,20 +135,20 @@ class ForkServer:
         self._numbers = count()
         self._is_ready = False
 
-    def fork(self, job: "Job", stderr: IO[str]) -> "ForkedProcess":
+    def fork(self, job: "Job", stderr: IO[bytes], folder: Path) -> "ForkedProcess":
         """A process for the job; ConnectionError where the server is gone."""
         number, text = next(self._numbers), job.model_dump_json()
         (stdin, ours_in), (ours_out, stdout), (ours_status, status) = (os.pipe() for _ in range(3))
-        folder = os.open(".", os.O_PATH)
+        place = os.open(folder, os.O_PATH)
         process = ForkedProcess(self, number, ours_in, ours_out, ours_status)
         try:
-            given = [stdin, stdout, stderr.fileno(), folder, status]
+            given = [stdin, stdout, stderr.fileno(), place, status]
             socket.send_fds(self._control, [_packet(fork=text, number=number)], given)
         except ConnectionError:
             process.close()
             raise
         finally:
-            for descriptor in (stdin, stdout, folder, status):
+            for descriptor in (stdin, stdout, place, status):
                 os.close(descriptor)
         self._forked = [one for one in self._forked if one.poll() is None] + [process]
         return process

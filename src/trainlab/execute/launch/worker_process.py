@@ -6,20 +6,26 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
-from tempfile import TemporaryFile
 from typing import Any, Literal
 
 from trainlab.execute.attempt import new_token
-from trainlab.execute.job import Job
+from trainlab.execute.job import INTERRUPTED, WHERE_SIGNAL, Job
+from trainlab.execute.launch.death import Death
 from trainlab.execute.launch.launcher import ForkedProcess, Launcher
+from trainlab.execute.launch.log import Log
+from trainlab.machine.capacity import num_killed_for_memory
 from trainlab.machine.footprint import Footprint
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
-from trainlab.record.trial import Failure, State
 
 PATIENCE_S = 10.0
-"""How long an interrupted process may take to close its records, and one that is done to end."""
+"""How long a process that is done may take to end."""
+INTERRUPTED_S = 4.0
+"""How long interrupted processes may take to close their records."""
+WHERE_S = 0.5
+"""How long a process that hangs may take to write where."""
 POLL_S = 0.2
 """Between two looks whether a process that does not answer is still alive."""
 
@@ -39,24 +45,34 @@ class WorkerProcess:
         environment: str,
         launcher: Launcher,
         threads: int | None = None,
+        trial_timeout_s: float | None = None,
+        code: str | None = None,
     ) -> None:
         self._folders = [run.trial(trial_id) for trial_id in group.ids]
         self._job = Job(
-            run=str(run.path),
+            run=str(run.path.absolute()),
             trials=group.ids,
             environment=environment,
             token=new_token(),
+            code=code,
             threads=threads or group.threads,
             path=tuple(sys.path),
         )
         self._launcher = launcher
         self._bench = bench_kind(group)
         # A file: nobody reads while the process waits for its next turn, and a full pipe would block it.
-        self._stderr = TemporaryFile(mode="w+", errors="backslashreplace")  # noqa: SIM115
-        self._process = launcher.launch(self._job, self._stderr, self._bench)
+        self._log = Log(run.log_file(group.ids[0]))
+        self._num_killed_for_memory = num_killed_for_memory()
+        self._process = launcher.launch(self._job, self._log.stream, self._bench)
         self._received = b""
         """Of an answer that has not come whole."""
-        self._has_begun = self._has_ended = False
+        self._has_begun = self._has_ended = self._is_overdue = False
+        # Of trials that run together each counts its share of the time.
+        self._limit_s = None if trial_timeout_s is None else trial_timeout_s * len(group.trials)
+        self._busy_s = 0.0
+        """How long it has worked, up to the last answer."""
+        self._asked_s: float | None = None
+        """When it was told to do what it has not answered yet."""
 
     @property
     def has_ended(self) -> bool:
@@ -73,11 +89,6 @@ class WorkerProcess:
         """Whether it was told to run."""
         return self._has_begun
 
-    def run(self) -> None:
-        """Lets it run its trials and waits until it has ended."""
-        self.begin()
-        self.finish_run()
-
     def begin(self) -> None:
         """Lets it run its trials."""
         self._begin("go")
@@ -93,6 +104,7 @@ class WorkerProcess:
         answer = self._answer()
         if answer is None:
             self._end()
+            self.record_death()
         return None if answer is None else Footprint(**answer)
 
     def turn(self, number: int) -> float | None:
@@ -103,6 +115,7 @@ class WorkerProcess:
         answer: float | None = self._answer()
         if answer is None:
             self._end()
+            self.record_death()
         return answer
 
     def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
@@ -111,6 +124,7 @@ class WorkerProcess:
             return
         self._tell(f"finish {bench} {stopped}")
         self._end()
+        self.record_death()
 
     @property
     def answers(self) -> int:
@@ -119,12 +133,13 @@ class WorkerProcess:
         return self._process.stdout.fileno()
 
     def has_answered(self) -> bool:
-        """Whether it has, or has died: then the pipe may stay open, held by a child of its own."""
+        """Whether it has, or has died: then the pipe may stay open, held by a child of its own. One that
+        takes too long is ended."""
         while b"\n" not in self._received:
             # Before the look into the pipe: what it wrote before it died still counts.
             is_dead = self._process.poll() is not None
             if not select.select([self.answers], [], [], 0)[0]:
-                return is_dead
+                return is_dead or self._was_overdue()
             received = os.read(self.answers, 1 << 16)
             if not received:
                 return True
@@ -136,27 +151,60 @@ class WorkerProcess:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._stderr):
+        for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             with suppress(BrokenPipeError):
                 stream.close()
+        self._log.close()
 
     def interrupt(self) -> None:
         """Asks it to close its records; one that has not begun has none."""
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT if self._has_begun else signal.SIGKILL)
+            self._process.send_signal(signal.SIGTERM if self._has_begun else signal.SIGKILL)
 
-    def wait(self) -> None:
+    def wait(self, patience_s: float) -> None:
         """Waits until it has ended, not for ever."""
         try:
-            self._process.wait(timeout=PATIENCE_S)
+            self._process.wait(timeout=patience_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
+    def unfinished(self) -> list[str]:
+        """The trials that it left behind when it ended; nobody else will end them."""
+        begun = {"running", "interrupted"} if self._process.poll() == INTERRUPTED else {"running"}
+        return [
+            record.id
+            for record in (folder.read() for folder in self._folders)
+            if record.state == "pending"
+            or (record.state in begun and record.token == self._job.token)
+        ]
+
+    @property
+    def death(self) -> Death:
+        """How it ended, once it has."""
+        code = self._process.returncode
+        assert code is not None
+        was_killed = code == -signal.SIGKILL
+        more_killed = num_killed_for_memory() > self._num_killed_for_memory
+        limit_s = self._limit_s if self._is_overdue else None
+        return Death(code, limit_s, ran_out_of_memory=was_killed and more_killed)
+
+    def record_death(self) -> None:
+        """Records the trials that it left behind as failed."""
+        left = self.unfinished()
+        for folder in self._folders:
+            record = folder.read()
+            if record.id in left:
+                error = self.death.failure(self._log.tail())
+                folder.end(record.model_copy(update={"state": "failed", "error": error}))
+
     def record_interrupted(self) -> None:
         """Records the trial that it was running when it was ended."""
-        self._record_unfinished("interrupted", "", "")
+        for folder in self._folders:
+            record = folder.read()
+            if record.state == "running" and record.token == self._job.token:
+                folder.end(record.model_copy(update={"state": "interrupted"}))
 
     def _begin(self, command: str) -> None:
         self._replace_lost()
@@ -169,12 +217,13 @@ class WorkerProcess:
         if isinstance(process, ForkedProcess) and process.poll() is not None and process.was_lost:
             process.close()
             self._received = b""
-            self._process = self._launcher.launch(self._job, self._stderr, self._bench)
+            self._process = self._launcher.launch(self._job, self._log.stream, self._bench)
             self._answer()
 
     def _tell(self, command: str) -> None:
         """A process that has died is noticed by its answer."""
         assert self._process.stdin is not None
+        self._asked_s = time.monotonic()
         with suppress(BrokenPipeError):
             self._process.stdin.write(f"{command}\n".encode())
 
@@ -182,8 +231,23 @@ class WorkerProcess:
         """None too where the process has died."""
         while not self.has_answered():
             select.select([self.answers], [], [], POLL_S)
+        if self._asked_s is not None:
+            self._busy_s += time.monotonic() - self._asked_s
+            self._asked_s = None
         line, has_come, self._received = self._received.partition(b"\n")
         return json.loads(line) if has_come else None
+
+    def _was_overdue(self) -> bool:
+        """Whether it had worked for too long and was ended; its log then says where it was."""
+        if self._limit_s is None or self._asked_s is None:
+            return False
+        if self._busy_s + time.monotonic() - self._asked_s <= self._limit_s:
+            return False
+        self._is_overdue = True
+        if WHERE_SIGNAL is not None:
+            self._process.send_signal(WHERE_SIGNAL)
+        self.wait(WHERE_S)
+        return True
 
     def _end(self) -> None:
         """Waits for the end of a process that has nothing more to do, not for ever."""
@@ -191,21 +255,4 @@ class WorkerProcess:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        self.wait()
-        self._record_death()
-
-    def _record_death(self) -> None:
-        self._stderr.seek(0)
-        code = self._process.returncode
-        message = f"its process ended with code {code}"
-        self._record_unfinished("failed", message, self._stderr.read())
-
-    def _record_unfinished(self, state: State, message: str, stderr: str) -> None:
-        """A process that dies leaves trials behind that nobody else will end."""
-        for folder in self._folders:
-            record = folder.read()
-            is_ours = record.state == "running" and record.token == self._job.token
-            if is_ours or (record.state == "pending" and state == "failed"):
-                lost = Failure(kind="ProcessDied", message=message, traceback=stderr)
-                error = lost if state == "failed" else None
-                folder.end(record.model_copy(update={"state": state, "error": error}))
+        self.wait(PATIENCE_S)

@@ -19,6 +19,7 @@ FILES = {
     "epochs.csv": "epochs",
     "probes.csv": "probe_table",
     "events/*.jsonl": "events",
+    "logs/*.log": "logs",
     "trials/*/trial.json": "trial",
     "trials/*/curve.jsonl": "curve",
     "trials/*/network.json": "network",

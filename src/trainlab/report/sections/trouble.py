@@ -8,6 +8,7 @@ from trainlab.report.document import Listing, Section
 from trainlab.report.run_data import RunData
 from trainlab.report.tables.columns import Field, count, name, table_of, value
 from trainlab.words import Words
+from trainlab.words.error_lines import error_line
 
 MOST_TRIALS = 50
 """Trials shown at first; the files have them all."""
@@ -69,7 +70,8 @@ def remarks(trial: TrialRecord, words: Words) -> list[str]:
     """A trial's error, and where it diverged."""
     texts = []
     if trial.error is not None:
-        texts.append(shortened(f"{trial.error.kind}: {trial.error.message}", LONGEST_ERROR))
+        message = error_line(trial.error.message, words.lang)
+        texts.append(shortened(f"{trial.error.kind}: {message}", LONGEST_ERROR))
     if trial.state == "diverged":
         texts.append(divergence_text(trial, words))
     return texts

@@ -1,0 +1,329 @@
+"""Trials whose code does the worst: each ends by itself, its record says how, and the others train."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from torch import Tensor
+
+import trainlab as product
+from asking import groups_of, study_of
+from command import Verb
+from trainlab import lab
+from trainlab.errors import SpecError
+from trainlab.execute.executors.processes import ProcessesExecutor
+from trainlab.execute.launch import retries, worker_process
+from trainlab.execute.launch.launcher import Launcher
+from trainlab.execute.run import start_run
+from trainlab.plan import Group
+from trainlab.record.folder import RunFolder
+from trainlab.record.trial import TrialRecord
+from trainlab.spec import CostSpec, Question
+from trainlab.train.loader import Loader
+from trainlab.workloads.workload import Workload
+
+FAULTS = {
+    "none": "pass",
+    "hangs": "time.sleep(600)",
+    "exits": "sys.exit(0)",
+    "leaves": "os._exit(0)",
+    "crashes": "ctypes.string_at(0)",
+    "killed": "os.kill(os.getpid(), 9) if not once('killed') else None",
+    "told to end": "os.kill(os.getpid(), 15) if not once('told') else None",
+    "always killed": "os.kill(os.getpid(), 9)",
+    "lacks memory": "resource.setrlimit(resource.RLIMIT_AS, (2**36, 2**36)), torch.empty(2**40)",
+    "asks": "input()",
+    "prints": "print('\\ud800', 'x' * 3_000_000, 'the end'), os._exit(3)",
+    "leaves a child": "subprocess.Popen(['sleep', CHILD_S])",
+    "goes away": "os.chdir('/')",
+    "lacks GPU memory": "once('gpu') or lack_gpu_memory()",
+}
+CHILD_S = "86413"
+"""What `sleep` is told, so that the test finds it."""
+
+DOING = f"""
+import ctypes, dataclasses, os, pathlib, resource, subprocess, sys, time
+CHILD_S = {CHILD_S!r}
+def once(name):
+    mark = pathlib.Path(MARKS, name)
+    was_there = mark.exists()
+    mark.touch()
+    return was_there
+def lack_gpu_memory():
+    raise torch.OutOfMemoryError("CUDA out of memory")
+def faulty_model(fault="none"):
+    global current
+    current = fault
+    return model()
+def faulty_loss(outputs, targets):
+    exec(FAULTS[current])
+    return F.cross_entropy(outputs, targets)
+faulty = dataclasses.replace(tiny, model=faulty_model, loss=faulty_loss)
+"""
+
+
+def write_faults(path: Path) -> str:
+    """A workload whose parameter `fault` says what happens when it trains."""
+    marks = path.parent / "marks"
+    marks.mkdir()
+    known = f"MARKS, FAULTS = {str(marks)!r}, {FAULTS!r}\n"
+    path.write_text(path.read_text() + known + DOING)
+    return f"{path}:faulty"
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    """One server for all tests of this file."""
+    with closing(Launcher()) as made:
+        yield made
+
+
+def started(workload: str, out: Path, faults: list[str]) -> RunFolder:
+    settings = {"device": "cpu", "threads": 1, "epochs": 1, "engine": "eager"}
+    return start_run(
+        study_of(workload, settings, vary={"fault": faults}, tensorboard=False, name="faults"), out
+    )
+
+
+def by_fault(run: RunFolder) -> dict[str, TrialRecord]:
+    return {str(trial.levels["model.fault"]): trial for trial in run.trials()}
+
+
+Run = Callable[..., None]
+
+
+@pytest.fixture
+def run_groups(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Two at a time; the executor is the same at every call."""
+    monkeypatch.setattr("trainlab.execute.jobs.usable_vcpus", lambda: 2)
+    load = Loader()
+    executor = ProcessesExecutor(load, 2, launcher)
+
+    def run(folder: RunFolder, groups: Sequence[Group], trial_timeout_s: float = 300.0) -> None:
+        # Another for every test: the server would be started anew.
+        monkeypatch.delenv("PYTEST_CURRENT_TEST", raising=False)
+        executor._trial_timeout_s = trial_timeout_s
+        load.workload(groups[0].trials[0].workload)  # as the check of a study does
+        executor.run(folder, groups, lambda: False)
+
+    return run
+
+
+def test_each_fault_ends_its_own_trial_and_is_told(
+    run_groups: Run,
+    tiny_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workload = write_faults(tiny_file)
+    monkeypatch.chdir(tmp_path)
+    others = ("hangs", "lacks GPU memory")
+    started(workload, tmp_path / "r", [fault for fault in FAULTS if fault not in others])
+    folder = RunFolder(Path("r"))
+    run_groups(folder, groups_of(folder))
+    trials = by_fault(folder)
+    well = {"none", "killed", "told to end", "leaves a child", "goes away"}
+    assert {fault for fault, trial in trials.items() if trial.state == "done"} == well
+    assert {trial.state for trial in trials.values()} == {"done", "failed"}
+    expected = {
+        "exits": ("SystemExit", "0"),
+        "leaves": ("ProcessDied", "its process ended with code 0"),
+        "crashes": ("ProcessDied", "its process was ended by SIGSEGV"),
+        "always killed": ("ProcessDied", "its process was ended by SIGKILL"),
+        "lacks memory": ("OutOfMemory", "not enough memory"),
+        "asks": ("EOFError", "EOF when reading a line"),
+        "prints": ("ProcessDied", "its process ended with code 3"),
+    }
+    for fault, (kind, message) in expected.items():
+        error = trials[fault].error
+        assert error is not None
+        assert error.kind == kind, error
+        assert message in error.message
+    again = {fault for fault, trial in trials.items() if trial.attempt > 1}
+    assert again == {"killed", "told to end", "always killed"}
+    # The records say where, as far as the process could.
+    traces = {fault: trial.error.traceback for fault, trial in trials.items() if trial.error}
+    assert "in string_at" in traces["crashes"]
+    assert traces["prints"].endswith("the end\n")
+    assert len(traces["prints"]) < 10_000
+    log = folder.log_file(trials["prints"].id)
+    assert 1_000_000 < log.stat().st_size < 1_100_000
+    commands = [one.info["cmdline"] for one in psutil.process_iter(["cmdline"])]
+    assert ["sleep", CHILD_S] not in commands
+
+
+def test_of_trials_in_one_process_only_the_one_that_crashes_fails(
+    run_groups: Run, tiny_file: Path, tmp_path: Path
+) -> None:
+    workload = write_faults(tiny_file)
+    folder = started(workload, tmp_path / "r", ["none", "crashes", "goes away"])
+    together = tuple(trial for group in groups_of(folder) for trial in group.trials)
+    run_groups(folder, [Group(trials=together, is_alone=False)])
+    states = {fault: trial.state for fault, trial in by_fault(folder).items()}
+    assert states == {"none": "done", "crashes": "failed", "goes away": "done"}
+
+
+def test_what_lacked_memory_on_a_gpu_is_tried_once_more_alone(
+    run_groups: Run, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GPU is made up: that the device is one is all that the driver asks."""
+    faults = ["lacks GPU memory", "none", "exits"]
+    folder = started(write_faults(tiny_file), tmp_path / "r", faults)
+    monkeypatch.setattr(retries, "pick_device", lambda name: torch.device("cuda"))
+    run_groups(folder, groups_of(folder))
+    ends = {fault: (trial.state, trial.attempt) for fault, trial in by_fault(folder).items()}
+    assert ends == {"lacks GPU memory": ("done", 2), "none": ("done", 1), "exits": ("failed", 1)}
+    aside = folder.trial(by_fault(folder)["lacks GPU memory"].id).attempts_folder / "1/trial.json"
+    assert json.loads(aside.read_text())["error"]["kind"] == "OutOfMemory"
+
+
+def test_what_the_system_kills_for_memory_is_told_so_and_not_tried_again(
+    run_groups: Run, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its count of such kills is made up: memory that really runs out would end others, too."""
+    folder = started(write_faults(tiny_file), tmp_path / "r", ["always killed", "none"])
+    killed = count()
+    monkeypatch.setattr(worker_process, "num_killed_for_memory", lambda: next(killed))
+    run_groups(folder, groups_of(folder))
+    trial = by_fault(folder)["always killed"]
+    assert trial.error is not None
+    assert (trial.attempt, trial.error.kind) == (1, "OutOfMemory")
+    told = "its process was killed because memory ran out; use a smaller batch, or fewer --jobs"
+    assert trial.error.message == told
+    assert by_fault(folder)["none"].state == "done"
+
+
+def test_a_file_that_is_edited_while_its_study_runs_is_noticed(
+    run_groups: Run, tiny_file: Path, tmp_path: Path
+) -> None:
+    folder = started(write_faults(tiny_file), tmp_path / "r", ["none", "goes away"])
+    first, second = groups_of(folder)
+    run_groups(folder, [first])
+    tiny_file.write_text(tiny_file.read_text() + "\n# edited\n")
+    run_groups(folder, [second])
+    noticed = [[note.code for note in trial.notes] for trial in folder.trials()]
+    assert noticed == [[], ["code_changed"]]
+
+
+def test_what_hangs_fails_when_its_time_is_up(
+    run_groups: Run, tiny_file: Path, tmp_path: Path
+) -> None:
+    settings = {"device": "cpu", "threads": 1, "model": {"fault": "hangs"}}
+    quick = CostSpec(processes=1, budget_s=0.1, warmup_steps=2, extra_s=0, trace_mb=0)
+    study = study_of(write_faults(tiny_file), settings, cost=quick, tensorboard=False)
+    folder = start_run(study, tmp_path / "r")
+    watches = (None, "steps")
+    groups = [group for group in groups_of(folder) if group.trials[0].watch in watches]
+    run_groups(folder, groups, 1.0)
+    trials = [trial for trial in folder.trials() if trial.watch in watches]
+    assert [trial.kind for trial in trials] == ["learn", "cost"]
+    for trial in trials:
+        assert trial.error is not None
+        assert trial.error.message.startswith("took longer than 1 s; give it more with --trial-t")
+        assert (trial.state, trial.error.kind) == ("failed", "TimedOut")
+        assert "most recent call first" in trial.error.traceback
+
+
+def test_a_spent_budget_cuts_what_runs_short(
+    tiny: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Timer(threading.Timer):
+        """One whose time is up when the second step is made."""
+
+        def start(self) -> None:
+            timers.append(self)
+
+    def slow(outputs: Tensor, targets: Tensor) -> Tensor:
+        steps.append(1)
+        if len(steps) == 2:
+            timers[0].function()
+            time.sleep(60)
+        return tiny.loss(outputs, targets)
+
+    timers: list[Timer] = []
+    steps: list[int] = []
+    monkeypatch.setattr("trainlab.execute.signals.threading.Timer", Timer)
+    settings = {"seeds": 2, "device": "cpu", "engine": "eager", "log_every_steps": 1}
+    run = product.run(replace(tiny, loss=slow), out=tmp_path / "r", budget_s=3600, **settings)
+    assert timers[0].interval == 3600
+    assert [trial.state for trial in run.trials()] == ["interrupted", "pending"]
+    assert run.trials()[0].steps_done == 1
+
+
+def test_what_one_trial_switches_and_where_it_goes_is_not_for_the_next(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_file.write_text(
+        tiny_file.read_text()
+        + """
+def loss(outputs, targets):
+    torch.set_default_dtype(torch.float64), torch.use_deterministic_algorithms(True), os.chdir("/")
+    return F.cross_entropy(outputs, targets)
+import dataclasses, os
+tiny = dataclasses.replace(tiny, loss=loss)
+"""
+    )
+    monkeypatch.chdir(tmp_path)
+    settings = {"seeds": 2, "device": "cpu", "engine": "eager", "on": "inline"}
+    run = product.run(f"{tiny_file}:tiny", out="r", **settings)
+    assert [trial.state for trial in run.trials()] == ["done", "done"]
+    assert (run.path, Path.cwd()) == (Path("r"), tmp_path)
+
+
+def test_a_workload_file_that_exits_is_told_as_a_mistake(trainlab: Verb, tiny_file: Path) -> None:
+    tiny_file.write_text(tiny_file.read_text() + "\nimport sys\nsys.exit(0)\n")
+    told = trainlab("run", f"{tiny_file}:tiny", "--device", "cpu", code=2).stderr
+    assert "own_work.py:19: SystemExit: 0" in told
+
+
+def test_a_time_limit_needs_processes(tiny: Workload, tiny_file: Path) -> None:
+    question = Question(workload=f"{tiny_file}:tiny")
+    with pytest.raises(SpecError, match="--trial-timeout: --on inline runs trials in this process"):
+        lab.run_question(question, on="inline", trial_timeout_s=60)
+    with pytest.raises(SpecError, match="--trial-timeout: objects train in this process"):
+        product.run(tiny, trial_timeout_s=60)
+
+
+def test_a_run_told_to_end_without_a_terminal_leaves_nothing_behind(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    """Its output is a pipe that nobody reads, and the signal goes to all of its processes."""
+    workload = write_faults(tiny_file)
+    words = [sys.executable, "-P", "-m", "trainlab", "run", workload, "--seeds", "3"]
+    words += ["--vary", "fault=none,hangs", "--device", "cpu", "--engine", "eager", "--out", "r"]
+    ours, theirs = os.pipe()
+    os.close(ours)
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    driver = subprocess.Popen(
+        words, cwd=tmp_path, stdout=theirs, stderr=theirs, env=variables, start_new_session=True
+    )
+    os.close(theirs)
+    folder = RunFolder(tmp_path / "r")
+
+    def has_both() -> bool:
+        states = [trial.state for trial in folder.trials()] if folder.study_file.exists() else []
+        return "done" in states and "running" in states
+
+    end_s = time.monotonic() + 60
+    while not has_both() and time.monotonic() < end_s and driver.poll() is None:
+        time.sleep(0.05)
+    family = psutil.Process(driver.pid).children(recursive=True)
+    os.killpg(driver.pid, signal.SIGTERM)
+    assert len(family) >= 2
+    assert driver.wait(timeout=60) == 130
+    assert psutil.wait_procs(family, timeout=10)[1] == []
+    states = {trial.state for trial in folder.trials()}
+    assert {"done", "interrupted"} <= states <= {"done", "interrupted", "pending"}
+    assert folder.results_csv.exists()
