@@ -11,6 +11,7 @@ from asking import study_of
 from trainlab.execute.run import start_run
 from trainlab.execute.worker import run_group
 from trainlab.record.folder import RunFolder, TrialFolder
+from trainlab.spec.probe import probe_of
 from trainlab.train.checkpoint.checkpoints import VARIABLE
 from trainlab.train.checkpoint.tensor_file import DamagedError, from_bytes, to_bytes
 from trainlab.train.loader import Loader
@@ -85,12 +86,21 @@ def _every_point(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begun(
-    file: Path, out: Path, name: str, seeds: int = 1, *, board: bool = False, **asked: object
+    file: Path,
+    out: Path,
+    name: str,
+    seeds: int = 1,
+    *,
+    board: bool = False,
+    probes: Sequence[str] = (),
+    **asked: object,
 ) -> RunFolder:
     if "Restless" not in file.read_text():
         file.write_text(file.read_text() + OWN)
     settings = {**SETTINGS, **asked}
-    study = study_of(f"{file}:{name}", settings, seeds=seeds, save_model=True, tensorboard=board)
+    fields = {"seeds": seeds, "save_model": True, "tensorboard": board}
+    fields["probes"] = tuple(probe_of(text) for text in probes)
+    study = study_of(f"{file}:{name}", settings, **fields)
     return start_run(study, out)
 
 
@@ -163,6 +173,20 @@ def test_tensorboard_shows_what_was_trained_twice_once(tiny_file: Path, tmp_path
         shown.append({tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in scalars})
         assert events.Tags()["graph"]
     assert shown[0] == shown[1]
+
+
+def test_probes_go_on_between_their_periods(tiny_file: Path, tmp_path: Path) -> None:
+    probes = ("relu:grad_input:sq_sum", "norm:activation:dead_fraction", "*.weight:update:norm@13")
+    runs = [begun(tiny_file, tmp_path / out, "restless", probes=probes) for out in ("whole", "cut")]
+    whole, cut = runs
+    attempted(whole)
+    # At ends of epochs: periods are open at all other points.
+    assert [attempted(cut, 10), attempted(cut, 9), attempted(cut)] == [0, 13, 26]
+    ours, theirs = (run.trial("learn-seed1") for run in (cut, whole))
+    assert ours.probes_file.read_bytes() == theirs.probes_file.read_bytes()
+    assert ours.probes.read() == theirs.probes.read()
+    assert cut.trials()[0].notes == whole.trials()[0].notes
+    assert_same(cut, whole)
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_then_to_the_start(

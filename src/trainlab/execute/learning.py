@@ -85,7 +85,8 @@ def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
             for number, one in enumerate(ready):
                 steps_before = 0 if saved is None else saved.steps_before(number)
                 view = one.member.setup.view(one.attempt.folder, steps_before)
-                one.member.moments.trial_begins(view)
+                instruments = () if saved is None else saved.instruments(number)
+                one.member.moments.trial_begins(view, instruments)
             train(session, members, saved=saved)
     if apart is not None:
         _train_apart(apart)

@@ -111,6 +111,13 @@ class Instrument:
     def flush(self) -> None:
         """A checkpoint will be made: what was written so far must be in files."""
 
+    def saved_state(self) -> Mapping[str, Any] | None:
+        """What a checkpoint must hold of it besides its files, as JSON has it; None: not now."""
+        return {}
+
+    def restore_state(self, saved: Mapping[str, Any]) -> None:
+        """Takes that over, once the trial has begun."""
+
     def test_begins(self, epoch: int) -> None:
         """The model is about to run the test set in eval mode: hooks fire there too."""
 
@@ -182,11 +189,19 @@ class Moments:
         from_inside = _watching_programs(self)
         return self._grain_of([one for one in self.instruments if one not in from_inside])
 
-    def trial_begins(self, view: TrialView) -> None:
-        """Calls every instrument; the end of the trial is reported to those that began without a fault."""
+    def trial_begins(self, view: TrialView, saved: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Calls every instrument; the end of the trial is reported to those that began without a fault.
+        `saved` is what a checkpoint holds of them."""
         for instrument in self.instruments:
             instrument.trial_begins(view)
             self._begun.append(instrument)
+        for instrument, own in zip(self.instruments, saved, strict=False):
+            instrument.restore_state(own)
+
+    def saved_state(self) -> list[Mapping[str, Any]] | None:
+        """What a checkpoint must hold of the instruments; None where one of them cannot be saved now."""
+        found = [instrument.saved_state() for instrument in self.instruments]
+        return None if None in found else [one for one in found if one is not None]
 
     def trial_ends(self, progress: Progress) -> None:
         """Calls every instrument that began, whatever another one raises; then raises the first fault."""

@@ -1,7 +1,7 @@
 """Channel: one probe at one layer or parameter, with what it has seen so far."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -109,6 +109,27 @@ class Channel:
         """The period so far, with these numbers."""
         fired, count = self.firings.in_period, self.firings.num_elements
         return ClosedPeriod(self, numbers, epoch, step, num_steps, fired, count)
+
+    def saved(self) -> dict[str, Any]:
+        """What is left of it between two periods, as JSON has it."""
+        firings, reduction = self.firings, self.reduction
+        return {
+            "probe": str(self.spec),
+            "at": [self.layer, self.call, list(self.types), self.kind, self.place],
+            "firings": [firings.total, firings.first_step, firings.last_step],
+            "shapes": [list(shape) for shape in firings.shapes],
+            "why_not": self.why_not,
+            "dimension": reduction.dimension if isinstance(reduction, DeadUnits) else None,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Takes that over."""
+        total, first_step, last_step = saved["firings"]
+        shapes: dict[tuple[int, ...], None] = dict.fromkeys(map(tuple, saved["shapes"]))
+        self.firings = Firings(total, first_step, last_step, shapes)
+        self.why_not = saved["why_not"]
+        if isinstance(self.reduction, DeadUnits):
+            self.reduction.dimension = saved["dimension"]
 
     def proof(self) -> FiredRecord:
         """That it fired, or why it did not."""

@@ -5,7 +5,8 @@ when a point is logged or an epoch ends, never inside a step. Gradients are read
 autograd graph that the layers made: nothing is added to the graph, so the losses stay as they are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from trainlab.instruments.probes.channels import Channels, on_host
 from trainlab.instruments.probes.lanes.channels import lanes_can_be_seen
@@ -14,6 +15,7 @@ from trainlab.instruments.probes.layers import ProbedCalls
 from trainlab.instruments.probes.parameters import ProbedParameters
 from trainlab.instruments.probes.periods import MAX_PENDING, Periods
 from trainlab.record.files import LineWriter
+from trainlab.record.note import Note
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Instrument, Phase, Point, ProgramInstrument, Progress, TrialView
@@ -25,6 +27,8 @@ Listener = Callable[[ProbeRecord], None]
 class Probes(ProgramInstrument):
     """All probes of a trial. What each saw is in probes.json, its values in probes.jsonl."""
 
+    goes_on = True
+
     def __init__(self, specs: Sequence[ProbeSpec], listeners: Sequence[Listener] = ()) -> None:
         """`listeners` get every record as it is written; TensorBoard's writer is one."""
         self._specs, self._listeners = tuple(dict.fromkeys(specs)), tuple(listeners)
@@ -33,6 +37,7 @@ class Probes(ProgramInstrument):
         """Where the steps are one: it probes them for the whole group, and this trial is a lane of it."""
         self._lane = 0
         self._calls: ProbedCalls | None = None
+        self._silent: list[Note] = []
 
     @property
     def watches_programs(self) -> bool:
@@ -52,7 +57,27 @@ class Probes(ProgramInstrument):
         self._view = view
         if self._program is None:
             self._watch_model(view)
-        self._lines = LineWriter(view.folder.probes_file)
+        self._lines = LineWriter(view.folder.probes_file, append=view.steps_before > 0)
+
+    def saved_state(self) -> Mapping[str, Any] | None:
+        """Between periods alone: what is being reduced in one is not saved. In a program never."""
+        if self._program is not None or self._periods.open() or self._periods.closed:
+            return None
+        silent = [one.model_dump(mode="json") for one in self._silent]
+        return {"channels": [one.saved() for one in self._channels.all()], "silent": silent}
+
+    def restore_state(self, saved: Mapping[str, Any]) -> None:
+        specs = {str(spec): spec for spec in self._specs}
+        for told in saved["channels"]:
+            layer, call, types, kind, place = told["at"]
+            spec = specs[told["probe"]]
+            channel = self._channels.at(spec, layer, call, tuple(types), kind, place)
+            channel.restore(told)
+            if self._calls is not None and kind != "parameter":
+                self._calls.restore(layer, call, place)
+        self._silent = [Note.model_validate(one) for one in saved["silent"]]
+        self._view.notes.extend(self._silent)
+        self._periods.go_on()
 
     def epoch_begins(self, epoch: int) -> None:
         if self._program is not None:
@@ -98,7 +123,8 @@ class Probes(ProgramInstrument):
                 calls.watch.uninstall()
             self._periods.epoch_ends()
         if epoch == 1 and calls is not None:
-            self._view.notes.extend(calls.silent())
+            self._silent = calls.silent()
+            self._view.notes.extend(self._silent)
         self._write_closed()
 
     def trial_ends(self, progress: Progress) -> None:

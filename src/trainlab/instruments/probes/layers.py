@@ -89,6 +89,10 @@ class ProbedCalls(CallListener):
             rest = [channel for channel in channels if channel not in before]
             return self._end_listener(call, rest, given)
 
+    def restore(self, layer: str, call: int, place: int) -> None:
+        """A place in the model that came up in an earlier attempt."""
+        self._places[layer, call] = place
+
     def check(self, last_chance: bool) -> bool:
         """Whether every selector has been seen to work; raises for one that cannot."""
         worked = [

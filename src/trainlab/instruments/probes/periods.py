@@ -55,6 +55,10 @@ class Periods:
             if spec.every == "epoch" and num_steps:
                 self._close(spec)
 
+    def go_on(self) -> None:
+        """After an earlier attempt, which may have seen every selector work."""
+        self._checked = self._calls is None or self._calls.check(last_chance=False)
+
     def close_open(self) -> None:
         """A period that the trial ended in, diverged or interrupted, is recorded with its steps."""
         for spec, _ in self.open():

@@ -112,17 +112,24 @@ class Checkpoints:
             with writing(trial.folder.curve_file):
                 content = earlier.curve_file.read_bytes()[: told["curve_bytes"]]
                 trial.folder.curve_file.write_bytes(content)
+            with writing(trial.folder.probes_file):
+                if told["probes_bytes"] is not None:
+                    content = earlier.probes_file.read_bytes()[: told["probes_bytes"]]
+                    trial.folder.probes_file.write_bytes(content)
+            with writing(trial.folder.tensorboard_folder):
                 if earlier.tensorboard_folder.is_dir():
                     copytree(earlier.tensorboard_folder, trial.folder.tensorboard_folder)
 
     def _described(self, trial: CheckpointedTrial) -> dict[str, Any]:
-        curve = trial.folder.curve_file
+        curve, probes = trial.folder.curve_file, trial.folder.probes_file
         _sync(curve)
+        _sync(probes)
         return {
             "id": trial.folder.path.name,
             "attempt": trial.attempt,
             "facts": trial.facts,
             "curve_bytes": curve.stat().st_size,
+            "probes_bytes": probes.stat().st_size if probes.exists() else None,
         }
 
     def _fits(self, values: Mapping[str, Any]) -> bool:
@@ -132,7 +139,7 @@ class Checkpoints:
         return all(
             one["id"] == trial.folder.path.name
             and one["facts"] == trial.facts
-            and _size(trial.folder.set_aside(one["attempt"]).curve_file) >= one["curve_bytes"]
+            and _are_there(trial.folder.set_aside(one["attempt"]), one)
             for one, trial in zip(told, self._trials, strict=True)
         )
 
@@ -162,6 +169,12 @@ def interval_s() -> float:
     except ValueError:
         return INTERVAL_S
     return asked if math.isfinite(asked) and asked >= 0 else INTERVAL_S
+
+
+def _are_there(earlier: TrialFolder, told: Mapping[str, Any]) -> bool:
+    """Whether the files of an attempt are as long as they were."""
+    has_probes = _size(earlier.probes_file) >= (told["probes_bytes"] or -1)
+    return has_probes and _size(earlier.curve_file) >= told["curve_bytes"]
 
 
 def _size(path: Path) -> int:

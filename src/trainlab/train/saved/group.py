@@ -1,7 +1,8 @@
 """A group of trials in its checkpoints: what is saved of it, and how it goes on from there."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from trainlab.train.checkpoint.checkpoints import Checkpoints
 from trainlab.train.checkpoint.python_state import has_extra_state, python_state
@@ -29,6 +30,10 @@ class SavedGroup:
             0 if self._found is None else int(self._found.values["members"][number]["steps_done"])
         )
 
+    def instruments(self, number: int) -> Sequence[Mapping[str, Any]]:
+        """What was saved of those that watch that member."""
+        return () if self._found is None else self._found.values["instruments"][number]
+
     def restored(self, session: Session, group: Sequence[Member]) -> tuple[Place, State | None]:
         """Where the group goes on, and the state of the session within that epoch."""
         if self._found is None:
@@ -48,12 +53,16 @@ class SavedGroup:
         if python_state(self._models) != self._python_state:
             self._checkpoints.give_up()
             return
+        instruments = [member.moments.saved_state() for member in group]
+        if None in instruments:
+            return
         for member in group:
             if member.progress.state == "running":
                 member.moments.flush()
         told = {
             "place": asdict(place),
             "members": [asdict(member.progress) for member in group],
+            "instruments": instruments,
         }
         step = max(member.progress.steps_done for member in group)
         self._checkpoints.save(step, merged(session.state(), State({}, told)))
