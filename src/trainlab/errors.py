@@ -10,7 +10,8 @@
     │   └── FetchError            a place that did not give the file
     ├── DeviceError               a device this machine or this torch lacks
     ├── MissingExtraError         an optional package that is not installed
-    └── RecordError               a run folder that cannot be written or read
+    ├── RecordError               a run folder that cannot be written or read
+    └── OutputError               what is printed cannot be written
 
 Only the command line catches them. Anything else that escapes is our defect.
 """
@@ -64,3 +65,7 @@ class MissingExtraError(TrainlabError):
 
 class RecordError(TrainlabError):
     """A run folder cannot be written or read."""
+
+
+class OutputError(TrainlabError):
+    """What is printed cannot be written."""

@@ -17,6 +17,8 @@ from trainlab.spec.workload import WorkloadFacts
 
 MOST_TRIALS = 500
 """More are planned only when asked for twice."""
+LARGEST_STUDY = 100_000
+"""Trials; more would not fit into memory before the first one begins."""
 COSTS = ("train/sample_us", "inference/sample_us")
 DATA_KINDS = ("full", "bundled")
 """The data whose noise a study can state."""
@@ -42,15 +44,16 @@ def resolve(
         prefix + problem
         for problem in (*_metric_problems(question, facts), *_repetition_problems(question))
     ]
-    if not many and (count := _count_cells(question)) > MOST_TRIALS:
-        raise SpecError([*problems, prefix + _too_many(count)])
+    most = LARGEST_STUDY if many else MOST_TRIALS
+    if (count := _count_cells(question)) > most:
+        raise SpecError([*problems, prefix + _too_many(count, most)])
     layout = Layout((), ())
     with _gathering(problems):
         layout = layout_of(question, facts.defaults, facts.parameters, where, facts.model_defaults)
     cells = layout.cells
     # Counted before seeds are listed or trials made: a number of them is soon written.
-    if not many and (count := _count_trials(question, len(cells) or 1)) > MOST_TRIALS:
-        raise SpecError([*problems, prefix + _too_many(count)])
+    if (count := _count_trials(question, len(cells) or 1)) > most:
+        raise SpecError([*problems, prefix + _too_many(count, most)])
     with _gathering(problems):
         study = _without_cells(question, facts.name, where)
     for cell in cells:
@@ -99,9 +102,11 @@ def _count_trials(question: Question, num_cells: int) -> int:
     return count_trials(num_cells, num_seeds, learn=question.learn, cost=question.cost)
 
 
-def _too_many(count: int) -> str:
+def _too_many(count: int, most: int) -> str:
+    if most == LARGEST_STUDY:
+        return f"plans {count:,} trials or more, but {most:,} is the most; split it into several studies"
     return (
-        f"plans {count:,} trials or more, but {MOST_TRIALS} is the limit; vary less, or add --yes "
+        f"plans {count:,} trials or more, but {most} is the limit; vary less, or add --yes "
         "(in Python many=True)"
     )
 

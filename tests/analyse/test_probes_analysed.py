@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from trainlab.analyse.evidence import read_probed
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.probes import probe_findings
 from trainlab.analyse.probes import (
@@ -18,6 +17,7 @@ from trainlab.analyse.probes import (
     probe_curves,
 )
 from trainlab.analyse.results import histogram_table, probe_table
+from trainlab.analyse.trial_records import probed_trial
 from trainlab.record.files import LineWriter, write_json
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord, ProbesRecord
@@ -103,7 +103,8 @@ def run(tmp_path: Path) -> Callable[..., RunFolder]:
 
 
 def read_probes(folder: RunFolder) -> list[ProbedTrial]:
-    return list(read_probed(folder, folder.trials()))
+    found = (probed_trial(folder.trial(trial.id), trial) for trial in folder.trials())
+    return [probed for probed in found if probed is not None]
 
 
 def found(folder: RunFolder) -> list[Finding]:

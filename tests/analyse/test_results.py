@@ -157,3 +157,11 @@ def test_epochs_are_the_lines_of_that_kind_however_they_are_spaced(tmp_path: Pat
         f'{{"kind": "epoch", "epoch": 2, {place}\n'
     )
     assert [line["epoch"] for line in home.epochs()] == [1, 2]
+
+
+def test_a_level_that_a_spreadsheet_would_run_is_quoted(tmp_path: Path) -> None:
+    study = made_study(vary={"hidden": ("@SUM(A1)", "=1+1", "-3", "x")}, seeds=1)
+    folder = Fabricated().write(tmp_path / "r", study)
+    write_results(folder, gather(folder))
+    levels = set(pd.read_csv(folder.results_csv, dtype=str)["model.hidden"])
+    assert levels == {"'@SUM(A1)", "'=1+1", "-3", "x"}

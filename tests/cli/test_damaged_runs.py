@@ -1,6 +1,8 @@
-"""A run folder that something has damaged is one line that names the file and the fault."""
+"""In a run folder that something has damaged, every damaged file is named and the rest is shown."""
 
 import json
+import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,10 @@ import pytest
 
 from command import Verb
 from fabricate import Fabricated, made_study
+from trainlab.record.digests import verify
+from trainlab.record.files import read_json, write_json
+from trainlab.record.folder import RunFolder
+from trainlab.record.schema import FORMAT
 from trainlab.spec import CostSpec
 
 CURVE = "trials/learn-lr=0.1-seed1/curve.jsonl"
@@ -24,12 +30,15 @@ def damaged(trainlab: Verb, tmp_path: Path) -> Path:
 
 
 def told(trainlab: Verb, verb: str = "show") -> str:
-    (line,) = trainlab(verb, "r", code=2).stderr.splitlines()
-    return line.removeprefix("trainlab: ")
+    """The file for which something was left out; all else is shown."""
+    lines = trainlab(verb, "r").stdout.splitlines()
+    (line,) = [line for line in lines if line.startswith("Left out: ")]
+    return line.removeprefix("Left out: ")
 
 
 def change(path: Path, **values: Any) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    """As somebody would who also knows of the digest."""
+    write_json(path, read_json(path) | values)
 
 
 @pytest.mark.parametrize(
@@ -58,23 +67,20 @@ def test_a_damaged_line_of_a_curve_is_told_with_its_number(
     lines = path.read_bytes().split(b"\n")
     lines.insert(2, line)
     path.write_bytes(b"\n".join(lines))
-    assert told(trainlab).startswith(f"r/{CURVE}: line 3: {rule}")
+    assert told(trainlab).startswith(f"{CURVE}: line 3: {rule}")
 
 
-def test_a_damaged_line_of_a_step_is_told_by_the_report_that_draws_it(
-    trainlab: Verb, damaged: Path
-) -> None:
+def test_a_damaged_line_of_a_step_is_told_too(trainlab: Verb, damaged: Path) -> None:
     path = damaged / CURVE
     path.write_text('{"kind": "step", "epoch": 1}\n' + path.read_text())
-    assert told(trainlab, "report").startswith(f"r/{CURVE}: line 1: step: Field required")
+    assert told(trainlab).startswith(f"{CURVE}: line 1: step: Field required")
 
 
 @pytest.mark.parametrize(
     ("values", "rule"),
     [
         ({"step_ms": []}, "step_ms: List should have at least 1 item"),
-        ({"step_ms": [0.0] * 5}, "step_ms.0: Input should be greater than 0"),
-        ({"step_ms": [1.0] * 4 + [float("nan")]}, "is not JSON: NaN is no number"),
+        ({"step_ms": [0.0] * 5}, "step_ms.0: Input should be greater than or equal to 0.000000001"),
         ({"step_ms": [1.0] * 4}, "step_ms has 4 steps, the turns 5"),
         ({"batch_size": 0}, "batch_size: Input should be greater than 0"),
     ],
@@ -83,20 +89,26 @@ def test_a_cost_without_a_single_sound_step_is_told(
     values: dict[str, Any], rule: str, trainlab: Verb, damaged: Path
 ) -> None:
     change(damaged / COST, **values)
-    assert told(trainlab).startswith(f"r/{COST}: {rule}")
+    assert told(trainlab).startswith(f"{COST}: {rule}")
 
 
-def test_a_step_too_long_for_a_number_is_told(trainlab: Verb, damaged: Path) -> None:
+def test_numbers_that_no_record_holds_are_told(trainlab: Verb, damaged: Path) -> None:
     path = damaged / COST
-    path.write_text(path.read_text().replace('"step_ms": [', '"step_ms": [1e999, ', 1))
-    assert told(trainlab).startswith(f"r/{COST}: step_ms.0: Input should be a finite number")
+    sound = path.read_text()
+    for number, rule in (
+        ("NaN", "NaN is no number"),
+        ("1e999", "too large"),
+        ("9" * 400, "too large"),
+    ):
+        path.write_text(sound.replace('"step_ms": [', f'"step_ms": [{number}, ', 1))
+        assert rule in told(trainlab)
 
 
 def test_cells_that_the_trials_name_must_be_in_the_study(trainlab: Verb, damaged: Path) -> None:
     path = damaged / "study.json"
-    change(path, study=json.loads(path.read_text())["study"] | {"cells": []})
-    line = told(trainlab)
-    assert line.startswith("r/study.json: study.cells: has no lr=0.")
+    change(path, study=read_json(path)["study"] | {"cells": []})
+    (line,) = trainlab("show", "r", code=2).stderr.splitlines()
+    assert "r: no trial is sound: study.json: study.cells: has no lr=0." in line
     assert line.endswith("the file was changed by hand?")
 
 
@@ -104,10 +116,10 @@ def test_a_record_without_a_format_is_not_taken_for_a_newer_one(
     trainlab: Verb, damaged: Path
 ) -> None:
     (damaged / OPERATORS).write_text("{}")
-    expected = f"r/{OPERATORS}: has no format number, must have one from 1 to 2"
+    expected = f"{OPERATORS}: has no format number, must have one from 1 to {FORMAT}"
     assert told(trainlab).startswith(expected)
     (damaged / OPERATORS).write_text('{"format": 99}')
-    assert told(trainlab).endswith("format 99, this trainlab reads up to 2; update it")
+    assert told(trainlab).endswith(f"format 99, this trainlab reads up to {FORMAT}; update it")
 
 
 @pytest.mark.parametrize("file", ["trials/learn-lr=0.1-seed1/trial.json", COST])
@@ -115,4 +127,74 @@ def test_a_file_that_is_missing_inside_a_run_is_named(
     file: str, trainlab: Verb, damaged: Path
 ) -> None:
     (damaged / file).unlink()
-    assert told(trainlab) == f"r/{file}: is missing; was the run folder copied whole?"
+    assert told(trainlab) == f"{file}: is missing; was the run folder copied whole?"
+
+
+def test_damaged_trials_are_named_and_left_out_by_every_verb(
+    trainlab: Verb, damaged: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(damaged, tmp_path / "whole")
+    sealed = damaged / CURVE
+    record = RunFolder(damaged).trial(sealed.parent.name)
+    record.end(record.read())
+    content = bytearray(sealed.read_bytes())
+    content[content.index(b"0.9")] ^= 1  # 0.9 becomes 1.9: still a curve
+    sealed.write_bytes(content)
+    lost = damaged / "trials/learn-lr=0.2-seed2/trial.json"
+    lost.write_bytes(lost.read_bytes()[:100])
+    (machine,) = (damaged / "environments").iterdir()
+    machine.write_text(machine.read_text().replace("Made-up", "Made_up"))
+
+    shown = trainlab("show", "r").stdout
+    assert f"Left out: {CURVE}: was changed or damaged after it was written" in shown
+    assert "Left out: trials/learn-lr=0.2-seed2/trial.json: is not JSON" in shown
+    assert f"Left out: environments/{machine.name}: was changed" in shown
+    assert "(2 damaged)" in shown
+    assert "lr=0.1" in shown
+    assert "未计入：" in trainlab("show", "r", "--lang", "zh").stdout
+    as_json = json.loads(trainlab("show", "r", "--json").stdout)
+    assert [one["trial"] for one in as_json["damaged"]][-1] is None
+    assert len(as_json["trials"]) + 2 == len(RunFolder(tmp_path / "whole").study().trials)
+    assert "Left out: " in trainlab("compare", "r", "whole").stdout
+    trainlab("report", "r", "--format", "md")
+    report = (damaged / "report/report.md").read_text()
+    assert "Damaged and left out: 2 of " in report
+    assert "learn-lr=0.2-seed2 | trials/learn-lr=0.2-seed2/trial.json: is not JSON" in report
+
+    told = trainlab("verify", "r", code=1).stdout.splitlines()
+    assert [line.partition(": ")[0].removeprefix("r/") for line in told[:-1]] == [
+        *(f"environments/{machine.name}", CURVE, "trials/learn-lr=0.2-seed2/trial.json")
+    ]
+    assert "3 damaged" in told[-1]
+    assert "0 damaged" in trainlab("verify", "whole").stdout
+
+
+def test_every_flipped_bit_of_a_finished_trial_is_noticed(tmp_path: Path) -> None:
+    folder = Fabricated(step_points=1).write(tmp_path / "r", made_study(seeds=1))
+    files = folder.trial("learn-seed1")
+    files.end(files.read())
+    assert not verify(folder).damaged
+    (machine,) = folder.environments_folder.iterdir()
+    draw = random.Random(1)
+    for path in (files.trial_file, files.curve_file, folder.study_file, machine):
+        sound = path.read_bytes()
+        # All of the last line, which holds the digest; of the rest, some.
+        places = {*range(len(sound) - 80, len(sound)), *draw.choices(range(len(sound)), k=40)}
+        for place in places:
+            flipped = bytearray(sound)
+            flipped[place] ^= 1 << draw.randrange(8)
+            path.write_bytes(flipped)
+            assert [line for line in verify(folder).damaged if str(path) in line], flipped
+        path.write_bytes(sound)
+
+
+@pytest.mark.parametrize("link", ["report", "report/figures"])
+def test_a_report_is_not_written_through_a_link_in_the_run(
+    link: str, trainlab: Verb, damaged: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (damaged / link).parent.mkdir(exist_ok=True)
+    (damaged / link).symlink_to(tmp_path / "outside")
+    done = trainlab("report", "r", "--format", "md", code=2)
+    assert f"r/{link}: is a link, and may lead anywhere; choose another --out" in done.stderr
+    assert not list((tmp_path / "outside").iterdir())

@@ -1,6 +1,5 @@
 """Study files and run folders that are wrong: one line that names the file, the rule and the remedy."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from fabricate import Fabricated, made_study
 from torchless import Torchless, assert_told, assert_told_in_chinese
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.side_by_side import side_by_side
+from trainlab.record.files import read_json, write_json
 from trainlab.record.folder import RunFolder
 
 BASE = 'workload = "fashion-mlp"\n'
@@ -139,7 +139,7 @@ def changed(file: str, **changes: Any) -> Callable[[Path], object]:
 
     def change(run: Path) -> None:
         path = run / file
-        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+        write_json(path, {**read_json(path), **changes})
 
     return change
 
@@ -173,17 +173,16 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
 
 
 @pytest.mark.parametrize(("damage", "told"), DAMAGES, ids=[told for _, told in DAMAGES])
-def test_a_damaged_run_folder_is_one_line(
+def test_a_run_folder_of_which_nothing_is_sound_is_one_line(
     damage: Callable[[Path], object], told: str, torchless: Torchless, tmp_path: Path
 ) -> None:
-    Fabricated(step_points=1).write(tmp_path / "run", made_study())
-    Fabricated().write(tmp_path / "whole", made_study())
+    Fabricated(step_points=1).write(tmp_path / "run", made_study(seeds=1))
+    Fabricated().write(tmp_path / "whole", made_study(seeds=1))
     damage(tmp_path / "run")
     assert_told(torchless.ask(["report", "run"], tmp_path), told)
     assert_told_in_chinese(torchless.ask(["report", "run"], tmp_path, TRAINLAB_LANG="zh"))
-    if "curve" not in told:
-        assert_told(torchless.ask(["show", "run"], tmp_path), told)
-        assert_told(torchless.ask(["compare", "whole", "run"], tmp_path), told)
+    assert_told(torchless.ask(["show", "run"], tmp_path), told)
+    assert_told(torchless.ask(["compare", "whole", "run"], tmp_path), told)
 
 
 def test_a_folder_near_a_run_folder_is_told_which_one(torchless: Torchless, tmp_path: Path) -> None:

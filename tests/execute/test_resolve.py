@@ -12,7 +12,7 @@ import trainlab
 from asking import study_for
 from trainlab.errors import SpecError
 from trainlab.machine.device import devices_here
-from trainlab.resolve import MOST_TRIALS
+from trainlab.resolve import LARGEST_STUDY, MOST_TRIALS
 from trainlab.spec import CostSpec, Question, Study
 from trainlab.spec.question import checked_question
 
@@ -143,6 +143,12 @@ def test_what_is_far_too_much_is_counted_without_being_made(
     tracemalloc.start()
     with pytest.raises(SpecError, match=f"plans {count:,} trials or more, but 500 is the limit"):
         study_of(vary={"batch_size": (5, 20)}, **given)
+    # Asked for twice, the first would be laid out and the second would take all memory.
+    if count > LARGEST_STUDY:
+        with pytest.raises(
+            SpecError, match=f"plans {count:,} trials or more, but 100,000 is the most"
+        ):
+            study_of(vary={"batch_size": (5, 20)}, many=True, **given)
     most_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most_bytes < 50e6

@@ -69,7 +69,7 @@ def test_a_failing_trial_is_a_record_and_the_next_one_runs(tmp_path: Path, tiny_
 import torch
 def flaky(outputs, targets):
     if torch.initial_seed() == FIRST:
-        raise RuntimeError("the model broke")
+        raise RuntimeError("the model broke: \\ud800")  # no encoding has it
     return F.cross_entropy(outputs, targets)
 from trainlab.train.seeds import derived_seed
 FIRST = derived_seed(1, "dropout", 1)
@@ -81,7 +81,7 @@ flaky_work = dataclasses.replace(tiny, loss=flaky)
     first, second = folder.trials()
     assert first.state == "failed"
     assert first.error is not None
-    assert first.error.message == "the model broke"
+    assert first.error.message == "the model broke: \\ud800"
     assert "own_work.py" in first.error.traceback
     assert second.state == "done"
 

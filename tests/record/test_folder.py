@@ -1,7 +1,8 @@
-import json
 import math
+import os
 import subprocess
 import sys
+import tempfile
 from datetime import datetime
 from pathlib import Path
 
@@ -9,7 +10,13 @@ import pytest
 
 from trainlab.errors import RecordError
 from trainlab.plan import Trial
-from trainlab.record.files import LineWriter, numbered_lines, read_json, write_json
+from trainlab.record.files import (
+    LineWriter,
+    numbered_lines,
+    read_json,
+    temporary_folder,
+    write_json,
+)
 from trainlab.record.folder import RunFolder, TrialFolder, create_run
 from trainlab.record.schema import FORMAT
 from trainlab.record.trial import OUTCOME, TrialRecord
@@ -115,9 +122,81 @@ except RecordError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "study.json: cannot be written: File too large; free some space" in done.stdout
-    assert json.loads((tmp_path / "study.json").read_text()) == {"a": 1}
+    assert read_json(tmp_path / "study.json") == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
 
 
 def test_what_an_attempt_fills_in_is_all_that_was_not_planned() -> None:
     assert TrialRecord.model_fields.keys() - Trial.model_fields.keys() == OUTCOME
+
+
+def test_a_link_where_a_part_was_to_be_written_leads_nowhere(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("precious")
+    path = tmp_path / "study.json"
+    (tmp_path / f".{path.name}.{os.getpid()}.part").symlink_to(outside)
+    path.symlink_to(outside)
+    write_json(path, {"a": 1})
+    assert outside.read_text() == "precious"
+    assert read_json(path) == {"a": 1}
+
+
+def test_a_trials_folder_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "t").symlink_to(tmp_path / "outside")
+    with pytest.raises(RecordError, match="t: is a link, and may lead anywhere"):
+        TrialFolder(tmp_path / "t").write(TRIAL)
+    assert not list((tmp_path / "outside").iterdir())
+
+
+def test_a_pipe_and_endless_zeros_are_no_records(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    for name in ("pipe", "zeros"):
+        with pytest.raises(RecordError, match="is no plain file; copy the run folder again"):
+            read_json(tmp_path / name)
+        with pytest.raises(RecordError, match="is no plain file"):
+            list(numbered_lines(tmp_path / name))
+
+
+@pytest.mark.parametrize("depth", [60, 100_000])
+def test_json_nested_deeply_is_refused(tmp_path: Path, depth: int) -> None:
+    (tmp_path / "x.json").write_text('{"x": ' + "[" * depth + "]" * depth + "}")
+    with pytest.raises(RecordError, match=r"x\.json: is not JSON: "):
+        read_json(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("trial", ["..", "../../outside", "a/b", "/etc", ""])
+def test_a_trial_cannot_be_named_so_that_it_lies_elsewhere(tmp_path: Path, trial: str) -> None:
+    asked = {"name": "s", "created": "", "trainlab": "", "command": "", "study": {}}
+    groups = [{"trials": [trial], "is_alone": False}]
+    write_json(tmp_path / "study.json", {"format": FORMAT, **asked, "groups": groups})
+    with pytest.raises(RecordError, match=r"groups\.0\.trials\.0: "):
+        RunFolder(tmp_path).study()
+
+
+def test_texts_of_records_are_plain_when_they_are_read(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", {"a\x1b[31m": ["\ud800", "tab\tend\n", "\x9b2J"]})
+    plain = "\N{REPLACEMENT CHARACTER}"
+    assert read_json(tmp_path / "x.json") == {f"a{plain}[31m": [plain, "tab\tend\n", f"{plain}2J"]}
+    lines = LineWriter(tmp_path / "x.jsonl")
+    lines.write({"test/\x1b\ud800": 1.0})
+    lines.close()
+    assert list(numbered_lines(tmp_path / "x.jsonl")) == [(1, {f"test/{plain}{plain}": 1.0})]
+
+
+def test_a_character_cut_at_the_end_of_a_curve_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "curve.jsonl"
+    path.write_bytes('{"a": 1}\n{"好": 2'.encode()[:-5])
+    assert [line for _, line in numbered_lines(path)] == [{"a": 1}]
+
+
+def test_without_a_place_for_temporary_files_it_is_told_what_to_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    with (
+        pytest.raises(RecordError, match=r"temporary folder: cannot be made: .*; set TMPDIR"),
+        temporary_folder(),
+    ):
+        pass

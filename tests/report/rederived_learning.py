@@ -439,5 +439,6 @@ def unfinished(run: RawRun, found: Finding) -> Expected:
         "num_interrupted": states.count("interrupted"),
         "num_running": states.count("running"),
         "num_pending": states.count("pending"),
+        "num_damaged": 0,
     }
     return Expected(numbers, done)

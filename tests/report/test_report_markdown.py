@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from rich_run import rich_report, row
 
 from trainlab import __version__
+from trainlab.report.document import figure_id
 from trainlab.report.render.markdown import code, escaped, figure_files, markdown_of
 
 NASTY = (
@@ -68,3 +69,13 @@ def test_a_script_in_a_layers_name_is_only_text(tmp_path: Path) -> None:
     told = MarkdownIt("commonmark").enable("table").render(markdown_of(report))
     assert "<script" not in told
     assert "&lt;script&gt;" in told
+
+
+def test_a_metric_of_any_name_has_a_figure_of_a_plain_name() -> None:
+    ids = [
+        figure_id("trend", name) for name in ("test/f1", "test/<b>x</b>", "test/../../y", "z" * 999)
+    ]
+    assert ids[0] == "trend-test-f1"
+    assert len(set(ids)) == 4
+    assert all(re.fullmatch(r"trend-[\w.-]{1,100}", one) for one in ids)
+    assert not any("/" in one for one in ids)

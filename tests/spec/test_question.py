@@ -67,6 +67,12 @@ def problems(text: str) -> list[str]:
         ("[cost]\nprocesses = 0", "cost.processes: got 0, must be greater than 0"),
         ("vary = 3", "vary: got 3, must be a table of names and values"),
         (
+            "[cost]\nprocesses = 1" + "0" * 400,
+            "cost.processes: got a number that is too large, must",
+        ),
+        ('title = "\\u001b[31m"', "title: got '\\x1b[31m', must not hold control characters"),
+        ('[vary]\n"a\\u0007" = [1]', "vary: got 'a\\x07', must not hold control characters"),
+        (
             "[[cells]]\nlr = 0.1\n[[cells]]\nlr = 0.1",
             "lr=0.1: is the same as lr=0.1; leave one out",
         ),

@@ -38,6 +38,7 @@ def test_a_workload_that_cannot_be_found_is_told_with_a_remedy(
         ("x = 1\nx = 1 / 0", ":2: ZeroDivisionError"),
         ("a b", ":1: SyntaxError"),
         ("import nope_", "nope_"),
+        ("import sys\nsys.exit(0)", ":2: SystemExit: 0"),
     ],
 )
 def test_a_file_that_breaks_is_told_with_its_line(tmp_path: Path, code: str, told: str) -> None:

@@ -1,10 +1,10 @@
 """Evidence: all records of a run, read once, arranged by cell. The only reader of run folders."""
 
 import math
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from trainlab.analyse.contrast import level_of
@@ -12,47 +12,37 @@ from trainlab.analyse.cost.benches import process_steps_ms
 from trainlab.analyse.cost.measurement import MODES, Measurement
 from trainlab.analyse.cost.summary import summarise
 from trainlab.analyse.probes import ProbedTrial
+from trainlab.analyse.trial_records import (
+    UNFINISHED,
+    LearnedTrial,
+    Line,
+    TrialRecords,
+    read_trial,
+)
 from trainlab.errors import RecordError
-from trainlab.record.cost import CostRecord, NetworkRecord
+from trainlab.record.cost import CostRecord
 from trainlab.record.digests import Digests, run_digests
 from trainlab.record.environment import UNKNOWN, Environment
-from trainlab.record.folder import CHANGED, RecordFile, RunFolder
-from trainlab.record.schema import Record
+from trainlab.record.folder import CHANGED, RunFolder
 from trainlab.record.study import StudyRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import Cell, Study
 from trainlab.spec.settings import Scalar
 
-UNFINISHED = ("pending", "running")
 ENDED_WELL = ("done", "diverged")
 """Trials that ran to their end: a loss that diverged is a result, a failure is not."""
 
-R = TypeVar("R", bound=Record)
-Line = Mapping[str, Any]
-"""A line of a curve."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class LearnedTrial:
-    """One learn trial: its record and its curve."""
+class Damage:
+    """A file that cannot be read, or is not as it was written; what it belongs to is left out."""
 
-    trial: TrialRecord
-    epochs: tuple[Line, ...]
-    """The curve's lines of kind `epoch`, in order."""
-    read_steps: Callable[[], Sequence[Line]] = tuple
-    """Reads the lines of kind `step`: there are many, and only reports that draw them need them."""
-    read_network: Callable[[], NetworkRecord | None] = lambda: None
-    """Reads the calls of its model; None where they were not recorded."""
-
-    def epoch_s(self) -> float | None:
-        """The median training time of its epochs; None where none ended."""
-        times_s = [float(line["train_s"]) for line in self.epochs]
-        return statistics.median(times_s) if times_s else None
-
-    def value(self, metric: str) -> float:
-        """A metric of the last epoch; NaN where the trial diverged or did not finish."""
-        final = self.trial.final.get(metric)
-        return math.nan if final is None or self.trial.state != "done" else float(final)
+    trial: str | None
+    """The trial's id; None for a machine's record."""
+    reason: str
+    """An error line, which names the file."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +60,10 @@ class Evidence:
     """One per cell, mode and weights, the second of an A/A pair included."""
     probed: tuple[ProbedTrial, ...] = ()
     """Learn trials with probes, and the values of these."""
+    begun: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
+    """Learn trials that have begun and not ended, by id: the epochs that are recorded so far."""
+    damaged: tuple[Damage, ...] = ()
+    """What is left out, and why."""
     list_files: Callable[[], frozenset[str]] = frozenset
     """Lists the names of all files of the run; those of trials without their folders."""
     read_digests: Callable[[], Digests | None] = lambda: None
@@ -79,6 +73,11 @@ class Evidence:
     def name(self) -> str:
         """The study's name."""
         return self.record.name
+
+    @property
+    def num_damaged(self) -> int:
+        """Trials that are left out."""
+        return sum(damage.trial is not None for damage in self.damaged)
 
     @property
     def environment(self) -> Environment:
@@ -153,15 +152,22 @@ class Evidence:
 
 
 def gather(folder: RunFolder) -> Evidence:
-    """Reads a run; RecordError where the folder is not a run of trainlab."""
+    """Reads a run; RecordError where the folder is not a run of trainlab, or nothing in it is sound."""
     record = folder.study()
     study = record.to_study(str(folder.study_file))
-    trials = tuple(folder.trial(trial_id).read() for trial_id in record.trials)
-    _check_cells(folder, study, trials)
+    known = {cell.id for cell in study.all_cells}
+    sound = _Sound(folder)
+    tried = (sound.read(one, partial(_read_trial, folder, one, known)) for one in record.trials)
+    read = [one for one in tried if one is not None]
+    machines = {
+        name: sound.read(None, file.read) for name, file in folder.environment_files().items()
+    }
+    if not read and sound.damaged:
+        raise RecordError(f"{folder.path}: no trial is sound: {sound.damaged[0].reason}")
     learned: dict[str, dict[int, LearnedTrial]] = {}
-    for trial in trials:
-        if trial.kind == "learn" and trial.state not in UNFINISHED:
-            learned.setdefault(trial.cell, {})[trial.seed] = _learned(folder, trial)
+    for one in read:
+        if one.learned is not None and one.trial.state not in UNFINISHED:
+            learned.setdefault(one.trial.cell, {})[one.trial.seed] = one.learned
     cell_order = {cell.id: number for number, cell in enumerate(study.all_cells)}
 
     def position(m: Measurement) -> tuple[int, int, bool, bool]:
@@ -172,90 +178,90 @@ def gather(folder: RunFolder) -> Evidence:
     return Evidence(
         record=record,
         study=study,
-        environments=folder.environments(),
-        trials=trials,
+        environments={name: one for name, one in machines.items() if one is not None},
+        trials=tuple(one.trial for one in read),
         learned=learned,
-        measured=tuple(sorted(_measurements(folder, trials), key=position)),
-        probed=tuple(read_probed(folder, trials)),
+        measured=tuple(sorted(_measurements(read), key=position)),
+        probed=tuple(one.probed for one in read if one.probed is not None),
+        begun={
+            one.trial.id: one.learned.epochs
+            for one in read
+            if one.learned is not None and one.trial.state == "running"
+        },
+        damaged=tuple(sound.damaged),
         list_files=folder.file_names,
         read_digests=lambda: run_digests(folder),
     )
 
 
-def _check_cells(folder: RunFolder, study: Study, trials: Iterable[TrialRecord]) -> None:
-    """RecordError where a trial is of a cell that the study does not have."""
-    known = {cell.id for cell in study.all_cells}
-    for trial in trials:
-        if trial.cell not in known:
-            raise RecordError(
-                f"{folder.study_file}: study.cells: has no {trial.cell}, of which {trial.id} is; {CHANGED}"
-            )
+class _Sound:
+    """Reads what is sound and keeps a list of what is not."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._prefix = f"{folder.path}{os.sep}"
+        self.damaged: list[Damage] = []
+
+    def read(self, trial: str | None, read: Callable[[], T]) -> T | None:
+        """What a reader gives; None where it is damaged. The reason has paths as in the run folder, so that
+        a copy of it gives the same report."""
+        try:
+            return read()
+        except RecordError as error:
+            self.damaged.append(Damage(trial, str(error).removeprefix(self._prefix)))
+            return None
 
 
-def _learned(folder: RunFolder, trial: TrialRecord) -> LearnedTrial:
-    files = folder.trial(trial.id)
-    return LearnedTrial(
-        trial,
-        epochs=tuple(files.epochs()),
-        read_steps=lambda: [line for line in files.curve() if line["kind"] == "step"],
-        read_network=lambda: _read(files.network),
-    )
+def _read_trial(folder: RunFolder, trial_id: str, known: Collection[str]) -> TrialRecords:
+    """RecordError where a record is damaged, or the trial is of a cell that the study does not have."""
+    records = read_trial(folder.trial(trial_id))
+    if (cell := records.trial.cell) not in known:
+        raise RecordError(
+            f"{folder.study_file}: study.cells: has no {cell}, of which {trial_id} is; {CHANGED}"
+        )
+    return records
 
 
-def _measurements(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[Measurement]:
+def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
     """One per cell, mode and weights; those without a timed process are left out."""
-    groups: dict[object, list[TrialRecord]] = {}
+    groups: dict[object, list[TrialRecords]] = {}
     records: dict[str, CostRecord] = {}
-    for trial in trials:
-        if trial.kind == "cost" and trial.state == "done":
-            groups.setdefault((trial.cell, trial.mode, trial.weights_of), []).append(trial)
-            if trial.watch == "steps":
-                records[trial.id] = folder.trial(trial.id).cost.read()
+    for one in read:
+        if one.trial.kind == "cost" and one.trial.state == "done":
+            key = one.trial.cell, one.trial.mode, one.trial.weights_of
+            groups.setdefault(key, []).append(one)
+            if one.cost is not None:
+                records[one.trial.id] = one.cost
     steps_ms = process_steps_ms(records)
     for group in (part for trials in groups.values() for part in _measured_apart(trials)):
-        timed = [trial for trial in group if trial.watch == "steps"]
+        timed = [one.trial for one in group if one.cost is not None]
         if not timed:
             continue
-        costs = tuple(records[trial.id] for trial in timed)
+        costs = tuple(one.cost for one in group if one.cost is not None)
         process_ms = tuple(steps_ms[trial.id] for trial in timed)
-        files = {trial.watch: folder.trial(trial.id) for trial in group}
-        operators, layers = files.get("operators"), files.get("layers")
+        watched = {one.trial.watch: one for one in group}
+        operators, layers = watched.get("operators"), watched.get("layers")
         yield Measurement(
             trial=timed[0],
             processes=tuple(trial.id for trial in timed),
             costs=costs,
             process_ms=process_ms,
             summary=summarise(costs, process_ms),
-            operators=None if operators is None else _read(operators.operators),
-            layers=None if layers is None else _read(layers.layers),
-            memory=None if layers is None else _read(layers.memory),
-            limits=None if layers is None else _read(layers.limits),
-            probe_price=None if layers is None else _read(layers.probe_price),
+            operators=None if operators is None else operators.operators,
+            layers=None if layers is None else layers.layers,
+            memory=None if layers is None else layers.memory,
+            limits=None if layers is None else layers.limits,
+            probe_price=None if layers is None else layers.probe_price,
         )
 
 
-def _measured_apart(trials: Sequence[TrialRecord]) -> Iterator[list[TrialRecord]]:
+def _measured_apart(trials: Sequence[TrialRecords]) -> Iterator[list[TrialRecords]]:
     """The trials of a cell, and apart from them those of its second measurement. Where every process of the
     first broke, the second stands for it: the cell is the same, and it took the same turns."""
-    first = [trial for trial in trials if not trial.again]
-    second = [trial for trial in trials if trial.again]
-    if any(trial.watch == "steps" for trial in first):
+    first = [one for one in trials if not one.trial.again]
+    second = [one for one in trials if one.trial.again]
+    if any(one.cost is not None for one in first):
         yield first
         yield second
     else:
-        yield first + [trial.model_copy(update={"again": False}) for trial in second]
-
-
-def _read(file: RecordFile[R]) -> R | None:
-    return file.read() if file.exists() else None
-
-
-def read_probed(folder: RunFolder, trials: Iterable[TrialRecord]) -> Iterator[ProbedTrial]:
-    """The trials with probes, in the order planned."""
-    for trial in trials:
-        files = folder.trial(trial.id)
-        if files.probes_file.exists():
-            fired = _read(files.probes)
-            yield ProbedTrial(
-                trial, tuple(files.probe_lines()), () if fired is None else tuple(fired.rows)
-            )
+        stand_in = {"again": False}
+        yield first + [replace(o, trial=o.trial.model_copy(update=stand_in)) for o in second]

@@ -17,6 +17,8 @@ from trainlab.stats.means import Mean, mean_of
 FEWEST_POINTS = 3
 """With fewer points no growth is fitted."""
 MOST_ITERATIONS = 200
+MOST_PLACES = 100_000
+"""Steps of a period over which a mean is taken; of longer ones, so many of them."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def per_step_norm(line: ProbeRecord) -> float:
 
 def per_element(line: ProbeRecord) -> float:
     """The root mean square of the elements: comparable between layers of different sizes."""
-    return per_step_norm(line) * math.sqrt(line.fired / line.count)
+    return per_step_norm(line) * math.sqrt(line.fired / line.count) if line.count else math.nan
 
 
 def middle_step(line: ProbeRecord) -> float:
@@ -136,6 +138,7 @@ def _log_step(line: ProbeRecord, exponent: float) -> float:
     """The log of the step at which `step ** exponent` is its root mean square over the period."""
     if line.num_steps == 1 or abs(exponent) < 1e-9:
         return math.log(middle_step(line))
-    logs = np.log(np.arange(line.step - line.num_steps + 1, line.step + 1))
-    mean = special.logsumexp(2 * exponent * logs) - math.log(line.num_steps)
+    num_places = min(line.num_steps, MOST_PLACES)
+    logs = np.log(np.linspace(line.step - line.num_steps + 1, line.step, num_places))
+    mean = special.logsumexp(2 * exponent * logs) - math.log(num_places)
     return float(mean) / (2 * exponent)

@@ -4,6 +4,7 @@ import io
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,10 +12,13 @@ import pandas as pd
 from trainlab.analyse.cost.summary import epoch_s_of
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.probes import ProbedTrial
+from trainlab.analyse.trial_records import Line
+from trainlab.record.files import writing
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import HistogramRecord, ProbeRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.spec.cell import level_text
+from trainlab.spec.settings import scalar_of
 from trainlab.words.numbers import MIB
 
 UNITS = {
@@ -58,12 +62,20 @@ def tidy_table(evidence: Evidence) -> pd.DataFrame:
 def epoch_table(evidence: Evidence) -> pd.DataFrame:
     """One row per learn trial and epoch: metrics and times as in the curve."""
     rows = [
-        {**_trial_fields(evidence, learned.trial), **{n: v for n, v in line.items() if n != "kind"}}
-        for seeds in evidence.learned.values()
-        for learned in seeds.values()
-        for line in learned.epochs
+        {**_trial_fields(evidence, trial), **{n: v for n, v in line.items() if n != "kind"}}
+        for trial, epochs in _curves(evidence)
+        for line in epochs
     ]
     return pd.DataFrame(rows)
+
+
+def _curves(evidence: Evidence) -> Iterator[tuple[TrialRecord, Sequence[Line]]]:
+    """Of trials that ended, then of those that have begun."""
+    for seeds in evidence.learned.values():
+        yield from ((learned.trial, learned.epochs) for learned in seeds.values())
+    for trial in evidence.trials:
+        if trial.id in evidence.begun:
+            yield trial, evidence.begun[trial.id]
 
 
 def probe_table(trials: Sequence[ProbedTrial]) -> pd.DataFrame:
@@ -91,21 +103,31 @@ def histogram_table(trials: Sequence[ProbedTrial]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def write_results(folder: RunFolder, evidence: Evidence) -> None:
+def write_results(folder: RunFolder, evidence: Evidence) -> list[Path]:
     """results.csv, results.parquet, epochs.csv and probes.csv; the same records give the same bytes."""
-    tidy, epochs = tidy_table(evidence), epoch_table(evidence)
-    folder.write_table(folder.results_csv, _csv(tidy))
-    parquet = io.BytesIO()
+    tidy, epochs, parquet = tidy_table(evidence), epoch_table(evidence), io.BytesIO()
     tidy.astype({"value": "float64"}).to_parquet(parquet, index=False)
-    folder.write_table(folder.results_parquet, parquet.getvalue())
+    tables = {folder.results_csv: _csv(tidy), folder.results_parquet: parquet.getvalue()}
     if len(epochs):
-        folder.write_table(folder.epochs_csv, _csv(epochs))
+        tables[folder.epochs_csv] = _csv(epochs)
     if evidence.probed:
-        folder.write_table(folder.probes_csv, _csv(probe_table(evidence.probed)))
+        tables[folder.probes_csv] = _csv(probe_table(evidence.probed))
+    with writing(folder.path):
+        folder.path.mkdir(parents=True, exist_ok=True)
+    for path, content in tables.items():
+        folder.write_table(path, content)
+    return list(tables)
 
 
 def _csv(table: pd.DataFrame) -> bytes:
-    return table.to_csv(index=False, lineterminator="\n").encode()
+    return table.map(_no_formula).to_csv(index=False, lineterminator="\n").encode()
+
+
+def _no_formula(value: object) -> object:
+    """A text that a spreadsheet would take for a formula, quoted; numbers as they are."""
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value
+    return value if isinstance(scalar_of(value), int | float) else f"'{value}"
 
 
 def _trial_fields(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:

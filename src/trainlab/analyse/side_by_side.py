@@ -132,6 +132,7 @@ def pooled(runs: Sequence[Evidence], paths: Sequence[Path] = ()) -> Evidence:
         first,
         trials=(*first.trials, *added),
         learned=learned,
+        damaged=tuple(damage for run in runs for damage in run.damaged),
         probed=tuple(probed for run in runs for probed in run.probed),
     )
 

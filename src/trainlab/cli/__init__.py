@@ -23,6 +23,7 @@ VERBS = {
     "show": "Show what a run has shown, from its records.",
     "report": "Write a run's report: HTML, Markdown, PDF.",
     "check": "Say whether reports that were handed in are their runs'.",
+    "verify": "Say whether a run's records are as they were written.",
     "compare": "Lay two runs side by side: say, two machines.",
     "reproduce": "Hold a run against the published figures.",
     "probes": "List what can be probed in a workload.",
@@ -45,15 +46,24 @@ def build(arguments: Sequence[str]) -> "typer.Typer":
 def main() -> None:
     """Entry point of the `trainlab` command."""
     from trainlab.cli.language import split_language
+    from trainlab.cli.output import Output
+    from trainlab.errors import OutputError
     from trainlab.machine.streams import outlast_terminal
 
     outlast_terminal()
     lang, words = split_language(sys.argv[1:])
+    sys.stdout = Output(sys.stdout)
     try:
         if words in ([], ["--help"]):
             sys.stdout.write(overview(lang))
             sys.exit(0 if words else 2)
-        build(sys.argv[1:])()
+        try:
+            build(sys.argv[1:])()
+        finally:
+            sys.stdout.flush()
+    except OutputError as error:
+        sys.stderr.write(f"trainlab: {error}\n")
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
 

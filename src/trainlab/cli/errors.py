@@ -19,11 +19,13 @@ P = ParamSpec("P")
 
 def tell(line: str, lang: str | None) -> None:
     """An error line, in the language asked for."""
+    from trainlab.spec.plain_text import plain
+
     if (spoken := spoken_language(lang)) != "en":
         from trainlab.words.error_lines import error_line
 
         line = error_line(line, spoken)
-    sys.stderr.write(f"trainlab: {line}\n")
+    sys.stderr.write(f"trainlab: {plain(line)}\n")
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:

@@ -45,6 +45,8 @@ from trainlab.words.error_lines import error_line
 
 LONGEST_ERROR = 400
 """Letters of an error; the trial's record has it in full."""
+MOST_DAMAGED = 5
+"""Damaged files that are named; `verify` names them all."""
 MOST_PENDING = 5
 """Trials that never ran and are named one by one; of more, the findings give the number."""
 
@@ -136,16 +138,26 @@ def print_measurement(
 
 
 def print_remarks(console: Console, evidence: Evidence, words: Words) -> None:
-    """Trials that did not end well; then every note once, with the number of trials that have it."""
+    """What is damaged; trials that did not end well; then every note once, with the number of trials that
+    have it."""
+    print_damaged(console, evidence, words)
     num_pending = sum(trial.state == "pending" for trial in evidence.trials)
     for trial in evidence.trials:
         if trial.state != "pending" or num_pending <= MOST_PENDING:
-            for text, style in _remarks(trial, words):
+            for text, style in _remarks(trial, evidence, words):
                 say(console, text, style)
     num_trials = len(evidence.trials)
     for text, number in note_counts(evidence.trials, words).items():
         trials = words("some_of_trials", some=number, all=num_trials)
         say(console, words("remark", trial=trials, text=text) if num_trials > 1 else text)
+
+
+def print_damaged(console: Console, evidence: Evidence, words: Words) -> None:
+    """The files for which trials are left out."""
+    for damage in evidence.damaged[:MOST_DAMAGED]:
+        say(console, words("damage_left_out", reason=error_line(damage.reason, words.lang)), "red")
+    if (more := len(evidence.damaged) - MOST_DAMAGED) > 0:
+        say(console, words("damage_more", number=more, command="trainlab verify RUN"), "red")
 
 
 def print_data(console: Console, evidence: Evidence, words: Words) -> None:
@@ -188,6 +200,7 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
     return {
         "study": evidence.name,
         "trials": [_trial_json(trial) for trial in evidence.trials],
+        "damaged": [asdict(damage) for damage in evidence.damaged],
         "findings": [_finding_json(finding, words) for finding in findings(evidence)],
     }
 
@@ -260,7 +273,7 @@ def _trial_json(trial: TrialRecord) -> dict[str, Any]:
     }
 
 
-def _remarks(trial: TrialRecord, words: Words) -> Iterator[tuple[str, str]]:
+def _remarks(trial: TrialRecord, evidence: Evidence, words: Words) -> Iterator[tuple[str, str]]:
     """What there is to say of a trial: lines with their styles."""
     is_lone = trial.kind == "learn" and trial.cell == "base"
     name = f"{words('seed')} {trial.seed}" if is_lone else trial.id
@@ -272,6 +285,9 @@ def _remarks(trial: TrialRecord, words: Words) -> Iterator[tuple[str, str]]:
         state = words.named("state", trial.state)
         if trial.steps_done:
             state = words("stopped_after", state=state, steps=f"{trial.steps_done:,}")
+        if epochs := evidence.begun.get(trial.id):
+            planned = trial.settings.get("epochs")
+            state = words("epochs_recorded", state=state, done=len(epochs), epochs=planned)
         yield remark(state), "yellow"
     if trial.state == "diverged":
         text = divergence_text(trial, words)

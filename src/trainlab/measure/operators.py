@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
@@ -22,7 +21,7 @@ from trainlab.machine.device import synchronize
 from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import timed_ms
 from trainlab.record.cost import OperatorRow, OperatorsRecord
-from trainlab.record.files import replacing
+from trainlab.record.files import replacing, temporary_folder
 from trainlab.record.note import note
 from trainlab.spec.cost import CostSpec
 from trainlab.train.engines.engine import Update
@@ -143,8 +142,8 @@ def _write_trace(setup: Setup, steps: Steps, marked: Update, spec: CostSpec, pat
     while wanted:
         batches = list(islice(steps.endless, wanted + 1))
         # torch picks the compression by the name's ending.
-        with TemporaryDirectory() as folder:
-            part = Path(folder) / path.name
+        with temporary_folder() as folder:
+            part = folder / path.name
             profiler = _profiled(setup.device, marked, batches, spec.by_shape)
             profiler.export_chrome_trace(str(part))
             size = part.stat().st_size

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import timed_ms
 from trainlab.record.cost import ProbeCostRecord
+from trainlab.record.files import temporary_folder
 from trainlab.record.folder import TrialFolder
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
@@ -21,9 +20,9 @@ from trainlab.train.setup import Setup
 def measure_probes(setup: Setup, spec: CostSpec, probes: Sequence[ProbeSpec]) -> ProbeCostRecord:
     """Warms up, then `active_steps` probed steps in turns with as many bare ones."""
     bare_ms, watched_ms = [], []
-    with TemporaryDirectory() as folder, stepping(setup, "train") as steps:
+    with temporary_folder() as folder, stepping(setup, "train") as steps:
         # What the probes see here is not the study's: it is written elsewhere and forgotten.
-        probed, instrument = probed_step(setup, steps, probes, TrialFolder(Path(folder)))
+        probed, instrument = probed_step(setup, steps, probes, TrialFolder(folder))
         for _ in range(spec.warmup_steps):
             steps.next_bare()
             probed(next(steps.endless))

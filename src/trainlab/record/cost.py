@@ -10,6 +10,8 @@ from trainlab.record.note import Note
 from trainlab.record.schema import FileRecord, Record
 
 Mode = Literal["train", "inference"]
+StepMs = Annotated[float, Field(ge=1e-9, le=1e12)]
+"""Of a step: less than a picosecond, or thirty years, was never measured."""
 
 QUIET_OTHERS_CORES = 0.3
 QUIET_STOLEN_CORES = 0.1
@@ -88,7 +90,7 @@ class CostRecord(StepRecord):
     """In order; steps without phase marks (bare) and with them (marked) alternate."""
     round_steps: int = 0
     """Bare steps, and marked ones, of a round in runs from before turns."""
-    step_ms: Annotated[list[PositiveFloat], Field(min_length=1)]
+    step_ms: Annotated[list[StepMs], Field(min_length=1)]
     """Bare steps: the only source of a reported time."""
     last_ms: list[float] = []
     """Steps on the smaller last batch of an epoch; empty where there is none."""
@@ -301,9 +303,9 @@ class LimitsRecord(FileRecord):
     threads: int
     torch: str
     measured: str
-    flops_per_s: dict[str, float]
+    flops_per_s: dict[str, PositiveFloat]
     """Best matrix product, by precision: fp32, tf32, bf16."""
-    bytes_per_s: float
+    bytes_per_s: PositiveFloat
     """Best large copy, bytes read plus bytes written."""
     busy: bool = False
     """Whether other programs ran meanwhile: the figures may then be too low."""

@@ -10,7 +10,8 @@ from trainlab.record.schema import Record
 class CurveLine(Record):
     """What every line has; all else in it is a metric or a time, null where it is not finite."""
 
-    model_config = ConfigDict(extra="allow")
+    # Strict: the lines are used as they are, and "1" is no number there.
+    model_config = ConfigDict(extra="allow", strict=True)
     __pydantic_extra__: dict[str, float | None]
 
     kind: Literal["step", "epoch"]

@@ -9,7 +9,10 @@ import json
 from pathlib import Path
 from typing import Literal
 
+from trainlab.errors import RecordError
+from trainlab.record.files import read_bytes
 from trainlab.record.schema import Record
+from trainlab.spec.plain_text import plain_value
 
 Kind = Literal["starting", "ready", "group_begins", "group_ends", "progress", "epoch"]
 
@@ -54,10 +57,8 @@ class EventReader:
     def _read(self, path: Path) -> list[Event]:
         start = self._offsets.get(path, 0)
         try:
-            with path.open("rb") as stream:
-                stream.seek(start)
-                content = stream.read()
-        except OSError:
+            content = read_bytes(path, start)
+        except RecordError:
             return []
         complete = content[: content.rfind(b"\n") + 1]
         self._offsets[path] = start + len(complete)
@@ -66,6 +67,6 @@ class EventReader:
 
 def _event(line: bytes) -> Event | None:
     try:
-        return Event.model_validate(json.loads(line))
-    except ValueError:
+        return Event.model_validate(plain_value(json.loads(line)))
+    except (ValueError, RecursionError):
         return None

@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +26,19 @@ from trainlab.record.cost import (
 )
 from trainlab.record.curve import CurveLine, EpochLine
 from trainlab.record.environment import Environment
-from trainlab.record.files import numbered_lines, read_json, replacing, write_json, writing
+from trainlab.record.files import (
+    COPY_AGAIN,
+    WAS_CHANGED,
+    make_folder,
+    numbered_lines,
+    read_json,
+    replacing,
+    sha256_of,
+    sync,
+    sync_all,
+    write_json,
+    writing,
+)
 from trainlab.record.migrate import migrated
 from trainlab.record.probe import ProbeRecord, ProbesRecord
 from trainlab.record.schema import FORMAT, Record, first_problem
@@ -89,15 +102,14 @@ class TrialFolder:
         self._spare_file = path / ".spare"
         self._ended_file = path / ".ended.json"
 
-    def write(self, record: TrialRecord) -> None:
+    def write(self, record: TrialRecord, *, synced: bool = True) -> None:
         """Writes trial.json; RecordError where another attempt has taken the trial over meanwhile."""
-        with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         if not self.is_current(record.token):
             raise RecordError(
                 f"{self.trial_file}: another attempt runs this trial now; this one is given up"
             )
-        self._replace(record)
+        self._replace(record, synced=synced)
 
     def is_current(self, token: str | None) -> bool:
         """Whether the last attempt at the trial, as it is recorded, has this token."""
@@ -106,18 +118,26 @@ class TrialFolder:
         except RecordError:
             return True  # not written yet, or damaged: nobody else's
 
-    def _replace(self, record: TrialRecord) -> None:
-        write_json(self.trial_file, record.model_dump(mode="json"))
+    def _replace(self, record: TrialRecord, *, synced: bool = True) -> None:
+        write_json(self.trial_file, record.model_dump(mode="json"), synced=synced)
 
     def read(self) -> TrialRecord:
         """Reads trial.json."""
         return read_record(self.trial_file, TrialRecord)
 
     def end(self, record: TrialRecord) -> None:
-        """Writes trial.json for the last time, where the disk is full into the room kept for it."""
+        """Writes trial.json for the last time, where the disk is full into the room kept for it. The other
+        records are on the disk before it says that the trial has ended, and it holds their digests."""
         with writing(self._spare_file):
             self._spare_file.unlink(missing_ok=True)
-        self.write(record)
+        records = [path for path in self.readers() if path.exists()]
+        for path in records:
+            with suppress(OSError):  # what a failing disk loses is noticed by its digest
+                sync(path)
+        files = {path.name: sha256_of(path) for path in records}
+        self.write(record.model_copy(update={"files": files}))
+        with suppress(OSError):  # not every file system can
+            sync(self.path)
         with writing(self._ended_file):
             self._ended_file.unlink(missing_ok=True)
 
@@ -137,6 +157,13 @@ class TrialFolder:
         except RecordError:
             return None
         return (ended, together.get("together", ())) if is_of_last else None
+
+    def check_files(self, record: TrialRecord) -> None:
+        """RecordError where a record is missing or not as it was when the trial ended."""
+        for name, digest in record.files.items():
+            path = self.path / Path(name).name
+            if sha256_of(path) != digest:
+                raise RecordError(f"{path}: {WAS_CHANGED}; {COPY_AGAIN}")
 
     def begin_attempt(self, **changes: Any) -> TrialRecord:
         """Writes trial.json with the next attempt counted; what an earlier one left is set aside, not lost.
@@ -181,6 +208,15 @@ class TrialFolder:
                     path.rename(aside / path.name)
         write_json(aside / self.trial_file.name, record.model_dump(mode="json"))
 
+    def readers(self) -> dict[Path, Callable[[], object]]:
+        """Every record of a trial beside trial.json, and what reads and checks it."""
+        files: tuple[RecordFile[Any], ...] = (
+            *(self.network, self.cost, self.operators, self.layers, self.memory, self.limits),
+            *(self.probe_price, self.probes),
+        )
+        read: dict[Path, Callable[[], object]] = {file.path: file.read for file in files}
+        return read | {self.curve_file: self.curve, self.probes_file: self.probe_lines}
+
     def curve(self) -> list[dict[str, Any]]:
         """The points of the curve so far, oldest first."""
         return [line for line, _ in _checked_lines(self.curve_file, CurveLine)]
@@ -220,6 +256,16 @@ class RunFolder:
         """What the process that ran a trial printed, and others with it whose first it was."""
         return self.logs_folder / f"{trial_id}.log"
 
+    def write_trials(self, records: Iterable[TrialRecord]) -> None:
+        """Writes trial.json of many trials that are planned."""
+        written = []
+        for record in records:
+            files = self.trial(record.id)
+            files.write(record, synced=False)
+            written.append(files.trial_file)
+        with writing(self.trials_folder):
+            sync_all(written)
+
     def write_study(self, record: StudyRecord) -> None:
         """Writes study.json."""
         write_json(self.study_file, record.model_dump(mode="json"))
@@ -239,16 +285,19 @@ class RunFolder:
         content = record.model_dump(mode="json")
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
         name = f"{re.sub(r'[^A-Za-z0-9.-]', '_', record.host) or 'host'}-{digest}"
-        with writing(self.environments_folder):
-            self.environments_folder.mkdir(exist_ok=True)
+        make_folder(self.environments_folder)
         write_json(self.environments_folder / f"{name}.json", content)
         return name
 
-    def environments(self) -> dict[str, Environment]:
+    def environment_files(self) -> dict[str, RecordFile[Environment]]:
         """The machines of the run by name. In format 1 there was one, without a name."""
         files = sorted(self.environments_folder.glob("*.json"))
         files = files or list(self.path.glob("environment.json"))
-        return {path.stem: read_record(path, Environment) for path in files}
+        return {path.stem: RecordFile(path, Environment) for path in files}
+
+    def environments(self) -> dict[str, Environment]:
+        """The machines of the run, read."""
+        return {name: file.read() for name, file in self.environment_files().items()}
 
     def file_names(self) -> frozenset[str]:
         """The names of all files and folders there are: the run's own, and those of any trial."""

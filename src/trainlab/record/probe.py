@@ -1,8 +1,13 @@
 """The records of probes in a run folder: probes.jsonl, a line per value; probes.json, what fired."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from trainlab.record.schema import FileRecord, Record
+from trainlab.spec.probe import Quantity
+
+NEVER_NEGATIVE = ("sq_sum", "norm", "std")
 
 
 class HistogramRecord(Record):
@@ -12,11 +17,17 @@ class HistogramRecord(Record):
     """Bins of magnitudes, equally wide in their logarithm; signs are not kept."""
     low: float
     high: float
-    counts: list[int]
-    below: int
+    counts: Annotated[list[NonNegativeInt], Field(min_length=1)]
+    below: NonNegativeInt
     """Below `low`; with log bins zeros are among them."""
-    above: int
+    above: NonNegativeInt
     """At or above `high`, and what is not a number."""
+
+    @model_validator(mode="after")
+    def _ends_are_in_order(self) -> "HistogramRecord":
+        if self.high <= self.low or (self.log and self.low <= 0):
+            raise ValueError(f"from {self.low:g} to {self.high:g} there are no bins")
+        return self
 
 
 class ProbeRecord(Record):
@@ -28,23 +39,33 @@ class ProbeRecord(Record):
     """The layer's or parameter's name, as in layers.json."""
     call: int = 1
     """Which call of that name in the step, from 1; always 1 for a parameter."""
-    quantity: str
+    quantity: Quantity
     reducer: str
     every: str
     """`step`, `epoch` or a number of steps."""
-    epoch: int
-    step: int
+    epoch: NonNegativeInt
+    step: PositiveInt
     """The last update of the period, counted over the whole trial."""
-    num_steps: int
+    num_steps: PositiveInt
     """Updates in the period; fewer than asked where the trial ended in it."""
-    fired: int
+    fired: PositiveInt
     """Tensors that were reduced in it."""
-    count: int
+    count: NonNegativeInt
     """Elements that were reduced in it."""
     value: float | None = None
     """None for a histogram, and where it is not finite."""
     not_finite: Literal["nan", "inf", "-inf"] | None = None
     histogram: HistogramRecord | None = None
+
+    @model_validator(mode="after")
+    def _could_be_so(self) -> "ProbeRecord":
+        if self.num_steps > self.step:
+            raise ValueError(
+                f"num_steps: got {self.num_steps}, but only {self.step} updates were made"
+            )
+        if self.value is not None and self.value < 0 and self.reducer in NEVER_NEGATIVE:
+            raise ValueError(f"value: got {self.value:g}, but a {self.reducer} is never negative")
+        return self
 
     @property
     def target(self) -> str:

@@ -6,9 +6,14 @@ History of `format`; `migrate` reads older ones:
         the groups of trials that run together.
 """
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 FORMAT = 2
+
+TrialId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=,+-]*$")]
+"""Names the trial's folder, and no other place."""
 
 
 class Record(BaseModel):

@@ -1,18 +1,19 @@
 """study.json: what was asked, how it was resolved, and which trials run together."""
 
+from collections import Counter
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
 from trainlab.errors import RecordError
-from trainlab.record.schema import FileRecord, Record, first_problem
+from trainlab.record.schema import FileRecord, Record, TrialId, first_problem
 from trainlab.spec import Study
 
 
 class GroupRecord(Record):
     """Trials that one worker runs, as planned."""
 
-    trials: tuple[str, ...]
+    trials: tuple[TrialId, ...]
     is_alone: bool
     """Nothing else may run on the machine meanwhile."""
     bench: str | None = None
@@ -48,6 +49,14 @@ class StudyRecord(FileRecord):
     """What the study's file says of settings and factors that were asked for otherwise."""
     groups: tuple[GroupRecord, ...]
     """In the order planned."""
+
+    @field_validator("groups")
+    @classmethod
+    def _trials_are_distinct(cls, groups: tuple[GroupRecord, ...]) -> tuple[GroupRecord, ...]:
+        counts = Counter(trial for group in groups for trial in group.trials)
+        if twice := [trial for trial, count in counts.items() if count > 1]:
+            raise ValueError(f"has {twice[0]} twice")
+        return groups
 
     @property
     def trials(self) -> tuple[str, ...]:

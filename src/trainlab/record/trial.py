@@ -2,9 +2,12 @@
 
 from typing import Any, Literal
 
+from pydantic import PositiveInt, field_validator
+
 from trainlab.record.cost import LoadRecord
 from trainlab.record.note import Note
-from trainlab.record.schema import FileRecord, Record
+from trainlab.record.schema import FileRecord, Record, TrialId
+from trainlab.spec.settings import Scalar
 
 State = Literal["pending", "running", "done", "diverged", "interrupted", "failed"]
 """Where a trial stands; all but the first two are final."""
@@ -15,7 +18,7 @@ OUTCOME = frozenset(
     {
         *("format", "state", "attempt", "environment", "resolved", "data", "started", "ended"),
         *("total_s", "epochs_done", "steps_done", "final", "diverged_at_step", "error", "notes"),
-        *("load", "diverged_loss", "token"),
+        *("load", "diverged_loss", "token", "files"),
     }
 )
 """Fields that are filled in when a trial runs; all others are known when it is planned."""
@@ -40,26 +43,40 @@ class Failure(Record):
     traceback: str
 
 
+class ResolvedFacts(Record):
+    """What settings became, as far as anything is concluded from it; older runs lack some."""
+
+    device: str = ""
+    device_name: str = ""
+    lr: float = 0.0
+    batch_size: PositiveInt = 1
+    threads: PositiveInt = 1
+    tf32: dict[str, bool] | None = None
+    code: str | None = None
+    engine: str = ""
+    trials_together: PositiveInt = 1
+
+
 class TrialRecord(FileRecord):
     """The trial as asked, as resolved, and what became of it."""
 
-    id: str
-    kind: str
+    id: TrialId
+    kind: Literal["learn", "cost"]
     workload: str
     cell: str = "base"
     """The cell's id; trials of one cell differ by seed or process only."""
-    levels: dict[str, Any] = {}
+    levels: dict[str, Scalar | None] = {}
     """The levels of the study's factors."""
     seed: int
     settings: dict[str, Any]
     """As asked, defaults filled in."""
     cost: dict[str, Any] | None = None
     """How the cost was to be measured, for a cost trial."""
-    watch: str | None = None
+    watch: Literal["steps", "operators", "layers"] | None = None
     """What a cost trial looks at; only `steps` runs bare and supplies speeds."""
     again: bool = False
     """The second of an A/A pair: the same cell measured twice."""
-    weights_of: str | None = None
+    weights_of: TrialId | None = None
     """The learn trial whose trained weights a cost trial starts from; None for untrained ones."""
     state: State = "pending"
     attempt: int = 0
@@ -89,6 +106,21 @@ class TrialRecord(FileRecord):
     error: Failure | None = None
     notes: tuple[Note, ...] = ()
     """What an instrument could not do, and why."""
+    files: dict[str, str] = {}
+    """The sha256 of each of its other records as the trial ended; none in runs from before it was kept."""
+
+    @field_validator("resolved")
+    @classmethod
+    def _resolved_as_setups_do(cls, resolved: dict[str, Any]) -> dict[str, Any]:
+        ResolvedFacts.model_validate(resolved, strict=True)
+        return resolved
+
+    @field_validator("cost")
+    @classmethod
+    def _mode_is_one(cls, cost: dict[str, Any] | None) -> dict[str, Any] | None:
+        if cost is not None and cost.get("mode") not in ("train", "inference"):
+            raise ValueError("mode: must be train or inference")
+        return cost
 
     def next_attempt(self) -> "TrialRecord":
         """The trial as it was planned, nothing of its outcome left, with one more attempt counted."""

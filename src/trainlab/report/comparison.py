@@ -16,6 +16,7 @@ from trainlab.report.document import (
     Section,
     Statement,
     Statements,
+    figure_id,
 )
 from trainlab.report.figures.cell_values import CellValue, CellValues
 from trainlab.report.figures.charts import dot_chart
@@ -114,7 +115,7 @@ def _figure(subject: str, pairs: Sequence[CellComparison], words: Words) -> Figu
         f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}" for pair in pairs[:MOST_VALUES]
     )
     return Figure(
-        id=f"beside-{subject.replace('/', '-').replace('_', '-')}",
+        id=figure_id("beside", subject.replace("_", "-")),
         caption=title,
         alt=words("final_alt", metric=title, values=values_text),
         spec=dot_chart(CellValues(subject.replace("/", "_"), values), title, words, is_by_run=True),

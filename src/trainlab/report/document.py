@@ -3,6 +3,7 @@
 Texts are plain: no markup of any format, so a renderer must escape all of them and nothing else.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -128,6 +129,18 @@ class Table:
     def shown(self) -> tuple[Row, ...]:
         """The rows shown by a format that cannot unfold a table."""
         return self.rows[: self.num_shown]
+
+
+LONGEST_ID = 80
+
+
+def figure_id(kind: str, name: str) -> str:
+    """The id of a chart of something named so: part of a file's name and of links, whatever the name."""
+    dashed = name.replace("/", "-")
+    cleaned = re.sub(r"[^\w.-]", "-", dashed)[:LONGEST_ID]
+    if cleaned != dashed:
+        cleaned += "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{kind}-{cleaned}"
 
 
 @dataclass(frozen=True)

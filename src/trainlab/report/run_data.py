@@ -6,10 +6,11 @@ from functools import cached_property
 
 from trainlab.analyse.answer import Answer, answer
 from trainlab.analyse.cost.measurement import Measurement
-from trainlab.analyse.evidence import Evidence, Line
+from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.finding import Finding, Section
 from trainlab.analyse.metrics import compared_metrics, limits_of
+from trainlab.analyse.trial_records import Line
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
 

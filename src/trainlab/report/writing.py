@@ -6,7 +6,7 @@ from pathlib import Path
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.side_by_side import side_by_side
 from trainlab.errors import SpecError
-from trainlab.record.files import replacing, writing
+from trainlab.record.files import make_folder, replacing, writing
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document
@@ -25,13 +25,16 @@ FORMATS: dict[str, Callable[[Document], dict[str, bytes]]] = {
     "pdf": lambda document: {"report.pdf": pdf_of(document)},
 }
 """The files of each format by their names; the report itself is `report.<format>`."""
+TABLES = "csv"
+"""A format that is no document: the run's tables, made again from its records."""
 
 
 def check_formats(text: str) -> tuple[str, ...]:
     """`html,md` as formats; SpecError listing the formats there are."""
     formats = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not formats or set(formats) - FORMATS.keys():
-        raise SpecError([f"--format: got {text!r}, must be of {', '.join(FORMATS)}"])
+    known = (*FORMATS, TABLES)
+    if not formats or set(formats) - set(known):
+        raise SpecError([f"--format: got {text!r}, must be of {', '.join(known)}"])
     return formats
 
 
@@ -67,6 +70,8 @@ def write_document(document: Document, formats: Sequence[str], out: Path) -> lis
         out.mkdir(parents=True, exist_ok=True)
     for files in rendered:
         for name, content in files.items():
+            if (folder := (out / name).parent) != out:
+                make_folder(folder)
             _write(out / name, content)
     return [out / f"report.{name}" for name in formats]
 

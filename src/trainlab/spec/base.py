@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from trainlab.errors import SpecError
+from trainlab.spec.plain_text import STEERING
 from trainlab.spec.suggestion import did_you_mean, name_hint
 
 
@@ -62,6 +63,28 @@ class Spec(BaseModel):
                 raise ValueError(f"got {str(value).lower()}, must be a number")
         return value
 
+    @field_validator("*", mode="after")
+    @classmethod
+    def _texts_are_plain_and_numbers_fit(cls, value: Any) -> Any:
+        _check_plain(value)
+        return value
+
+
+def _check_plain(value: Any) -> None:
+    """ValueError for text that would steer a terminal and for numbers that no table can hold, however deep
+    in a value they are."""
+    if isinstance(value, str) and STEERING.search(value):
+        raise ValueError(f"got {value!r:.80}, must not hold control characters")
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        raise ValueError("got a number that is too large, must be less than 2**63")
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            _check_plain(name)
+            _check_plain(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_plain(inner)
+
 
 def _scalar_kinds(annotation: Any) -> set[type]:
     """The types of a field that may be one of several."""
@@ -89,6 +112,8 @@ def other_names(kind: type[Spec]) -> dict[str, str]:
     }
 
 
+LARGEST = 2**63
+"""Whole numbers are smaller: tables hold them in 64 bits with a sign."""
 RUN_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 

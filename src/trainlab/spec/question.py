@@ -17,7 +17,15 @@ from pydantic import (
 )
 
 from trainlab.errors import SpecError
-from trainlab.spec.base import RunName, Spec, checked, field_problems, other_names, setting_of
+from trainlab.spec.base import (
+    LARGEST,
+    RunName,
+    Spec,
+    checked,
+    field_problems,
+    other_names,
+    setting_of,
+)
 from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_text, with_levels
 from trainlab.spec.contradictions import set_and_varied, without_effect
 from trainlab.spec.cost import CostSpec
@@ -34,9 +42,6 @@ MOST_LOOKS = 10
 FIRST_LOOK = 3
 """Fewer seeds know too little of their noise for a look to be worth its price."""
 
-SEED_LIMIT = 2**63
-"""Tables hold seeds as whole numbers of 64 bits with a sign."""
-
 EACH_DEVICE = "each"
 """As a level of `device`: every device this machine has."""
 
@@ -46,7 +51,7 @@ def _seeds(value: object) -> object:
     if type(value) is int and value >= 1:
         return value
     if isinstance(value, list | tuple) and all(type(seed) is int and seed >= 0 for seed in value):
-        if value and (largest := max(value)) >= SEED_LIMIT:
+        if value and (largest := max(value)) >= LARGEST:
             raise ValueError(f"got {largest}, must be less than 2**63")
         return tuple(value)
     raise ValueError(f"got {value!r}, must be a number of seeds or a list of seeds, as [1, 2, 3]")
@@ -107,7 +112,7 @@ def read_question(path: Path) -> Question:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SpecError([f"{path}: cannot be read: {error.strerror or error}"]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
         raise SpecError([f"{path}: is not TOML: {error}"]) from None
     return checked_question(values, str(path))
 

@@ -8,10 +8,13 @@ tails (`benchmarks.verdicts`).
 
 import math
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scipy import special
+
+MOST_LOG = math.log(sys.float_info.max)
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,13 @@ def new_run_interval(values: Sequence[float]) -> Interval | None:
 
 def ratio_of_logs(value: float, interval: Interval | None, n: int) -> Ratio:
     """A log ratio and its interval as the ratio itself."""
-    ends = None if interval is None else Interval(math.exp(interval.low), math.exp(interval.high))
-    return Ratio(math.exp(value), ends, n)
+    ends = None if interval is None else Interval(_exp(interval.low), _exp(interval.high))
+    return Ratio(_exp(value), ends, n)
+
+
+def _exp(log: float) -> float:
+    """At most the largest number there is: the interval of two seeds may reach beyond it."""
+    return math.exp(log) if log < MOST_LOG else sys.float_info.max
 
 
 def _std(values: Sequence[float]) -> float | None:

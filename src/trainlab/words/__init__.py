@@ -192,6 +192,9 @@ class Words:
     def note(self, code: str, values: Mapping[str, object]) -> str:
         """A note of a trial; its code and values where a later version of trainlab wrote it."""
         if "why" in values:
-            values = {**values, "why": self(f"silent_{values['why']}")}
-        key = f"note_{code}"
-        return self(key, **values) if key in WORDS else f"{code} {dict(values)}"
+            values = {**values, "why": self.named("silent", str(values["why"]))}
+        key, as_it_is = f"note_{code}", f"{code} {dict(values)}"
+        try:
+            return self(key, **values) if key in WORDS else as_it_is
+        except (KeyError, ValueError, TypeError):  # other values than this version writes
+            return as_it_is

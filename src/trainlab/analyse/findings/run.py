@@ -9,7 +9,7 @@ from trainlab.analyse.findings.finding import CAUSES, Cause, Finding, num_seeds
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 
-ENDED_BADLY = ("failed", "interrupted", "running", "pending")
+ENDED_BADLY = ("failed", "interrupted", "running", "pending", "damaged")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,8 @@ class Unfinished(Finding):
     num_running: int
     """Begun and not ended: they run now, or their process is gone."""
     num_pending: int
+    num_damaged: int
+    """Their records cannot be read, or are not as they were written."""
 
     def statement(self, words: Words) -> str:
         states = [
@@ -91,16 +93,18 @@ def unfinished_findings(evidence: Evidence) -> Iterator[Finding]:
     """One finding, unless every trial ended well."""
     states = [trial.state for trial in evidence.trials]
     done = sum(state in ENDED_WELL for state in states)
-    if done < len(states):
+    planned = len(states) + evidence.num_damaged
+    if done < planned:
         yield Unfinished(
             subject="trials",
             cells=(),
             num_done=done,
-            num_planned=len(states),
+            num_planned=planned,
             num_failed=states.count("failed"),
             num_interrupted=states.count("interrupted"),
             num_running=states.count("running"),
             num_pending=states.count("pending"),
+            num_damaged=evidence.num_damaged,
             n=done,
         )
 

@@ -22,7 +22,7 @@ class DownloadProgress:
         self._console, self._words = console, words
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             DownloadColumn(),
             TransferSpeedColumn(),
@@ -45,5 +45,5 @@ class DownloadProgress:
             activity = self._words("activity_fetching", name=name)
             self._tasks[name] = self._bar.add_task(activity, total=total)
             if not self._console.is_terminal:
-                self._console.print(activity, soft_wrap=True)
+                self._console.print(activity, soft_wrap=True, markup=False)
         self._bar.update(self._tasks[name], completed=done, total=total)

@@ -67,7 +67,7 @@ class StudyProgress:
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=self._bar_width),
-            TextColumn("{task.fields[metrics]}"),
+            TextColumn("{task.fields[metrics]}", markup=False),
             _TimeLeftColumn(self._time_left, words),
             console=console,
             transient=True,

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.errors import RecordError
+from trainlab.record.files import temporary_folder
 
 
 def command(
@@ -36,8 +36,8 @@ def command(
         )
     if not runs_in(run):
         raise typer.Exit(_serve(run, run, host, port))
-    with tempfile.TemporaryDirectory(prefix="trainlab-board-") as home:
-        named = NamedRuns(run, Path(home))
+    with temporary_folder("trainlab-board-") as home:
+        named = NamedRuns(run, home)
         named.link()
         Thread(target=named.keep_linked, daemon=True).start()
         raise typer.Exit(_serve(run, named.home, host, port))

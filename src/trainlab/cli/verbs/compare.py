@@ -9,6 +9,7 @@ from rich.console import Console
 from trainlab.analyse.side_by_side import SideBySide, labels_of, side_by_side
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
+from trainlab.cli.summary import print_damaged
 from trainlab.errors import RecordError
 from trainlab.lab import open_run
 from trainlab.report.document import Block, Paragraph
@@ -32,7 +33,10 @@ def command(
     a, b = (open_run(path).evidence() for path in (first, second))
     console, named = Console(), (("A", first), ("B", second))
     labels = [Paragraph(f"{run}{words('colon')}{path}") for run, path in named]
-    print_blocks(console, [*labels, *_blocks(side_by_side(a, b), words)], words)
+    print_blocks(console, labels, words)
+    for evidence in (a, b):
+        print_damaged(console, evidence, words)
+    print_blocks(console, _blocks(side_by_side(a, b), words), words)
     if report is not None:
         from trainlab.report.writing import write_comparison
 

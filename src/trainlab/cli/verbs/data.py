@@ -61,7 +61,7 @@ def fetch_sets(
         for images in image_sets:
             if missing(images, cached(images)):
                 fetch(images, source)
-            Console().print(f"{images.name}: {cached(images)}", soft_wrap=True)
+            Console().print(f"{images.name}: {cached(images)}", soft_wrap=True, markup=False)
 
 
 @command.command("verify", cls=Verb)
@@ -100,7 +100,7 @@ def _verify(images: ImageSet, place: str, path: Path, files: Files, words: Words
             yield str(error)
         else:
             line = words("data_file_ok", name=images.name, place=place, file=file.name)
-            Console().print(line, soft_wrap=True)
+            Console().print(line, soft_wrap=True, markup=False)
 
 
 def _place(images: ImageSet, words: Words) -> str:

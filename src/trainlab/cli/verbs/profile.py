@@ -1,7 +1,7 @@
 """trainlab profile: what a step costs, measured in fresh processes."""
 
 import sys
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -25,6 +25,7 @@ from trainlab.cli.options import (
     setting_parameters,
     with_options,
 )
+from trainlab.cli.output import output_for_programs
 from trainlab.cli.question import question_of
 from trainlab.cli.verb_help import MEASURING
 from trainlab.cli.watcher import ConsoleWatcher
@@ -82,7 +83,7 @@ def _profile(
     margins = {f"{mode}/sample_us": COST_MARGIN for mode in cost.modes}
     question = asked.question.model_copy(update={"cost": cost, "margins": margins})
     words = words_in(lang)
-    with redirect_stdout(sys.stderr) if as_json else nullcontext(), asked.naming_options():
+    with output_for_programs() if as_json else nullcontext(), asked.naming_options():
         watcher = ConsoleWatcher(Console(stderr=True), words)
         outcome = run_question(question, "settings", out=out, on=on, watcher=watcher)
     run = outcome.complete_run()

@@ -8,6 +8,8 @@ import typer
 
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
+from trainlab.record.files import make_folder
+from trainlab.record.folder import RunFolder
 
 
 def command(
@@ -15,7 +17,7 @@ def command(
     formats: Annotated[
         str,
         typer.Option(
-            "--format", metavar="html,md,pdf", help="One or several, with commas between."
+            "--format", metavar="html,md,pdf,csv", help="One or several, with commas between."
         ),
     ] = "html",
     lang: LangOption = None,
@@ -42,7 +44,13 @@ def command(
     """Write the report of a run."""
     from trainlab.lab import open_run
     from trainlab.report.handin.hand_in import HandIn, read_notes
-    from trainlab.report.writing import check_formats, draft_notes, write_new, write_report
+    from trainlab.report.writing import (
+        TABLES,
+        check_formats,
+        draft_notes,
+        write_new,
+        write_report,
+    )
 
     spoken = words_in(lang).lang
     names = check_formats(formats)
@@ -54,6 +62,16 @@ def command(
         write_new(draft, draft_notes(folder.evidence(), spoken), "--draft")
         sys.stdout.write(f"{draft}\n")
         return
-    out = out or folder.report_folder
-    for path in write_report(folder.evidence(), out, names, spoken, hand_in):
+    documents = [name for name in names if name != TABLES]
+    paths = []
+    if documents:
+        if out is None:
+            make_folder(folder.report_folder)  # not a link: somebody else may have made the run
+        report_folder = out or folder.report_folder
+        paths += write_report(folder.evidence(), report_folder, documents, spoken, hand_in)
+    if TABLES in names:
+        from trainlab.analyse.results import write_results
+
+        paths += write_results(folder if out is None else RunFolder(out), folder.evidence())
+    for path in paths:
         sys.stdout.write(f"{path}\n")

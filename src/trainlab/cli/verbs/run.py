@@ -1,7 +1,6 @@
 """trainlab run: a workload, a built-in study or a study file; record everything and say what follows."""
 
-import sys
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ from trainlab.cli.options import (
     with_options,
 )
 from trainlab.cli.outcome import show_outcome
+from trainlab.cli.output import output_for_programs
 from trainlab.cli.plan import plan_json, print_plan
 from trainlab.cli.question import Asked, question_of, requested_seeds, seconds_of
 from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, OUTPUT, SETTINGS, WHAT
@@ -192,8 +192,7 @@ def _run(
     question, where = asked.question, asked.where
     if max_seeds is not None and not question.until_decided:
         raise SpecError(["--max-seeds: is for --until-decided; for a fixed number use --seeds"])
-    # What the user's own code prints must not mix with what is printed for programs.
-    printing = redirect_stdout(sys.stderr) if as_json or quiet else nullcontext()
+    printing = output_for_programs() if as_json or quiet else nullcontext()
     if dry_run:
         with printing, asked.naming_options():
             study = planned(question, where, out=out, on=on, jobs=jobs_of(jobs), many=yes)

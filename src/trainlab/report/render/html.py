@@ -21,30 +21,26 @@ CONFIG = config(FONT, "transparent", "currentColor", "currentColor", GRID)
 
 def html_of(document: Document) -> str:
     """The page. MissingExtraError where Jinja2 or vl-convert is not installed."""
-    jinja2 = import_extra("jinja2", "an HTML report")
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_resource),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     words = Words(document.lang)
-    page: str = environment.get_template("page.html.j2").render(
-        document=document,
-        words=words,
-        lang_tag=words.language.tag,
-        generator="trainlab",
-        palette=PALETTE if len(document.cells) <= len(PALETTE) else (),
-        label_of=Labels(document, words).of,
-        chart_groups=chart_groups,
-        kind_of=lambda block: type(block).__name__,
-        svg=lambda block: _markup(block.svg),
-        style=_markup(_resource("page.css") + embedded_font(document)),
-        charts=_markup(_charts(document)),
-        origin=_markup(_in_script(document.origin)),
-        bundle=_markup(_bundle() if document.figures() else "window.trainlabEmbed = null;"),
-        script=_markup(_resource("page.js")),
+    page: str = (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            document=document,
+            words=words,
+            lang_tag=words.language.tag,
+            generator="trainlab",
+            palette=PALETTE if len(document.cells) <= len(PALETTE) else (),
+            label_of=Labels(document, words).of,
+            chart_groups=chart_groups,
+            kind_of=lambda block: type(block).__name__,
+            svg=lambda block: _markup(block.svg),
+            style=_markup(_resource("page.css") + embedded_font(document)),
+            charts=_markup(_charts(document)),
+            origin=_markup(_in_script(document.origin)),
+            bundle=_markup(_bundle() if document.figures() else "window.trainlabEmbed = null;"),
+            script=_markup(_resource("page.js")),
+        )
     )
     return page
 
@@ -60,6 +56,19 @@ def _charts(document: Document) -> str:
 def _in_script(text: str) -> str:
     """JSON that cannot end the script element it stands in."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+@cache
+def _environment() -> Any:
+    """With the templates compiled once."""
+    jinja2 = import_extra("jinja2", "an HTML report")
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(_resource),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 @cache

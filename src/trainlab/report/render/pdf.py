@@ -2,14 +2,13 @@
 
 import json
 import re
-import tempfile
 from collections.abc import Iterator
 from importlib.resources import files
-from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 from trainlab.extras import import_extra
+from trainlab.record.files import temporary_folder
 from trainlab.report.document import (
     Block,
     Bullets,
@@ -49,8 +48,7 @@ def pdf_of(document: Document) -> bytes:
     """The same document gives the same bytes. MissingExtraError without typst or vl-convert."""
     typst = import_extra("typst", "a PDF report")
     words = Words(document.lang)
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
+    with temporary_folder() as root:
         for name, svg in pictures(document, _widths(document)).items():
             (root / f"{name}.svg").write_text(svg, encoding="utf-8")
         (root / "data.json").write_text(json.dumps(_data(document, words)), encoding="utf-8")
@@ -58,7 +56,7 @@ def pdf_of(document: Document) -> bytes:
         (root / "report.typ").write_text(template, encoding="utf-8")
         compiled, warnings = typst.compile_with_warnings(
             str(root / "report.typ"),
-            root=folder,
+            root=str(root),
             font_paths=[str(font_folder())],
             # The reader's fonts only where ours cannot show an author's name: they make other bytes.
             ignore_system_fonts=not (document.origin and lacks_glyphs(document)),

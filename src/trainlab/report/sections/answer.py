@@ -27,14 +27,16 @@ from trainlab.words.error_lines import error_line
 def notices(data: RunData, words: Words) -> Iterator[Notice]:
     """What a reader must know before anything else."""
     states = [trial.state for trial in data.evidence.trials]
+    planned = len(states) + data.evidence.num_damaged
     counts = {
         "notice_unfinished": states.count("pending") + states.count("running"),
         "notice_failed": states.count("failed"),
         "notice_interrupted": states.count("interrupted"),
+        "notice_damaged": data.evidence.num_damaged,
     }
     for key, number in counts.items():
         if number:
-            yield Notice(words(key, some=number, all=len(states)), "failure")
+            yield Notice(words(key, some=number, all=planned), "failure")
     texts: dict[str, None] = {}
     for trial in data.evidence.trials:
         if (dataset := trial.data) is not None and dataset.is_subset:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from trainlab.analyse.metrics import compared_metrics
 from trainlab.report.bullets import first_bullets
-from trainlab.report.document import Block, Figure, Paragraph, Section
+from trainlab.report.document import Block, Figure, Paragraph, Section, figure_id
 from trainlab.report.figures.cell_values import metric_values
 from trainlab.report.figures.charts import dot_chart
 from trainlab.report.figures.curves import Curves, exploding, metric_curves
@@ -68,7 +68,7 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     notes += _cut_notes(curves, words)
     alt = "trend_alt_steps" if curves.by_step else "trend_alt"
     return Figure(
-        id=f"trend-{metric.replace('/', '-')}",
+        id=figure_id("trend", metric),
         caption=_caption("trend_caption", metric, words),
         alt=words.tidy(words(alt, metric=words.metric(metric), ends=ends)),
         note=words.sentences(*notes),
@@ -106,7 +106,7 @@ def heat_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     known = ((cell.id, value_of(cell)) for cell in evidence.cells)
     values = words.listed(f"{cell}: {text_of(value)}" for cell, value in known if value is not None)
     return Figure(
-        id=f"grid-{metric.replace('/', '-')}",
+        id=figure_id("grid", metric),
         caption=_caption("grid_caption", metric, words),
         alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values)),
         note=words("grid_note"),
@@ -124,7 +124,7 @@ def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     if cell_values.num_left_out:
         notes.append(words("left_out", number=cell_values.num_left_out))
     return Figure(
-        id=f"final-{metric.replace('/', '-')}",
+        id=figure_id("final", metric),
         caption=_caption("final_caption", metric, words),
         alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values)),
         note=words.sentences(*notes),

@@ -1,10 +1,11 @@
 """What went wrong: trials that did not end well; apart from them, notes of what could not be shown."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from trainlab.analyse.evidence import Damage
 from trainlab.record.trial import TrialRecord
-from trainlab.report.document import Listing, Section
+from trainlab.report.document import Listing, Section, Table
 from trainlab.report.run_data import RunData
 from trainlab.report.tables.columns import Field, count, name, table_of, value
 from trainlab.words import Words
@@ -17,10 +18,11 @@ LONGEST_ERROR = 2000
 
 
 def trouble_section(data: RunData, words: Words) -> Section | None:
-    """Trials that did not end well; None where all did."""
+    """Trials that did not end well, and what is damaged; None where there is nothing of either."""
     not_done = [trial for trial in data.evidence.trials if trial.state != "done"]
+    damaged = [damaged_table(data.evidence.damaged, words)] if data.evidence.damaged else []
     if not not_done:
-        return None
+        return Section("trouble", words("trouble"), tuple(damaged)) if damaged else None
     semicolon = words("list_semicolon")
     fields: list[Field[TrialRecord]] = [
         name(words("trial"), lambda trial: trial.id),
@@ -41,7 +43,16 @@ def trouble_section(data: RunData, words: Words) -> Section | None:
         Listing(words("traceback", trial=trial.id), _end(trace))
         for trace, trial in list(errors.items())[:MOST_ERRORS]
     )
-    return Section("trouble", words("trouble"), (table, *listings))
+    return Section("trouble", words("trouble"), (*damaged, table, *listings))
+
+
+def damaged_table(damaged: Sequence[Damage], words: Words) -> Table:
+    """What is left out, and why."""
+    fields: list[Field[Damage]] = [
+        name(words("trial"), lambda damage: damage.trial or ""),
+        name(words("what_happened"), lambda damage: error_line(damage.reason, words.lang)),
+    ]
+    return table_of(words("damaged_table"), fields, damaged, num_shown=MOST_TRIALS)
 
 
 def note_section(data: RunData, words: Words) -> Section | None:

@@ -3,8 +3,9 @@
 import statistics
 from collections.abc import Callable
 
-from trainlab.analyse.evidence import ENDED_WELL, Evidence, Line
+from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.metrics import compared_metrics, limits_of
+from trainlab.analyse.trial_records import Line
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import count, mean, name, number, table_of, value

@@ -19,7 +19,7 @@ import torch
 from trainlab.errors import RecordError
 from trainlab.machine.cache import cache_folder
 from trainlab.machine.environment import cpu_model, usable_vcpus
-from trainlab.record.files import read_json, writing
+from trainlab.record.files import new_part, read_json, writing
 
 FORMAT = 1
 """Raised when ways are added or changed: what was measured without them no longer counts.
@@ -99,9 +99,9 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _keep(path: Path, record: Mapping[str, Any]) -> None:
     """Written beside and linked, which fails where another process was first: its choice stays."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        part = new_part(path)
         try:
             part.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
             os.link(part, path)

@@ -1,7 +1,6 @@
 """trainlab resume: go on with a run that was cut short, as it would have gone on undisturbed."""
 
-import sys
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from trainlab.cli.errors import exit_for_failures
 from trainlab.cli.language import words_in
 from trainlab.cli.options import JsonOption, LangOption
 from trainlab.cli.outcome import show_outcome
+from trainlab.cli.output import output_for_programs
 from trainlab.cli.question import seconds_of
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.lab import resume_run
@@ -47,7 +47,7 @@ def command(
     words = words_in(lang)
     budget_s = None if budget is None else seconds_of(budget)
     # What the user's own code prints must not mix with what is printed for programs.
-    with redirect_stdout(sys.stderr) if as_json or quiet else nullcontext():
+    with output_for_programs() if as_json or quiet else nullcontext():
         outcome = resume_run(
             run,
             allow_changed=allow_changed,

@@ -1,0 +1,64 @@
+"""Standard output that cannot be written, and output of others that must not mix with it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command import Verb
+from fabricate import Fabricated, made_study
+
+
+@pytest.mark.parametrize("words", [["--help"], ["studies"]])
+def test_a_full_disk_behind_standard_output_is_one_line(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "trainlab", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.stderr == (
+        "trainlab: standard output: cannot be written: No space left on device\n"
+    )
+    assert done.returncode == 2
+
+
+def test_what_children_print_does_not_mix_with_what_is_printed_for_programs() -> None:
+    code = """
+import os
+from trainlab.cli.output import output_for_programs
+with output_for_programs():
+    print("from Python")
+    os.system("echo from a child")
+print("{}")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "{}\n"
+    assert sorted(done.stderr.split("\n")) == ["", "from Python", "from a child"]
+
+
+def test_a_reader_that_has_gone_is_no_fault() -> None:
+    command = f"{sys.executable} -P -m trainlab studies mnist-lab | head -c 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+def test_what_is_recorded_of_a_trial_whose_process_was_killed_is_shown_and_tabled(
+    trainlab: Verb, tmp_path: Path
+) -> None:
+    study = made_study(seeds=2)
+    folder = Fabricated(state=lambda t: "running" if t.seed == 2 else "done").write(
+        tmp_path / "r", study
+    )
+    curve = folder.trial("learn-seed2").curve_file
+    curve.write_text(curve.read_text()[:-20])  # killed in the second epoch's line
+    assert "seed 2: begun and not ended: 1 of 2 epochs are recorded" in trainlab("show", "r").stdout
+    written = trainlab("report", "r", "--format", "csv").stdout.split()
+    assert written == ["r/results.csv", "r/results.parquet", "r/epochs.csv"]
+    assert folder.epochs_csv.read_text().count("running") == 1
+    assert (
+        trainlab("report", "r", "--format", "csv", "--out", "t").stdout.split()[0]
+        == "t/results.csv"
+    )
