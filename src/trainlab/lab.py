@@ -5,6 +5,7 @@
 
 import math
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -284,9 +285,9 @@ def _drive(
     from trainlab.execute.signals import interrupted_after
 
     budget_s = math.inf if budget_s is None else budget_s
-    deadline = time.monotonic() + budget_s
+    deadline, time_is_up = time.monotonic() + budget_s, threading.Event()
     try:
-        with interrupted_after(budget_s) as time_is_up:
+        with interrupted_after(budget_s, time_is_up):
             for some in _planned_groups(run, groups, watcher):
                 with watcher.running(run):
                     executor.run(run, some, lambda: time.monotonic() > deadline)

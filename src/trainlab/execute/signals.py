@@ -59,12 +59,12 @@ def _is_writing(frame: FrameType | None) -> bool:
 
 
 @contextmanager
-def interrupted_after(seconds: float) -> Iterator[threading.Event]:
+def interrupted_after(seconds: float, time_is_up: threading.Event) -> Iterator[None]:
     """Inside this block, which must be in one of `signals_interrupt`, KeyboardInterrupt is raised after so
     long, and the event set: what runs then is recorded as interrupted. Only the main thread can be."""
-    time_is_up, lock = threading.Event(), threading.Lock()
+    lock = threading.Lock()
     if math.isinf(seconds) or threading.current_thread() is not threading.main_thread():
-        yield time_is_up
+        yield
         return
     main, is_left = threading.get_ident(), False
 
@@ -78,7 +78,7 @@ def interrupted_after(seconds: float) -> Iterator[threading.Event]:
     timer.daemon = True
     timer.start()
     try:
-        yield time_is_up
+        yield
     finally:
         timer.cancel()
         with lock:
