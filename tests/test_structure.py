@@ -12,7 +12,7 @@ import trainlab
 
 SOURCE = Path(trainlab.__file__).parent
 
-ASKED = ("errors", "stats", "spec", "studies", "plan", "resolve", "record", "words")
+ASKED = ("errors", "extras", "stats", "spec", "studies", "plan", "resolve", "record", "words")
 READERS = (*ASKED, "analyse", "report")
 MAKERS = (*(*ASKED, "machine", "data", "workloads", "train", "instruments", "measure", "execute"),)
 """The two sides of the run folder; on each, a room imports only from rooms to its left."""

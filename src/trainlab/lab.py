@@ -428,8 +428,8 @@ def _check_without_torch(
     instruments: Sequence[object] = (),
 ) -> "AskedJobs":
     """Raises what is wrong and can be seen without torch, which takes seconds to start; gives the jobs."""
-    from trainlab.execute.executors import check_executor
     from trainlab.execute.jobs import check_sendable, jobs_of
+    from trainlab.execute.places import check_executor
     from trainlab.machine.capacity import check_capacity
 
     check_executor(on)

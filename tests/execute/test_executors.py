@@ -10,8 +10,9 @@ import pytest
 
 from asking import groups_of, study_of
 from trainlab.errors import SpecError
-from trainlab.execute.executors import CLUSTERS, EXECUTORS, executor_for
+from trainlab.execute.executors import executor_for
 from trainlab.execute.executors.executor import Executor
+from trainlab.execute.places import CLUSTERS, EXECUTORS
 from trainlab.execute.run import start_run
 from trainlab.record.event import EventReader
 from trainlab.record.folder import RunFolder

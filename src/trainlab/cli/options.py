@@ -21,7 +21,7 @@ from trainlab.cli.verb_help import (
     WHAT,
 )
 from trainlab.errors import SpecError
-from trainlab.execute.executors import EXECUTORS
+from trainlab.execute.places import EXECUTORS
 from trainlab.spec.base import Spec, choices_of, setting_of
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.settings import TrainSpec

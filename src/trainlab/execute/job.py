@@ -28,8 +28,8 @@ from typing import NoReturn, TextIO
 
 import torch
 
+from trainlab.execute.benches.timed import TimedTrial
 from trainlab.execute.signals import interrupted_once
-from trainlab.execute.timed import TimedTrial
 from trainlab.execute.worker import run_group
 from trainlab.machine.orphans import end_with_parent
 from trainlab.machine.streams import lasting_stream

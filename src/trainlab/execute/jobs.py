@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainlab.errors import SpecError
-from trainlab.execute.executors import CLUSTERS, executor_name
+from trainlab.execute.places import CLUSTERS, executor_name
 from trainlab.machine.capacity import copies_that_fit, may_use_gpu
 from trainlab.machine.environment import usable_vcpus
 from trainlab.plan import Group

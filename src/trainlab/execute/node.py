@@ -14,52 +14,13 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from trainlab import errors
 from trainlab.errors import SpecError, TrainlabError
+from trainlab.execute.share import Preflight, Share
 from trainlab.machine.orphans import end_with_parent
-from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
-from trainlab.record.trial import State
-from trainlab.spec import Spec, Study
 
-UNENDED: frozenset[State] = frozenset({"pending", "running", "interrupted"})
-"""Trials in such a state are still to be run."""
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 """Schedulers set it too, not always as we want it."""
-
-
-class Share(Spec):
-    """Groups that one node runs."""
-
-    run: str
-    """The run folder."""
-    groups: tuple[Group, ...]
-    threads: int | None
-    """For trials that do not say how many; None: all of the machine."""
-    trial_timeout_s: float | None = None
-    """How long a trial may take."""
-    folder: str
-    """The driver's current folder: workloads may be named relative to it."""
-    path: tuple[str, ...] = ()
-    """Where the driver finds modules, looked at last."""
-
-    def left(self) -> tuple[Group, ...]:
-        """Its groups with a trial that has not ended."""
-        run = RunFolder(Path(self.run))
-        return tuple(
-            group
-            for group in self.groups
-            if any(run.trial(trial_id).read().state in UNENDED for trial_id in group.ids)
-        )
-
-
-class Preflight(Spec):
-    """A study that is to be checked where its trials will run."""
-
-    study: Study
-    each_device: bool
-    folder: str
-    path: tuple[str, ...] = ()
 
 
 def run_share(share: Share) -> int:
@@ -94,15 +55,6 @@ def answer_preflight(asked: Preflight) -> str:
         lines = error.problems if isinstance(error, SpecError) else (str(error),)
         return json.dumps({"error": type(error).__name__, "lines": lines})
     return json.dumps({"devices": devices})
-
-
-def devices_of(answer: str) -> tuple[str, ...]:
-    """What `answer_preflight` found; its error raised here."""
-    told = json.loads(answer)
-    if "devices" in told:
-        return tuple(told["devices"])
-    kind: type[TrainlabError] = getattr(errors, told["error"], TrainlabError)
-    raise SpecError(told["lines"]) if kind is SpecError else kind("\n".join(told["lines"]))
 
 
 def main() -> int:

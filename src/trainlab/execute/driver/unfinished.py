@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from trainlab.errors import WorkloadError
-from trainlab.execute.bench import has_run
+from trainlab.execute.benches.bench import has_run
 from trainlab.plan import Group, Trial
 from trainlab.record.folder import RunFolder
 from trainlab.record.study import GroupRecord, StudyRecord

@@ -1,11 +1,11 @@
 """Executors: where and in what order the groups of a run are run. One file each, imported when used."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trainlab.errors import SpecError
-from trainlab.spec.suggestion import did_you_mean
+from trainlab.execute.places import CLUSTERS, check_executor
 
 if TYPE_CHECKING:
     from trainlab.execute.executors.executor import Executor
@@ -13,30 +13,6 @@ if TYPE_CHECKING:
     from trainlab.execute.launch.launcher import Launcher
     from trainlab.train.loader import Loader
     from trainlab.train.moments import Instrument
-
-EXECUTORS: Mapping[str, str] = {
-    "local": "this machine: a process for every group of trials, those that learn the same way in one",
-    "inline": "this process alone, for debugging",
-    "processes": "this machine, a fresh process for every group of trials",
-    "ray": "a Ray cluster (ray://HEAD:10001, ray:ADDRESS), or one started here",
-    "slurm": "a Slurm cluster, from a machine that has its commands",
-}
-"""By name, as in `--on`; the module of that name has `make`, which takes what `executor_for` does."""
-CLUSTERS = frozenset({"ray", "slurm"})
-"""Those that run trials elsewhere; their module has `connect`, which takes what follows the name."""
-
-
-def executor_name(on: str) -> str:
-    """The executor's name, where an address or options follow it: `ray` of `ray://head:10001`."""
-    return on.partition(":")[0]
-
-
-def check_executor(on: str) -> None:
-    """SpecError where there is none of that name."""
-    name = executor_name(on)
-    if name not in EXECUTORS or (name != on and name not in CLUSTERS):
-        names = ", ".join(EXECUTORS)
-        raise SpecError([f"--on: got {on!r}, must be one of {names}{did_you_mean(on, EXECUTORS)}"])
 
 
 def executor_for(

@@ -14,8 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import Protocol
 
-from trainlab.execute.node import UNENDED, Preflight, Share, devices_of
 from trainlab.execute.run import IsOver
+from trainlab.execute.share import UNENDED, Preflight, Share, devices_of
 from trainlab.plan import Group
 from trainlab.record.files import replacing
 from trainlab.record.folder import RunFolder

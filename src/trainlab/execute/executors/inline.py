@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from trainlab.execute.bench import run_benches, run_seats
+from trainlab.execute.benches.bench import run_benches, run_seats
+from trainlab.execute.benches.timed import TimedTrial
 from trainlab.execute.events import EventWriter
 from trainlab.execute.jobs import AskedJobs
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.preflight import preflight
 from trainlab.execute.run import IsOver
-from trainlab.execute.timed import TimedTrial
 from trainlab.execute.worker import run_group
 from trainlab.machine.environment import capture
 from trainlab.plan import Group

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from itertools import chain, groupby
 from pathlib import Path
 
-from trainlab.execute.bench import run_benches, run_seats
+from trainlab.execute.benches.bench import run_benches, run_seats
 from trainlab.execute.events import EventWriter
 from trainlab.execute.jobs import AUTO, AskedJobs, Jobs, jobs_for
 from trainlab.execute.launch.launcher import Launcher

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Literal, Protocol
 
-from trainlab.execute.precision import is_precise
+from trainlab.execute.benches.precision import is_precise
 from trainlab.execute.run import IsOver, add_groups
 from trainlab.machine.footprint import Footprint
 from trainlab.measure.rounds import Rounds, TurnTaker
