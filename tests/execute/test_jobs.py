@@ -101,6 +101,9 @@ def test_objects_stay_in_this_process(tiny: Workload, tmp_path: Path) -> None:
     told = "--jobs: got 2, but objects cannot go to another process; use jobs=1"
     with pytest.raises(SpecError, match=told):
         product.run(tiny, seeds=2, device="cpu", out=tmp_path / "s", jobs=2)
+    told = "--on: got 'ray', but objects cannot go to another process; use on='local'"
+    with pytest.raises(SpecError, match=told):
+        product.run(tiny, seeds=2, device="cpu", out=tmp_path / "s", on="ray")
 
 
 def test_curves_are_the_same_side_by_side_and_one_after_the_other(

@@ -45,11 +45,14 @@ def jobs_of(value: Any) -> AskedJobs:
     return int(text)
 
 
-def check_sendable(asked: AskedJobs, *, has_objects: bool) -> None:
-    """SpecError where several jobs are asked for, but workloads or instruments are Python objects."""
+def check_sendable(asked: AskedJobs, on: str, *, has_objects: bool) -> None:
+    """SpecError where trials are to run in other processes, which cannot get workloads or instruments that
+    are Python objects."""
+    rule = "but objects cannot go to another process"
     if has_objects and asked not in (AUTO, 1):
-        rule = "but objects cannot go to another process; use jobs=1"
-        raise SpecError([f"--jobs: got {asked}, {rule}"])
+        raise SpecError([f"--jobs: got {asked}, {rule}; use jobs=1"])
+    if has_objects and on not in ("local", "inline"):
+        raise SpecError([f"--on: got {on!r}, {rule}; use on='local'"])
 
 
 def check_timeout(trial_timeout_s: float | None, on: str, *, has_objects: bool) -> None:

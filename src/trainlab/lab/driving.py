@@ -1,0 +1,228 @@
+"""From a question to a run, and on with a run that was cut short: the one way for Python and every verb."""
+
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainlab.lab.asked import check_without_torch, facts_of, threads_expected
+from trainlab.lab.opened import Run
+from trainlab.lab.watcher import Watcher
+from trainlab.record.folder import check_run
+from trainlab.resolve import asks_each_device, resolve
+from trainlab.spec import Question, Study
+
+if TYPE_CHECKING:
+    from trainlab.execute.executors.executor import Executor
+    from trainlab.execute.jobs import AskedJobs
+    from trainlab.plan import Group
+    from trainlab.record.study import StudyRecord
+    from trainlab.train.moments import Instrument
+    from trainlab.workloads.workload import Workload
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run, and whether it was cut short from outside."""
+
+    run: Run
+    was_interrupted: bool
+
+    def complete_run(self) -> Run:
+        """The run; KeyboardInterrupt where it was cut short."""
+        if self.was_interrupted:
+            raise KeyboardInterrupt
+        return self.run
+
+
+def run_question(
+    question: Question,
+    where: str = "",
+    *,
+    out: Path | None = None,
+    many: bool = False,
+    budget_s: float | None = None,
+    trial_timeout_s: float | None = None,
+    on: str = "local",
+    jobs: "AskedJobs" = "auto",
+    workloads: "Mapping[str, Workload] | None" = None,
+    instruments: "Sequence[Instrument]" = (),
+    overridden: Mapping[str, Any] | None = None,
+    watcher: Watcher | None = None,
+) -> Outcome:
+    """From a question to a run with its tables: resolve, check the machine, run the trials, read them.
+
+    A mistake is raised as SpecError or the like before anything has run; whatever happens later is in the
+    run's records. Once `budget_s` is spent no trial is started, and what runs is interrupted; a trial that
+    takes longer than `trial_timeout_s` fails. `jobs` learn trials run side by side. `workloads` are those
+    given as objects, by name; `overridden` is what a study's file says and was asked for otherwise.
+    """
+    from trainlab.execute.driver.lease import leased
+    from trainlab.execute.jobs import check_timeout
+    from trainlab.execute.launch.launcher import Launcher
+    from trainlab.plan import plan
+
+    watcher = watcher or Watcher()
+    given = workloads or {}
+    jobs = check_without_torch(
+        question, where, out=out, on=on, jobs=jobs, many=many, given=given, instruments=instruments
+    )
+    has_objects = bool(given or instruments)
+    check_timeout(trial_timeout_s, on, has_objects=has_objects)
+    launcher, folder = Launcher(), Path.cwd()
+    if on in ("local", "processes") and (question.cost is not None or not has_objects):
+        # It imports torch while this process does.
+        launcher.prepare(threads_expected(question, jobs))
+    with closing(launcher):
+        with watcher.status("starting_torch"):
+            from trainlab.data.fetch import reporting_to
+            from trainlab.execute.executors import executor_for
+            from trainlab.execute.jobs import check_jobs
+            from trainlab.execute.run import start_run
+            from trainlab.execute.signals import signals_interrupt
+            from trainlab.machine.process import process_restored
+            from trainlab.train.loader import Loader
+
+            load = Loader(workloads)
+            executor = executor_for(on, load, instruments, jobs, launcher, trial_timeout_s)
+        with closing(executor), process_restored(), signals_interrupt():
+            facts = facts_of(question, load)
+            study = resolve(question, facts, where, many=many)
+            with watcher.preparing(), reporting_to(watcher.downloads):
+                devices = executor.preflight(study, each_device=asks_each_device(question))
+            study = resolve(question, facts, where, devices=devices, many=many)
+            check_jobs(jobs, on, study)
+            watcher.planned(study)
+            os.chdir(folder)  # the user's code may have left it; paths are meant as they were given
+            started = start_run(
+                study,
+                out,
+                overridden=overridden,
+                on=on,
+                jobs=jobs,
+                trial_timeout_s=trial_timeout_s,
+            )
+            run = Run(started.path.absolute())  # trials may leave the folder, too
+            with leased(run):
+                was_interrupted = _drive(run, executor, plan(study), budget_s, watcher)
+                _write_tables(run, watcher)
+    return Outcome(Run(started.path), was_interrupted)
+
+
+def resume_run(
+    path: Path,
+    *,
+    allow_changed: bool = False,
+    budget_s: float | None = None,
+    watcher: Watcher | None = None,
+) -> Outcome:
+    """Goes on with a run that was cut short, as it would have gone on undisturbed, and writes its tables.
+
+    Finished trials are left as they are; one that has a checkpoint goes on from there. Where and how many
+    at a time is as it was asked for. RecordError where another process drives the run; WorkloadError where
+    the user's own workload file is not what it was, unless `allow_changed`.
+    """
+    from trainlab.execute.driver.abandoned import mark_interrupted
+    from trainlab.execute.driver.lease import leased
+
+    watcher = watcher or Watcher()
+    check_run(path)
+    run = Run(path)
+    record = run.study()
+    study = record.to_study(str(run.study_file))
+    with watcher.status("starting_torch"):
+        from trainlab.execute.driver.unfinished import check_resumable, unfinished_groups
+    check_resumable(run, record, allow_changed=allow_changed)
+    with leased(run, lambda driver: watcher.watching(driver.name)):
+        mark_interrupted(run)
+        groups, was_interrupted = unfinished_groups(run), False
+        watcher.resumed(sum(len(group.trials) for group in groups), len(record.trials))
+        if groups or max(study.looks, default=0) > len(study.seeds):
+            was_interrupted = _resume(run, record, study, groups, budget_s, watcher)
+        _write_tables(run, watcher)
+    return Outcome(run, was_interrupted)
+
+
+def _resume(
+    run: Run,
+    record: "StudyRecord",
+    study: Study,
+    groups: "tuple[Group, ...]",
+    budget_s: float | None,
+    watcher: Watcher,
+) -> bool:
+    """Runs what is left of a run, once the machine has been checked again."""
+    from trainlab.execute.launch.launcher import Launcher
+
+    with closing(Launcher()) as launcher:
+        with watcher.status("starting_torch"):
+            from trainlab.data.fetch import reporting_to
+            from trainlab.execute.executors import executor_for
+            from trainlab.execute.signals import signals_interrupt
+            from trainlab.machine.process import process_restored
+            from trainlab.train.loader import Loader
+
+            limit_s = record.trial_timeout_s
+            executor = executor_for(record.on, Loader(), (), record.jobs, launcher, limit_s)
+        with closing(executor), process_restored(), signals_interrupt():
+            with watcher.preparing(), reporting_to(watcher.downloads):
+                executor.preflight(study, each_device=False)
+            return _drive(run, executor, groups, budget_s, watcher)
+
+
+def _drive(
+    run: Run,
+    executor: "Executor",
+    groups: "tuple[Group, ...]",
+    budget_s: float | None,
+    watcher: Watcher,
+) -> bool:
+    """Runs the groups, and further seeds while a comparison is open; whether it was interrupted."""
+    from trainlab.execute.signals import interrupted_after
+
+    budget_s = math.inf if budget_s is None else budget_s
+    deadline, time_is_up = time.monotonic() + budget_s, threading.Event()
+    try:
+        with interrupted_after(budget_s, time_is_up):
+            for some in _planned_groups(run, groups, watcher):
+                with watcher.running(run):
+                    executor.run(run, some, lambda: time.monotonic() > deadline)
+                if time.monotonic() > deadline:
+                    break
+    except KeyboardInterrupt:
+        return not time_is_up.is_set()
+    return False
+
+
+def _planned_groups(
+    run: Run, groups: "tuple[Group, ...]", watcher: Watcher
+) -> "Iterator[tuple[Group, ...]]":
+    """What is to run: these groups; then, look by look, further seeds while a comparison is open."""
+    from trainlab.analyse.evidence import gather
+    from trainlab.analyse.findings.effects import open_comparisons
+    from trainlab.execute.run import add_seeds
+
+    yield groups
+    study = run.study().to_study(str(run.study_file))
+    for num_seeds in (number for number in study.looks[1:] if number > len(study.seeds)):
+        with watcher.status("counting_decided"):
+            left = open_comparisons(gather(run))
+        if not left.num_open:
+            if left.num_hopeless:
+                watcher.gave_up(left.num_hopeless)
+            return
+        groups = add_seeds(run, num_seeds)
+        watcher.added(left.num_open, num_seeds)
+        yield groups
+
+
+def _write_tables(run: Run, watcher: Watcher) -> None:
+    with watcher.status("reading_records"):
+        from trainlab.analyse.results import write_results
+
+        write_results(run, run.evidence())
