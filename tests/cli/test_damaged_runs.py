@@ -158,7 +158,7 @@ def test_damaged_trials_are_named_and_left_out_by_every_verb(
     assert "Left out: " in trainlab("compare", "r", "whole").stdout
     trainlab("report", "r", "--format", "md")
     report = (damaged / "report/report.md").read_text()
-    assert "Damaged and left out: 2 of " in report
+    assert "Left out: 2 of " in report
     assert "learn-lr=0.2-seed2 | trials/learn-lr=0.2-seed2/trial.json: is not JSON" in report
 
     told = trainlab("verify", "r", code=1).stdout.splitlines()

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -37,7 +38,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that cannot be read, or is not as it was written; what it belongs to is left out."""
+    """A file that cannot be read, or is not as it was written, or times of another machine: what is left
+    out."""
 
     trial: str | None
     """The trial's id; None for a machine's record."""
@@ -162,6 +164,9 @@ def gather(folder: RunFolder) -> Evidence:
     machines = {
         name: sound.read(None, file.read) for name, file in folder.environment_files().items()
     }
+    elsewhere = _elsewhere(read, machines)
+    sound.damaged += elsewhere.values()
+    read = [one for one in read if one.trial.id not in elsewhere]
     if not read and sound.damaged:
         raise RecordError(f"{folder.path}: no trial is sound: {sound.damaged[0].reason}")
     learned: dict[str, dict[int, LearnedTrial]] = {}
@@ -219,6 +224,26 @@ def _read_trial(folder: RunFolder, trial_id: str, known: Collection[str]) -> Tri
             f"{folder.study_file}: study.cells: has no {cell}, of which {trial_id} is; {CHANGED}"
         )
     return records
+
+
+def _elsewhere(
+    read: Iterable[TrialRecords], machines: Mapping[str, Environment | None]
+) -> dict[str, Damage]:
+    """Cost trials that another machine has measured than most, by id: times of two are not compared. A cluster
+    may give what a lost node has left to another one."""
+    hosts: dict[str, str] = {}
+    for one in read:
+        machine = machines.get(one.trial.environment or "")
+        if one.trial.kind == "cost" and one.trial.state == "done" and machine is not None:
+            hosts[one.trial.id] = machine.host
+    if len(set(hosts.values())) < 2:
+        return {}
+    most = Counter(hosts.values()).most_common(1)[0][0]
+    return {
+        trial: Damage(trial, f"{trial}: measured on {host}, most others on {most}")
+        for trial, host in hosts.items()
+        if host != most
+    }
 
 
 def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
