@@ -102,7 +102,9 @@ class Lease:
 
     def _write(self, **changes: object) -> None:
         self._driver = self._driver.model_copy(update=changes)
-        write_json(_file_of(self._run, self._number), self._driver.model_dump(mode="json"))
+        # Not synced: a power cut ends its process, too.
+        content = self._driver.model_dump(mode="json")
+        write_json(_file_of(self._run, self._number), content, synced=False)
 
 
 @contextmanager

@@ -29,7 +29,10 @@ def command(
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Start no trial after this long, as 10m or 2h."),
+        typer.Option(
+            metavar="TIME",
+            help="Stop after this long, as 10m or 2h; what runs then is interrupted.",
+        ),
     ] = None,
     report: Annotated[
         bool,
