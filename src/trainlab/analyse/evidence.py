@@ -229,8 +229,8 @@ def _read_trial(folder: RunFolder, trial_id: str, known: Collection[str]) -> Tri
 def _elsewhere(
     read: Iterable[TrialRecords], machines: Mapping[str, Environment | None]
 ) -> dict[str, Damage]:
-    """Cost trials that another machine has measured than most, by id: times of two are not compared. A cluster
-    may give what a lost node has left to another one."""
+    """Cost trials that another machine has measured than most, by id: times of two are not compared. A
+    cluster may give what a lost node has left to another one."""
     hosts: dict[str, str] = {}
     for one in read:
         machine = machines.get(one.trial.environment or "")
