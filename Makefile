@@ -42,7 +42,7 @@ $(VENV)/.dev: $(VENV)/.lab
 install: $(VENV)/.dev
 
 lab: $(VENV)/.lab
-	@$(BIN)/trainlab run mnist-lab --data bundled --train-samples 1500 --seeds 5
+	@$(BIN)/trainlab run mnist-lab --data bundled --train-samples 1000 --seeds 5
 
 test: install
 	@$(BIN)/python -m pytest -m "not full and not cluster" -n 2 --dist worksteal

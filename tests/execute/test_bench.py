@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from asking import groups_of, study_of
-from trainlab.execute import bench
+from trainlab.execute.benches import bench
 from trainlab.execute.executors import executor_for
 from trainlab.execute.run import start_run
 from trainlab.machine.footprint import Footprint

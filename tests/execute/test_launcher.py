@@ -32,7 +32,7 @@ facts = {{
     "argv": sys.orig_argv[1:4],
     "folder": os.getcwd(),
     "environment": dict(os.environ),
-    "handlers": [str(signal.getsignal(n)) for n in (2, 15, 1, 17)],
+    "handlers": [str(signal.getsignal(n)).partition(" at 0x")[0] for n in (2, 15, 1, 17)],
     "wakeup": signal.set_wakeup_fd(-1),
     "open": sorted(int(n) for n in os.listdir("/proc/self/fd"))[:3],
     "num_open": len(os.listdir("/proc/self/fd")),

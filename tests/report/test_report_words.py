@@ -20,7 +20,16 @@ from trainlab.words import LANGUAGES, TABLES, WORDS, Words
 SOURCE = Path(trainlab.__file__).parent
 BUILT = ("state_", "mode_", "step_", "phase_", "memory_", "near_", "subject_", "mark_", "file_")
 """Starts of keys that are put together from names in records."""
-BUILT += ("cost_of_", "update_", "quantity_", "reducer_", "every_", "differs_", "effect_")
+BUILT += (
+    "status_",
+    "cost_of_",
+    "update_",
+    "quantity_",
+    "reducer_",
+    "every_",
+    "differs_",
+    "effect_",
+)
 BUILT += (
     "counted_",
     "instrument_",

@@ -31,12 +31,13 @@ def command(
     if first.resolve() == second.resolve():
         raise RecordError(f"{first}: is compared with itself; name two run folders")
     a, b = (open_run(path).evidence() for path in (first, second))
+    comparison = side_by_side(a, b)
     console, named = Console(), (("A", first), ("B", second))
     labels = [Paragraph(f"{run}{words('colon')}{path}") for run, path in named]
     print_blocks(console, labels, words)
     for evidence in (a, b):
         print_damaged(console, evidence, words)
-    print_blocks(console, _blocks(side_by_side(a, b), words), words)
+    print_blocks(console, _blocks(comparison, words), words)
     if report is not None:
         from trainlab.report.writing import write_comparison
 
