@@ -185,7 +185,7 @@ def test_a_trial_that_began_and_never_ended_is_counted_and_named(
     made.write(tmp_path / "r", study)
     shown = trainlab("show", "r").stdout
     assert "Only 2 of 16 trials ended well (2 begun and not ended, 12 not run)" in shown
-    assert "learn-lr=0.1-seed2: begun and not ended: 1 of " in shown
+    assert "learn-lr=0.1-seed2: begun and not ended: 2 of 2 epochs are recorded\n" in shown
     assert "2 次已开始但未结束，12 次未运行" in trainlab("show", "r", "--lang", "zh").stdout
 
 
