@@ -25,6 +25,8 @@ PATIENCE_S = 8.0
 """How long a server may take to end: a little more than it gives its children."""
 SET_BY_TORCH = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
 """Variables that importing torch sets, in the server as in the driver."""
+QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+"""torch's profiler writes of its own starts and stops among what the user's code prints."""
 COLD = (sys.executable, "-P", "-m")
 """-P: a psutil.py in the current folder must not stand in for the installed one."""
 
@@ -248,7 +250,8 @@ class ForkedProcess:
 
 def _environment(threads: int | None) -> dict[str, str]:
     """That of the driver. Threads are told to all libraries: oneDNN on Arm takes no other word for it."""
-    given = {name: value for name, value in os.environ.items() if name not in SET_BY_TORCH}
+    own = {name: value for name, value in os.environ.items() if name not in SET_BY_TORCH}
+    given = QUIET | own
     return given if threads is None else given | {"OMP_NUM_THREADS": str(threads)}
 
 
