@@ -14,6 +14,7 @@ from trainlab import lab
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.side_by_side import side_by_side
 from trainlab.errors import SpecError
+from trainlab.lab import driving
 from trainlab.spec import Question
 from trainlab.train.moments import Instrument, TrialView
 from trainlab.workloads.workload import Workload
@@ -118,7 +119,7 @@ def test_once_the_budget_is_spent_no_trial_is_started(
         workload=f"{tiny_file}:tiny", vary={"lr": (0.1, 0.2)}, seeds=3, tensorboard=False
     )
     clock = ticking(60.0)
-    monkeypatch.setattr(lab, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(driving, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     # The clock is read once at the start and once before each trial.
     folder = lab.run_question(question, out=tmp_path / "r", budget_s=150.0).run
     states = [trial.state for trial in folder.trials()]
