@@ -159,7 +159,8 @@ def test_a_killed_node_process_is_replaced(on: str, tiny_file: Path, tmp_path: P
     run_all(executor_for("inline", Loader()), here)
 
     def kill() -> None:
-        nodes_of(there)[0].kill()
+        for node in nodes_of(there):
+            node.kill()
 
     with closing(executor_for(on, Loader())) as executor:
         thread = when(lambda: runs(there) and bool(nodes_of(there)), kill)

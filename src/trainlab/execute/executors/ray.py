@@ -7,6 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from trainlab.errors import SpecError
 from trainlab.execute.executors.cluster import Needs, Request, Task
 from trainlab.extras import import_extra
 
+POLL_S = 0.1
 PATIENCE_S = 10.0
 """How long a node that is told to end may take."""
 AUTH_VARIABLE, TOKEN_VARIABLE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
@@ -103,7 +105,9 @@ def _run_node(share: str, log: str) -> int:
             [*_node(), "run", share], stdin=subprocess.DEVNULL, stdout=lines, stderr=lines
         )
         try:
-            return process.wait()
+            while process.poll() is None:
+                time.sleep(POLL_S)  # Ray interrupts Python code, not a wait for another process
+            return process.returncode
         except BaseException:
             process.send_signal(signal.SIGTERM)
             try:
