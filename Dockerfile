@@ -8,7 +8,7 @@ RUN apt-get update -qq \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends make g++ \
     && rm -rf /var/lib/apt/lists/*
 
-WORKDIR /work
+WORKDIR /trainlab
 ARG TORCH_INDEX=""
 COPY constraints.txt pyproject.toml README.md LICENSE Makefile ./
 COPY src src
@@ -16,7 +16,7 @@ RUN python -m venv .venv && touch .venv/.made \
     && .venv/bin/pip install --quiet --no-cache-dir --constraint constraints.txt \
         ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} --editable '.[report]' \
     && touch .venv/.lab
-ENV PATH=/work/.venv/bin:$PATH \
-    TRAINLAB_CACHE=/work/cache
+ENV PATH=/trainlab/.venv/bin:$PATH \
+    TRAINLAB_CACHE=/trainlab/cache
 ENTRYPOINT ["trainlab"]
 CMD ["--help"]

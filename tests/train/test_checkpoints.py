@@ -13,7 +13,13 @@ from trainlab.execute.worker import run_group
 from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.spec.probe import probe_of
 from trainlab.train.checkpoint.checkpoints import VARIABLE
-from trainlab.train.checkpoint.tensor_file import DamagedError, from_bytes, to_bytes
+from trainlab.train.checkpoint.state import State
+from trainlab.train.checkpoint.tensor_file import (
+    DamagedError,
+    read_state,
+    to_bytes,
+    write_content,
+)
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument, Point, TrialView
 
@@ -222,7 +228,7 @@ def test_another_setup_does_not_go_on_from_a_checkpoint(tiny_file: Path, tmp_pat
     assert attempted(cut) == 0
 
 
-def test_every_bit_of_a_tensor_file_counts() -> None:
+def test_every_bit_of_a_tensor_file_counts(tmp_path: Path) -> None:
     tensors = {
         "a": torch.randn(3, 2),
         "none": torch.empty(0, 4),
@@ -230,17 +236,20 @@ def test_every_bit_of_a_tensor_file_counts() -> None:
         "half": torch.randn(5).to(torch.bfloat16),
         "yes": torch.tensor([True, False]),
     }
-    content = to_bytes(tensors, {"x": [0.1, None, "é"]})
-    back, values = from_bytes(content)
-    assert values == {"x": [0.1, None, "é"]}
-    assert all(torch.equal(back[name], tensor) for name, tensor in tensors.items())
-    assert all(back[name].dtype == tensor.dtype for name, tensor in tensors.items())
+    tensors["part"] = tensors["a"][:, 1]  # not in one piece, and memory that another has
+    values = {"x": [0.1, None, "é", float("inf")]}
+    path = write_content(tmp_path, "3-1", to_bytes(State(tensors, values)))
+    back, content = read_state(path), path.read_bytes()
+    assert back.values == values
+    assert all(torch.equal(back.tensors[name], tensor) for name, tensor in tensors.items())
+    assert all(back.tensors[name].dtype == tensor.dtype for name, tensor in tensors.items())
     for place in range(len(content)):
         changed = bytearray(content)
         changed[place] ^= 1 << place % 8
-        if content[place : place + 1] != b" ":
-            with pytest.raises(DamagedError):
-                from_bytes(bytes(changed))
-    for end in (0, 4, 8, 100, len(content) - 1):
+        path.write_bytes(changed)
         with pytest.raises(DamagedError):
-            from_bytes(content[:end])
+            read_state(path)
+    for end in (0, 4, 8, 100, len(content) - 1):
+        path.write_bytes(content[:end])
+        with pytest.raises(DamagedError):
+            read_state(path)

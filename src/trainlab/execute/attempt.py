@@ -10,14 +10,13 @@ from typing import Any
 
 from trainlab.data.dataset import Dataset
 from trainlab.errors import RecordError
+from trainlab.execute.run import planned_trial
 from trainlab.execute.signals import signals_held
 from trainlab.machine.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
-from trainlab.plan import Trial
 from trainlab.record.cost import LoadRecord
 from trainlab.record.folder import TrialFolder
 from trainlab.record.note import Note
 from trainlab.record.trial import DataRecord, Failure, State, TrialRecord
-from trainlab.spec import checked
 from trainlab.train.checkpoint.checkpoints import CheckpointedTrial
 from trainlab.train.moments import Progress
 
@@ -35,8 +34,7 @@ class Attempt:
         self.notes: list[Note] = []
         self.engine_facts: dict[str, Any] = {}
         self.load: LoadRecord | None = None
-        planned = folder.read().model_dump(include=set(Trial.model_fields))
-        self.trial = checked(Trial, planned, str(folder.trial_file))
+        self.trial = planned_trial(folder)
         self._environment = environment
         self._raised: BaseException | None = None
         self._failure: Failure | None = None

@@ -33,8 +33,8 @@ def run_share(share: Share) -> int:
         with signals_interrupt(), closing(launcher):
             launcher.prepare()  # it imports torch while this process does
 
-            from trainlab.execute.executors.local import packed_here
             from trainlab.execute.executors.processes import ProcessesExecutor
+            from trainlab.execute.packing import packed_here
             from trainlab.train.loader import Loader
 
             executor = ProcessesExecutor(Loader(), 1, launcher, share.trial_timeout_s)

@@ -5,9 +5,12 @@ model that change no shape. Different batch sizes are different programs.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
+from trainlab.machine.device import pick_device
 from trainlab.plan import Group
+from trainlab.train.engines import engines_for
 
 FREE = frozenset(
     {
@@ -27,6 +30,22 @@ FREE = frozenset(
 """Settings that trials of one program may differ in."""
 MOST_TOGETHER = 256
 """More gain nothing."""
+
+
+def packed_here(groups: Sequence[Group]) -> list[Group]:
+    """Trials of one program, as this machine would run it, put into one group, between those that must be
+    alone."""
+    found: list[Group] = []
+    for is_alone, consecutive in groupby(groups, lambda group: group.is_alone):
+        some = list(consecutive)
+        found += some if is_alone else packed(some, _runs_together)
+    return found
+
+
+def _runs_together(group: Group) -> bool:
+    """Whether an engine that takes many trials is the first to be tried for it."""
+    settings = group.trials[0].settings
+    return engines_for(settings, pick_device(settings.device), has_others=True)[0].takes_many
 
 
 def packed(groups: Sequence[Group], runs_together: Callable[[Group], bool]) -> list[Group]:

@@ -12,9 +12,9 @@ EXECUTORS: Mapping[str, str] = {
     "ray": "a Ray cluster (ray://HEAD:10001, ray:ADDRESS), or one started here",
     "slurm": "a Slurm cluster, from a machine that has its commands",
 }
-"""By name, as in `--on`; the module of that name has `make`, which takes what `executor_for` does."""
+"""By name, as in `--on`."""
 CLUSTERS = frozenset({"ray", "slurm"})
-"""Those that run trials elsewhere; their module has `connect`, which takes what follows the name."""
+"""Those that run trials elsewhere; an address or options may follow their name."""
 
 
 def executor_name(on: str) -> str:

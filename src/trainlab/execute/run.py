@@ -1,4 +1,4 @@
-"""Starts a run: its folder, with what was asked and every planned trial as pending."""
+"""A run as it is planned: its folder, with what was asked and every trial as pending."""
 
 import shlex
 import sys
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainlab import __version__
-from trainlab.plan import Group, further_groups, plan, trials_of
-from trainlab.record.folder import RunFolder, create_run
+from trainlab.plan import Group, Trial, further_groups, plan, trials_of
+from trainlab.record.folder import RunFolder, TrialFolder, create_run
 from trainlab.record.study import GroupRecord, StudyRecord
 from trainlab.record.trial import TrialRecord
-from trainlab.spec import Study
+from trainlab.spec import Study, checked
 from trainlab.workloads.reference import file_digest
 
 IsOver = Callable[[], bool]
@@ -72,6 +72,12 @@ def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
     changes = {"study": study.model_dump(mode="json"), "groups": record.groups + _records(groups)}
     run.write_study(record.model_copy(update=changes))
     return groups
+
+
+def planned_trial(folder: TrialFolder) -> Trial:
+    """A trial as it was planned, from its record."""
+    values = folder.read().model_dump(include=set(Trial.model_fields))
+    return checked(Trial, values, str(folder.trial_file))
 
 
 def _write_trials(run: RunFolder, groups: Sequence[Group]) -> None:

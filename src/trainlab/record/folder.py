@@ -105,18 +105,19 @@ class TrialFolder:
     def write(self, record: TrialRecord, *, synced: bool = True) -> None:
         """Writes trial.json; RecordError where another attempt has taken the trial over meanwhile."""
         make_folder(self.path)
-        if not self.is_current(record.token):
+        self.check_current(record.token)
+        self._replace(record, synced=synced)
+
+    def check_current(self, token: str | None) -> None:
+        """RecordError where the last attempt at the trial, as it is recorded, has another token."""
+        try:
+            is_current = self.read().token == token
+        except RecordError:
+            return  # not written yet, or damaged: nobody else's
+        if not is_current:
             raise RecordError(
                 f"{self.trial_file}: another attempt runs this trial now; this one is given up"
             )
-        self._replace(record, synced=synced)
-
-    def is_current(self, token: str | None) -> bool:
-        """Whether the last attempt at the trial, as it is recorded, has this token."""
-        try:
-            return self.read().token == token
-        except RecordError:
-            return True  # not written yet, or damaged: nobody else's
 
     def _replace(self, record: TrialRecord, *, synced: bool = True) -> None:
         write_json(self.trial_file, record.model_dump(mode="json"), synced=synced)

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 
@@ -93,7 +93,7 @@ class Onlooker:
             return overview
         groups = tuple(self._group(ids) for ids in self._since_s)
         left_s = self._time_left.left_s()
-        return Overview(overview.name, overview.trials, driver, groups, left_s)
+        return replace(overview, running=groups, left_s=left_s)
 
     def _begin(self) -> None:
         """Forgets what an earlier driver ran: it may have died in the middle of it."""

@@ -5,10 +5,10 @@ from itertools import groupby
 
 from trainlab.errors import WorkloadError
 from trainlab.execute.benches.bench import has_run
-from trainlab.plan import Group, Trial
+from trainlab.execute.run import planned_trial
+from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.record.study import GroupRecord, StudyRecord
-from trainlab.spec import checked
 from trainlab.spec.workload import AS_OBJECT
 from trainlab.workloads.reference import file_digest
 
@@ -65,11 +65,5 @@ def _is_bench_left(run: RunFolder, groups: Sequence[Group]) -> bool:
 
 
 def _group(run: RunFolder, group: GroupRecord, trial_ids: Iterable[str]) -> Group:
-    trials = tuple(_planned(run, trial_id) for trial_id in trial_ids)
+    trials = tuple(planned_trial(run.trial(trial_id)) for trial_id in trial_ids)
     return Group(trials=trials, is_alone=group.is_alone, bench=group.bench)
-
-
-def _planned(run: RunFolder, trial_id: str) -> Trial:
-    folder = run.trial(trial_id)
-    values = folder.read().model_dump(include=set(Trial.model_fields))
-    return checked(Trial, values, str(folder.trial_file))

@@ -1,11 +1,10 @@
 """Executors: where and in what order the groups of a run are run. One file each, imported when used."""
 
-import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trainlab.errors import SpecError
-from trainlab.execute.places import CLUSTERS, check_executor
+from trainlab.execute.places import check_executor
 
 if TYPE_CHECKING:
     from trainlab.execute.executors.executor import Executor
@@ -26,12 +25,28 @@ def executor_for(
     """The executor of that name; SpecError where there is none, or it cannot take the instruments."""
     check_executor(on)
     name, _, detail = on.partition(":")
-    module = importlib.import_module(f"trainlab.execute.executors.{name}")
     if instruments and name not in ("local", "inline"):
         raise SpecError(["instruments: cannot go to another process; use on='local' or 'inline'"])
-    if name in CLUSTERS:
-        from trainlab.execute.executors.cluster import ClusterExecutor
+    match name:
+        case "inline":
+            from trainlab.execute.executors.inline import InlineExecutor
 
-        return ClusterExecutor(module.connect(detail), trial_timeout_s)
-    executor: Executor = module.make(load, instruments, jobs, launcher, trial_timeout_s)
-    return executor
+            return InlineExecutor(load, instruments)
+        case "processes":
+            from trainlab.execute.executors.processes import ProcessesExecutor
+
+            return ProcessesExecutor(load, jobs, launcher, trial_timeout_s)
+        case "ray":
+            from trainlab.execute.executors.cluster import ClusterExecutor
+            from trainlab.execute.executors.ray import RayCluster
+
+            return ClusterExecutor(RayCluster(detail), trial_timeout_s)
+        case "slurm":
+            from trainlab.execute.executors.cluster import ClusterExecutor
+            from trainlab.execute.executors.slurm import SlurmCluster
+
+            return ClusterExecutor(SlurmCluster(detail), trial_timeout_s)
+        case _:
+            from trainlab.execute.executors.local import LocalExecutor
+
+            return LocalExecutor(load, instruments, jobs, launcher, trial_timeout_s)

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Protocol
 
+from trainlab.execute.launch.log import tail_of
 from trainlab.execute.run import IsOver
 from trainlab.execute.share import UNENDED, Preflight, Share, devices_of
 from trainlab.plan import Group
@@ -29,8 +30,6 @@ SHARES_PER_SLOT = 2
 """So that none is left running alone for long."""
 MOST_TRIES = 3
 """Of a share whose task was lost before all of its trials had ended."""
-LOG_TAIL = 4000
-"""Letters of a task's log that go into the record of a trial it left behind."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,6 @@ class Cluster(Protocol):
 @dataclass(frozen=True)
 class _Sent:
     share: Share
-    needs: Needs
     task: Task
     log: Path
     tries: int
@@ -148,7 +146,7 @@ class ClusterExecutor:
         requests = [self._request(run, share) for share, _ in shares]
         tasks = self._cluster.submit(requests) if requests else ()
         return [
-            _Sent(share, request.needs, task, request.log, tries)
+            _Sent(share, task, request.log, tries)
             for (share, tries), request, task in zip(shares, requests, tasks, strict=True)
         ]
 
@@ -188,7 +186,7 @@ def _lost(run: RunFolder, ended: Sequence[_Sent]) -> list[tuple[Share, int]]:
                 again.append((one.share.model_copy(update={"groups": left}), one.tries + 1))
             else:
                 message = f"its task on the cluster was lost {one.tries} times"
-                failure = Failure(kind="TaskLost", message=message, traceback=_tail(one.log))
+                failure = Failure(kind="TaskLost", message=message, traceback=tail_of(one.log))
                 _record_left(run, one.share, tuple(UNENDED), "failed", failure)
     return again
 
@@ -202,13 +200,6 @@ def _record_left(
             record = folder.read()
             if record.state in states:
                 folder.end(record.model_copy(update={"state": state, "error": error}))
-
-
-def _tail(log: Path) -> str:
-    try:
-        return log.read_text(errors="backslashreplace")[-LOG_TAIL:]
-    except OSError:
-        return ""
 
 
 def _module_path() -> tuple[str, ...]:

@@ -10,8 +10,6 @@ import torch
 from trainlab.execute.benches.bench import run_benches, run_seats
 from trainlab.execute.benches.timed import TimedTrial
 from trainlab.execute.events import EventWriter
-from trainlab.execute.jobs import AskedJobs
-from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.preflight import preflight
 from trainlab.execute.run import IsOver
 from trainlab.execute.worker import run_group
@@ -77,14 +75,3 @@ class InlineExecutor:
             for seat in seats:
                 seat.abandon()
         events.write(Event(kind="group_ends", trials=trial_ids))
-
-
-def make(
-    load: Loader,
-    instruments: Sequence[Instrument],
-    jobs: AskedJobs = 1,
-    launcher: Launcher | None = None,
-    trial_timeout_s: float | None = None,
-) -> InlineExecutor:
-    """For `executor_for`; nothing is launched here."""
-    return InlineExecutor(load, instruments)

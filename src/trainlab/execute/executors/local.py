@@ -8,14 +8,12 @@ from trainlab.execute.executors.inline import InlineExecutor
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.jobs import AskedJobs
 from trainlab.execute.launch.launcher import Launcher
-from trainlab.execute.packing import packed
+from trainlab.execute.packing import packed_here
 from trainlab.execute.run import IsOver
-from trainlab.machine.device import pick_device
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
 from trainlab.spec.workload import AS_OBJECT
-from trainlab.train.engines import engines_for
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument
 
@@ -52,22 +50,3 @@ class LocalExecutor:
 
     def close(self) -> None:
         self._processes.close()
-
-
-def packed_here(groups: Sequence[Group]) -> list[Group]:
-    """Trials of one program, as this machine would run it, put into one group, between those that must be
-    alone."""
-    found: list[Group] = []
-    for is_alone, consecutive in groupby(groups, lambda group: group.is_alone):
-        some = list(consecutive)
-        found += some if is_alone else packed(some, _runs_together)
-    return found
-
-
-def _runs_together(group: Group) -> bool:
-    """Whether an engine that takes many trials is the first to be tried for it."""
-    settings = group.trials[0].settings
-    return engines_for(settings, pick_device(settings.device), has_others=True)[0].takes_many
-
-
-make = LocalExecutor

@@ -35,7 +35,6 @@ from trainlab.record.folder import RunFolder
 from trainlab.record.study import JobsRecord
 from trainlab.spec import Study
 from trainlab.train.loader import Loader
-from trainlab.train.moments import Instrument
 
 MAX_TOGETHER = 8
 PER_VCPU = 2
@@ -243,14 +242,3 @@ def _ending() -> Iterator[list[WorkerProcess]]:
                 process.kill()
             for process in processes:
                 process.record_interrupted()
-
-
-def make(
-    load: Loader,
-    instruments: Sequence[Instrument],
-    jobs: AskedJobs = 1,
-    launcher: Launcher | None = None,
-    trial_timeout_s: float | None = None,
-) -> ProcessesExecutor:
-    """For `executor_for`."""
-    return ProcessesExecutor(load, jobs, launcher, trial_timeout_s)

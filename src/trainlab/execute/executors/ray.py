@@ -40,6 +40,8 @@ class RayCluster:
     """A running cluster, joined; or one of this machine's CPUs and GPUs, started and ended with the run."""
 
     def __init__(self, address: str) -> None:
+        """`//HEAD:PORT` of a client's port, or an address that Ray knows; empty: started here."""
+        address = f"ray:{address}" if address.startswith("//") else address
         if not address:
             _ask_for_a_token()
         self._ray: Any = import_extra("ray", "--on ray", "ray")
@@ -127,8 +129,3 @@ def _ask_node(text: str) -> str:
 def _node() -> list[str]:
     """By the interpreter of the machine where this is called."""
     return [sys.executable, "-P", "-m", "trainlab.execute.node"]
-
-
-def connect(detail: str) -> RayCluster:
-    """`//HEAD:PORT` or an address; empty for a cluster of this machine, started here."""
-    return RayCluster(f"ray:{detail}" if detail.startswith("//") else detail)

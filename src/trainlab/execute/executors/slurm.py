@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.execute.executors.cluster import Needs, Request, Task
@@ -57,13 +57,14 @@ class _Queue:
 
 
 class SlurmCluster:
-    """The cluster whose commands are on the path; `options` are sbatch's own, as partition=gpu."""
+    """The cluster whose commands are on the path."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: str) -> None:
+        """`options` are sbatch's own, as `partition=gpu,time=30`."""
         missing = [name for name in COMMANDS if shutil.which(name) is None]
         if missing:
             raise SpecError([f"--on: slurm needs {missing[0]}, which is not on the path here"])
-        self._options, self._queue = options, _Queue()
+        self._options, self._queue = slurm_options(options), _Queue()
 
     def ask(self, text: str, needs: Needs) -> str:
         words = [*self._words(needs), "--quiet", "--ntasks=1", *NODE, "preflight"]
@@ -142,8 +143,3 @@ def _call(*words: str, text: str = "") -> str:
         reason = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
         raise TrainlabError(f"{words[0]}: {reason}")
     return done.stdout
-
-
-def connect(detail: str) -> SlurmCluster:
-    """`detail` are options of sbatch, as `partition=gpu,time=30`."""
-    return SlurmCluster(slurm_options(detail))

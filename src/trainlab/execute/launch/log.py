@@ -20,10 +20,7 @@ class Log:
 
     def tail(self) -> str:
         """The end of what this process printed."""
-        try:
-            return self._end_of(TAIL_BYTES, self._begin).decode("utf-8", "backslashreplace")
-        except OSError:
-            return ""
+        return tail_of(self._path, self._begin)
 
     def close(self) -> None:
         """Removes an empty log; of a long one the end stays."""
@@ -34,17 +31,11 @@ class Log:
                 self._path.unlink()
                 self._path.parent.rmdir()  # where this was the last
             elif size > KEPT_BYTES:
-                kept = self._end_of(KEPT_BYTES)
+                kept = _end_of(self._path, KEPT_BYTES)
                 left_out = f"… {size - len(kept):,} bytes left out …\n".encode()
                 self._path.write_bytes(left_out + kept)
         except OSError:
             return  # a log is no record
-
-    def _end_of(self, most_bytes: int, begin: int = 0) -> bytes:
-        with self._path.open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(begin, size - most_bytes))
-            return stream.read(most_bytes)
 
     def _opened(self) -> IO[bytes]:
         try:
@@ -52,3 +43,18 @@ class Log:
             return self._path.open("ab")
         except OSError:
             return Path(os.devnull).open("ab")  # a log that cannot be written fails no trial
+
+
+def tail_of(path: Path, begin: int = 0) -> str:
+    """The end of a log, from so many bytes on at the earliest; nothing where it cannot be read."""
+    try:
+        return _end_of(path, TAIL_BYTES, begin).decode("utf-8", "backslashreplace")
+    except OSError:
+        return ""
+
+
+def _end_of(path: Path, most_bytes: int, begin: int = 0) -> bytes:
+    with path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(begin, size - most_bytes))
+        return stream.read(most_bytes)

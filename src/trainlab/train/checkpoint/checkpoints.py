@@ -18,10 +18,16 @@ from typing import Any
 import torch
 
 from trainlab.errors import RecordError
-from trainlab.record.files import replacing, writing
+from trainlab.record.files import sync, writing
 from trainlab.record.folder import TrialFolder
 from trainlab.train.checkpoint.state import State
-from trainlab.train.checkpoint.tensor_file import DamagedError, from_bytes, to_bytes
+from trainlab.train.checkpoint.tensor_file import (
+    SUFFIX,
+    DamagedError,
+    read_state,
+    to_bytes,
+    write_content,
+)
 
 INTERVAL_S = 30.0
 LEAST_S = 1.0
@@ -74,23 +80,16 @@ class Checkpoints:
         """Makes one after so many updates. A disk that is full is no reason to stop training; that another
         attempt has taken the trials over is."""
         for trial in self._trials:
-            if not trial.folder.is_current(trial.token):
-                raise RecordError(
-                    f"{trial.folder.trial_file}: another attempt runs this trial now; this one is given up"
-                )
+            trial.folder.check_current(trial.token)
         begun_s = self._clock()
         values = {"trials": [self._described(trial) for trial in self._trials], **state.values}
         try:
-            content = to_bytes(state.tensors, values | {"torch": torch.__version__})
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-        ):  # a type of tensor, or a value, that has no place there
+            content = to_bytes(State(state.tensors, values | {"torch": torch.__version__}))
+        except (KeyError, TypeError, ValueError):
             self.give_up()
             return
-        with suppress(RecordError):
-            self._write(self._folder / f"{step}-{self._trials[0].attempt}.safetensors", content)
+        with suppress(RecordError, OSError):
+            self._write(f"{step}-{self._trials[0].attempt}", content)
         self._made_s = self._clock()
         self._last_took_s = self._made_s - begun_s
 
@@ -98,11 +97,11 @@ class Checkpoints:
         """The last one that can be gone on from."""
         for path in self._paths():
             try:
-                tensors, values = from_bytes(path.read_bytes())
-            except (DamagedError, OSError):
+                state = read_state(path)
+            except (DamagedError, RecordError):
                 continue
-            if self._fits(values):
-                return State(tensors, values)
+            if self._fits(state.values):
+                return state
         return None
 
     def put_back(self, state: State) -> None:
@@ -122,8 +121,9 @@ class Checkpoints:
 
     def _described(self, trial: CheckpointedTrial) -> dict[str, Any]:
         curve, probes = trial.folder.curve_file, trial.folder.probes_file
-        _sync(curve)
-        _sync(probes)
+        for path in (curve, probes):
+            with suppress(OSError):
+                sync(path)
         return {
             "id": trial.folder.path.name,
             "attempt": trial.attempt,
@@ -143,21 +143,17 @@ class Checkpoints:
             for one, trial in zip(told, self._trials, strict=True)
         )
 
-    def _write(self, path: Path, content: bytes) -> None:
-        with writing(path):
-            path.parent.mkdir(exist_ok=True)
-        with replacing(path) as part, part.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        _sync(path.parent)
+    def _write(self, name: str, content: bytes) -> None:
+        with writing(self._folder):
+            self._folder.mkdir(exist_ok=True)
+        write_content(self._folder, name, content)
+        sync(self._folder)
         for old in self._paths()[NUM_KEPT:]:
             old.unlink(missing_ok=True)
 
     def _paths(self) -> list[Path]:
         """The last one first."""
-        found = self._folder.glob("*-*.safetensors")
-        named = {path: path.stem.split("-") for path in found}
+        named = {path: path.stem.split("-")[:2] for path in self._folder.glob(f"*-*-*{SUFFIX}")}
         ours = [path for path, parts in named.items() if all(part.isdecimal() for part in parts)]
         return sorted(ours, key=lambda path: [int(part) for part in named[path]], reverse=True)
 
@@ -182,13 +178,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return -1
-
-
-def _sync(path: Path) -> None:
-    """What was written there outlives a power cut; folders cannot be synced everywhere."""
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

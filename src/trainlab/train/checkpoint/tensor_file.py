@@ -1,80 +1,54 @@
-"""Tensors and plain values in one file of the safetensors format: a header of JSON, then raw numbers.
+"""A state as one file in the safetensors format: nothing in it is ever run, unlike a pickle.
 
-Any program that reads safetensors reads it. Nothing in it is ever run, unlike a pickle. The values are JSON
-among the header's metadata, and so is a digest of everything, which shows a file that was damaged.
+Plain values are JSON among its metadata. The digest of the content is part of the file's name, so that one
+that was damaged shows.
 """
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
 
-import numpy as np
-import torch
-from torch import Tensor
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
-LENGTH_BYTES = 8
+from trainlab.record.files import replacing, sha256_of
+from trainlab.train.checkpoint.state import State
+
+SUFFIX = ".safetensors"
+DIGITS = 16
+"""Of the digest."""
 
 
 class DamagedError(Exception):
     """The content is not what was written."""
 
 
-def to_bytes(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bytes:
-    """The content of a file; KeyError for a tensor of a type that the format lacks."""
-    parts, header, end = list[bytes](), dict[str, Any](), 0
-    for name, tensor in tensors.items():
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        content = flat.view(torch.uint8).numpy().tobytes()
-        place = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape)}
-        header[name] = {**place, "data_offsets": [end, end + len(content)]}
-        parts.append(content)
-        end += len(content)
-    data, text = b"".join(parts), json.dumps(values)
-    metadata = {"values": text, "sha256": _digest(header, text, data)}
-    head = json.dumps({"__metadata__": metadata, **header}).encode()
-    head += b" " * (-len(head) % LENGTH_BYTES)
-    return len(head).to_bytes(LENGTH_BYTES, "little") + head + data
+def to_bytes(state: State) -> bytes:
+    """The content of a file; KeyError, TypeError or ValueError for a tensor or a value that has no place
+    there."""
+    # Copies: the format takes no tensors that share memory.
+    tensors = {
+        name: one.detach().to("cpu", copy=True).contiguous() for name, one in state.tensors.items()
+    }
+    return save(tensors, {"values": json.dumps(state.values)})
 
 
-def from_bytes(content: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors, on the CPU, and values; DamagedError where a bit of them is not as it was written."""
-    start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
+def write_content(folder: Path, name: str, content: bytes) -> Path:
+    """Writes beside and renames, synced; the digest is added to the name."""
+    path = folder / f"{name}-{hashlib.sha256(content).hexdigest()[:DIGITS]}{SUFFIX}"
+    with replacing(path) as part:
+        part.write_bytes(content)
+    return path
+
+
+def read_state(path: Path) -> State:
+    """Tensors, on the CPU, and values; DamagedError where a bit of them is not as it was written, and
+    RecordError where the file cannot be read."""
+    if sha256_of(path)[:DIGITS] != path.stem.rpartition("-")[2]:
+        raise DamagedError
     try:
-        header = json.loads(content[LENGTH_BYTES:start])
-        metadata, data = header.pop("__metadata__"), content[start:]
-        if metadata["sha256"] != _digest(header, metadata["values"], data):
-            raise DamagedError
-        tensors = {name: _tensor(place, data) for name, place in header.items()}
-        return tensors, json.loads(metadata["values"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        with safe_open(path, framework="pt") as opened:
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  no mapping
+            return State(tensors, json.loads((opened.metadata() or {})["values"]))
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise DamagedError from error
-
-
-def _tensor(place: Mapping[str, Any], data: bytes) -> Tensor:
-    first, end = place["data_offsets"]
-    shape = tuple(place["shape"])
-    if not math.prod(shape):
-        return torch.empty(shape, dtype=DTYPES[place["dtype"]])
-    numbers = torch.from_numpy(np.frombuffer(data[first:end], np.uint8).copy())
-    return numbers.view(DTYPES[place["dtype"]]).reshape(shape)
-
-
-def _digest(header: Mapping[str, Any], values: str, data: bytes) -> str:
-    told = hashlib.sha256(json.dumps([header, values], sort_keys=True).encode())
-    told.update(data)
-    return told.hexdigest()
