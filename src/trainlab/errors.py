@@ -18,6 +18,18 @@ Only the command line catches them. Anything else that escapes is our defect.
 
 from collections.abc import Iterable
 
+MOST_SAID = 2000
+"""Letters of what an error of the user's code says."""
+
+
+def said_by(error: BaseException) -> str:
+    """What an error says, shortened; it may be of a class that cannot say it."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  the user's code, which may raise anything
+        return "(its message cannot be shown)"
+    return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]} … ({len(text):,} letters)"
+
 
 class TrainlabError(Exception):
     """Base of all errors that are shown to the user as one line."""

@@ -71,6 +71,11 @@ class Group(Spec):
         """Threads its trials ask for; None: torch's choice."""
         return self.trials[0].settings.threads
 
+    @property
+    def processes(self) -> int:
+        """Processes that train one of its trials together."""
+        return self.trials[0].settings.processes
+
 
 def plan(study: Study) -> tuple[Group, ...]:
     """The trials that answer the study, by group, in the order they should run.
@@ -125,7 +130,7 @@ def _cost_groups(study: Study) -> Iterator[Group]:
         return trial.cell, trial.cost, trial.weights_of
 
     for cell in study.all_cells:
-        if cell.settings.engine in TIMED_WHOLE:
+        if cell.settings.engine in TIMED_WHOLE or cell.settings.processes > 1:
             continue
         for mode in study.cost.modes:
             watched = _cost_trials_of(study, cell, mode, WATCHES)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.plan import count_trials
-from trainlab.spec import Question, Study, TrainSpec, checked
+from trainlab.spec import Cell, Question, Study, TrainSpec, checked
 from trainlab.spec.question import EACH_DEVICE, Layout, layout_of, looks_of, seeds_of
 from trainlab.spec.suggestion import did_you_mean
 from trainlab.spec.workload import WorkloadFacts
@@ -61,8 +61,12 @@ def resolve(
             facts.check_parameters(cell.settings.model, where)
         if (too_large := facts.batch_problem(cell.settings)) is not None:
             problems.append(prefix + too_large)
+        if cell.settings.processes > 1 and question.cost and "inference" in question.cost.modes:
+            rule = "share training steps only; set cost.mode to train (on the command line --mode train)"
+            problems.append(f"{prefix}processes: {cell.settings.processes} {rule}")
     if problems:
         raise SpecError(dict.fromkeys(problems))
+    cells = _on_equal_terms(cells)
     # The first cell stands for the base, which a grid may make unsound: momentum, with optimizers varied.
     varied = cells if len(cells) > 1 or cells[0].levels else ()
     laid_out = {"cells": varied, "same_as_base": layout.same_as_base}
@@ -70,6 +74,19 @@ def resolve(
     if study.looks and not varied:
         raise SpecError(["until_decided: there is nothing to compare; vary a setting"], where)
     return study
+
+
+def _on_equal_terms(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Where trials run in several processes, all are made alike: by the same engine, and every process with
+    the same number of threads. Nobody could else say what further processes gain."""
+    if all(cell.settings.processes == 1 for cell in cells):
+        return tuple(cells)
+
+    def alike(settings: TrainSpec) -> TrainSpec:
+        engine = "eager" if settings.engine == "auto" else settings.engine
+        return settings.model_copy(update={"engine": engine, "threads": settings.threads or 1})
+
+    return tuple(cell.model_copy(update={"settings": alike(cell.settings)}) for cell in cells)
 
 
 def asks_each_device(question: Question) -> bool:

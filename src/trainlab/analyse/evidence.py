@@ -66,6 +66,8 @@ class Evidence:
     """Learn trials that have begun and not ended, by id: the epochs that are recorded so far."""
     damaged: tuple[Damage, ...] = ()
     """What is left out, and why."""
+    path: str = ""
+    """The run folder as it was named; empty where several runs are pooled."""
     list_files: Callable[[], frozenset[str]] = frozenset
     """Lists the names of all files of the run; those of trials without their folders."""
     read_digests: Callable[[], Digests | None] = lambda: None
@@ -181,6 +183,7 @@ def gather(folder: RunFolder) -> Evidence:
         return cell_order[m.trial.cell], mode, m.is_trained, m.trial.again
 
     return Evidence(
+        path=str(folder.path),
         record=record,
         study=study,
         environments={name: one for name, one in machines.items() if one is not None},

@@ -11,6 +11,7 @@ import pandas as pd
 
 from trainlab.analyse.cost.summary import epoch_s_of
 from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.findings.parallel import FACTOR, efficiency
 from trainlab.analyse.probes import ProbedTrial
 from trainlab.analyse.trial_records import Line
 from trainlab.record.files import writing
@@ -176,7 +177,7 @@ def _learn_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str,
         yield "total_s", trial.total_s
     if trial.state == "done" and learned is not None and learned.epochs:
         times = [float(line["train_s"]) for line in learned.epochs]
-        yield "train_s_per_epoch", statistics.fmean(times)
+        yield "train_s_per_epoch", statistics.median(times)
 
 
 def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
@@ -195,6 +196,32 @@ def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, 
         yield "sample_us", step * 1e3 / record.batch_size
         yield "epoch_s", epoch_s_of(record, step)
         yield "samples_per_s", record.batch_size * 1e3 / step
+        yield from _parallel_values(evidence, trial, record.bench, step)
+
+
+def _parallel_values(
+    evidence: Evidence, trial: TrialRecord, bench: str, step_ms: float
+) -> Iterator[tuple[str, float]]:
+    """Beside the cell with the fewest processes that differs in nothing else, as the same bench measured
+    it."""
+    cells = {cell.id: cell.settings for cell in evidence.cells}
+    own = cells.get(trial.cell)
+    if own is None or own.processes == 1:
+        return
+    alike = {
+        settings.processes: cell
+        for cell, settings in cells.items()
+        if settings.model_copy(update={FACTOR: own.processes}) == own
+    }
+    fewest = min(alike)
+    reference = evidence.measurement(alike[fewest], trial.mode or "")
+    if reference is None or fewest == own.processes:
+        return
+    of_bench = dict(zip(reference.benches, reference.process_ms, strict=True))
+    if bench in of_bench:
+        ratio = step_ms / of_bench[bench]
+        yield "speedup", 1 / ratio
+        yield "efficiency", efficiency(ratio, fewest, own.processes)
 
 
 def _trial_values(trial: TrialRecord) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ that it answers at once. Exit codes: 0 done, 1 our defect or a trial that failed
 interrupted.
 """
 
+import faulthandler
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -48,8 +49,10 @@ def main() -> None:
     from trainlab.cli.language import split_language
     from trainlab.cli.output import Output
     from trainlab.errors import OutputError
-    from trainlab.machine.streams import outlast_terminal
+    from trainlab.machine.streams import open_closed_streams, outlast_terminal
 
+    open_closed_streams()
+    faulthandler.enable(2)  # a crash of the user's code says where it was
     outlast_terminal()
     lang, words = split_language(sys.argv[1:])
     sys.stdout = Output(sys.stdout)

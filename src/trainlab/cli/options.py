@@ -22,7 +22,7 @@ from trainlab.cli.verb_help import (
 )
 from trainlab.errors import SpecError
 from trainlab.execute.places import EXECUTORS
-from trainlab.spec.base import Spec, choices_of, setting_of
+from trainlab.spec.base import Spec, choices_of, option_of, setting_of
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.settings import TrainSpec
 from trainlab.words import LANGUAGES
@@ -74,6 +74,29 @@ SlurmOption = Annotated[
         show_default=False,
     ),
 ]
+TrialTimeoutOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="A trial that takes longer, as 10m or 2h, fails; the others go on.",
+        rich_help_panel=MORE_WHAT,
+    ),
+]
+BUDGET_HELP = "Stop after this long, as 10m or 2h; what runs then is interrupted."
+ReportOption = Annotated[
+    bool,
+    typer.Option(
+        help="At the end of a study, write report/report.html.",
+        show_default="written",
+        rich_help_panel=OUTPUT,
+    ),
+]
+QuietOption = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="No progress; print only the run folder.", rich_help_panel=OUTPUT
+    ),
+]
 JobsOption = Annotated[
     str,
     typer.Option(
@@ -119,11 +142,8 @@ def cost_parameters(basic: Collection[str]) -> list[inspect.Parameter]:
 
 def given_fields(kind: type[Spec], options: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a spec that were given on the command line."""
-    return {
-        name: value
-        for name, value in options.items()
-        if name in kind.model_fields and value is not None
-    }
+    given = {name: options.get(_parameter_name(kind, name)) for name in kind.model_fields}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def with_options(
@@ -156,7 +176,7 @@ def _parameter(kind: type[Spec], name: str, group: str, default: str) -> inspect
     unit = setting_of(kind, name).unit or "name"
     choices_text = f" {', '.join(choices)}." if choices else ""
     option = typer.Option(
-        f"--{name.replace('_', '-')}",
+        option_of(kind, name),
         help=f"{field.description}{choices_text}",
         metavar=YES_NO if is_yes_no else unit.upper().replace(" ", "-"),
         rich_help_panel=group,
@@ -164,8 +184,16 @@ def _parameter(kind: type[Spec], name: str, group: str, default: str) -> inspect
     )
     annotation = Annotated[str | None, option]
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+        _parameter_name(kind, name),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=annotation,
     )
+
+
+def _parameter_name(kind: type[Spec], name: str) -> str:
+    """As typer makes it of the option."""
+    return option_of(kind, name).removeprefix("--").replace("-", "_")
 
 
 def placed(on: str, slurm: str) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from trainlab.errors import DataError, DeviceError, SpecError, WorkloadError
-from trainlab.spec import CostSpec, Question, TrainSpec
-from trainlab.spec.base import setting_of
+from trainlab.spec import CostSpec, Question, TrainSpec, checked
+from trainlab.spec.base import option_of, setting_of
 from trainlab.spec.contradictions import STEP_SCHEDULE_ONLY
 from trainlab.spec.question import checked_question, read_question
 from trainlab.spec.settings import Scalar, pairs_of, scalar_of
@@ -29,10 +29,19 @@ class Asked:
     """Where all that was not typed comes from, for messages."""
     typed: frozenset[str]
     """Settings and fields of Question that were given as options."""
+    measured: frozenset[str]
+    """Fields of CostSpec that were given as options."""
     varied: frozenset[str]
     """Factors that were given with --vary."""
     overridden: dict[str, Any]
     """What the study or its file said of settings and factors, where an option says otherwise."""
+
+    def checked_cost(self, own: Mapping[str, Any], given: Mapping[str, Any]) -> "Asked":
+        """The same with a measurement of cost that is its own, overridden by what was given as options."""
+        named = replace(self, typed=frozenset(), measured=frozenset(given))
+        with named.naming_options():
+            cost = checked(CostSpec, {**own, **given}, self.where)
+        return replace(self, measured=named.measured).with_cost(cost)
 
     def with_cost(self, cost: CostSpec | None) -> "Asked":
         """The same with another measurement of cost; what a study says of it otherwise is overridden."""
@@ -68,8 +77,10 @@ class Asked:
             return f"--vary {name}{inner}: {rest}"
         if place["outer"] == "model." and "model" in self.typed:
             return f"--model {name}: {rest}"
-        if name in self.typed:
-            return f"--{name.replace('_', '-')}{inner.replace('.', ' ')}: {rest}"
+        if name in self.typed and place["outer"] != "cost.":
+            return f"{option_of(TrainSpec, name)}{inner.replace('.', ' ')}: {rest}"
+        if name in self.measured:
+            return f"{option_of(CostSpec, name)}: {rest}"
         return problem
 
 
@@ -91,7 +102,7 @@ def question_of(
     for name, text in settings.items():
         is_list = isinstance(text, str) and "," in text
         if is_list and not setting_of(TrainSpec, name).holds_commas:
-            option, parts = f"--{name.replace('_', '-')}", [p.strip() for p in text.split(",")]
+            option, parts = option_of(TrainSpec, name), [p.strip() for p in text.split(",")]
             if name in varied:
                 raise SpecError([f"{option} and --vary {name}: give its levels once"])
             if not all(parts):
@@ -113,6 +124,7 @@ def question_of(
         question=base,
         where=where,
         typed=frozenset({*settings, *given}),
+        measured=frozenset(),
         varied=frozenset(varied),
         overridden=_overridden(base, {**single, **levels, **given}),
     )
@@ -159,6 +171,11 @@ def _same(typed: Any, value: Any) -> bool:
         return bool((pairs_of(typed) if "=" in typed else scalar_of(typed)) == value)
     except ValueError:
         return False
+
+
+def timeout_of(text: str | None) -> float | None:
+    """What `--trial-timeout` says, in seconds."""
+    return None if text is None else seconds_of(text, "--trial-timeout")
 
 
 def seconds_of(text: str, option: str = "--budget") -> float:

@@ -18,6 +18,7 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.finding import Finding, by_importance
 from trainlab.analyse.findings.run import Unfinished
+from trainlab.cli.lines import print_line
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import DataRecord, TrialRecord
 from trainlab.report.bullets import bullets
@@ -185,8 +186,9 @@ def data_text(data: DataRecord, words: Words) -> str:
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """A line of plain text, whatever it holds; long ones are left to the terminal to wrap."""
-    console.print(Text(text, style), soft_wrap=True, highlight=False)
+    """Lines of plain text, whatever they hold."""
+    for line in text.split("\n"):
+        print_line(console, line, style)
 
 
 def run_json(run: RunFolder, evidence: Evidence) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from trainlab.cli.lines import print_line
 from trainlab.cli.plan import print_plan
 from trainlab.cli.progress.downloads import DownloadProgress
 from trainlab.cli.progress.heartbeat import showing_status
@@ -66,4 +67,4 @@ class ConsoleWatcher(Watcher):
         return self._progress
 
     def _say(self, line: str) -> None:
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        print_line(self._console, line)

@@ -1,10 +1,13 @@
-"""Dataset: samples as tensors, in two splits, with where they came from."""
+"""Dataset: samples in two splits, as tensors or as torch's loaders give them, and where they came from."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainlab.data.loaded import Loaded, loaded
 from trainlab.errors import DataError
 
 
@@ -47,11 +50,12 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a workload trains and tests on."""
+    """What a workload trains and tests on. A split is a `Split` of tensors, which is fastest; or a torch
+    `Dataset`, a `DataLoader`, or an iterable that gives the batches of an epoch each time."""
 
     name: str
-    train: Split
-    test: Split
+    train: Any
+    test: Any
     source: str = "given"
     """Where it came from: a folder, cache, bundled, …"""
     is_subset: bool = False
@@ -60,3 +64,20 @@ class Dataset:
     """Why it is not the set that was wanted, if it is not."""
     classes: tuple[str, ...] = ()
     """What the target numbers mean, if they are classes."""
+    collate_fn: Callable[[list[Any]], Any] | None = None
+    """Puts samples together into a batch; not given: the loader's own, or torch's."""
+    drop_last: bool = False
+    """Leave out a last training batch that is smaller."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "test"):
+            given = getattr(self, name)
+            if not isinstance(given, Split | Loaded):
+                drops = self.drop_last and name == "train"
+                found = loaded(given, f"{self.name}: {name}", self.collate_fn, drops)
+                object.__setattr__(self, name, found)
+
+    @property
+    def is_tensors(self) -> bool:
+        """Whether both splits are tensors."""
+        return isinstance(self.train, Split) and isinstance(self.test, Split)

@@ -3,13 +3,12 @@
 import math
 import traceback
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from trainlab.data.dataset import Dataset
-from trainlab.errors import RecordError
+from trainlab.errors import MOST_SAID, RecordError, said_by
 from trainlab.execute.run import planned_trial
 from trainlab.execute.signals import signals_held
 from trainlab.machine.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
@@ -19,6 +18,7 @@ from trainlab.record.note import Note
 from trainlab.record.trial import DataRecord, Failure, State, TrialRecord
 from trainlab.train.checkpoint.checkpoints import CheckpointedTrial
 from trainlab.train.moments import Progress
+from trainlab.train.setup import Setup
 
 
 class Attempt:
@@ -48,17 +48,21 @@ class Attempt:
             )
             self._is_open = True
 
-    def record_setup(self, resolved: dict[str, Any], dataset: Dataset) -> None:
-        """Records what the settings became on this machine, and the data that is really used."""
+    def record_setup(self, setup: Setup, engine: Mapping[str, Any]) -> None:
+        """Records what the settings became on this machine, by which engine, and the data that is really
+        used."""
+        dataset, train, test = setup.dataset, setup.train_batches, setup.test_batches
         data = DataRecord(
             name=dataset.name,
             source=dataset.source,
             is_subset=dataset.is_subset,
-            num_train=len(dataset.train),
-            num_test=len(dataset.test),
+            num_train=train.num_stored,
+            num_test=test.num_stored,
             note=dataset.note,
         )
-        self._record = self._record.model_copy(update={"resolved": resolved, "data": data})
+        self._record = self._record.model_copy(
+            update={"resolved": setup.resolved() | dict(engine), "data": data}
+        )
         self.folder.write(self._record)
 
     def checkpointed(self) -> CheckpointedTrial:
@@ -75,8 +79,8 @@ class Attempt:
                 lacked_memory = is_out_of_memory(error)
                 self._failure = Failure(
                     kind=OUT_OF_MEMORY if lacked_memory else type(error).__name__,
-                    message=_writable(str(error)),
-                    traceback=_writable("".join(traceback.format_exception(error))),
+                    message=_writable(said_by(error)),
+                    traceback=_writable(_traceback(error)),
                 )
             # Without its traceback: the frames would keep the model alive beside the next one.
             self._raised = error.with_traceback(None)
@@ -159,3 +163,9 @@ def _writable(text: str) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _traceback(error: BaseException) -> str:
+    """As Python prints it; lines that are too long are cut."""
+    lines = "".join(traceback.format_exception(error)).splitlines(keepends=True)
+    return "".join(line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)

@@ -29,13 +29,15 @@ from typing import NoReturn, TextIO
 import torch
 
 from trainlab.execute.benches.timed import TimedTrial
+from trainlab.execute.run import planned_trial
 from trainlab.execute.signals import interrupted_once
 from trainlab.execute.worker import run_group
 from trainlab.machine.orphans import end_with_parent
-from trainlab.machine.streams import lasting_stream
+from trainlab.machine.streams import own_streams
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Spec
 from trainlab.train.loader import Loader
+from trainlab.train.parallel.followers import start_ahead
 
 INTERRUPTED = 130
 """The exit code of a worker that was told to end, and has recorded so."""
@@ -68,13 +70,13 @@ def main() -> int:
     sys.path += [place for place in job.path if place not in sys.path]
     if job.threads is not None:
         torch.set_num_threads(job.threads)
-    _import_ahead(run, job)
-    commands, answers = _own_streams()
+    commands, answers = own_streams()
     faulthandler.enable()
     if WHERE_SIGNAL is not None:
         faulthandler.register(WHERE_SIGNAL)
     try:
         interrupted_once()
+        _prepare(run, job)
         _answer(answers, "ready")
         command = commands.readline().split()
         if command == ["go"]:
@@ -118,27 +120,13 @@ def _answer(answers: TextIO, value: object) -> None:
     answers.flush()
 
 
-def _own_streams() -> tuple[TextIO, TextIO]:
-    """Standard input and output for commands and answers alone; the user's code gets others in their place.
-
-    Processes that it forks do not get them: they would keep them open after this one has died.
-    """
-    commands = os.fdopen(os.dup(sys.stdin.fileno()))
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=answers.close)
-        os.register_at_fork(after_in_child=commands.close)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, sys.stdin.fileno())
-    os.close(nothing)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    sys.stdout, sys.stderr = lasting_stream(sys.stdout), lasting_stream(sys.stderr)
-    return commands, answers
-
-
-def _import_ahead(run: RunFolder, job: Job) -> None:
-    """torch's optimizers import this when the first is made, which takes a second."""
-    if any(run.trial(trial_id).read().mode != "inference" for trial_id in job.trials):
+def _prepare(run: RunFolder, job: Job) -> None:
+    """What takes seconds and can be done before it is this process's turn. torch's optimizers import their
+    compiler when the first is made; the other processes of a trial import all."""
+    folders = [run.trial(trial_id) for trial_id in job.trials]
+    if (first := planned_trial(folders[0])).settings.processes > 1:
+        start_ahead(first)
+    if any(folder.read().mode != "inference" for folder in folders):
         importlib.import_module("torch._dynamo")
 
 

@@ -4,13 +4,13 @@ The number of threads changes rounding, so it is the same for all trials of a ru
 run at a moment, and no machine is asked for more threads than it has vCPUs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainlab.errors import SpecError
 from trainlab.execute.places import CLUSTERS, executor_name
-from trainlab.machine.capacity import copies_that_fit, may_use_gpu
+from trainlab.machine.capacity import copies_that_fit, cpus_text, may_use_gpu
 from trainlab.machine.environment import usable_vcpus
 from trainlab.plan import Group
 from trainlab.spec import Study
@@ -25,6 +25,8 @@ class Jobs:
 
     number: int
     threads: int | None
+    on_gpu: int = 1
+    """How many of them may use the GPU."""
 
 
 ONE_AT_A_TIME = Jobs(1, None)
@@ -40,7 +42,7 @@ def jobs_of(value: Any) -> AskedJobs:
     most = usable_vcpus()
     if int(text) > most:
         raise SpecError(
-            [f"--jobs: got {text}, but this machine has {_cpus(most)}; use at most {most}"]
+            [f"--jobs: got {text}, but this machine has {cpus_text(most)}; use at most {most}"]
         )
     return int(text)
 
@@ -53,6 +55,13 @@ def check_sendable(asked: AskedJobs, on: str, *, has_objects: bool) -> None:
         raise SpecError([f"--jobs: got {asked}, {rule}; use jobs=1"])
     if has_objects and on not in ("local", "inline"):
         raise SpecError([f"--on: got {on!r}, {rule}; use on='local'"])
+
+
+def check_processes_sendable(most: int, *, has_objects: bool) -> None:
+    """SpecError where other processes are to take part in a trial of what is a Python object."""
+    if has_objects and most > 1:
+        rule = "but objects cannot go to another process; name the workload as FILE.py:NAME"
+        raise SpecError([f"processes: got {most}, {rule}"])
 
 
 def check_timeout(trial_timeout_s: float | None, on: str, *, has_objects: bool) -> None:
@@ -92,14 +101,16 @@ def likely_threads(asked: AskedJobs, devices: Iterable[Any]) -> int | None:
     return max(1, usable_vcpus() // asked)
 
 
-def jobs_for(asked: AskedJobs, study: Study, groups: Sequence[Group], *, on_cpu: bool) -> Jobs:
+def jobs_for(
+    asked: AskedJobs, study: Study, groups: Sequence[Group], on_cpu: Callable[[Group], bool]
+) -> Jobs:
     """For a run that begins with these groups. `auto`: a vCPU for every trial on the CPU, as far as memory
-    allows; where only one would run at a time, with torch's number of threads."""
+    allows, and one at a time on the GPU; where only one would run at a time, with torch's number of
+    threads."""
     threads, vcpus = _most_threads(study), usable_vcpus()
     if asked != AUTO:
-        return Jobs(asked, max(threads, vcpus // asked)) if asked > 1 else ONE_AT_A_TIME
-    num_shared = sum(not group.is_alone for group in groups)
-    if not on_cpu or num_shared < 2:
+        return Jobs(asked, max(threads, vcpus // asked), asked) if asked > 1 else ONE_AT_A_TIME
+    if sum(not group.is_alone and on_cpu(group) for group in groups) < 2:
         return ONE_AT_A_TIME
     number = min(vcpus // threads, copies_that_fit())
     return Jobs(number, 1) if number > 1 else ONE_AT_A_TIME
@@ -108,7 +119,3 @@ def jobs_for(asked: AskedJobs, study: Study, groups: Sequence[Group], *, on_cpu:
 def _most_threads(study: Study) -> int:
     """That a trial of the study asks for."""
     return max(cell.settings.threads or 1 for cell in study.all_cells)
-
-
-def _cpus(number: int) -> str:
-    return "1 CPU" if number == 1 else f"{number} CPUs"

@@ -1,6 +1,7 @@
 """Learn trials of a group: trained together where an engine can, else one after the other."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,7 @@ from trainlab.execute.signals import signals_held
 from trainlab.machine.load import LoadMeter
 from trainlab.record.note import note
 from trainlab.train.checkpoint.checkpoints import Checkpoints
+from trainlab.train.ending import heeding_end
 from trainlab.train.engines import too_coarse_for
 from trainlab.train.engines.engine import Engine, Member, Session
 from trainlab.train.loop import train
@@ -87,7 +89,8 @@ def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
                 view = one.member.setup.view(one.attempt.folder, steps_before)
                 instruments = () if saved is None else saved.instruments(number)
                 one.member.moments.trial_begins(view, instruments)
-            train(session, members, saved=saved)
+            with nullcontext() if saved is None else heeding_end():
+                train(session, members, saved=saved)
     if apart is not None:
         _train_apart(apart)
         return
@@ -153,5 +156,4 @@ def _by_model(ready: Sequence[Ready]) -> list[list[Ready]]:
 
 def _record_engine(one: Ready, engine: Engine) -> None:
     setup = one.member.setup
-    resolved = setup.resolved() | {"engine": engine.name, **setup.engine_facts}
-    one.attempt.record_setup(resolved, setup.dataset)
+    one.attempt.record_setup(setup, {"engine": engine.name, **setup.engine_facts})

@@ -42,6 +42,23 @@ def packed_here(groups: Sequence[Group]) -> list[Group]:
     return found
 
 
+def in_turn(first: Group, waiting: Sequence[Group], number: int) -> Group:
+    """A group and up to so many others that wait, for one process to run one after the other; unless an
+    engine would take them for trials of one program."""
+    if number < 2 or _runs_together(first):
+        return first
+    alike = [group for group in waiting if _runs_like(group) == _runs_like(first)]
+    trials = tuple(trial for group in [first, *alike[: number - 1]] for trial in group.trials)
+    return Group(trials=trials, is_alone=False)
+
+
+def _runs_like(group: Group) -> tuple[Any, ...]:
+    """What a process must be for it, and which engines are tried."""
+    settings = group.trials[0].settings
+    asked = settings.engine, settings.optimizer_code, settings.device, settings.threads
+    return group.is_alone, settings.processes, *asked
+
+
 def _runs_together(group: Group) -> bool:
     """Whether an engine that takes many trials is the first to be tried for it."""
     settings = group.trials[0].settings

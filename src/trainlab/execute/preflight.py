@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 
+import torch
+
 from trainlab.data.dataset import Dataset
-from trainlab.errors import SpecError, TrainlabError
+from trainlab.data.loaded import Loaded
+from trainlab.errors import SpecError, TrainlabError, said_by
 from trainlab.instruments.probes.available import check_selectors
-from trainlab.machine.capacity import check_capacity
+from trainlab.machine.capacity import check_capacity, cpus_text
 from trainlab.machine.device import devices_here, pick_device
+from trainlab.machine.environment import usable_vcpus
 from trainlab.machine.process import prepare_process
 from trainlab.plan import Trial
 from trainlab.spec import Study, TrainSpec
@@ -25,6 +29,7 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
         [cell.settings.threads for cell in study.all_cells],
         [cell.settings.device for cell in study.all_cells],
     )
+    check_processes(study)
     devices = tuple(str(device) for device in devices_here())
     _check_cells(study, devices if each_device else ())
     base = study.all_cells[0].settings
@@ -43,8 +48,35 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
     return devices
 
 
+def check_processes(study: Study) -> None:
+    """SpecError where processes of one trial would share a GPU or a vCPU: they would only wait for each
+    other."""
+    asking = (cell.settings for cell in study.all_cells if cell.settings.processes > 1)
+    if problems := list(filter(None, map(_process_problem, asking))):
+        raise SpecError(dict.fromkeys(problems))
+
+
+def _process_problem(settings: TrainSpec) -> str | None:
+    device, got = pick_device(settings.device), f"processes: got {settings.processes}"
+    if device.type == "cuda":
+        most = torch.cuda.device_count() - (device.index or 0)
+        there = f"{'1 GPU' if most == 1 else f'{most} GPUs'} for them"
+    elif device.type == "cpu":
+        vcpus, threads = usable_vcpus(), settings.threads or 1
+        most = max(1, vcpus // threads)
+        each = f"with --threads {threads} each" if threads > 1 else "for them"
+        there = f"{cpus_text(vcpus)} {each}"
+    else:
+        return f"{got}, but they need a CPU or NVIDIA GPUs; use --device cpu"
+    if settings.processes <= most:
+        return None
+    return f"{got}, but this machine has {there}; use at most {most}"
+
+
 def _check_batches(study: Study, dataset: Dataset) -> None:
     """A batch of more samples than there are would silently be a smaller one."""
+    if isinstance(dataset.train, Loaded) and dataset.train.is_counted:
+        return  # how many there are shows when they have come
     what = f"{dataset.name} ({dataset.source})" if dataset.source else dataset.name
     found = (too_large(cell.settings, len(dataset.train), what) for cell in study.all_cells)
     if problems := list(dict.fromkeys(filter(None, found))):
@@ -65,7 +97,7 @@ def _check_models(study: Study, workload: Workload) -> None:
         except TrainlabError as error:
             problems[written] = str(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001  the user's code may raise anything
-            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            reason = f"{type(error).__name__}: {said_by(error)}".partition("\n")[0]
             line = line_in_file(error, workload.model)
             problems[written] = f"model({written}): {line}{reason}"
         else:

@@ -7,6 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from trainlab.train.ending import ask_to_end, is_asked_to_end
+
+Handler = Callable[[int, FrameType | None], None]
+
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
@@ -14,6 +18,12 @@ ENDING = tuple(
 WRITERS = ("trainlab.instruments.", "trainlab.record.")
 WRITTEN_S = 0.02
 """Until one of these is looked for again."""
+SAVED_S = 1.5
+"""How long training may take to get to where it can be saved."""
+
+
+class EndAtOnce(KeyboardInterrupt):
+    """A second interrupt came while the first was being heeded: nothing more is shown."""
 
 
 @contextmanager
@@ -31,21 +41,37 @@ def signals_interrupt() -> Iterator[None]:
 
 
 def interrupted_once() -> None:
-    """From now on the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt, and others do nothing:
-    a worker gets them from its terminal and from its driver, and must not be disturbed as it records."""
+    """From now on the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt, at once or when training
+    has saved where it is, and others do nothing: a worker gets them from its terminal and its driver, and
+    must not be disturbed as it records."""
     obeyed = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    has_timer = hasattr(signal, "setitimer")
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if _is_writing(frame) and hasattr(signal, "setitimer"):
-            signal.signal(signal.SIGALRM, interrupt)
-            signal.setitimer(signal.ITIMER_REAL, WRITTEN_S)
+        if _is_writing(frame) and has_timer:
+            _call_after(WRITTEN_S, interrupt)
             return
-        for one in obeyed:
-            signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt
 
+    def interrupt_late(number: int, frame: FrameType | None) -> None:
+        if is_asked_to_end():  # else it has left by itself, and is not to be disturbed
+            interrupt(number, frame)
+
+    def come(number: int, frame: FrameType | None) -> None:
+        for one in obeyed:
+            signal.signal(one, signal.SIG_IGN)
+        if has_timer and ask_to_end():
+            _call_after(SAVED_S, interrupt_late)
+        else:
+            interrupt(number, frame)
+
     for number in obeyed:
-        signal.signal(number, interrupt)
+        signal.signal(number, come)
+
+
+def _call_after(seconds: float, handler: Handler) -> None:
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _is_writing(frame: FrameType | None) -> bool:
@@ -99,9 +125,7 @@ def signals_held() -> Iterator[None]:
 
 
 @contextmanager
-def _handled_by(
-    handler: Callable[[int, FrameType | None], None], numbers: Sequence[int]
-) -> Iterator[None]:
+def _handled_by(handler: Handler, numbers: Sequence[int]) -> Iterator[None]:
     # One that is ignored stays so: under nohup a run is meant to outlive its terminal.
     obeyed = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in obeyed}

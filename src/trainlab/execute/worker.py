@@ -33,6 +33,7 @@ from trainlab.spec import Study
 from trainlab.train.engines import engine_for, engines_for
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument, Moments
+from trainlab.train.parallel.crew import dismiss_crew
 from trainlab.train.setup import Setup, set_up
 
 
@@ -66,6 +67,7 @@ def run_group(
             attempt.interrupt()
         raise
     finally:
+        dismiss_crew()
         torch.set_num_threads(threads)
         events.close()
 
@@ -87,11 +89,12 @@ def _learn(
     ]
     settings = attempts[0].trial.settings
     engines = engines_for(settings, pick_device(settings.device), has_others=study.num_learn > 1)
-    state = TorchState()
+    state, threads = TorchState(), torch.get_num_threads()
 
     def set_up_alike(attempt: Attempt) -> Setup:
-        # What the code of one trial has switched is not for the next.
+        # What one trial has switched is not for the next.
         state.restore()
+        torch.set_num_threads(threads)
         return _set_up(attempt, load, engines[-1].name)
 
     learn(engines, watched, set_up_alike)
@@ -123,7 +126,7 @@ def _measure(run: RunFolder, attempt: Attempt, study: Study, load: Loader) -> No
 def set_up_cost(run: RunFolder, attempt: Attempt, load: Loader) -> Setup:
     """A cost trial set up on this machine, with the weights it asks for."""
     trial = attempt.trial
-    engine, _ = engine_for(trial.settings.engine, [])
+    engine, _ = engine_for(trial.settings, [])
     setup = _set_up(attempt, load, engine.name)
     if trial.weights_of is not None:
         load_weights(setup, run.trial(trial.weights_of))
@@ -138,7 +141,7 @@ def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
         attempt.notes.append(note("code_changed", workload=trial.workload))
     data = load.data(trial.workload, trial.settings.data, trial.settings.train_samples)
     setup = set_up(trial, workload, data, attempt.notes, attempt.engine_facts)
-    attempt.record_setup(setup.resolved() | {"engine": engine}, setup.dataset)
+    attempt.record_setup(setup, {"engine": engine})
     return setup
 
 

@@ -6,11 +6,13 @@ import io
 import warnings
 from collections.abc import Iterator
 
-from torch import Tensor, nn
+from torch import nn
 
+from trainlab.data.nesting import count_of
+from trainlab.errors import said_by
 from trainlab.instruments.calls.recorder import Call, CallRecorder, PassCost
 from trainlab.record.cost import CallRow, NetworkRecord
-from trainlab.train.moments import Instrument, Phase, TrialView
+from trainlab.train.moments import Arguments, Instrument, Phase, TrialView
 from trainlab.train.seeds import seeded
 
 LONGEST_REASON = 300
@@ -26,23 +28,25 @@ class Network(Instrument):
     def trial_begins(self, view: TrialView) -> None:
         try:
             with seeded(view.trial.seed, "network", device=view.device), _quiet():
-                inputs = view.model_inputs(min(view.trial.settings.batch_size, MOST_SAMPLES))
-                size, rows = len(inputs), traced(copy.deepcopy(view.model).train(), inputs)
+                given = view.model_inputs(min(view.trial.settings.batch_size, MOST_SAMPLES))
+                rows = traced(copy.deepcopy(view.model).train(), given)
+                size = count_of(given)
         except Exception as error:  # noqa: BLE001  the user's model may raise anything
-            reason = " ".join(str(error).split())[:LONGEST_REASON]
+            reason = " ".join(said_by(error).split())[:LONGEST_REASON]
             view.note("network_failed", kind=type(error).__name__, reason=reason)
             return
         if rows:
             view.folder.network.write(NetworkRecord(batch_size=size, rows=rows))
 
 
-def traced(model: nn.Module, inputs: Tensor) -> list[CallRow]:
-    """The calls of one forward pass, in their order."""
+def traced(model: nn.Module, given: Arguments) -> list[CallRow]:
+    """The calls of one forward pass with these arguments, in their order."""
     recorder = CallRecorder(model, _Unmeasured())
     recorder.watch.install()
     try:
         recorder.watch.start_watching()
-        model(inputs)
+        arguments, named = given
+        model(*arguments, **named)
     finally:
         recorder.watch.uninstall()
         recorder.release_graph()

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
+from trainlab.errors import said_by
 from trainlab.instruments.probes.tensorboard import write_probe
 from trainlab.record.board_tags import metric_tag, step_tag
 from trainlab.record.files import writing
@@ -84,10 +85,8 @@ class TensorBoard(Instrument):
 
     def _write_samples(self) -> None:
         inputs = self._view.stored_inputs(GRID_SIDE**2)
-        if inputs.dim() == 4 and inputs.shape[1] in (1, 3):
+        if inputs is not None and inputs.dim() == 4 and inputs.shape[1] in (1, 3):
             self._writer.add_image("samples/test", image_grid(inputs), 0)
-        else:
-            self._view.note("samples_no_images")
 
     def _write_graph(self) -> None:
         view = self._view
@@ -101,11 +100,16 @@ class TensorBoard(Instrument):
                 _quiet_tracer(),
             ):
                 warnings.simplefilter("ignore")
-                self._writer.add_graph(model, view.model_inputs(2))
+                arguments, named = view.model_inputs(2)
+                if named:
+                    raise TypeError(
+                        "TensorBoard traces a model that is called by place, not by name"
+                    )
+                self._writer.add_graph(model, arguments)
         except Exception as error:
             if getattr(error, "errno", None) in DISK_FULL:
                 raise
-            reason = " ".join(str(error).split())[:300]
+            reason = " ".join(said_by(error).split())[:300]
             view.note("graph_failed", kind=type(error).__name__, reason=reason)
 
     def _write_hyper_parameters(self, progress: Progress) -> None:

@@ -48,6 +48,29 @@ def run(
     All else is a setting, as in TrainSpec, or a field of Question. For example
     `trainlab.run("fashion-mlp", vary={"lr": [1e-2, 1e-3]}, seeds=5).results()`.
     """
+    question, workloads = _asked(workload, vary, seeds, design, profile, options)
+    return run_question(
+        question,
+        out=None if out is None else Path(out),
+        many=many,
+        budget_s=budget_s,
+        trial_timeout_s=trial_timeout_s,
+        on=on,
+        jobs=jobs,
+        workloads=workloads,
+        instruments=instruments,
+    ).complete_run()
+
+
+def _asked(
+    workload: "str | Workload",
+    vary: Mapping[str, Sequence[Any]] | None,
+    seeds: int | Sequence[int],
+    design: str,
+    profile: bool | Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> "tuple[Question, dict[str, Workload]]":
+    """The question, and the workloads that it names and that were given as objects."""
     from trainlab.workloads.workload import Workload
 
     workloads: dict[str, Workload] = {}
@@ -72,17 +95,7 @@ def run(
         "seeds": seeds if isinstance(seeds, int) else tuple(seeds),
         "design": design,
     }
-    return run_question(
-        checked_question(values),
-        out=None if out is None else Path(out),
-        many=many,
-        budget_s=budget_s,
-        trial_timeout_s=trial_timeout_s,
-        on=on,
-        jobs=jobs,
-        workloads=workloads,
-        instruments=instruments,
-    ).complete_run()
+    return checked_question(values), workloads
 
 
 def _levels(values: Any) -> Any:

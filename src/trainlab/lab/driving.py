@@ -5,8 +5,8 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,9 @@ from trainlab.spec import Question, Study
 if TYPE_CHECKING:
     from trainlab.execute.executors.executor import Executor
     from trainlab.execute.jobs import AskedJobs
+    from trainlab.execute.launch.launcher import Launcher
     from trainlab.plan import Group
-    from trainlab.record.study import StudyRecord
+    from trainlab.train.loader import Loader
     from trainlab.train.moments import Instrument
     from trainlab.workloads.workload import Workload
 
@@ -38,6 +39,15 @@ class Outcome:
         if self.was_interrupted:
             raise KeyboardInterrupt
         return self.run
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where trials run, how many side by side, and how long one may take; as `start_run` records it."""
+
+    on: str
+    jobs: "AskedJobs"
+    trial_timeout_s: float | None
 
 
 def run_question(
@@ -78,39 +88,25 @@ def run_question(
     if on in ("local", "processes") and (question.cost is not None or not has_objects):
         # It imports torch while this process does.
         launcher.prepare(threads_expected(question, jobs))
-    with closing(launcher):
-        with watcher.status("starting_torch"):
-            from trainlab.data.fetch import reporting_to
-            from trainlab.execute.executors import executor_for
-            from trainlab.execute.jobs import check_jobs
-            from trainlab.execute.run import start_run
-            from trainlab.execute.signals import signals_interrupt
-            from trainlab.machine.process import process_restored
-            from trainlab.train.loader import Loader
+    place = Placement(on, jobs, trial_timeout_s)
+    with _executing(place, launcher, watcher, workloads, instruments) as (executor, load):
+        from trainlab.execute.jobs import check_jobs, check_processes_sendable
+        from trainlab.execute.run import start_run
 
-            load = Loader(workloads)
-            executor = executor_for(on, load, instruments, jobs, launcher, trial_timeout_s)
-        with closing(executor), process_restored(), signals_interrupt():
-            facts = facts_of(question, load)
-            study = resolve(question, facts, where, many=many)
-            with watcher.preparing(), reporting_to(watcher.downloads):
-                devices = executor.preflight(study, each_device=asks_each_device(question))
-            study = resolve(question, facts, where, devices=devices, many=many)
-            check_jobs(jobs, on, study)
-            watcher.planned(study)
-            os.chdir(folder)  # the user's code may have left it; paths are meant as they were given
-            started = start_run(
-                study,
-                out,
-                overridden=overridden,
-                on=on,
-                jobs=jobs,
-                trial_timeout_s=trial_timeout_s,
-            )
-            run = Run(started.path.absolute())  # trials may leave the folder, too
-            with leased(run):
-                was_interrupted = _drive(run, executor, plan(study), budget_s, watcher)
-                _write_tables(run, watcher)
+        facts = facts_of(question, load)
+        study = resolve(question, facts, where, many=many)
+        devices = _preflight(executor, study, watcher, each_device=asks_each_device(question))
+        study = resolve(question, facts, where, devices=devices, many=many)
+        check_jobs(jobs, on, study)
+        most = max(cell.settings.processes for cell in study.all_cells)
+        check_processes_sendable(most, has_objects=has_objects)
+        watcher.planned(study)
+        os.chdir(folder)  # the user's code may have left it; paths are meant as they were given
+        started = start_run(study, out, overridden=overridden, **asdict(place))
+        run = Run(started.path.absolute())  # trials may leave the folder, too
+        with leased(run):
+            was_interrupted = _drive(run, executor, plan(study), budget_s, watcher)
+            _write_tables(run, watcher)
     return Outcome(Run(started.path), was_interrupted)
 
 
@@ -129,10 +125,12 @@ def resume_run(
     """
     from trainlab.execute.driver.abandoned import mark_interrupted
     from trainlab.execute.driver.lease import leased
+    from trainlab.execute.launch.launcher import Launcher
 
     watcher = watcher or Watcher()
     check_run(path)
     run = Run(path)
+    run.check_links()
     record = run.study()
     study = record.to_study(str(run.study_file))
     with watcher.status("starting_torch"):
@@ -143,36 +141,45 @@ def resume_run(
         groups, was_interrupted = unfinished_groups(run), False
         watcher.resumed(sum(len(group.trials) for group in groups), len(record.trials))
         if groups or max(study.looks, default=0) > len(study.seeds):
-            was_interrupted = _resume(run, record, study, groups, budget_s, watcher)
+            place = Placement(record.on, record.jobs, record.trial_timeout_s)
+            with _executing(place, Launcher(), watcher) as (executor, _):
+                _preflight(executor, study, watcher, each_device=False)
+                was_interrupted = _drive(run, executor, groups, budget_s, watcher)
         _write_tables(run, watcher)
     return Outcome(run, was_interrupted)
 
 
-def _resume(
-    run: Run,
-    record: "StudyRecord",
-    study: Study,
-    groups: "tuple[Group, ...]",
-    budget_s: float | None,
+@contextmanager
+def _executing(
+    place: Placement,
+    launcher: "Launcher",
     watcher: Watcher,
-) -> bool:
-    """Runs what is left of a run, once the machine has been checked again."""
-    from trainlab.execute.launch.launcher import Launcher
-
-    with closing(Launcher()) as launcher:
+    workloads: "Mapping[str, Workload] | None" = None,
+    instruments: "Sequence[Instrument]" = (),
+) -> "Iterator[tuple[Executor, Loader]]":
+    """What runs trials and what loads workloads, once torch is there. Inside, signals interrupt; what
+    trials change in this process is as before afterwards."""
+    with closing(launcher):
         with watcher.status("starting_torch"):
-            from trainlab.data.fetch import reporting_to
             from trainlab.execute.executors import executor_for
             from trainlab.execute.signals import signals_interrupt
             from trainlab.machine.process import process_restored
             from trainlab.train.loader import Loader
 
-            limit_s = record.trial_timeout_s
-            executor = executor_for(record.on, Loader(), (), record.jobs, launcher, limit_s)
+            load, limit_s = Loader(workloads), place.trial_timeout_s
+            executor = executor_for(place.on, load, instruments, place.jobs, launcher, limit_s)
         with closing(executor), process_restored(), signals_interrupt():
-            with watcher.preparing(), reporting_to(watcher.downloads):
-                executor.preflight(study, each_device=False)
-            return _drive(run, executor, groups, budget_s, watcher)
+            yield executor, load
+
+
+def _preflight(
+    executor: "Executor", study: Study, watcher: Watcher, *, each_device: bool
+) -> tuple[str, ...]:
+    """Checks the study where it will run; the devices there."""
+    from trainlab.data.fetch import reporting_to
+
+    with watcher.preparing(), reporting_to(watcher.downloads):
+        return executor.preflight(study, each_device=each_device)
 
 
 def _drive(
@@ -183,7 +190,7 @@ def _drive(
     watcher: Watcher,
 ) -> bool:
     """Runs the groups, and further seeds while a comparison is open; whether it was interrupted."""
-    from trainlab.execute.signals import interrupted_after
+    from trainlab.execute.signals import EndAtOnce, interrupted_after
 
     budget_s = math.inf if budget_s is None else budget_s
     deadline, time_is_up = time.monotonic() + budget_s, threading.Event()
@@ -194,6 +201,8 @@ def _drive(
                     executor.run(run, some, lambda: time.monotonic() > deadline)
                 if time.monotonic() > deadline:
                     break
+    except EndAtOnce:
+        raise
     except KeyboardInterrupt:
         return not time_is_up.is_set()
     return False

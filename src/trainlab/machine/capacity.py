@@ -20,6 +20,11 @@ def copies_that_fit() -> int:
     return max(0, int((memory.available - SPARE_SHARE * memory.total) // own))
 
 
+def cpus_text(number: int) -> str:
+    """`1 CPU`, `4 CPUs`."""
+    return "1 CPU" if number == 1 else f"{number} CPUs"
+
+
 def may_use_gpu(devices: Iterable[Any]) -> bool:
     """Whether one of these devices is likely a GPU: torch is not asked."""
     has_gpu = Path("/dev/nvidiactl").exists() or sys.platform == "darwin"
@@ -46,10 +51,10 @@ def check_capacity(threads: Iterable[Any], devices: Iterable[Any]) -> None:
 def _thread_problems(counts: Iterable[Any]) -> Iterator[str]:
     """torch starts as many threads as it is told to, and crashes where the system gives no more."""
     num_cpus = os.cpu_count() or 1
-    cpus = "1 CPU" if num_cpus == 1 else f"{num_cpus} CPUs"
     for count in counts:
         if isinstance(count, int) and count > num_cpus:
-            yield f"threads: got {count}, but this machine has {cpus}; use at most {num_cpus}"
+            rule = f"but this machine has {cpus_text(num_cpus)}; use at most {num_cpus}"
+            yield f"threads: got {count}, {rule}"
 
 
 def _device_problems(devices: Iterable[Any]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Which process this is, and whether another one of this machine still runs. Clocks play no part in it."""
 
 import os
+import signal
 import socket
 from pathlib import Path
 
@@ -35,3 +36,11 @@ def start_mark(pid: int) -> str | None:
         return None if is_dead else f"{process.create_time():.2f}"
     except psutil.Error:
         return None
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`; those without a name by their number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

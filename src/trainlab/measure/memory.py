@@ -18,6 +18,7 @@ from torch._C._profiler import _EventType
 from torch.autograd.graph import saved_tensors_hooks
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from trainlab.data.nesting import tensors_in
 from trainlab.errors import DeviceError
 from trainlab.measure.memory_peak import Blocks, Change, Live, ProfiledStep, Sighting, find_peak
 from trainlab.measure.operators import END_OF, STEP, PhaseEnds
@@ -84,8 +85,8 @@ class BlockWatch(Instrument):
         self.batch: Blocks = {}
         self.saved: Blocks = {}
 
-    def batch_ready(self, inputs: Tensor, targets: Tensor) -> None:
-        self.batch = _blocks([inputs, targets], self._device)
+    def batch_ready(self, inputs: Any, targets: Any) -> None:
+        self.batch = _blocks(tensors_in((inputs, targets)), self._device)
 
     @contextmanager
     def saving(self) -> Iterator[None]:
@@ -148,12 +149,14 @@ def _sightings(
 def _standing(setup: Setup) -> _Kinds:
     """What lives on from step to step."""
     parameters: list[Tensor] = list(setup.model.parameters())
-    state = [value for values in setup.optimizer.state.values() for value in values.values()]
+    optimizers = setup.optimizers.by_name.values()
+    states = (of_one for one in optimizers for of_one in one.state.values())
+    state = [value for of_one in states for value in tensors_in(of_one)]
     tensors = {
         "parameters": parameters,
         "buffers": list(setup.model.buffers()),
         "gradients": [p.grad for p in parameters if p.grad is not None],
-        "optimizer": [value for value in state if isinstance(value, Tensor)],
+        "optimizer": state,
     }
     return {kind: _blocks(group, setup.device) for kind, group in tensors.items()}
 
@@ -162,7 +165,9 @@ def _data_blocks(setup: Setup, steps: Steps) -> Blocks:
     """The splits that lie on the device, as views of which their batches are made."""
     splits = (setup.train_batches, setup.test_batches, steps.batches)
     return _merged(
-        _blocks(next(split.in_order()), setup.device) for split in splits if split.resident
+        _blocks(tensors_in(next(split.in_order())), setup.device)
+        for split in splits
+        if split.resident
     )
 
 

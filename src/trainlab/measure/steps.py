@@ -8,11 +8,14 @@ from typing import Any
 
 import torch
 
+from trainlab.data.nesting import count_of
 from trainlab.train.batches import Batches
+from trainlab.train.batches.batches import Piece
 from trainlab.train.engines import engine_for
 from trainlab.train.engines.engine import Engine, Update
+from trainlab.train.engines.parallel import stepping_together
 from trainlab.train.moments import GRAINS, Instrument, Moments
-from trainlab.train.seeds import data_order, seeded
+from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 
 
@@ -29,7 +32,7 @@ class Steps:
     one_pass: Iterator[Any]
     """Every batch of one epoch or pass, the smaller last one included."""
     last: Any | None
-    """The smaller last batch; None where all are full."""
+    """The smaller last batch; None where all are full, or several processes share it."""
     shows_phases: bool
     """Whether the engine makes its steps phase by phase; else they can only be timed whole."""
 
@@ -56,7 +59,8 @@ def running_steps(setup: Setup, mode: str) -> Iterator[None]:
     with seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device):
         if mode == "train":
             setup.model.train()
-            yield
+            with stepping_together(setup):
+                yield
         else:
             setup.model.eval()
             with torch.no_grad():
@@ -75,8 +79,8 @@ def _training(setup: Setup) -> Steps:
         moments = Moments(instruments)
         return _engine_of(setup, moments).training_step(setup, moments)
 
-    def epoch(number: int) -> tuple[Any, ...]:
-        return batches.rows(data_order(setup.trial.seed_of("order"), number, batches.num_samples))
+    def epoch(number: int) -> Sequence[Piece]:
+        return batches.epoch(setup.trial.seed_of("order"), number)
 
     return Steps(
         batches=batches,
@@ -84,7 +88,7 @@ def _training(setup: Setup) -> Steps:
         bare=watched_by([]),
         endless=(rows for number in count(1) for rows in epoch(number) if _is_full(rows, batches)),
         one_pass=iter(epoch(1)),
-        last=_smaller(epoch(1)[-1], batches),
+        last=None if batches.rank.of > 1 else _smaller(epoch(1)[-1], batches),
         shows_phases=_shows_phases(setup),
     )
 
@@ -100,7 +104,9 @@ def _inference(setup: Setup) -> Steps:
         batches=batches,
         watched_by=watched_by,
         bare=watched_by([]),
-        endless=(b for _ in count(1) for b in batches.in_order() if _is_full(b[0], batches)),
+        endless=(
+            b for _ in count(1) for b in batches.in_order() if count_of(b) == batches.num_full
+        ),
         one_pass=batches.in_order(),
         last=batches.last_smaller(),
         shows_phases=True,
@@ -109,20 +115,21 @@ def _inference(setup: Setup) -> Steps:
 
 def _engine_of(setup: Setup, moments: Moments) -> Engine:
     """The cell's engine; where it cannot show these moments, eager with a note."""
-    engine, fallback = engine_for(setup.settings.engine, [moments])
+    engine, fallback = engine_for(setup.settings, [moments])
     if fallback is not None and fallback not in setup.notes:
         setup.notes.append(fallback)
     return engine
 
 
 def _shows_phases(setup: Setup) -> bool:
-    engine, _ = engine_for(setup.settings.engine, [])
+    engine, _ = engine_for(setup.settings, [])
     return GRAINS.index(engine.shows) >= GRAINS.index("phase")
 
 
-def _smaller(batch: torch.Tensor, batches: Batches) -> torch.Tensor | None:
-    return None if _is_full(batch, batches) else batch
+def _smaller(piece: Piece, batches: Batches) -> Piece | None:
+    return None if _is_full(piece, batches) else piece
 
 
-def _is_full(batch: torch.Tensor, batches: Batches) -> bool:
-    return len(batch) == min(batches.batch_size, batches.num_samples)
+def _is_full(piece: Piece, batches: Batches) -> bool:
+    """What data that makes its own batches will give shows only then."""
+    return not batches.is_cut or len(piece) == batches.num_full

@@ -26,5 +26,7 @@ class EpochLine(CurveLine):
     kind: Literal["epoch"]
     train_s: NonNegativeFloat
     """Training of this epoch."""
+    test_s: NonNegativeFloat
+    """The test after it."""
     time_s: NonNegativeFloat
     """Training and testing so far."""

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,15 +62,29 @@ Recorded = tuple[Path, str | None, Callable[[], object]]
 
 def _records(run: RunFolder) -> Iterator[Recorded]:
     yield run.study_file, None, run.study
-    for file in run.environment_files().values():
+    machines = run.environment_files()
+    for file in machines.values():
         yield file.path, None, file.read
     try:
         planned = run.study().trials
     except RecordError:
         planned = ()
+    for name in sorted(_machines_of(run, planned) - machines.keys()):
+        path = run.environments_folder / f"{name}.json"
+        yield path, None, lambda: None
     found = (path.name for path in run.trials_folder.glob("*") if path.is_dir())
     for trial_id in dict.fromkeys((*planned, *sorted(found))):
         yield from _trial_records(run.trial(trial_id))
+
+
+def _machines_of(run: RunFolder, planned: Iterable[str]) -> set[str]:
+    """The machines that trials say they ran on."""
+    found: set[str] = set()
+    for trial_id in planned:
+        with suppress(RecordError):
+            if (name := run.trial(trial_id).read().environment) is not None:
+                found.add(name)
+    return found
 
 
 def _trial_records(files: TrialFolder) -> Iterator[Recorded]:

@@ -6,6 +6,7 @@ not depend on events: a run without them is complete.
 """
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -67,6 +68,9 @@ class EventReader:
 
 def _event(line: bytes) -> Event | None:
     try:
-        return Event.model_validate(plain_value(json.loads(line)))
+        event = Event.model_validate(plain_value(json.loads(line)))
+        datetime.fromisoformat(event.at)
     except (ValueError, RecursionError):
         return None
+    is_of_trials = event.kind not in ("starting", "ready")
+    return None if is_of_trials and not event.trials else event

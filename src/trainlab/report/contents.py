@@ -20,6 +20,7 @@ from trainlab.report.sections.learning import learn_section
 from trainlab.report.sections.method import method_section
 from trainlab.report.sections.network import network_section
 from trainlab.report.sections.operators import operator_section
+from trainlab.report.sections.parallel import parallel_section
 from trainlab.report.sections.probes import probe_section
 from trainlab.report.sections.trouble import note_section, trouble_section
 from trainlab.words import Words
@@ -37,6 +38,7 @@ SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     phase_section,
     comparison_section,
     scaling_section,
+    parallel_section,
     limits_section,
     probe_section,
     cold_section,

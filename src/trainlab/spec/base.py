@@ -38,6 +38,8 @@ class Setting:
     """Whether a workload's default for it was tuned for the workload's own optimizer."""
     also_called: tuple[str, ...] = ()
     """What others call it, for suggestions."""
+    option: str = ""
+    """What the command line calls it, where that is not its name."""
     resolves_to: tuple[str, ...] = ()
     """Names in a trial's `resolved` that it changes by itself: no confound where it is varied."""
 
@@ -97,6 +99,11 @@ def setting_of(kind: type[Spec], name: str) -> Setting:
     field = kind.model_fields.get(name)
     metadata = field.metadata if field is not None else ()
     return next((item for item in metadata if isinstance(item, Setting)), Setting())
+
+
+def option_of(kind: type[Spec], name: str) -> str:
+    """The option of a field on the command line."""
+    return f"--{(setting_of(kind, name).option or name).replace('_', '-')}"
 
 
 def choices_of(kind: type[Spec], name: str) -> tuple[str, ...]:

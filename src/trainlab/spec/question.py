@@ -136,10 +136,9 @@ def _with_its_table(problem: str) -> str:
     name, _, rest = problem.partition(": ")
     if not rest.startswith("unknown setting"):
         return problem
-    for table, kind in (("settings", TrainSpec), ("cost", CostSpec)):
-        if name in kind.model_fields:
-            return f"{name}: is out of place; write it under [{table}]"
-    return problem
+    kinds = (("settings", TrainSpec), ("cost", CostSpec))
+    tables = [f"[{table}]" for table, kind in kinds if name in kind.model_fields]
+    return f"{name}: is out of place; write it under {' or '.join(tables)}" if tables else problem
 
 
 def asked_values(question: Question, setting: str) -> list[Any]:

@@ -191,6 +191,17 @@ class TrainSpec(Spec):
         ),
     ] = None
     """Threads for torch on the CPU; not given: torch's choice. It changes rounding: keep it equal."""
+    processes: Annotated[
+        PositiveInt,
+        Setting(
+            "processes",
+            option="data_parallel",  # --processes are those of a measurement
+            also_called=("world_size", "nproc", "nproc_per_node", "data_parallel", "ranks"),
+            resolves_to=("processes", "backend"),
+        ),
+    ] = 1
+    """Processes that train one trial together, data parallel: each takes its share of every batch, on a GPU
+    of its own or on the CPU with `threads` each (not given: 1)."""
     allocator: Annotated[
         Literal["keep", "system"],
         Setting(changes_learning=False, resolves_to=("allocator_keeps_memory",)),
@@ -234,7 +245,7 @@ class TrainSpec(Spec):
     """Parameters of the workload's model, as hidden=256."""
 
     @model_validator(mode="after")
-    def _fits_its_optimizer(self) -> "TrainSpec":
+    def _fits_together(self) -> "TrainSpec":
         rules, problems = OPTIMIZERS[self.optimizer], []
         if self.momentum is not None and not rules.takes_momentum:
             takers = ", ".join(name for name, other in OPTIMIZERS.items() if other.takes_momentum)
@@ -246,9 +257,20 @@ class TrainSpec(Spec):
             problems.append("optimizer_options.nesterov: needs dampening 0; leave dampening out")
         if self.optimizer_code == "fused" and not rules.fused_on:
             problems.append(f"optimizer_code: torch has no fused {self.optimizer}; use auto")
+        problems += self._process_problems()
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    def _process_problems(self) -> Iterator[str]:
+        if self.processes == 1:
+            return
+        if self.engine not in ("auto", "eager"):
+            rule = f"but engine {self.engine} trains in one; use engine auto or eager"
+            yield f"processes: got {self.processes}, {rule}"
+        if self.batch_size < self.processes:
+            rule = f"but a batch has {self.batch_size}; use at most one process per sample"
+            yield f"processes: got {self.processes}, {rule}"
 
     @property
     def start_lr(self) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from trainlab.data.dataset import Dataset
-from trainlab.errors import TrainlabError, WorkloadError
+from trainlab.errors import TrainlabError, WorkloadError, said_by
 from trainlab.train.seeds import data_order, seeded
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
@@ -61,11 +61,11 @@ def _with_fewer(whole: Dataset, num_train: int) -> Dataset:
 def _data_of(workload: Workload, choice: str) -> Dataset:
     """The user's function, its mistakes told as such."""
     try:
-        dataset = workload.data(choice)
+        dataset = workload.dataset(choice)
     except TrainlabError:
         raise
     except (Exception, SystemExit) as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {said_by(error)}"
         raise WorkloadError(f"{workload.name}: data raised {reason}") from error
     if not isinstance(dataset, Dataset):
         kind = type(dataset).__name__

@@ -17,6 +17,8 @@ from trainlab.train.watch import ProgramView, ProgramWatch
 Phase = Literal[
     "data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward", "optimizer"
 ]
+Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
+"""By place and by name."""
 Grain = Literal["point", "step", "phase", "call"]
 """How finely a trial is watched: at the points of its curve, at every step, within each step, or at every
 call that the model makes."""
@@ -64,10 +66,10 @@ class TrialView:
     """Updates from the start of the trial to its end."""
     samples_by: Callable[[int], int]
     """Training samples seen once so many updates are done."""
-    stored_inputs: Callable[[int], Tensor]
-    """The first so many test inputs, as they are stored."""
-    model_inputs: Callable[[int], Tensor]
-    """The same as the model gets them, on the device; a copy, which it may change."""
+    stored_inputs: Callable[[int], Tensor | None]
+    """The first so many test inputs, as they are stored; None where they are no tensor."""
+    model_inputs: Callable[[int], Arguments]
+    """Those of a call of the model, on the device; copies, which it may change."""
     notes: list[Note]
     steps_before: int = 0
     """Updates that an earlier attempt made, from whose checkpoint this one goes on; 0: it starts anew."""
@@ -93,8 +95,9 @@ class Instrument:
     def step_begins(self, step: int) -> None:
         """Updates count from 1 over the whole trial."""
 
-    def batch_ready(self, inputs: Tensor, targets: Tensor) -> None:
-        """The batch as the model and the loss will get it, on the device."""
+    def batch_ready(self, inputs: Any, targets: Any) -> None:
+        """The batch as the model and the loss will get it, on the device; where the workload's own step
+        gets it, the whole as inputs."""
 
     def forward_begins(self) -> None:
         """The model is about to run on the batch."""

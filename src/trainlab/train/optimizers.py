@@ -1,14 +1,15 @@
 """Optimizers and schedules by the names of the settings; torch's own, nothing rewritten."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, StepLR
 
-from trainlab.errors import DeviceError, SpecError
+from trainlab.errors import DeviceError, SpecError, WorkloadError
 from trainlab.spec import TrainSpec
 from trainlab.spec.optimizer import OPTIMIZERS
 
@@ -49,6 +50,41 @@ def make_optimizer(
         options["foreach"] = code == "foreach"
     optimizer_class: Callable[..., Optimizer] = class_for(getattr(torch.optim, rules.torch_class))
     return optimizer_class(parameters, lr=settings.start_lr, **options)
+
+
+@dataclass(frozen=True)
+class Optimizers:
+    """Those of a trial by name, with the schedule of the user's own where there is one."""
+
+    by_name: Mapping[str, Optimizer]
+    schedule: Any = None
+    changes_each: Literal["epoch", "step"] = "epoch"
+    """When the schedule is asked for another learning rate."""
+
+
+def own_optimizers(
+    make: Callable[..., Any], model: nn.Module, settings: TrainSpec, *, may_be_several: bool
+) -> Optimizers:
+    """What the workload's `optimizer` gives; WorkloadError where that is none."""
+    made, schedule = make(model, settings), None
+    each: Any = "epoch"
+    if isinstance(made, tuple):
+        made, schedule, *rest = made
+        each = rest[0] if rest else each
+    by_name = dict(made) if isinstance(made, Mapping) else {"optimizer": made}
+    for one in by_name.values():
+        if not isinstance(one, Optimizer):
+            kind = type(one).__name__
+            raise WorkloadError(f"optimizer: gave a {kind}, must give a torch optimizer")
+    if len(by_name) != 1 and not (by_name and may_be_several):
+        rule = "must give one; several are for a workload with its own update"
+        raise WorkloadError(f"optimizer: gave {len(by_name) or 'none'}, {rule}")
+    if schedule is not None and not (hasattr(schedule, "step") and hasattr(schedule, "state_dict")):
+        kind = type(schedule).__name__
+        raise WorkloadError(f"optimizer: its schedule is a {kind}, must be one of torch's")
+    if each not in ("epoch", "step"):
+        raise WorkloadError(f"optimizer: its schedule changes each {each!r}, must be epoch or step")
+    return Optimizers(by_name, schedule, each)
 
 
 def check_optimizer(settings: TrainSpec, device: torch.device) -> None:

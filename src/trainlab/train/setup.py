@@ -1,26 +1,37 @@
 """Setup: a trial's model, data and optimizer, ready on the device."""
 
+import copy
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from trainlab.data.dataset import Dataset
+from trainlab.data.dataset import Dataset, Split
+from trainlab.data.loaded import Loaded
+from trainlab.errors import WorkloadError
 from trainlab.machine.device import device_name, pick_device
 from trainlab.machine.environment import tf32_modes
 from trainlab.machine.process import prepare_process, process_state
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
-from trainlab.record.note import Note
+from trainlab.record.note import Note, note
 from trainlab.spec import TrainSpec
-from trainlab.train.batches import Batches
-from trainlab.train.moments import TrialView
-from trainlab.train.optimizers import make_optimizer, optimizer_code
+from trainlab.train.batches import Batches, SplitBatches, make_batches
+from trainlab.train.moments import Arguments, TrialView
+from trainlab.train.optimizers import (
+    Optimizers,
+    make_optimizer,
+    make_schedule,
+    optimizer_code,
+    own_optimizers,
+)
+from trainlab.train.rank import Rank
 from trainlab.train.seeds import seeded
-from trainlab.workloads.workload import Workload
+from trainlab.workloads.workload import Workload, takes_carried
 
 POINTS_PER_EPOCH = 50
 MIN_STEPS_PER_POINT = 5
@@ -43,16 +54,56 @@ class Setup:
     engine_facts: dict[str, Any] = field(default_factory=dict)
     """What an engine has decided on this machine; ends up in the trial's `resolved`."""
 
+    @property
+    def own(self) -> str | None:
+        """What of the trial is not as every engine can take it, by the workload's field."""
+        return self.workload.own or (None if self.dataset.is_tensors else "data")
+
+    @property
+    def split_batches(self) -> SplitBatches:
+        """Those of the training set, for who has seen that they are tensors."""
+        assert isinstance(self.train_batches, SplitBatches)
+        return self.train_batches
+
     @cached_property
-    def optimizer(self) -> torch.optim.Optimizer:
+    def loss(self) -> Callable[[Any, Any], Tensor]:
+        """The workload's; a module, say one with weights for classes, as a copy on the device."""
+        loss = self.workload.loss
+        assert loss is not None
+        return copy.deepcopy(loss).to(self.device) if isinstance(loss, nn.Module) else loss
+
+    @cached_property
+    def optimizers(self) -> Optimizers:
         """Made when first needed: inference needs none, and torch then imports for a second."""
-        return make_optimizer(self.settings, self.model.parameters(), self.device)
+        if (own := self.workload.optimizer) is not None:
+            several = self.workload.update is not None
+            return own_optimizers(own, self.model, self.settings, may_be_several=several)
+        made = make_optimizer(self.settings, self.model.parameters(), self.device)
+        return Optimizers({"optimizer": made})
+
+    @cached_property
+    def schedule(self) -> Any:
+        """What changes the learning rate; None where nothing does. To be asked for before the first update,
+        since torch's schedules count them; and only to train, since they wrap the optimizer's step."""
+        if self.workload.optimizer is not None:
+            return self.optimizers.schedule
+        return make_schedule(self.settings, self.optimizer)
+
+    @property
+    def has_optimizer(self) -> bool:
+        """Whether it has been made."""
+        return "optimizers" in vars(self)
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The only one, or the first."""
+        return next(iter(self.optimizers.by_name.values()))
 
     def use_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Puts another optimizer that makes the same updates in its place, with the state so far."""
-        if "optimizer" in vars(self):
+        if self.has_optimizer:
             optimizer.load_state_dict(self.optimizer.state_dict())
-        vars(self)["optimizer"] = optimizer
+        vars(self)["optimizers"] = Optimizers({"optimizer": optimizer})
 
     @property
     def settings(self) -> TrainSpec:
@@ -73,7 +124,7 @@ class Setup:
 
     def view(self, folder: TrialFolder, steps_before: int = 0) -> TrialView:
         """What instruments get to see; their records go to this folder."""
-        test_inputs = self.dataset.test.inputs
+        test = self.dataset.test
         return TrialView(
             trial=self.trial,
             device=self.device,
@@ -81,13 +132,44 @@ class Setup:
             folder=folder,
             num_steps=self.settings.epochs * len(self.train_batches),
             samples_by=self.train_batches.samples_by,
-            stored_inputs=lambda count: test_inputs[:count],
-            model_inputs=lambda count: self.workload.prepare(
-                test_inputs[:count].to(self.device, copy=True)
-            ),
+            stored_inputs=lambda count: test.inputs[:count] if isinstance(test, Split) else None,
+            model_inputs=self._model_inputs,
             notes=self.notes,
             steps_before=steps_before,
         )
+
+    def _model_inputs(self, count: int) -> Arguments:
+        """For tensors, so many test samples, prepared; else what the workload's own function calls the
+        model with, for a batch."""
+        test = self.dataset.test
+        if self.workload.loss is None:
+            return self._own_inputs()
+        if isinstance(test, Split):
+            stored = test.inputs[:count].to(self.device, copy=True)
+        else:
+            stored = self.test_batches.sample()[0]
+        return (self.workload.prepare(stored),), {}
+
+    def _own_inputs(self) -> Arguments:
+        """WorkloadError where it does not call the model as a whole."""
+        calls: list[Arguments] = []
+        model = copy.deepcopy(self.model)
+        model.register_forward_pre_hook(
+            lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True
+        )
+        own = self.workload.evaluate or self.workload.step
+        assert own is not None
+        more: tuple[Any, ...] = ({},) if takes_carried(own) else ()
+        with torch.no_grad():
+            own(model.eval(), self.test_batches.sample(), *more)
+        if not calls:
+            raise WorkloadError("the workload calls parts of its model, not the whole")
+        return calls[0]
+
+    @property
+    def _is_shuffled(self) -> bool:
+        train = self.dataset.train
+        return isinstance(train, Split) or train.shuffle or train.sampler is not None
 
     def resolved(self) -> dict[str, Any]:
         """What the settings became on this machine; recorded, so that differences between runs show."""
@@ -99,12 +181,13 @@ class Setup:
             "optimizer_code": optimizer_code(self.settings, self.device),
             "log_every_steps": self.log_every_steps,
             "steps_per_epoch": len(self.train_batches),
-            "batch_size": min(self.settings.batch_size, self.train_batches.num_samples),
+            "batch_size": min(self.train_batches.batch_size, self.train_batches.num_samples),
             "code": self.workload.code,
             "num_parameters": sum(p.numel() for p in parameters),
             "num_trainable": sum(p.numel() for p in parameters if p.requires_grad),
             "data_resident": self.train_batches.resident,
-            "shuffle": True,
+            "processes": self.settings.processes,
+            "shuffle": self._is_shuffled,
             "tf32": tf32_modes(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -118,25 +201,40 @@ def set_up(
     dataset: Dataset,
     notes: list[Note] | None = None,
     engine_facts: dict[str, Any] | None = None,
+    rank_number: int = 0,
 ) -> Setup:
-    """Everything a trial needs before its first update; initial weights derive from its seed alone."""
+    """Everything a trial needs before its first update; initial weights derive from its seed alone.
+    `rank_number`: which of the trial's processes this is."""
     settings = trial.settings
     prepare_process(settings)
-    device = pick_device(settings.device)
+    device, rank = pick_device(settings.device), Rank(number=rank_number, of=settings.processes)
+    if rank.of > 1 and workload.own is not None:
+        raise WorkloadError(
+            f"processes: got {rank.of}, but {workload.own} is the workload's own; several processes train "
+            "by loss and the settings' optimizer only: use processes=1"
+        )
     if device.type == "cuda":
+        if rank.of > 1:
+            device = torch.device("cuda", (device.index or 0) + rank.number)
         torch.cuda.set_device(device.index or 0)  # events and streams are the current device's
     with seeded(trial.seed_of("weights"), "weights"):
         # On the CPU first: the same seed gives the same weights on every device.
         model = workload.build(settings.model)
     model.to(device)
+    train_batches = make_batches(
+        dataset.train, settings.batch_size, device, rank, drop_last=dataset.drop_last
+    )
+    notes = [] if notes is None else notes
+    if isinstance(dataset.train, Loaded) and dataset.train.makes_batches:
+        notes.append(note("data_own_batches", size=train_batches.batch_size))
     return Setup(
         trial=trial,
         workload=workload,
         dataset=dataset,
         device=device,
         model=model,
-        train_batches=Batches(dataset.train, settings.batch_size, device),
-        test_batches=Batches(dataset.test, settings.test_batch_size, device),
-        notes=[] if notes is None else notes,
+        train_batches=train_batches,
+        test_batches=make_batches(dataset.test, settings.test_batch_size, device),
+        notes=notes,
         engine_facts={} if engine_facts is None else engine_facts,
     )

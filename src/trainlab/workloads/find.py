@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from trainlab.errors import WorkloadError
+from trainlab.errors import WorkloadError, said_by
 from trainlab.workloads.catalogue import BUILTIN
 from trainlab.workloads.reference import check_reference
 from trainlab.workloads.workload import Workload
@@ -74,4 +74,4 @@ def _line_of(error: BaseException, path: Path) -> str:
 
 
 def _error_text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {said_by(error)}"

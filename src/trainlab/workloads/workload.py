@@ -3,10 +3,11 @@
 import hashlib
 import inspect
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -36,6 +37,9 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     return outputs.argmax(dim=-1) == targets
 
 
+NOT_GIVEN: Mapping[str, Any] = MappingProxyType({})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """What is trained and on what; plain callables, so that your own needs no base class.
@@ -51,34 +55,87 @@ class Workload:
     """
 
     name: str
-    model: Callable[..., nn.Module]
-    """Makes the model, untrained; its keyword parameters can be set and varied."""
-    data: Callable[[str], Dataset]
-    """Gives the data for `full`, `bundled`, `auto` or a folder; may ignore the choice."""
-    loss: Callable[[Tensor, Tensor], Tensor]
-    """(outputs, targets) to the mean loss of the batch: what is differentiated."""
+    model: Callable[..., Any]
+    """Makes the model, untrained, or several by name; its keyword parameters can be set and varied."""
+    data: Callable[[str], Dataset] | Dataset
+    """The data, or what gives it for `full`, `bundled`, `auto` or a folder; may ignore the choice."""
+    loss: Callable[[Any, Any], Tensor] | None = None
+    """(outputs, targets) to the mean loss of the batch: what is differentiated. Of batches that are pairs
+    of inputs and targets."""
     prepare: Callable[[Tensor], Tensor] = unchanged
     """Stored inputs of a batch to the model's input, on the device (say, scaling pixels)."""
-    metrics: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = field(
-        default_factory=lambda: {"accuracy": accuracy}
-    )
-    """Name to (outputs, targets) to one value per sample; averaged over samples by us."""
+    step: Callable[..., Any] | None = None
+    """In place of loss and prepare: (model, batch) to the loss, or to a mapping with `loss` and what else
+    is to be logged; `outputs` and `targets` in it go to the metrics. With a third parameter it also gets a
+    dict that is handed on from batch to batch."""
+    evaluate: Callable[..., Any] | None = None
+    """The same for tests; not given: as in training, without gradients."""
+    update: Callable[..., Any] | None = None
+    """In place of one loss and one optimizer: (ctx, batch) makes one update of everything and returns what
+    `step` does. `evaluate` then says what is measured on the test data."""
+    optimizer: Callable[..., Any] | None = None
+    """(model, settings) to a torch optimizer, or (optimizer, schedule), or several optimizers by name; not
+    given: the one that the settings name. A schedule changes the learning rate after each epoch; as
+    (optimizer, schedule, "step") after each update."""
+    metrics: Mapping[str, Callable[[Any, Any], Tensor]] = field(default_factory=lambda: NOT_GIVEN)
+    """Name to (outputs, targets) to one value per sample; averaged over samples by us. Not given: accuracy
+    where there is a `loss`, none beside a step of your own."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Settings to start from, as in TrainSpec."""
     summary: str = ""
     """One line for listings."""
 
     def __post_init__(self) -> None:
+        if self.metrics is NOT_GIVEN:
+            own = {} if self.loss is None else {"accuracy": accuracy}
+            object.__setattr__(self, "metrics", own)
+        for problem in self._problems():
+            raise WorkloadError(f"{self.name}: {problem}")
+
+    def _problems(self) -> Iterator[str]:
+        if isinstance(self.model, nn.Module):
+            kind = type(self.model).__name__
+            remedy = f"give what makes one, as model={kind} or model=lambda: {kind}(...)"
+            yield f"model: is a {kind}, which all trials would share; {remedy}"
+        for name in ("model", "loss", "step", "evaluate", "update", "optimizer"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                yield f"{name}: is a {type(value).__name__}, must be a function"
+        if not callable(self.data) and not isinstance(self.data, Dataset):
+            kind = type(self.data).__name__
+            yield f"data: is a {kind}, must be a trainlab.Dataset or a function that gives one"
         if "loss" in self.metrics:
-            raise WorkloadError(
-                f"{self.name}: metrics.loss: the loss is recorded by itself; rename it"
-            )
+            yield "metrics.loss: the loss is recorded by itself; rename it"
+        yield from self._contradictions()
+
+    def _contradictions(self) -> Iterator[str]:
+        given = [one for one in ("loss", "step", "update") if getattr(self, one) is not None]
+        if len(given) != 1:
+            has = " and ".join(given) if given else "none of them"
+            yield f"loss, step, update: has {has}, must have one of them"
+        if self.update is not None and self.evaluate is None:
+            yield "update: needs evaluate beside it, which says what is measured on the test data"
+        if self.update is not None and self.optimizer is None:
+            yield "update: needs optimizer beside it, which makes the optimizers that it uses"
+        if self.loss is not None and self.evaluate is not None:
+            yield "evaluate: goes with step or update; beside loss the test is as the training"
+        if self.loss is None and self.prepare is not unchanged:
+            yield "prepare: goes with loss; your own function gets the batch as the data gives it"
+
+    @property
+    def own(self) -> str | None:
+        """Which part of a step is the user's own function, and so only eager can make; None where model,
+        loss and optimizer are put together by us."""
+        return next(
+            (n for n in ("update", "step", "optimizer") if getattr(self, n) is not None), None
+        )
 
     @cached_property
     def code(self) -> str:
         """A fingerprint of the source files of model, data, loss and preparation, so that runs before and
         after a change of the model are not taken for the same."""
-        parts = (self.model, self.data, self.loss, self.prepare)
+        own = (self.loss, self.step, self.evaluate, self.update, self.optimizer)
+        parts = (self.model, self.data, self.prepare, *filter(None, own))
         files = dict.fromkeys(filter(None, map(_file_of, parts)))
         content = b"".join(file.read_bytes() for file in sorted(files, key=lambda file: file.name))
         return hashlib.sha256(content).hexdigest()[:12]
@@ -99,14 +156,31 @@ class Workload:
         metrics = tuple(self.metrics)
         return WorkloadFacts(self.name, self.defaults, names, metrics, model_defaults)
 
+    def dataset(self, choice: str) -> Dataset:
+        """The data for a choice."""
+        return self.data if isinstance(self.data, Dataset) else self.data(choice)
+
     def build(self, parameters: Mapping[str, Any]) -> nn.Module:
         """The untrained model with these parameters."""
         self.facts.check_parameters(parameters)
         model = self.model(**parameters)
+        if isinstance(model, Mapping) and not isinstance(model, nn.Module):
+            model = nn.ModuleDict(model)
         if not isinstance(model, nn.Module):
             kind = type(model).__name__
             raise WorkloadError(f"{self.name}: model gave {kind}, must be nn.Module")
         return model
+
+
+def takes_carried(own: Callable[..., Any]) -> bool:
+    """Whether a step takes a third argument: what is handed on from batch to batch."""
+    try:
+        parameters = inspect.signature(own).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    placed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [one for one in parameters if one.kind in placed and one.default is one.empty]
+    return len(needed) == 3
 
 
 def _file_of(part: object) -> Path | None:

@@ -11,6 +11,7 @@ from trainlab.analyse.findings.best import BestCells
 from trainlab.analyse.findings.effects import Effect, NoReset
 from trainlab.analyse.findings.finding import Finding, num_seeds
 from trainlab.analyse.findings.learning import Diverged
+from trainlab.analyse.findings.patterns import Trend
 from trainlab.analyse.metrics import compared_metrics
 from trainlab.spec import Cell
 from trainlab.words import Words
@@ -38,8 +39,13 @@ def learned_sentences(
     by_factor: dict[str, list[Effect]] = {}
     for effect in effects:
         by_factor.setdefault(effect.factor or "", []).append(effect)
+    trends = [
+        one
+        for one in findings
+        if isinstance(one, Trend) and one.subject == metric and one.verdict == "different"
+    ]
     for one in best:
-        yield from _best(evidence, one, effects, words)
+        yield from _best(evidence, one, effects, trends, words)
     if len(by_factor) > 1:
         yield from _by_factor(evidence, metric, by_factor, words)
 
@@ -120,7 +126,11 @@ def _course(evidence: Evidence, cell: Cell, words: Words) -> Iterator[Sentence]:
 
 
 def _best(
-    evidence: Evidence, best: BestCells, effects: Sequence[Effect], words: Words
+    evidence: Evidence,
+    best: BestCells,
+    effects: Sequence[Effect],
+    trends: Sequence[Trend],
+    words: Words,
 ) -> Iterator[Sentence]:
     cells = {cell.id: cell for cell in evidence.cells}
     names = [cell_name(cells[cell], words) for cell in best.cells]
@@ -135,8 +145,11 @@ def _best(
             yield from _same(evidence, best.subject, effects, words)
         elif best.n > 1:
             capital = words.capital(parts["metric"])
-            text = words("answer_none_told", **parts, capital_metric=capital, best=names[0])
-            yield Sentence(text, "learning", (best,))
+            # Over all levels together a trend may show that no two of them do.
+            key = "answer_only_trend" if trends else "answer_none_told"
+            factor = trends[0].factor if trends else ""
+            text = words(key, **parts, capital_metric=capital, best=names[0], factor=factor)
+            yield Sentence(text, "learning", (best, *trends))
         return
     if len(best.cells) == 1:
         text = words("answer_best", **parts, best=words.capital(names[0]))

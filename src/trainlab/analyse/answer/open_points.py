@@ -1,7 +1,8 @@
 """What could not be told, and the command that would settle it."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from trainlab.analyse.answer.learned import size_text
@@ -41,7 +42,10 @@ def _unfinished(evidence: Evidence, words: Words) -> Iterator[OpenPoint]:
     )
     if num_open:
         text = words("open_unfinished", some=num_open, all=len(evidence.trials))
-        yield OpenPoint(text, "answer", _command(evidence), _minutes(evidence, 1.0))
+        whole = _minutes(evidence, 1.0)
+        left = None if whole is None else whole * num_open / len(evidence.trials)
+        command = f"trainlab resume {shlex.quote(evidence.path)}" if evidence.path else None
+        yield OpenPoint(text, "answer", command, left)
 
 
 def _learning(
@@ -53,7 +57,7 @@ def _learning(
         is_open = one.open_because in ("noise", "single")
         if isinstance(one, Effect) and one.subject == metric and is_open:
             undecided.setdefault(one.factor or "", []).append(one)
-    for factor, effects in undecided.items():
+    for factor, effects in _by_prospect(undecided):
         names = [_pair(evidence, one, words) for one in effects]
         seeds = min(effect.n for effect in effects)
         detectable = [one.detectable for one in effects if one.detectable is not None]
@@ -77,7 +81,6 @@ def _learning(
             text = words("open_learning", **parts, size=size)
         else:
             text = words("open_learning_bare", **parts)
-        # Of one comparison that cannot be estimated nothing is promised for the others.
         needed = max(one.seeds_needed or MOST_SEEDS + 1 for one in effects)
         if needed > MOST_SEEDS:
             yield OpenPoint(words.sentences(text, words("open_too_many")), section_of(factor))
@@ -90,6 +93,14 @@ def _learning(
             _command(evidence, f"--seeds {needed}", SEED_OPTIONS),
             _minutes(evidence, share, kind="learn"),
         )
+
+
+def _by_prospect(undecided: Mapping[str, list[Effect]]) -> Iterator[tuple[str, list[Effect]]]:
+    """Of each factor the comparisons that more seeds would settle apart from those that none would."""
+    for factor, effects in undecided.items():
+        hopeful = [one for one in effects if (one.seeds_needed or MOST_SEEDS + 1) <= MOST_SEEDS]
+        hopeless = [one for one in effects if one not in hopeful]
+        yield from ((factor, some) for some in (hopeful, hopeless) if some)
 
 
 def _cost(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Iterator[OpenPoint]:

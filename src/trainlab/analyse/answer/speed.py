@@ -12,6 +12,7 @@ from trainlab.analyse.findings.batch_scaling import OptimizerShare, Scaling
 from trainlab.analyse.findings.cost import CostRatio
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.operators import TopOperator
+from trainlab.analyse.findings.parallel import ParallelGain
 from trainlab.spec import Cell
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, bare_operator, figure
@@ -37,7 +38,9 @@ def speed_sentences(
     """Of each other factor the fastest level in training; one mode without the other where only that
     was measured."""
     for mode in MODES:
-        ratios = [ratio for ratio in _ratios(findings, mode) if ratio.factor != DEVICE]
+        # What processes gain is told with their efficiency.
+        apart = {DEVICE, *(gain.factor for gain in _parallel_gains(findings))}
+        ratios = [ratio for ratio in _ratios(findings, mode) if ratio.factor not in apart]
         for factor in dict.fromkeys(ratio.factor for ratio in ratios):
             own = [ratio for ratio in ratios if ratio.factor == factor]
             told = [ratio for ratio in own if ratio.verdict == "different"]
@@ -72,6 +75,16 @@ def batch_sentences(findings: Sequence[Finding], words: Words) -> Iterator[Sente
         if isinstance(scaling, Scaling) and scaling.mode == "train" and scaling.knows_enough:
             text = words("answer_enough", batch=round(scaling.enough or 0))
             yield Sentence(text, "scaling", (scaling,))
+    for gain in _parallel_gains(findings):
+        first, second = map(words.setting, gain.levels)
+        text = words(
+            f"answer_parallel_{gain.direction}",
+            first=first,
+            second=second,
+            times=times(max(gain.speedup, 1 / gain.speedup)),
+            share=whole_percent(gain.efficiency),
+        )
+        yield Sentence(text, "parallel", (gain,))
     for top in findings:
         if isinstance(top, TopOperator) and top.of_mode == "train":
             text = words(
@@ -99,6 +112,12 @@ def whole_percent(share: float) -> str:
 def times(ratio: float) -> str:
     """`6.6`, `31`, `1.05`, `1,204`: how many times, to two digits or three."""
     return f"{ratio:.{3 if ratio < 1.2 else 2}g}" if ratio < 99.5 else figure(ratio)
+
+
+def _parallel_gains(findings: Sequence[Finding]) -> list[ParallelGain]:
+    """Those that are known well enough to be told."""
+    gains = (one for one in findings if isinstance(one, ParallelGain))
+    return [gain for gain in gains if gain.interval is not None]
 
 
 def _ratios(findings: Sequence[Finding], mode: str) -> list[CostRatio]:

@@ -14,6 +14,7 @@ from trainlab.analyse.findings.batch_scaling import optimizer_share, scaling_fin
 from trainlab.analyse.findings.disturbed import slow_trials, uncompared_cells, unstable_times
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.operators import operator_findings
+from trainlab.analyse.findings.parallel import parallel_findings
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, memory, percent
@@ -128,6 +129,7 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
         comparisons = ratios_in(evidence, mode, [(first, second) for _, first, second in measured])
         ratios += comparisons
         yield from _times(mode, measured, comparisons, noise_ratio(evidence, mode))
+        yield from parallel_findings(mode, [pair for pair, _, _ in measured], comparisons)
         yield from _memory(mode, measured)
         yield from uncompared_cells(evidence, pairs, mode)
         for series in batch_series(evidence, mode):

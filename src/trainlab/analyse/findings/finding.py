@@ -17,7 +17,15 @@ from trainlab.words import Words
 from trainlab.words.numbers import figure, metric_difference
 
 Section = Literal[
-    "run", "factors", "learning", "probes", "operators", "phases", "scaling", "method"
+    "run",
+    "factors",
+    "learning",
+    "probes",
+    "operators",
+    "phases",
+    "scaling",
+    "parallel",
+    "method",
 ]
 """The section of a report that shows findings of a kind; `run`: only the top of the report."""
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
+from trainlab.cli.lines import print_line
 from trainlab.cli.progress.heartbeat import Silence
 from trainlab.cli.progress.labels import (
     end_text,
@@ -54,6 +55,7 @@ class StudyProgress:
         self._time_left = TimeLeft(trials, self._now_s)
         self._is_study = len({trial.cell for trial in trials}) > 1
         self._trials = {trial.id: trial for trial in trials}
+        self._ended = {trial.id for trial in trials if trial.is_finished}
         self._label = ""
         self._running: dict[tuple[str, ...], str] = {}
         """The groups that run, and what each is called."""
@@ -145,6 +147,7 @@ class StudyProgress:
     def _end_group(self, trial_ids: tuple[str, ...]) -> None:
         self._time_left.group_ends(*trial_ids)
         self._print_ends(trial_ids)
+        self._ended.update(trial_ids)
         del self._running[trial_ids]
         if self._running:
             self._show_running()
@@ -159,10 +162,16 @@ class StudyProgress:
             names = self._words("side_by_side", number=len(self._running))
         self._set_label(self._count() + names)
 
-    def _count(self) -> str:
-        """How many trials have begun, of all."""
-        number, num_trials = self._time_left.number, self._time_left.num_trials
+    def _count(self, number: int | None = None) -> str:
+        """So many trials of all; not given: those that have begun."""
+        number, num_trials = number or self._time_left.number, self._time_left.num_trials
         return f"{number}/{num_trials} " if num_trials > 1 else ""
+
+    def _result_label(self, trial_id: str) -> str:
+        """A trial that has ended, with how many have by now, whatever else runs."""
+        self._ended.add(trial_id)
+        own = trial_label(self._trials[trial_id], self._words, is_study=self._is_study)
+        return self._count(len(self._ended)) + own
 
     def _name(self, trial_ids: tuple[str, ...]) -> str:
         trials = [self._trials[trial_id] for trial_id in trial_ids]
@@ -193,8 +202,8 @@ class StudyProgress:
         is_last = event.epoch == event.num_epochs
         if is_last if self._is_study else not self._console.is_terminal:
             metrics = {name: value for name, value in event.metrics.items() if "/" in name}
-            own = self._label_of(event.trials[0])
-            label = own if self._is_study else self._epoch_label(event)
+            trial_id = event.trials[0]
+            label = self._result_label(trial_id) if self._is_study else self._epoch_label(event)
             texts = self._words.listed(metric_texts(metrics, self._words))
             seconds = f"{event.time_s:.1f}"
             self._print(self._words("epoch_result", label=label, metrics=texts, seconds=seconds))
@@ -207,9 +216,7 @@ class StudyProgress:
             except RecordError:
                 continue  # told when the run is read
             if text := end_text(trial, self._words):
-                is_alone = len(trial_ids) == 1
-                own = trial_label(trial, self._words, is_study=self._is_study)
-                label = self._label_of(trial_id) if is_alone else own
+                label = self._result_label(trial_id)
                 self._print(f"{label}{self._words('colon')}{text}")
 
     def _epoch_label(self, event: Event) -> str:
@@ -234,7 +241,7 @@ class StudyProgress:
 
     def _print(self, line: str) -> None:
         self._silence.restart()
-        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+        print_line(self._console, line)
 
     def _now_s(self) -> float:
         """The time of the event being handled, else now."""

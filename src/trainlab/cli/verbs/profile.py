@@ -2,7 +2,6 @@
 
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -17,6 +16,7 @@ from trainlab.cli.options import (
     OnOption,
     OutOption,
     SlurmOption,
+    TrialTimeoutOption,
     WorkloadArgument,
     cost_parameters,
     given_fields,
@@ -26,12 +26,12 @@ from trainlab.cli.options import (
     with_options,
 )
 from trainlab.cli.output import output_for_programs
-from trainlab.cli.question import question_of
+from trainlab.cli.question import question_of, timeout_of
 from trainlab.cli.verb_help import MEASURING
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.lab import Run, run_question
-from trainlab.spec import CostSpec, TrainSpec, checked
+from trainlab.spec import CostSpec, TrainSpec
 from trainlab.words import Words
 
 COST_MARGIN = 0.05
@@ -67,6 +67,7 @@ def _profile(
             rich_help_panel=MEASURING,
         ),
     ] = False,
+    trial_timeout: TrialTimeoutOption = None,
     on: OnOption = "local",
     slurm: SlurmOption = "",
     lang: LangOption = None,
@@ -77,15 +78,22 @@ def _profile(
     asked = question_of(workload, given_fields(TrainSpec, options), learn=False)
     if asked.where != "settings":
         raise SpecError([f"{workload}: is a study; run it with `trainlab run {workload}`"])
-    asked = replace(asked, typed=asked.typed | given.keys())
-    with asked.naming_options():
-        cost = checked(CostSpec, given, "settings")
+    asked = asked.checked_cost({}, given)
+    cost = asked.question.cost
+    assert cost is not None
     margins = {f"{mode}/sample_us": COST_MARGIN for mode in cost.modes}
-    question = asked.question.model_copy(update={"cost": cost, "margins": margins})
+    question = asked.question.model_copy(update={"margins": margins})
     words = words_in(lang)
     with output_for_programs() if as_json else nullcontext(), asked.naming_options():
         watcher = ConsoleWatcher(Console(stderr=True), words)
-        outcome = run_question(question, "settings", out=out, on=on, watcher=watcher)
+        outcome = run_question(
+            question,
+            "settings",
+            out=out,
+            trial_timeout_s=timeout_of(trial_timeout),
+            on=on,
+            watcher=watcher,
+        )
     run = outcome.complete_run()
     _show(run, words, top=top, sort=sort, classic=classic, as_json=as_json)
     exit_for_failures(run.evidence())

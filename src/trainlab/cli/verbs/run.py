@@ -1,7 +1,6 @@
 """trainlab run: a workload, a built-in study or a study file; record everything and say what follows."""
 
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -10,12 +9,16 @@ from rich.console import Console
 from trainlab.cli.errors import exit_for_failures
 from trainlab.cli.language import words_in
 from trainlab.cli.options import (
+    BUDGET_HELP,
     JobsOption,
     JsonOption,
     LangOption,
     OnOption,
     OutOption,
+    QuietOption,
+    ReportOption,
     SlurmOption,
+    TrialTimeoutOption,
     cost_parameters,
     given_fields,
     placed,
@@ -26,14 +29,14 @@ from trainlab.cli.options import (
 from trainlab.cli.outcome import show_outcome
 from trainlab.cli.output import output_for_programs
 from trainlab.cli.plan import plan_json, print_plan
-from trainlab.cli.question import Asked, question_of, requested_seeds, seconds_of
+from trainlab.cli.question import Asked, question_of, requested_seeds, seconds_of, timeout_of
 from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, OUTPUT, SETTINGS, WHAT
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import jobs_of
 from trainlab.lab import planned, run_question
 from trainlab.resolve import asks_each_device
-from trainlab.spec import CostSpec, TrainSpec, checked
+from trainlab.spec import CostSpec, TrainSpec
 from trainlab.spec.probe import probe_of
 
 
@@ -124,20 +127,9 @@ def _run(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Stop after this long, as 10m or 2h; what runs then is interrupted.",
-            rich_help_panel=MORE_WHAT,
-        ),
+        typer.Option(metavar="TIME", help=BUDGET_HELP, rich_help_panel=MORE_WHAT),
     ] = None,
-    trial_timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="A trial that takes longer, as 10m or 2h, fails; the others go on.",
-            rich_help_panel=MORE_WHAT,
-        ),
-    ] = None,
+    trial_timeout: TrialTimeoutOption = None,
     on: OnOption = "local",
     slurm: SlurmOption = "",
     jobs: JobsOption = "auto",
@@ -151,30 +143,14 @@ def _run(
         bool,
         typer.Option("--dry-run", help="Show the plan and run nothing.", rich_help_panel=OUTPUT),
     ] = False,
-    report: Annotated[
-        bool,
-        typer.Option(
-            help="At the end of a study, write report/report.html.",
-            show_default="written",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = True,
+    report: ReportOption = True,
     lang: LangOption = None,
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet",
-            "-q",
-            help="No progress; print only the run folder.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
     words = words_in(lang)
     budget_s = None if budget is None else seconds_of(budget)
-    timeout_s = None if trial_timeout is None else seconds_of(trial_timeout, "--trial-timeout")
     asked = question_of(
         what,
         given_fields(TrainSpec, settings),
@@ -210,7 +186,7 @@ def _run(
             out=out,
             many=yes,
             budget_s=budget_s,
-            trial_timeout_s=timeout_s,
+            trial_timeout_s=timeout_of(trial_timeout),
             on=on,
             jobs=jobs_of(jobs),
             overridden=asked.overridden,
@@ -229,12 +205,13 @@ def _with_cost(asked: Asked, profile: bool | None, given: dict[str, Any]) -> Ask
     if profile is False or (cost is None and not profile):
         if given:
             first = next(iter(given)).replace("_", "-")
-            raise SpecError([f"--{first}: is about measuring cost; add --profile"])
+            remedy = "add --profile"
+            if first == "processes":
+                remedy = "add --profile, or train with several processes by --data-parallel"
+            raise SpecError([f"--{first}: is about measuring cost; {remedy}"])
         return asked.with_cost(None)
     own = {"weights": "both"} if cost is None else cost.model_dump(exclude_unset=True)
-    named = replace(asked, typed=asked.typed | given.keys())
-    with named.naming_options():
-        return named.with_cost(checked(CostSpec, {**own, **given}, asked.where))
+    return asked.checked_cost(own, given)
 
 
 command = with_options(

@@ -8,6 +8,7 @@ from trainlab.machine.footprint import Footprint, footprint
 from trainlab.measure.timing import StepTimer
 from trainlab.record.folder import RunFolder
 from trainlab.train.loader import Loader
+from trainlab.train.parallel.crew import dismiss_crew
 
 
 class TimedTrial:
@@ -79,5 +80,6 @@ class TimedTrial:
         self._attempt.pass_on_interrupt()
 
     def _close(self) -> None:
+        dismiss_crew()
         self._timer, self._is_running, self._has_ended = None, False, True
         self._attempt.end()

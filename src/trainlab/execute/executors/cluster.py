@@ -21,7 +21,7 @@ from trainlab.plan import Group
 from trainlab.record.files import replacing
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import Failure, State
-from trainlab.spec import Study
+from trainlab.spec import Study, TrainSpec
 
 POLL_S = 0.5
 PATIENCE_S = 20.0
@@ -38,7 +38,7 @@ class Needs:
 
     cpus: int | None
     """None: a whole node, with nothing else running there."""
-    gpu: bool
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ class ClusterExecutor:
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         path = _module_path()
         asked = Preflight(study=study, each_device=each_device, folder=str(Path.cwd()), path=path)
-        needs = Needs(cpus=1, gpu=any(_wants_gpu(cell.settings.device) for cell in study.all_cells))
+        asking = [cell.settings for cell in study.all_cells]
+        needs = _needs(asking, max(one.threads or 1 for one in asking))
         return devices_of(self._cluster.ask(asked.model_dump_json(), needs))
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
@@ -121,12 +122,12 @@ class ClusterExecutor:
         takes seconds to start. Those that may not are one: costs are compared on one machine only."""
         alone = [group for group in groups if group.is_alone]
         shares = [self._share(run, alone, None)] if alone else []
-        by_threads: dict[int, list[Group]] = {}
+        by_size: dict[tuple[int, int], list[Group]] = {}
         for group in groups:
             if not group.is_alone:
-                by_threads.setdefault(group.threads or 1, []).append(group)
-        for threads, some in by_threads.items():
-            needs = Needs(cpus=threads, gpu=any(_wants_gpu(group.device) for group in some))
+                by_size.setdefault((group.threads or 1, group.processes), []).append(group)
+        for (threads, _), some in by_size.items():
+            needs = _needs(some, threads)
             number = min(len(some), SHARES_PER_SLOT * self._cluster.num_slots(needs))
             shares += [self._share(run, some[first::number], threads) for first in range(number)]
         return shares
@@ -155,8 +156,8 @@ class ClusterExecutor:
         file.parent.mkdir(exist_ok=True)
         with replacing(file) as part:
             part.write_text(share.model_dump_json())
-        gpu = any(_wants_gpu(group.device) for group in share.groups)
-        return Request(file, file.with_suffix(".log"), Needs(cpus=share.threads, gpu=gpu))
+        needs = _needs(share.groups, share.threads)
+        return Request(file, file.with_suffix(".log"), needs)
 
     def _end(self, run: RunFolder, sent: Sequence[_Sent]) -> None:
         """Cancels what still runs, waits for its records, and writes those that it could not."""
@@ -204,6 +205,14 @@ def _record_left(
 
 def _module_path() -> tuple[str, ...]:
     return tuple(place for place in sys.path if place)
+
+
+def _needs(asking: Sequence[Group | TrainSpec], threads: int | None) -> Needs:
+    """Of what runs one after the other; no threads: a whole node."""
+    processes = max(one.processes for one in asking)
+    wants_gpu = any(_wants_gpu(one.device) for one in asking)
+    cpus = None if threads is None else threads * processes
+    return Needs(cpus, gpus=processes if wants_gpu else 0)
 
 
 def _wants_gpu(device: str) -> bool:

@@ -7,9 +7,9 @@ bench take turns.
 
 import select
 import time
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import cache
 from itertools import chain, groupby
 from pathlib import Path
 
@@ -24,9 +24,10 @@ from trainlab.execute.launch.worker_process import (
     WorkerProcess,
     bench_kind,
 )
+from trainlab.execute.packing import in_turn
 from trainlab.execute.preflight import preflight
 from trainlab.execute.run import IsOver
-from trainlab.execute.signals import signals_held
+from trainlab.execute.signals import EndAtOnce, signals_held
 from trainlab.machine.device import pick_device
 from trainlab.machine.environment import capture, usable_vcpus
 from trainlab.plan import Group
@@ -37,6 +38,10 @@ from trainlab.spec import Study
 from trainlab.train.loader import Loader
 
 MAX_TOGETHER = 8
+LAST_ROUNDS = 3
+"""So many rounds of jobs before the end, the longest are started first."""
+SHORT_S, IN_TURN_S = 1.5, 6.0
+"""Trials that take less than the first are run one after the other by one process, for about the second."""
 PER_VCPU = 2
 """Processes started together: more than one per vCPU, since some take longer than others."""
 
@@ -67,16 +72,12 @@ class ProcessesExecutor:
                 decided = record.side_by_side
                 self._jobs = Jobs(min(decided.number, usable_vcpus()), decided.threads)
             else:
-                self._jobs = self._decided(record.to_study(str(run.study_file)), groups)
+                study = record.to_study(str(run.study_file))
+                self._jobs = jobs_for(self._asked, study, groups, _is_on_cpu)
             if self._asked == AUTO and record.side_by_side is None:
                 decided = JobsRecord(number=self._jobs.number, threads=self._jobs.threads)
                 run.write_study(record.model_copy(update={"side_by_side": decided}))
         return self._jobs
-
-    def _decided(self, study: Study, groups: Sequence[Group]) -> Jobs:
-        devices = {cell.settings.device for cell in study.all_cells}
-        on_cpu = all(pick_device(device).type == "cpu" for device in devices)
-        return jobs_for(self._asked, study, groups, on_cpu=on_cpu)
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
         environment = run.write_environment(capture(Path.cwd()))
@@ -123,17 +124,25 @@ class _Host:
         self._run, self._environment, self._events = run, environment, events
         self._launcher, self._trial_timeout_s, self._code = launcher, trial_timeout_s, code
         self._retries = Retries(run)
+        self._times_s: dict[str, float] = {}
+        """Of a trial, by cell, in the last group that ended."""
 
     def run_side_by_side(self, groups: Sequence[Group], jobs: Jobs, is_over: IsOver) -> None:
         """Keeps so many processes running as there are jobs, in the order planned; what is tried once more
-        comes last."""
-        waiting, running = deque(groups), dict[WorkerProcess, Group]()
+        comes last. Towards the end those that take longest go first, so that none is left running alone."""
+        waiting, running = list(groups), dict[WorkerProcess, Group]()
         with _ending() as processes:
             while True:
-                while waiting and _has_room(waiting[0], running.values(), jobs) and not is_over():
-                    process = self._process(waiting[0], jobs.threads)
+                if len(waiting) <= LAST_ROUNDS * jobs.number:
+                    waiting.sort(key=self._took_s, reverse=True)
+                while (group := _next(waiting, running.values(), jobs)) and not is_over():
+                    waiting.remove(group)
+                    group = self._with_others(group, waiting, jobs)
+                    taken = set(group.ids)
+                    waiting = [one for one in waiting if taken.isdisjoint(one.ids)]
+                    process = self._process(group, jobs.threads)
                     processes.append(process)
-                    running[process] = waiting.popleft()
+                    running[process] = group
                 if not running:
                     return
                 for process in _answering(running):
@@ -156,6 +165,20 @@ class _Host:
         if again and not is_over():
             self.run_batch(again, is_over)
 
+    def _with_others(self, group: Group, waiting: Sequence[Group], jobs: Jobs) -> Group:
+        """With as many others that are short, too, as make starting a process worth it, but no more than
+        leave something for every job. One that must not take too long is by itself."""
+        took_s = self._took_s(group)
+        if not 0 < took_s < SHORT_S or self._trial_timeout_s is not None:
+            return group
+        short = [one for one in waiting if 0 < self._took_s(one) < SHORT_S]
+        number = min(int(IN_TURN_S / took_s), (1 + len(short)) // jobs.number)
+        return in_turn(group, short, number)
+
+    def _took_s(self, group: Group) -> float:
+        """How long the last one of the same cell took; 0 where there was none yet."""
+        return self._times_s.get(group.trials[0].cell, 0.0)
+
     def _begin(self, process: WorkerProcess, group: Group, num_side_by_side: int) -> None:
         event = Event(kind="group_begins", trials=group.ids, num_side_by_side=num_side_by_side)
         self._events.write(event)
@@ -167,6 +190,8 @@ class _Host:
         again = self._retries.after(process, group)
         process.kill()
         self._events.write(Event(kind="group_ends", trials=group.ids))
+        for trial in group.trials:
+            self._times_s[trial.cell] = process.busy_s / len(group.trials)
         return again
 
     def run_bench(self, groups: Sequence[Group]) -> None:
@@ -208,11 +233,27 @@ class _Host:
         )
 
 
+def _next(waiting: Iterable[Group], running: Collection[Group], jobs: Jobs) -> Group | None:
+    """The first of those that wait which may start beside those that run."""
+    return next((group for group in waiting if _has_room(group, running, jobs)), None)
+
+
 def _has_room(group: Group, running: Collection[Group], jobs: Jobs) -> bool:
     """Whether a group may start beside those that run."""
     if group.is_alone or any(other.is_alone for other in running):
         return not running
-    return len(running) < jobs.number
+    if running and sum(other.processes for other in running) + group.processes > jobs.number:
+        return False
+    return _is_on_cpu(group) or jobs.on_gpu > sum(not _is_on_cpu(other) for other in running)
+
+
+def _is_on_cpu(group: Group) -> bool:
+    return _is_cpu(group.device)
+
+
+@cache
+def _is_cpu(device: str) -> bool:
+    return pick_device(device).type == "cpu"
 
 
 def _answering(processes: Iterable[WorkerProcess]) -> list[WorkerProcess]:
@@ -227,18 +268,31 @@ def _ending() -> Iterator[list[WorkerProcess]]:
     """An empty list: processes put there that still run at the end of the block are ended, and the trials
     that they were running recorded as interrupted."""
     processes: list[WorkerProcess] = []
+    again = KeyboardInterrupt
     try:
         yield processes
     except KeyboardInterrupt:
-        for process in processes:
-            process.interrupt()
-        deadline_s = time.monotonic() + INTERRUPTED_S
-        for process in processes:
-            process.wait(max(0.0, deadline_s - time.monotonic()))
+        again = EndAtOnce
+        try:
+            _interrupt(processes)
+        except KeyboardInterrupt:
+            raise EndAtOnce from None
         raise
     finally:
-        with signals_held():
-            for process in processes:
-                process.kill()
-            for process in processes:
-                process.record_interrupted()
+        try:
+            with signals_held():
+                for process in processes:
+                    process.kill()
+                for process in processes:
+                    process.record_interrupted()
+        except KeyboardInterrupt:
+            raise again from None
+
+
+def _interrupt(processes: Sequence[WorkerProcess]) -> None:
+    """Asks them to close their records, and waits a little."""
+    for process in processes:
+        process.interrupt()
+    deadline_s = time.monotonic() + INTERRUPTED_S
+    for process in processes:
+        process.wait(max(0.0, deadline_s - time.monotonic()))

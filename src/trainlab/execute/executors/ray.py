@@ -82,7 +82,7 @@ class RayCluster:
 
     def num_slots(self, needs: Needs) -> int:
         wanted, total = self._options(needs), self._ray.cluster_resources()
-        by_gpu = total["GPU"] if wanted["num_gpus"] else math.inf
+        by_gpu = total["GPU"] / wanted["num_gpus"] if wanted["num_gpus"] else math.inf
         return max(1, int(min(total.get("CPU", 1.0) / wanted["num_cpus"], by_gpu)))
 
     def _options(self, needs: Needs) -> dict[str, float]:
@@ -90,7 +90,7 @@ class RayCluster:
         most = max(node.get("CPU", 1.0) for node in nodes)
         has_gpu = any(node.get("GPU", 0.0) for node in nodes)
         cpus = most if needs.cpus is None else min(float(needs.cpus), most)
-        return {"num_cpus": cpus, "num_gpus": 1.0 if needs.gpu and has_gpu else 0.0}
+        return {"num_cpus": cpus, "num_gpus": float(needs.gpus) if has_gpu else 0.0}
 
 
 def _ask_for_a_token() -> None:

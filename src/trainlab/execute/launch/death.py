@@ -4,6 +4,7 @@ import signal
 from dataclasses import dataclass
 
 from trainlab.execute.job import INTERRUPTED
+from trainlab.machine.identity import signal_name
 from trainlab.machine.out_of_memory import OUT_OF_MEMORY
 from trainlab.record.trial import Failure
 
@@ -43,15 +44,8 @@ class Death:
         if self.code == INTERRUPTED:
             return "ProcessDied", "its process was told to end from outside"
         if self.code < 0:
-            return "ProcessDied", f"its process was ended by {_signal_name(-self.code)}"
+            return "ProcessDied", f"its process was ended by {signal_name(-self.code)}"
         return "ProcessDied", f"its process ended with code {self.code}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _time_text(seconds: float) -> str:

@@ -1,15 +1,21 @@
 """Which trials are tried once more: those that may have failed by chance, or because of others.
 
-Killed from outside, a group runs again as it was. A crash or a hang of several trials in one process is the
-fault of one of them: each then runs alone. So does one that found too little memory on a GPU, which others
-may have used.
+Killed from outside, a group runs again as it was, and so does a trial that lost one of its processes. A
+crash or a hang of several trials in one process is the fault of one of them: each then runs alone. So does
+one that found too little memory on a GPU, which others may have used.
 """
+
+from collections.abc import Sequence
 
 from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.machine.device import pick_device
 from trainlab.machine.out_of_memory import OUT_OF_MEMORY
 from trainlab.plan import Group, Trial
 from trainlab.record.folder import RunFolder
+from trainlab.train.parallel.followers import ProcessLostError
+
+KILLED = "killed"
+LOST = ProcessLostError.__name__
 
 
 class Retries:
@@ -17,8 +23,8 @@ class Retries:
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
-        self._killed: set[str] = set()
-        self._short_of_memory: set[str] = set()
+        self._given: set[tuple[str, str]] = set()
+        """Trials that were tried once more, and why."""
 
     def after(self, process: WorkerProcess, group: Group) -> list[Group]:
         """What is to be run again of a group whose process has ended; trials that it left behind and that
@@ -26,24 +32,29 @@ class Retries:
         left = set(process.unfinished())
         trials = [trial for trial in group.trials if trial.id in left]
         if not trials:
-            return [_alone(trial) for trial in group.trials if self._lacked_gpu_memory(trial)]
-        if process.death.is_from_outside and not left & self._killed:
-            self._killed |= left
+            return [_alone(trial) for trial in group.trials if self._may_do_better(trial)]
+        if process.death.is_from_outside and self._are_first(trials, KILLED):
             return [group.model_copy(update={"trials": tuple(trials)})]
         if len(group.trials) > 1:
             return [_alone(trial) for trial in trials]
         process.record_death()
         return []
 
-    def _lacked_gpu_memory(self, trial: Trial) -> bool:
-        """For the first time."""
-        record = self._run.trial(trial.id).read()
-        lacked = record.error is not None and record.error.kind == OUT_OF_MEMORY
-        on_gpu = pick_device(trial.settings.device).type != "cpu"
-        if not lacked or not on_gpu or trial.id in self._short_of_memory:
+    def _may_do_better(self, trial: Trial) -> bool:
+        """Whether it has failed, for the first time, for a reason that may have been others'."""
+        error = self._run.trial(trial.id).read().error
+        if error is None:
             return False
-        self._short_of_memory.add(trial.id)
-        return True
+        on_gpu = pick_device(trial.settings.device).type != "cpu"
+        may = error.kind == LOST or (error.kind == OUT_OF_MEMORY and on_gpu)
+        return may and self._are_first([trial], error.kind)
+
+    def _are_first(self, trials: Sequence[Trial], reason: str) -> bool:
+        """Whether none of them was tried once more for that reason; they are from now on."""
+        asked = {(trial.id, reason) for trial in trials}
+        is_first = not asked & self._given
+        self._given |= asked
+        return is_first
 
 
 def _alone(trial: Trial) -> Group:

@@ -22,6 +22,8 @@ from trainlab.record.folder import RunFolder
 
 PATIENCE_S = 10.0
 """How long a process that is done may take to end."""
+FINISHED_S = 300.0
+"""How long one may take for its last steps and its record: on a slow or busy machine steps take seconds."""
 INTERRUPTED_S = 4.0
 """How long interrupted processes may take to close their records."""
 WHERE_S = 0.5
@@ -69,7 +71,7 @@ class WorkerProcess:
         self._has_begun = self._has_ended = self._is_overdue = False
         # Of trials that run together each counts its share of the time.
         self._limit_s = None if trial_timeout_s is None else trial_timeout_s * len(group.trials)
-        self._busy_s = 0.0
+        self.busy_s = 0.0
         """How long it has worked, up to the last answer."""
         self._asked_s: float | None = None
         """When it was told to do what it has not answered yet."""
@@ -123,6 +125,10 @@ class WorkerProcess:
         if self._has_ended:
             return
         self._tell(f"finish {bench} {stopped}")
+        deadline_s = time.monotonic() + FINISHED_S
+        while self._is_at_work() and time.monotonic() < deadline_s:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=POLL_S)
         self._end()
         self.record_death()
 
@@ -232,7 +238,7 @@ class WorkerProcess:
         while not self.has_answered():
             select.select([self.answers], [], [], POLL_S)
         if self._asked_s is not None:
-            self._busy_s += time.monotonic() - self._asked_s
+            self.busy_s += time.monotonic() - self._asked_s
             self._asked_s = None
         line, has_come, self._received = self._received.partition(b"\n")
         return json.loads(line) if has_come else None
@@ -241,13 +247,18 @@ class WorkerProcess:
         """Whether it had worked for too long and was ended; its log then says where it was."""
         if self._limit_s is None or self._asked_s is None:
             return False
-        if self._busy_s + time.monotonic() - self._asked_s <= self._limit_s:
+        if self.busy_s + time.monotonic() - self._asked_s <= self._limit_s:
             return False
         self._is_overdue = True
         if WHERE_SIGNAL is not None:
             self._process.send_signal(WHERE_SIGNAL)
         self.wait(WHERE_S)
         return True
+
+    def _is_at_work(self) -> bool:
+        """Whether it has yet to write its records."""
+        running = (folder.read().state == "running" for folder in self._folders)
+        return self._process.poll() is None and any(running)
 
     def _end(self) -> None:
         """Waits for the end of a process that has nothing more to do, not for ever."""

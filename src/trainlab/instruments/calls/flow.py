@@ -1,8 +1,7 @@
 """Which call of a step each tensor came from: the edges of its data-flow graph."""
 
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -49,18 +48,6 @@ class DataFlow:
             else:
                 calls |= came_from
         return calls
-
-
-def tensors_in(values: Any) -> Iterator[Tensor]:
-    """Every tensor in nested tuples, lists and dicts, in order; once per occurrence."""
-    if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, tuple | list):
-        for value in values:
-            yield from tensors_in(value)
-    elif isinstance(values, dict):
-        for value in values.values():
-            yield from tensors_in(value)
 
 
 def constants_of(model: nn.Module) -> frozenset[int]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
+from trainlab.data.nesting import tensors_in
 from trainlab.instruments.calls.backward import BackwardHooks
 from trainlab.instruments.calls.flow import (
     BATCH,
@@ -16,7 +17,6 @@ from trainlab.instruments.calls.flow import (
     constants_of,
     storage_bytes,
     storage_id,
-    tensors_in,
     version_of,
 )
 from trainlab.instruments.calls.listener import CallListener, EndListener, Kind, WatchedCall

@@ -5,16 +5,19 @@ from typing import Any, Literal
 
 import torch
 
-from trainlab.errors import TrainlabError, WorkloadError
-from trainlab.instruments.calls.flow import constants_of, tensors_in
+from trainlab.data.nesting import tensors_in
+from trainlab.errors import TrainlabError, WorkloadError, said_by
+from trainlab.instruments.calls.flow import constants_of
 from trainlab.instruments.calls.listener import CallListener, EndListener, WatchedCall
 from trainlab.instruments.calls.watch import CallWatch, types_of
 from trainlab.instruments.probes import quantities as q
 from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached
 from trainlab.record.probe import target_name
 from trainlab.spec.probe import ProbeSpec
+from trainlab.train.moments import Moments
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
+from trainlab.train.steps.forward import Forward
 
 
 @dataclass
@@ -43,21 +46,18 @@ def probeable(setup: Setup) -> list[Probeable]:
     """Layers in the order of their calls, then parameters; runs one forward pass in training mode."""
     calls = _CallList(constants_of(setup.model))
     watch = CallWatch(setup.model, calls)
-    batches = setup.train_batches
-    rows = torch.arange(min(batches.batch_size, batches.num_samples), device=setup.device)
+    forward = Forward(setup, Moments([]))
     setup.model.train()
     watch.install()
     try:
         with seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device):
-            inputs, targets = batches.move(*batches.gather(rows))
-            inputs = setup.workload.prepare(inputs)
+            batch = forward.prepare(setup.train_batches.sample())
             watch.start_watching()
-            with setup.autocast():
-                setup.workload.loss(setup.model(inputs), targets)
+            forward.run(batch)
     except TrainlabError:
         raise
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {said_by(error)}"
         raise WorkloadError(f"{setup.workload.name}: cannot run a batch: {reason}") from error
     finally:
         watch.uninstall()

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from trainlab.data.nesting import tensors_in
 from trainlab.errors import SpecError
-from trainlab.instruments.calls.flow import constants_of, tensors_in
+from trainlab.instruments.calls.flow import constants_of
 from trainlab.instruments.calls.listener import CallListener, EndListener, WatchedCall
 from trainlab.instruments.calls.watch import CallWatch, types_of
 from trainlab.instruments.probes import quantities as q

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainlab.errors import SpecError
+from trainlab.errors import SpecError, said_by
 from trainlab.instruments.probes.reducers import Reduce
 from trainlab.spec.probe import ProbeSpec
 
@@ -26,7 +26,7 @@ def own_reducer(spec: ProbeSpec) -> Reduce | None:
     try:
         module_spec.loader.exec_module(module)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {said_by(error)}"
         raise SpecError([f"probe {spec}: {path}: cannot be read: {reason}"]) from error
     function = getattr(module, name, None)
     if not callable(function):
@@ -43,7 +43,7 @@ def _checked(spec: ProbeSpec, function: Callable[[Tensor], object]) -> Reduce:
         try:
             result = function(values)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {said_by(error)}"
             raise SpecError([f"probe {spec}: {spec.reducer} failed: {reason}"]) from error
         if not isinstance(result, Tensor) or result.dim() != 0:
             got = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else repr(result)

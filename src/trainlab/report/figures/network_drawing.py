@@ -27,7 +27,7 @@ AISLE = 34
 NAME, SMALL = 13, 12
 """Sizes of letters: printed across a page they must still be read."""
 MARGIN = 10
-FONT = "Trainlab Sans SC, Noto Sans SC, Noto Sans CJK SC, sans-serif"
+FONT = "Trainlab Report, Trainlab Sans SC, Noto Sans SC, Noto Sans CJK SC, sans-serif"
 
 
 @dataclass(frozen=True)

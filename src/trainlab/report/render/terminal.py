@@ -49,7 +49,7 @@ def print_blocks(console: Console, blocks: Iterable[Block | None], words: Words)
             case Bullets(items):
                 console.print(_bullets(items, width))
             case Statements(items, is_lead):
-                console.print(_statements(items, width, is_lead, words))
+                _print_statements(console, items, width, is_lead, words)
             case Paragraph(text):
                 console.print(Text(_broken(text, width)), highlight=False)
 
@@ -71,19 +71,20 @@ def _bullets(items: Iterable[Bullet], width: int) -> RichTable:
     return grid
 
 
-def _statements(items: Iterable[Statement], width: int, is_lead: bool, words: Words) -> RichTable:
-    """A sentence each; the command that would settle it stands on a line of its own."""
-    grid = RichTable.grid()
-    grid.add_column(width=1)
-    grid.add_column(overflow="fold")
+def _print_statements(
+    console: Console, items: Iterable[Statement], width: int, is_lead: bool, words: Words
+) -> None:
+    """A sentence each; the command that would settle it stands on a line of its own, to be copied whole."""
     for number, item in enumerate(items):
         style = "bold" if is_lead and number == 0 else ""
-        grid.add_row("", Text(_broken(item.text, width - 1), style))
+        for line in wrapped(item.text, width - 1):
+            console.print(Text(f" {line}", style), soft_wrap=True)
         if item.command:
             if item.remark:
-                grid.add_row("", Text(f"{item.remark}{words('colon')}".rstrip(), "dim"))
-            grid.add_row("", Text(f"  {item.command}", "cyan"))
-    return grid
+                console.print(
+                    Text(f" {item.remark}{words('colon')}".rstrip(), "dim"), soft_wrap=True
+                )
+            console.print(Text(f"   {item.command}", "cyan"), soft_wrap=True)
 
 
 def terminal_table(table: Table, width: int, words: Words) -> RenderableType:

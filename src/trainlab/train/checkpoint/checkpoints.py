@@ -5,6 +5,7 @@ one before is kept. It is used only by the same trials, set up alike on this tor
 curves of the attempt that made it are as long as they were then.
 """
 
+import hashlib
 import math
 import os
 import time
@@ -63,18 +64,19 @@ class Checkpoints:
         self._interval_s = interval_s()
         self._made_s = clock()
         self._last_took_s = 0.0
-        self._can_be_made = True
+        self.can_be_made = True
+        """Whether nothing has turned up that they cannot hold."""
 
     def is_due(self, *, at_epoch_end: bool) -> bool:
         """Whether one is to be made now."""
         pause_s = self._interval_s
         if at_epoch_end:
             pause_s = min(pause_s, max(LEAST_S, self._last_took_s / MOST_SHARE))
-        return self._can_be_made and self._clock() - self._made_s >= pause_s
+        return self.can_be_made and self._clock() - self._made_s >= pause_s
 
     def give_up(self) -> None:
         """No more are made: something has turned up that they cannot hold."""
-        self._can_be_made = False
+        self.can_be_made = False
 
     def save(self, step: int, state: State) -> None:
         """Makes one after so many updates. A disk that is full is no reason to stop training; that another
@@ -109,11 +111,11 @@ class Checkpoints:
         for trial, told in zip(self._trials, state.values["trials"], strict=True):
             earlier = trial.folder.set_aside(told["attempt"])
             with writing(trial.folder.curve_file):
-                content = earlier.curve_file.read_bytes()[: told["curve_bytes"]]
+                content = earlier.curve_file.read_bytes()[: told["curve"]["bytes"]]
                 trial.folder.curve_file.write_bytes(content)
             with writing(trial.folder.probes_file):
-                if told["probes_bytes"] is not None:
-                    content = earlier.probes_file.read_bytes()[: told["probes_bytes"]]
+                if told["probes"] is not None:
+                    content = earlier.probes_file.read_bytes()[: told["probes"]["bytes"]]
                     trial.folder.probes_file.write_bytes(content)
             with writing(trial.folder.tensorboard_folder):
                 if earlier.tensorboard_folder.is_dir():
@@ -128,8 +130,8 @@ class Checkpoints:
             "id": trial.folder.path.name,
             "attempt": trial.attempt,
             "facts": trial.facts,
-            "curve_bytes": curve.stat().st_size,
-            "probes_bytes": probes.stat().st_size if probes.exists() else None,
+            "curve": _written(curve),
+            "probes": _written(probes) if probes.exists() else None,
         }
 
     def _fits(self, values: Mapping[str, Any]) -> bool:
@@ -137,7 +139,8 @@ class Checkpoints:
         if values.get("torch") != torch.__version__ or len(told) != len(self._trials):
             return False
         return all(
-            one["id"] == trial.folder.path.name
+            {"id", "facts", "attempt", "curve", "probes"} <= one.keys()
+            and one["id"] == trial.folder.path.name
             and one["facts"] == trial.facts
             and _are_there(trial.folder.set_aside(one["attempt"]), one)
             for one, trial in zip(told, self._trials, strict=True)
@@ -167,14 +170,21 @@ def interval_s() -> float:
     return asked if math.isfinite(asked) and asked >= 0 else INTERVAL_S
 
 
+def _written(path: Path, num_bytes: int | None = None) -> dict[str, Any]:
+    """How long a file is, or a part of it, and its digest."""
+    content = path.read_bytes()[:num_bytes]
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
 def _are_there(earlier: TrialFolder, told: Mapping[str, Any]) -> bool:
-    """Whether the files of an attempt are as long as they were."""
-    has_probes = _size(earlier.probes_file) >= (told["probes_bytes"] or -1)
-    return has_probes and _size(earlier.curve_file) >= told["curve_bytes"]
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
+    """Whether the files of an attempt begin with what they held then."""
+    for path, wanted in (
+        (earlier.curve_file, told["curve"]),
+        (earlier.probes_file, told["probes"]),
+    ):
+        try:
+            if wanted is not None and _written(path, wanted["bytes"]) != wanted:
+                return False
+        except OSError:
+            return False
+    return True

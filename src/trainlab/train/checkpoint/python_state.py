@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sized
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-TORCH_OWN = ("training", "_forward", "_backward")
+from trainlab.train.program.fingerprint import TORCH_OWN, fingerprint
+
+CHANGING = ("training", "_forward", "_backward")
 """How attributes of torch's own begin that change without the model's doing: hooks, say."""
-SHORT = 16
 
 
 def python_state(models: Iterable[nn.Module]) -> dict[str, Any]:
@@ -16,8 +17,10 @@ def python_state(models: Iterable[nn.Module]) -> dict[str, Any]:
     for number, model in enumerate(models):
         for path, module in model.named_modules():
             for name, value in vars(module).items():
-                if not name.startswith(TORCH_OWN):
-                    found[f"{number}.{path}.{name}"] = _seen(value)
+                if name.startswith(CHANGING):
+                    continue
+                seen = _seen(value) if name in TORCH_OWN else fingerprint(value)
+                found[f"{number}.{path}.{name}"] = seen
     return found
 
 
@@ -28,14 +31,5 @@ def has_extra_state(models: Iterable[nn.Module]) -> bool:
 
 
 def _seen(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return id(value), value._version
-    if _is_plain(value):
-        return value
-    if isinstance(value, tuple | list) and len(value) <= SHORT and all(map(_is_plain, value)):
-        return tuple(value)
-    return (id(value), len(value)) if isinstance(value, Sized) else None
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | str)
+    """Of what every module has: its tables of parameters and the like, whose numbers a checkpoint holds."""
+    return (id(value), len(value)) if isinstance(value, Sized) else value

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 
 @dataclass(frozen=True)
@@ -42,39 +41,40 @@ def restore_model(model: nn.Module, state: State) -> None:
             buffer.copy_(state.tensors[f"buffer.{name}"])
 
 
-def optimizer_state(optimizer: Optimizer) -> State:
-    """Its `state_dict`."""
-    told = optimizer.state_dict()
+def nested_state(name: str, value: Any) -> State:
+    """Any nesting of tensors and plain values in mappings, lists and tuples, under a name."""
     tensors = dict[str, Tensor]()
-    plain: dict[str, dict[str, Any]] = {}
-    for index, of_parameter in told["state"].items():
-        plain[str(index)] = {}
-        for name, value in of_parameter.items():
-            if isinstance(value, Tensor):
-                tensors[f"optimizer.{index}.{name}"] = value
-            else:
-                plain[str(index)][name] = value
-    return State(tensors, {"optimizer": {"state": plain, "groups": told["param_groups"]}})
+
+    def told(one: Any) -> Any:
+        if isinstance(one, Tensor):
+            place = f"{name}.{len(tensors)}"
+            tensors[place] = one.detach()
+            return {"tensor": place}
+        if isinstance(one, Mapping):
+            return {"mapping": [[key, told(item)] for key, item in one.items()]}
+        if isinstance(one, tuple):
+            return {"tuple": [told(item) for item in one]}
+        return [told(item) for item in one] if isinstance(one, list) else one
+
+    return State(tensors, {name: told(value)})
 
 
-def restore_optimizer(optimizer: Optimizer, state: State) -> None:
-    """As `load_state_dict` does it."""
-    told = state.values["optimizer"]
-    of_all = {int(index): dict(values) for index, values in told["state"].items()}
-    for name, tensor in state.tensors.items():
-        kind, _, rest = name.partition(".")
-        if kind == "optimizer":
-            index, _, key = rest.partition(".")
-            of_all[int(index)][key] = tensor
-    groups = [
-        {name: _as_torch_has_it(name, one) for name, one in g.items()} for g in told["groups"]
-    ]
-    optimizer.load_state_dict({"state": of_all, "param_groups": groups})
+def restored_nested(name: str, state: State) -> Any:
+    """What `nested_state` took under that name."""
 
+    def made(one: Any) -> Any:
+        if isinstance(one, list):
+            return [made(item) for item in one]
+        if not isinstance(one, dict):
+            return one
+        ((kind, content),) = one.items()
+        if kind == "tensor":
+            return state.tensors[content]
+        if kind == "mapping":
+            return {key: made(item) for key, item in content}
+        return tuple(made(item) for item in content)
 
-def _as_torch_has_it(name: str, value: Any) -> Any:
-    """JSON has no tuples, such as Adam's betas."""
-    return tuple(value) if isinstance(value, list) and name != "params" else value
+    return made(state.values[name])
 
 
 def random_state(device: torch.device) -> State:

@@ -11,6 +11,7 @@ from trainlab.train.engines.eager import EagerEngine
 from trainlab.train.engines.engine import Engine
 from trainlab.train.engines.graphed import GraphedEngine
 from trainlab.train.engines.lanes import LanesEngine
+from trainlab.train.engines.parallel import ParallelEngine
 from trainlab.train.engines.tuned import TunedEngine
 from trainlab.train.moments import GRAINS, Moments
 
@@ -22,6 +23,8 @@ ENGINES: dict[str, Engine] = {
     "compiled": CompiledEngine(),
 }
 """By the names that the setting `engine` takes."""
+PARALLEL = ParallelEngine()
+"""For trials in several processes."""
 
 
 def engines_for(
@@ -32,6 +35,8 @@ def engines_for(
     `has_others`: whether the study has other learn trials. All are then made by the same engine, so that
     no two that are compared differ in it.
     """
+    if settings.processes > 1:
+        return [PARALLEL]
     if settings.engine != "auto":
         names = [settings.engine]
     elif settings.optimizer_code != "auto":
@@ -45,10 +50,12 @@ def engines_for(
     return [ENGINES[name] for name in dict.fromkeys([*names, "eager"])]
 
 
-def engine_for(name: str, watched_by: Sequence[Moments]) -> tuple[Engine, Note | None]:
-    """The engine of that name, eager for `auto`; or eager with a note where an instrument must see more
-    than the engine shows."""
-    engine = ENGINES["eager" if name == "auto" else name]
+def engine_for(settings: TrainSpec, watched_by: Sequence[Moments]) -> tuple[Engine, Note | None]:
+    """The engine that is asked for, eager for `auto`; or eager with a note where an instrument must see
+    more than the engine shows."""
+    if settings.processes > 1:
+        return PARALLEL, None
+    engine = ENGINES["eager" if settings.engine == "auto" else settings.engine]
     too_coarse = too_coarse_for(engine, watched_by)
     return (engine, None) if too_coarse is None else (ENGINES["eager"], too_coarse)
 

@@ -1,8 +1,9 @@
 """compiled: the model compiled by `torch.compile`, its steps else as eager makes them."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import nn
@@ -10,10 +11,11 @@ from torch import nn
 from trainlab.errors import TrainlabError
 from trainlab.train.engines.eager import EagerSession, make_training_step
 from trainlab.train.engines.engine import Member, Update
-from trainlab.train.evaluation import make_inference_step
 from trainlab.train.moments import Grain, Moments
 from trainlab.train.program.unsuited import Unsuited, reason_of
 from trainlab.train.setup import Setup
+from trainlab.train.steps.evaluation import make_inference_step
+from trainlab.train.steps.forward import Forward
 
 
 class CompiledEngine:
@@ -36,16 +38,15 @@ class CompiledEngine:
 
 
 def _compiled(setup: Setup) -> Setup:
-    """The set-up with a compiled model that shares the weights of its own, compiled and tried out."""
-    rows = setup.train_batches.rows(torch.arange(setup.train_batches.num_samples))[0]
+    """The set-up with a compiled model that shares the weights of its own; a copy was tried out."""
+    if setup.workload.update is not None:
+        raise Unsuited("not_ours", what="update")
     with torch.random.fork_rng(devices=[setup.device] if setup.device.type == "cuda" else []):
         try:
-            # Random numbers from torch's own operators: dropout then drops what it drops in eager.
-            options: dict[str, Any] = {"fallback_random": True}
-            model = cast(nn.Module, torch.compile(setup.model, options=options))
-            compiled = replace(setup, model=model)
+            # A copy is tried: a model may count its calls, or keep what it sees.
             with torch.enable_grad():
-                _try_out(compiled, rows)
+                _try_out(replace(setup, model=_compile(copy.deepcopy(setup.model))))
+            compiled = replace(setup, model=_compile(setup.model))
         except TrainlabError:
             raise
         except Exception as error:
@@ -53,16 +54,14 @@ def _compiled(setup: Setup) -> Setup:
     return compiled
 
 
-def _try_out(setup: Setup, rows: torch.Tensor) -> None:
-    """Compiles, by a step whose gradients are thrown away; what it did to buffers is undone."""
-    buffers = [(buffer, buffer.clone()) for buffer in setup.model.buffers()]
+def _compile(model: nn.Module) -> nn.Module:
+    # Random numbers from torch's own operators: dropout then drops what it drops in eager.
+    return cast(nn.Module, torch.compile(model, options={"fallback_random": True}))
+
+
+def _try_out(setup: Setup) -> None:
+    """Compiles, by a step whose gradients are thrown away."""
     setup.model.train()
-    inputs, targets = setup.train_batches.move(*setup.train_batches.gather(rows))
-    with setup.autocast():
-        loss = setup.workload.loss(setup.model(setup.workload.prepare(inputs)), targets)
-    torch.autograd.grad(
-        loss, [p for p in setup.model.parameters() if p.requires_grad], allow_unused=True
-    )
-    with torch.no_grad():
-        for buffer, before in buffers:
-            buffer.copy_(before)
+    outcome = Forward(setup, Moments([]))(setup.train_batches.sample())
+    parameters = [one for one in setup.model.parameters() if one.requires_grad]
+    torch.autograd.grad(outcome.loss, parameters, allow_unused=True)

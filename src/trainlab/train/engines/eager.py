@@ -6,23 +6,30 @@ from itertools import islice
 
 from torch import Tensor
 
+from trainlab.data.nesting import moved
+from trainlab.train.batches.batches import Batch, Piece
 from trainlab.train.checkpoint.state import (
     State,
     merged,
     model_state,
-    optimizer_state,
+    nested_state,
     random_state,
     restore_model,
-    restore_optimizer,
     restore_random,
+    restored_nested,
 )
 from trainlab.train.engines.engine import Member, Update
-from trainlab.train.evaluation import CallModel, Evaluation, Outcome, make_inference_step
-from trainlab.train.meter import Means, Meter
 from trainlab.train.moments import Grain, Moments
-from trainlab.train.optimizers import make_schedule
-from trainlab.train.seeds import data_order, seeded
+from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
+from trainlab.train.steps.context import Context
+from trainlab.train.steps.evaluation import Evaluation, make_inference_step
+from trainlab.train.steps.forward import CallModel, Carried, Forward
+from trainlab.train.steps.meter import Means, Meter
+from trainlab.train.steps.outcome import Outcome, outcome_of
+
+Step = Callable[[Piece], Outcome]
+"""An update as a function of the batch's rows, or whatever else tells which samples it is of."""
 
 
 class EagerEngine:
@@ -47,15 +54,25 @@ class EagerEngine:
 class EagerSession:
     """One trial, its steps made ready. `call_model`: in place of calling the model itself."""
 
-    def __init__(self, member: Member, call_model: CallModel | None = None) -> None:
+    def __init__(
+        self,
+        member: Member,
+        call_model: CallModel | None = None,
+        *,
+        step: Step | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        """`step`, `meter`: in place of those that are made here."""
         setup, metrics = member.setup, member.setup.workload.metrics
         self._setup, self._moments, self._progress = setup, member.moments, member.progress
-        self._step = make_training_step(setup, member.moments, call_model)
-        self._meter = Meter(metrics, setup.device, stops_explosions=True)
+        self._carried: Carried = {}
+        self._step = step or make_training_step(
+            setup, member.moments, call_model, carried=self._carried
+        )
+        self._meter = meter or Meter(metrics, setup.device, stops_explosions=True)
         self._evaluation = Evaluation(setup, call_model)
-        # Made before the first update, because torch's schedule counts the updates.
-        self._schedule = make_schedule(setup.settings, setup.optimizer)
-        self._batches: Iterator[Tensor] = iter(())
+        self._schedule = setup.schedule
+        self._batches: Iterator[Piece] = iter(())
         self._done = 0
         """Updates of the current epoch."""
 
@@ -65,22 +82,30 @@ class EagerSession:
     @contextmanager
     def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
         setup = self._setup
-        setup.model.train()
-        order = data_order(setup.trial.seed_of("order"), epoch, setup.train_batches.num_samples)
-        self._done = 0 if resumed is None else resumed.values["done"]
-        self._batches = iter(setup.train_batches.rows(order, self._done))
+        self._begin_epoch(epoch, 0 if resumed is None else resumed.values["done"])
         with seeded(setup.trial.seed_of("dropout"), "dropout", epoch, setup.device):
             if resumed is not None:
+                self._carried.update(moved(restored_nested("carried", resumed), setup.device))
                 restore_random(setup.device, resumed)
             yield
 
+    def _begin_epoch(self, epoch: int, num_done: int) -> None:
+        setup = self._setup
+        setup.model.train()
+        self._carried.clear()
+        pieces = setup.train_batches.epoch(setup.trial.seed_of("order"), epoch, num_done)
+        self._done, self._batches = num_done, iter(pieces)
+
     def advance(self, num_steps: int) -> Sequence[Means]:
         moments, progress, meter, step = self._moments, self._progress, self._meter, self._step
+        schedule = self._schedule if self._setup.optimizers.changes_each == "step" else None
         meter.reset()
         for number, rows in enumerate(islice(self._batches, num_steps), progress.steps_done + 1):
             moments.step_begins(number)
-            meter.add(*step(rows))
+            meter.add(step(rows))
             moments.step_ends(number)
+            if schedule is not None:
+                schedule.step()
             progress.steps_done = number
         self._done += num_steps
         return [meter.means()]
@@ -89,7 +114,7 @@ class EagerSession:
         return [self._evaluation.run(epoch)]
 
     def change_learning_rates(self) -> None:
-        if self._schedule is not None:
+        if self._schedule is not None and self._setup.optimizers.changes_each == "epoch":
             self._schedule.step()
 
     def state(self) -> State:
@@ -99,52 +124,99 @@ class EagerSession:
             "limit": self._meter.limit,
             "schedule": None if schedule is None else schedule.state_dict(),
         }
+        optimizers = {name: one.state_dict() for name, one in setup.optimizers.by_name.items()}
         return merged(
             model_state(setup.model, with_gradients=not setup.settings.zero_grad),
-            optimizer_state(setup.optimizer),
+            nested_state("optimizers", optimizers),
+            nested_state("carried", dict(self._carried)),
             random_state(setup.device),
             State({}, own),
         )
 
     def restore(self, state: State) -> None:
         restore_model(self._setup.model, state)
-        restore_optimizer(self._setup.optimizer, state)
+        told = restored_nested("optimizers", state)
+        for name, one in self._setup.optimizers.by_name.items():
+            one.load_state_dict(told[name])
         self._meter.keep_limit(state.values["limit"])
         if self._schedule is not None:
             self._schedule.load_state_dict(state.values["schedule"])
 
 
 def make_training_step(
-    setup: Setup, moments: Moments, call_model: CallModel | None = None
-) -> Callable[[Tensor], Outcome]:
-    """The update as a function of the batch's rows; everything it needs is looked up once, here."""
-    model, optimizer, loss_of = call_model or setup.model, setup.optimizer, setup.workload.loss
-    batches, prepare, autocast = setup.train_batches, setup.workload.prepare, setup.autocast
-    resets_gradients = setup.settings.zero_grad
-    phase_ends, batch_ready = moments.phase_ends, moments.batch_ready
-    forward_begins = moments.forward_begins
+    setup: Setup,
+    moments: Moments,
+    call_model: CallModel | None = None,
+    weighted: Callable[[Tensor], Tensor] | None = None,
+    carried: Carried | None = None,
+) -> Step:
+    """The update as a function of the batch's rows; everything it needs is looked up once, here.
+    `weighted`: what is differentiated in place of the loss itself."""
+    batches, phase_ends = setup.train_batches, moments.phase_ends
+    update = (
+        _own_update(setup, moments, carried)
+        if setup.workload.update is not None
+        else _update(setup, moments, call_model, weighted, carried)
+    )
 
-    def step(rows: Tensor) -> Outcome:
-        inputs, targets = batches.gather(rows)
+    def step(piece: Piece) -> Outcome:
+        batch = batches.gather(piece)
         phase_ends("data")
-        inputs, targets = batches.move(inputs, targets)
+        batch = batches.move(batch)
         phase_ends("transfer")
-        inputs = prepare(inputs)
-        phase_ends("prepare")
-        batch_ready(inputs, targets)
+        return update(batch)
+
+    return step
+
+
+def _update(
+    setup: Setup,
+    moments: Moments,
+    call_model: CallModel | None,
+    weighted: Callable[[Tensor], Tensor] | None,
+    carried: Carried | None,
+) -> Callable[[Batch], Outcome]:
+    """One loss, one optimizer."""
+    forward = Forward(setup, moments, call_model, carried)
+    prepare, run = forward.prepare, forward.run
+    phase_ends, resets_gradients = moments.phase_ends, setup.settings.zero_grad
+    (optimizer,) = setup.optimizers.by_name.values()
+
+    def update(batch: Batch) -> Outcome:
+        batch = prepare(batch)
         if resets_gradients:
             optimizer.zero_grad()
         phase_ends("zero_grad")
-        forward_begins()
-        with autocast():
-            outputs = model(inputs)
-            phase_ends("forward")
-            loss = loss_of(outputs, targets)
-        phase_ends("loss")
-        loss.backward()
+        outcome = run(batch)
+        (outcome.loss if weighted is None else weighted(outcome.loss)).backward()
         phase_ends("backward")
         optimizer.step()
         phase_ends("optimizer")
-        return loss, outputs, targets
+        return outcome
 
-    return step
+    return update
+
+
+def _own_update(
+    setup: Setup, moments: Moments, carried: Carried | None
+) -> Callable[[Batch], Outcome]:
+    """The workload's, which makes its own passes and steps."""
+    own = setup.workload.update
+    assert own is not None
+    state = {} if carried is None else carried
+    context = Context(
+        setup.model, setup.optimizers.by_name, setup.settings, setup.device, moments, state
+    )
+    batch_ready, forward_begins = moments.batch_ready, moments.forward_begins
+    phase_ends, autocast = moments.phase_ends, setup.autocast
+
+    def update(batch: Batch) -> Outcome:
+        batch_ready(batch, ())
+        forward_begins()
+        with autocast(), context.watching():
+            given = own(context, batch)
+        outcome = outcome_of(given, batch, "update")
+        phase_ends("optimizer")
+        return outcome
+
+    return update

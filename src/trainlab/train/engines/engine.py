@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trainlab.train.checkpoint.state import State
-from trainlab.train.meter import Means
 from trainlab.train.moments import Grain, Moments, Progress
 from trainlab.train.setup import Setup
+from trainlab.train.steps.meter import Means
 
 Update = Callable[[Any], object]
 """Runs one step on a batch: row numbers of the training set, or a batch of the test set as stored."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from trainlab.train.engines.engine import Member, Update
 from trainlab.train.engines.programs import ProgramSession
-from trainlab.train.evaluation import make_inference_step
 from trainlab.train.moments import Grain, Moments, Progress
 from trainlab.train.setup import Setup
+from trainlab.train.steps.evaluation import make_inference_step
 
 
 class GraphedEngine:

@@ -10,8 +10,6 @@ from torch import Tensor
 from trainlab.errors import TrainlabError
 from trainlab.train.checkpoint.state import State, merged, random_state, restore_random
 from trainlab.train.engines.engine import Member
-from trainlab.train.evaluation import Evaluation
-from trainlab.train.meter import Means
 from trainlab.train.moments import program_watch
 from trainlab.train.optimizers import Rates
 from trainlab.train.program.agreement import check_agreement
@@ -24,8 +22,10 @@ from trainlab.train.program.suited import check_alike, check_model
 from trainlab.train.program.sums import LaneSums
 from trainlab.train.program.unsuited import Unsuited, reason_of
 from trainlab.train.program.updates import LaneUpdate
-from trainlab.train.seeds import data_order, derived_seed, seeded
+from trainlab.train.seeds import derived_seed, seeded
 from trainlab.train.setup import Setup
+from trainlab.train.steps.evaluation import Evaluation
+from trainlab.train.steps.meter import Means
 from trainlab.train.watch import ProgramView
 
 
@@ -36,7 +36,9 @@ class ProgramSession:
         self._members, self._is_vectorised = members, is_vectorised
         self._setups = [member.setup for member in members]
         setup = self._setups[0]
-        self._batches, self._device = setup.train_batches, setup.device
+        if setup.own is not None:
+            raise Unsuited("not_ours", what=setup.own)
+        self._batches, self._device = setup.split_batches, setup.device
         if not self._batches.resident:
             raise Unsuited("not_resident")
         self._rates = [Rates(one.settings) for one in self._setups]
@@ -84,10 +86,7 @@ class ProgramSession:
     @contextmanager
     def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
         orders = torch.stack(
-            [
-                data_order(one.trial.seed_of("order"), epoch, self._batches.num_samples)
-                for one in self._setups
-            ]
+            [self._batches.order(one.trial.seed_of("order"), epoch) for one in self._setups]
         )
         self._fill(orders.to(self._device))
         self._done = 0 if resumed is None else resumed.values["done"]
@@ -152,7 +151,7 @@ class ProgramSession:
         same = all(one.settings.model == self._setups[0].settings.model for one in self._setups)
         check_alike(models, have_same_settings=same)
         orders = [
-            data_order(one.trial.seed_of("order"), 1, self._batches.num_samples).to(self._device)
+            self._batches.order(one.trial.seed_of("order"), 1).to(self._device)
             for one in self._setups
         ]
         rehearsed = {

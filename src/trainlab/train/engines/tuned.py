@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from trainlab.train.engines.eager import EagerSession, make_training_step
 from trainlab.train.engines.engine import Member, Update
-from trainlab.train.evaluation import make_inference_step
 from trainlab.train.moments import Grain, Moments
+from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.setup import Setup
-from trainlab.train.tuned.tuning import tune_model, tune_update
+from trainlab.train.steps.evaluation import make_inference_step
+from trainlab.train.tuned.tuning import tune_model, tune_threads, tune_update
 
 
 class TunedEngine:
@@ -20,12 +21,22 @@ class TunedEngine:
 
     def open(self, group: Sequence[Member]) -> EagerSession:
         (member,) = group
+        _check(member.setup)
+        tune_threads(member.setup)
         tune_update(member.setup)
         return EagerSession(member, tune_model(member.setup))
 
     def training_step(self, setup: Setup, moments: Moments) -> Update:
+        _check(setup)
+        tune_threads(setup)
         tune_update(setup)
         return make_training_step(setup, moments, tune_model(setup))
 
     def inference_step(self, setup: Setup, moments: Moments) -> Update:
+        _check(setup)
         return make_inference_step(setup, moments, tune_model(setup))
+
+
+def _check(setup: Setup) -> None:
+    if setup.own is not None:
+        raise Unsuited("not_ours", what=setup.own)

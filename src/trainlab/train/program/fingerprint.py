@@ -36,7 +36,8 @@ def state_of(part: Any, *, with_buffers: bool) -> dict[str, Any]:
         if name not in TORCH_OWN
     }
     tensors = dict(part.named_parameters()) | (dict(part.named_buffers()) if with_buffers else {})
-    return attributes | {name: _numbers(tensor) for name, tensor in tensors.items()}
+    # The version too: an average of the weights is what they are until these have moved.
+    return attributes | {name: (one._version, _numbers(one)) for name, one in tensors.items()}
 
 
 def fingerprint(value: Any, depth: int = 0) -> Any:

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainlab.train.meter import check_mean, per_sample
 from trainlab.train.program.fingerprint import state_of
 from trainlab.train.program.noise import Draw, DropoutRecorder
 from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
+from trainlab.train.steps.meter import check_mean, per_sample
 
 Part = TypeVar("Part")
 
@@ -55,9 +55,9 @@ def rehearse(
     `watching` is entered around the model and the loss; the model itself is then run, whose layers it
     knows, and its buffers are changed.
     """
-    batches, workload = setup.train_batches, setup.workload
+    batches, workload = setup.split_batches, setup.workload
     model = (_copy_of(setup.model) if watching is None else setup.model).train()
-    loss_of, prepare = _copy_of(workload.loss), _copy_of(workload.prepare)
+    loss_of, prepare = _copy_of(setup.loss), _copy_of(workload.prepare)
     dropout = DropoutRecorder()
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     buffers = dict(model.named_buffers())

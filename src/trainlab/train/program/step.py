@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from trainlab.train.meter import per_sample
 from trainlab.train.program.noise import GivenNoise, LaneNoise
 from trainlab.train.program.stacked import Stacked
 from trainlab.train.program.sums import LaneSums
 from trainlab.train.program.updates import LaneUpdate
 from trainlab.train.setup import Setup
+from trainlab.train.steps.meter import per_sample
 from trainlab.train.watch import ProgramWatch
 
 
@@ -68,8 +68,8 @@ class GroupStep:
         """`rows` (steps x trials x samples) is filled anew for every epoch."""
         self.rows, self._group, self._noise = rows, group, noise
         setup = group.setups[0]
-        self._model, self._workload = setup.model, setup.workload
-        self._batches = setup.train_batches
+        self._model, self._workload, self._loss = setup.model, setup.workload, setup.loss
+        self._batches = setup.split_batches
         self._autocasts = setup.settings.precision == "bf16"
         self._device_type = setup.device.type
 
@@ -145,7 +145,7 @@ class GroupStep:
         )
         with autocast, self._watching(len(targets)):
             outputs = model(inputs)
-            loss = self._workload.loss(outputs, targets)
+            loss = self._loss(outputs, targets)
         outputs = outputs.detach()
         values = [
             per_sample(name, metric(outputs, targets), len(targets))

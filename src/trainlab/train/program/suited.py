@@ -1,12 +1,16 @@
 """What of a model keeps its step from being a program, as far as one can tell before it runs."""
 
+import copy
+import hashlib
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from trainlab.train.program.fingerprint import TORCH_OWN, is_plain
+from trainlab.train.program.fingerprint import TORCH_OWN, is_plain, state_of
 from trainlab.train.program.unsuited import Unsuited
 
 REAL = (torch.float32, torch.float64)
@@ -21,6 +25,20 @@ def check_model(model: nn.Module) -> None:
         if parameter.requires_grad and parameter.dtype not in REAL:
             raise Unsuited("not_real", what=name, dtype=str(parameter.dtype).removeprefix("torch."))
     _check_apart(model)
+    _check_train(model)
+
+
+def _check_train(model: nn.Module) -> None:
+    """Raises where being put into training mode changes more than that: it is done once more often here."""
+    if all(type(one).train is nn.Module.train for one in model.modules()):
+        return
+    try:
+        tried = copy.deepcopy(model).train()
+    except Exception as error:
+        raise Unsuited("not_copied") from error
+    before = state_of(tried, with_buffers=True)
+    if state_of(tried.train(), with_buffers=True) != before:
+        raise Unsuited("not_stateless", what="train()")
 
 
 def _check_apart(model: nn.Module) -> None:
@@ -62,6 +80,15 @@ def _shape_of(model: nn.Module, *, have_same_settings: bool) -> list[object]:
                 continue
             if is_plain(value):
                 found.append((path, name, value))
+            elif isinstance(value, Tensor | np.ndarray):
+                # No lane of its own: the first trial's would serve them all.
+                found.append((path, name, _content(value)))
             elif not have_same_settings and not isinstance(value, Tensor | nn.Module):
                 raise Unsuited("not_alike")  # what it holds cannot be compared
     return found
+
+
+def _content(value: "Tensor | np.ndarray[Any, Any]") -> tuple[object, ...]:
+    """Equal where the numbers are."""
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    return array.shape, str(array.dtype), hashlib.sha256(array.tobytes()).hexdigest()

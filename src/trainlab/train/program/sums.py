@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainlab.train.meter import Means, explosion_limit
+from trainlab.train.steps.meter import Means, explosion_limit
 
 
 class LaneSums:

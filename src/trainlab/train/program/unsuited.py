@@ -1,5 +1,6 @@
 """Why a model's step cannot be made into a program."""
 
+from trainlab.errors import said_by
 from trainlab.record.note import Value
 
 
@@ -13,5 +14,5 @@ class Unsuited(Exception):  # noqa: N818  no error: eager makes the updates inst
 
 def reason_of(error: BaseException) -> str:
     """What an error says, in its first line."""
-    text = str(error).strip() or type(error).__name__
+    text = said_by(error).strip() or type(error).__name__
     return text.splitlines()[0]

@@ -7,6 +7,7 @@ from typing import Any
 from trainlab.train.checkpoint.checkpoints import Checkpoints
 from trainlab.train.checkpoint.python_state import has_extra_state, python_state
 from trainlab.train.checkpoint.state import State, merged
+from trainlab.train.ending import end_if_asked, is_asked_to_end
 from trainlab.train.engines.engine import Member, Session
 from trainlab.train.saved.place import Place
 
@@ -47,8 +48,14 @@ class SavedGroup:
         return place, found if place.steps else None
 
     def save_if_due(self, session: Session, group: Sequence[Member], place: Place) -> None:
-        """Makes a checkpoint where enough time has passed since the last one."""
-        if not self._checkpoints.is_due(at_epoch_end=place.steps == 0):
+        """Makes a checkpoint where enough time has passed since the last one. One is made, too, where the
+        process was asked to end: KeyboardInterrupt then."""
+        if is_asked_to_end() or self._checkpoints.is_due(at_epoch_end=place.steps == 0):
+            self._save(session, group, place)
+        end_if_asked()
+
+    def _save(self, session: Session, group: Sequence[Member], place: Place) -> None:
+        if not self._checkpoints.can_be_made:
             return
         if python_state(self._models) != self._python_state:
             self._checkpoints.give_up()

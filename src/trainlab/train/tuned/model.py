@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainlab.train.tuned.layers import KINDS, kind_of
-from trainlab.train.tuned.ways import ALL_TORCH, Ways, is_plain
+from trainlab.train.tuned.ways import ALL_TORCH, Ways, is_plain, is_transforming
 
 WaysBySize = Mapping[int, Ways]
 """By the number of samples for which they were measured."""
@@ -48,7 +48,8 @@ class _TunedForward:
         self._by_size = sorted(by_size.items(), reverse=True)
 
     def __call__(self, module: nn.Module, x: Tensor) -> Tensor:
-        ways = self._ways_for(len(x)) if x.shape[1:] == self._shape and is_plain(x) else ALL_TORCH
+        fits = x.shape[1:] == self._shape and is_plain(x) and not is_transforming()
+        ways = self._ways_for(len(x)) if fits else ALL_TORCH
         assert isinstance(module.weight, Tensor)
         if ways == ALL_TORCH or torch.is_autocast_enabled("cpu") or not is_plain(module.weight):
             output: Tensor = type(module).forward(module, x)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from trainlab.errors import RecordError
+from trainlab.errors import RecordError, said_by
 from trainlab.record.note import Note, note
 from trainlab.train.optimizers import make_optimizer
 from trainlab.train.seeds import seeded
@@ -17,6 +17,7 @@ from trainlab.train.tuned.choices import TORCH, faster, kept_choice
 from trainlab.train.tuned.layers import kind_of
 from trainlab.train.tuned.library import NoLibraryError, library, library_key
 from trainlab.train.tuned.model import Call, TunedModel, WaysBySize, sample_calls
+from trainlab.train.tuned.threads import faster_threads
 from trainlab.train.tuned.update import NativeStep, native_class
 from trainlab.train.tuned.ways import ALL_TORCH, Ways
 
@@ -27,9 +28,22 @@ MOST_SAMPLES = 64
 """Of the batch that layers are measured with; more take longer and change the order little."""
 
 
+def tune_threads(setup: Setup) -> None:
+    """Sets the number of threads with which such a model trains faster here."""
+    if not _is_on_cpu(setup):
+        return
+    try:
+        threads = faster_threads(setup)
+    except RecordError as error:
+        _add_note(setup, note("tuned_not_kept", error=str(error)))
+        return
+    torch.set_num_threads(threads)
+    _record(setup, "threads", threads)
+
+
 def tune_update(setup: Setup) -> None:
     """Gives the set-up the optimizer whose update is faster here."""
-    if isinstance(vars(setup).get("optimizer"), NativeStep):
+    if setup.has_optimizer and isinstance(setup.optimizer, NativeStep):
         return
     choice = _update_choice(setup) if _is_on_cpu(setup) else TORCH
     _record(setup, "update", choice)
@@ -119,7 +133,7 @@ def _calls(setup: Setup) -> dict[str, Call]:
         with seeded(setup.trial.seed, "tuned"):
             return sample_calls(setup.model, setup.workload.prepare(batches.gather(rows)[0]))
     except Exception as error:  # noqa: BLE001  the user's code, which may raise anything
-        kind, reason = type(error).__name__, str(error)
+        kind, reason = type(error).__name__, said_by(error)
         _add_note(setup, note("tuned_model_failed", kind=kind, reason=reason))
         return {}
 

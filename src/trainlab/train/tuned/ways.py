@@ -57,6 +57,11 @@ def fastest(parts: Parts, given: Mapping[str, tuple[Any, ...]]) -> dict[str, str
     return (Ways(**names) if gained_ms > OVERHEAD_MS else ALL_TORCH).names()
 
 
+def is_transforming() -> bool:
+    """Whether this runs inside a transform of `torch.func`, which takes torch's own operators only."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def is_plain(tensor: Tensor | None) -> bool:
     """float32 in the CPU's memory, in torch's usual order."""
     return (

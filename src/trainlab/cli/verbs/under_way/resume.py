@@ -9,7 +9,13 @@ from rich.console import Console
 
 from trainlab.cli.errors import exit_for_failures
 from trainlab.cli.language import words_in
-from trainlab.cli.options import JsonOption, LangOption
+from trainlab.cli.options import (
+    BUDGET_HELP,
+    JsonOption,
+    LangOption,
+    QuietOption,
+    ReportOption,
+)
 from trainlab.cli.outcome import show_outcome
 from trainlab.cli.output import output_for_programs
 from trainlab.cli.question import seconds_of
@@ -27,23 +33,10 @@ def command(
             "--allow-changed", help="Go on though the workload's file is not what it was."
         ),
     ] = False,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Stop after this long, as 10m or 2h; what runs then is interrupted.",
-        ),
-    ] = None,
-    report: Annotated[
-        bool,
-        typer.Option(
-            help="At the end of a study, write report/report.html.", show_default="written"
-        ),
-    ] = True,
+    budget: Annotated[str | None, typer.Option(metavar="TIME", help=BUDGET_HELP)] = None,
+    report: ReportOption = True,
     lang: LangOption = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress; print only the run folder.")
-    ] = False,
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Go on with a run; finished trials are not run again."""

@@ -1,15 +1,18 @@
 """Sample-weighted means of loss and metrics, gathered without slowing the steps they measure."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainlab.data.nesting import detached
 from trainlab.errors import WorkloadError
+from trainlab.train.steps.outcome import Outcome
 
-Metric = Callable[[Tensor, Tensor], Tensor]
+Metric = Callable[[Any, Any], Tensor]
 
 EXPLODED = 1e6
 """A training loss, as the mean over the updates of a point, that is more than so many times the larger of
@@ -25,7 +28,7 @@ class Means:
     """Loss and metrics of some steps, each step weighted by its samples."""
 
     values: Mapping[str, float]
-    """`loss` and each metric."""
+    """`loss`, each metric, and what else a step of the user's own logs."""
     num_samples: int
     num_steps: int
     first_bad_step: int | None
@@ -59,6 +62,7 @@ class Meter:
         self._max_pending_steps = max_pending_steps
         self._stops_explosions = stops_explosions
         self._limit: float | None = None
+        self._joins: bool | None = None
         self.reset()
 
     @property
@@ -74,22 +78,34 @@ class Meter:
         """Forgets everything added so far."""
         self._drop_pending()
         self._sums = torch.zeros(1 + len(self.metrics), dtype=self._dtype, device=self._device)
+        self._logged_sums: dict[str, Tensor | float] = {}
         self._num_samples = self._num_steps = 0
         self._reduced_losses: list[Tensor] = []
+        self._reduced_counts: list[Tensor] = []
 
-    def add(self, loss: Tensor, outputs: Tensor, targets: Tensor) -> None:
-        """Takes in one step: its mean loss, its outputs and its targets."""
+    def add(self, outcome: Outcome) -> None:
+        """Takes in one step."""
+        loss, outputs, targets, count, logged = outcome
         check_mean(loss)
         self._losses.append(loss.detach())
-        self._counts.append(len(targets))
+        self._counts.append(count)
+        for name, value in logged.items():
+            self._logged.setdefault(name, []).append(value)
+        are_tensors = isinstance(outputs, Tensor) and isinstance(targets, Tensor)
         if self.metrics:
-            self._outputs.append(outputs.detach())
-            self._versions.append(_version(outputs))
+            if outputs is None:
+                raise WorkloadError(
+                    "metrics: the step gave no outputs for them; let it give `outputs` and `targets` too"
+                )
+            self._outputs.append(detached(outputs))
             self._targets.append(targets)
-            # The storage, not the view: a pending slice keeps all of it alive.
-            self._pending_bytes += outputs.untyped_storage().nbytes() + targets.nbytes
+            if are_tensors:
+                self._versions.append(_version(outputs))
+                # The storage, not the view: a pending slice keeps all of it alive.
+                self._pending_bytes += outputs.untyped_storage().nbytes() + targets.nbytes
         too_many = len(self._losses) >= self._max_pending_steps
-        if too_many or self._pending_bytes >= self._max_pending_bytes:
+        is_nested = bool(self.metrics) and not are_tensors
+        if too_many or is_nested or self._pending_bytes >= self._max_pending_bytes:
             self._reduce()
 
     def means(self) -> Means:
@@ -97,6 +113,7 @@ class Meter:
         self._reduce()
         values = (self._sums / max(self._num_samples, 1)).tolist()
         means = dict(zip(("loss", *self.metrics), values, strict=True))
+        means |= {n: float(s) / max(self._num_samples, 1) for n, s in self._logged_sums.items()}
         step, loss = self._first_bad(means["loss"])
         return Means(means, self._num_samples, self._num_steps, step, loss)
 
@@ -128,26 +145,62 @@ class Meter:
         weights = torch.tensor(self._counts, dtype=self._dtype).to(self._device, non_blocking=True)
         self._sums[0] += (losses * weights).sum()
         if self.metrics:
-            if self._versions != [_version(outputs) for outputs in self._outputs]:
-                raise WorkloadError(
-                    "model: a later step overwrote the outputs of an earlier one; return a copy"
-                )
-            outputs, targets = torch.cat(self._outputs), torch.cat(self._targets)
-            for index, (name, metric) in enumerate(self.metrics.items(), start=1):
-                values = per_sample(name, metric(outputs, targets), len(targets))
-                self._sums[index] += values.to(self._dtype).sum()
+            for outputs, targets, count in self._pending():
+                for index, (name, metric) in enumerate(self.metrics.items(), start=1):
+                    values = per_sample(name, metric(outputs, targets), count)
+                    self._sums[index] += values.to(self._dtype).sum()
+        for name, logged in self._logged.items():
+            if len(logged) != len(self._losses):
+                raise WorkloadError(f"step.{name}: was logged in some steps, not in all")
+            each = torch.stack([one.to(self._device) for one in logged]).to(self._dtype)
+            sums = self._logged_sums
+            sums[name] = sums.get(name, 0.0) + (each * weights).sum()
         self._reduced_losses.append(losses)
+        self._reduced_counts.append(weights)
         self._num_samples += sum(self._counts)
         self._num_steps += len(self._counts)
         self._drop_pending()
 
+    def _pending(self) -> Iterator[tuple[Any, Any, int]]:
+        """Outputs, targets and samples of the steps: together where that gives the same, else of each."""
+        versions = [_version(one) for one in self._outputs if isinstance(one, Tensor)]
+        if self._versions != versions[: len(self._versions)]:
+            raise WorkloadError(
+                "model: a later step overwrote the outputs of an earlier one; return a copy"
+            )
+        apart = list(zip(self._outputs, self._targets, self._counts, strict=True))
+        if len(apart) == 1 or not self._is_joined(apart):
+            yield from apart
+        else:
+            yield torch.cat(self._outputs), torch.cat(self._targets), sum(self._counts)
+
+    def _is_joined(self, apart: Sequence[tuple[Any, Any, int]]) -> bool:
+        """Whether metrics of some steps' outputs, one below the other, are those of each step: not where
+        samples do not lie along the first dimension. Tried on the first two steps, once."""
+        if self._joins is None:
+            self._joins = all(len(outputs) == count for outputs, _, count in apart) and all(
+                _gives_the_same(metric, apart[:2]) for metric in self.metrics.values()
+            )
+        return self._joins
+
     def _drop_pending(self) -> None:
         self._losses: list[Tensor] = []
-        self._outputs: list[Tensor] = []
+        self._outputs: list[Any] = []
         self._versions: list[int] = []
-        self._targets: list[Tensor] = []
+        self._targets: list[Any] = []
+        self._logged: dict[str, list[Tensor]] = {}
         self._counts: list[int] = []
         self._pending_bytes = 0
+
+
+def _gives_the_same(metric: Metric, apart: Sequence[tuple[Any, Any, int]]) -> bool:
+    each = [metric(outputs, targets) for outputs, targets, _ in apart]
+    try:
+        outputs = torch.cat([outputs for outputs, _, _ in apart])
+        targets = torch.cat([targets for _, targets, _ in apart])
+        return torch.equal(metric(outputs, targets), torch.cat(each))
+    except (RuntimeError, IndexError):
+        return False
 
 
 def _version(tensor: Tensor) -> int:

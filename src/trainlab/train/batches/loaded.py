@@ -1,0 +1,215 @@
+"""Batches of samples that are fetched one by one, by a torch DataLoader and its workers.
+
+What fetching a batch draws (augmentation, masks) derives from the seed, the epoch and the batch alone, so
+it is the same however many workers fetch and wherever a training is resumed.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from trainlab.data.loaded import Loaded, generator_of
+from trainlab.data.nesting import count_of
+from trainlab.errors import WorkloadError
+from trainlab.train.batches.batches import Batch, Batches, kept_samples
+from trainlab.train.rank import Rank
+from trainlab.train.seeds import data_order, derived_seed, seeded
+
+FETCHES = "fetches"
+"""What the seed of a batch is derived for."""
+EPOCHS_APART = 1 << 32
+"""More batches than an epoch has."""
+
+
+class LoadedBatches(Batches):
+    """Cut as the trial says, or as they come where the data makes its own batches."""
+
+    resident = False
+
+    def __init__(self, split: Loaded, batch_size: int, device: torch.device) -> None:
+        self.device, self.rank, self.batch_size = device, Rank(), batch_size
+        self._split, self.is_cut = split, not split.is_counted
+        self._num_batches: int | None = None
+        if split.is_counted:
+            counts = [count_of(batch) for batch in self._stream(0, 0)]
+            if not counts:
+                raise WorkloadError("data: gave no batch; it must give some, anew in each epoch")
+            self.num_samples = self.num_stored = sum(counts)
+            self._num_batches = len(counts)
+            if split.makes_batches:
+                self.batch_size = counts[0]
+        else:
+            self.num_stored = len(split)
+            self.num_samples = kept_samples(len(split), batch_size, drop_last=split.drop_last)
+
+    def __len__(self) -> int:
+        return super().__len__() if self._num_batches is None else self._num_batches
+
+    def resized(self, batch_size: int) -> "LoadedBatches":
+        size = self.batch_size if self._split.makes_batches else batch_size
+        return self if size == self.batch_size else LoadedBatches(self._split, size, self.device)
+
+    def epoch(self, seed: int, number: int, first: int = 0) -> Sequence["Fetch"]:
+        return _Epoch(self, self._rows(seed, number), seed, number).pieces[first:]
+
+    def gather(self, piece: "Fetch") -> Batch:
+        return piece.epoch.take(piece)
+
+    def in_order(self) -> Iterator[Batch]:
+        rows = None if self._split.is_counted else torch.arange(len(self._split)).tolist()
+        epoch = _Epoch(self, rows, 0, 0)
+        for piece in epoch.pieces:
+            yield self.move(epoch.take(piece))
+
+    def sample(self) -> Batch:
+        epoch = _Epoch(self, None if self._split.is_counted else self._rows(0, 1), 0, 1)
+        return self.move(epoch.fetch(epoch.pieces[0]))
+
+    def last_smaller(self) -> Batch | None:
+        if self._split.is_counted or self.num_samples % self.batch_size == 0:
+            return None
+        epoch = _Epoch(self, torch.arange(len(self._split)).tolist(), 0, 0)
+        return self.move(epoch.fetch(epoch.pieces[-1])) if len(epoch.pieces) > 1 else None
+
+    def _rows(self, seed: int, number: int) -> list[int] | None:
+        """Of an epoch, in its order; None where the data has an order of its own."""
+        split = self._split
+        if split.is_counted:
+            return None
+        if split.sampler is not None:
+            generator = generator_of(split.sampler)
+            if generator is not None:
+                generator.manual_seed(derived_seed(seed, "order", number))
+            with seeded(seed, "order", number):
+                return list(split.sampler)
+        if split.shuffle:
+            return data_order(seed, number, len(split)).tolist()
+        return list(range(len(split)))
+
+    def _stream(self, seed: int, number: int) -> Iterator[Batch]:
+        """The batches of data that has an order of its own."""
+        split = self._split
+        with seeded(seed, FETCHES, number * EPOCHS_APART):
+            source = split.samples
+            if split.streams:
+                source = DataLoader(
+                    split.samples,
+                    self.batch_size,
+                    collate_fn=split.collate,
+                    num_workers=split.workers,
+                    drop_last=split.drop_last,
+                )
+            coming = iter(source)
+        place = 0
+        while True:
+            with seeded(seed, FETCHES, number * EPOCHS_APART + place):
+                batch = next(coming, self)
+            if batch is self:
+                return
+            yield batch
+            place += 1
+
+
+class Fetch(list[int]):
+    """The samples of a batch, with what its fetching draws from and the epoch that it is of."""
+
+    def __init__(self, rows: Sequence[int], seed: int, epoch: "_Epoch") -> None:
+        super().__init__(rows)
+        self.seed, self.epoch = seed, epoch
+
+    def __reduce__(self) -> Any:
+        return _Sent, (list(self), self.seed)  # to a worker, which needs no more
+
+
+class _Sent(list[int]):
+    def __init__(self, rows: Sequence[int], seed: int) -> None:
+        super().__init__(rows)
+        self.seed = seed
+
+
+class _Fetching:
+    """The samples as torch's loader asks for them: a whole batch at a time, put together here too, so that
+    a collate function may draw."""
+
+    def __init__(self, split: Loaded) -> None:
+        self._split, self.is_cut = split, not split.is_counted
+
+    def __getitems__(self, piece: "Fetch | _Sent") -> Any:
+        samples = self._split.samples
+        with seeded(piece.seed, FETCHES):
+            if hasattr(samples, "__getitems__"):
+                return self._split.collate(samples.__getitems__(list(piece)))
+            return self._split.collate([samples[row] for row in piece])
+
+
+class _Epoch:
+    """The batches of one epoch, from its first piece that is asked for on."""
+
+    def __init__(
+        self, batches: LoadedBatches, rows: list[int] | None, seed: int, number: int
+    ) -> None:
+        self._split = batches._split
+        first = number * EPOCHS_APART
+        if rows is None:
+            places = range(len(batches))
+            self.pieces = [
+                Fetch([place], derived_seed(seed, FETCHES, place), self) for place in places
+            ]
+            self._stream: Iterator[Batch] | None = batches._stream(seed, number)
+        else:
+            size = batches.batch_size
+            cuts = [rows[start : start + size] for start in range(0, batches.num_samples, size)]
+            self.pieces = [
+                Fetch(cut, derived_seed(seed, FETCHES, first + place), self)
+                for place, cut in enumerate(cuts)
+            ]
+            self._stream = None
+        self._places = {id(piece): place for place, piece in enumerate(self.pieces)}
+        self._next: int | None = None
+        self._coming: Iterator[Batch] = iter(())
+
+    def take(self, piece: Fetch) -> Batch:
+        """The batch of a piece; of those that follow each other, from the workers."""
+        place = self._places[id(piece)]
+        if self._next is None:
+            self._begin(place)
+        if place != self._next:
+            return self.fetch(piece)
+        self._next += 1
+        batch = next(self._coming, self)
+        if batch is self:
+            raise WorkloadError(
+                f"data: gave {place} batches in an epoch and {len(self.pieces)} in the first; it must give "
+                "as many each time"
+            )
+        return batch
+
+    def fetch(self, piece: Fetch) -> Batch:
+        """The batch of a piece, out of turn."""
+        if self._stream is not None:
+            return next(islice(self._stream, self._places[id(piece)], None))
+        return _Fetching(self._split).__getitems__(piece)
+
+    def _begin(self, place: int) -> None:
+        self._next = place
+        if self._stream is not None:
+            self._coming = islice(self._stream, place, None)
+            return
+        split = self._split
+        loader: DataLoader[Any] = DataLoader(
+            _Fetching(split),  # type: ignore[arg-type]
+            batch_sampler=self.pieces[place:],
+            collate_fn=_as_it_is,
+            num_workers=split.workers,
+            pin_memory=split.pin_memory and torch.cuda.is_available(),
+        )
+        # Seeds of its own for the workers, which each batch sets anew: nothing of ours is drawn from.
+        loader.generator = torch.Generator().manual_seed(0)
+        self._coming = iter(loader)
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch

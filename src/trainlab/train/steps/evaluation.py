@@ -1,0 +1,54 @@
+"""Evaluation: the whole test set through a model in eval mode."""
+
+from collections.abc import Callable
+
+import torch
+
+from trainlab.data.dataset import Split
+from trainlab.train.batches.batches import Batch
+from trainlab.train.moments import Moments
+from trainlab.train.seeds import seeded
+from trainlab.train.setup import Setup
+from trainlab.train.steps.forward import CallModel, Carried, Forward
+from trainlab.train.steps.meter import Means, Meter
+from trainlab.train.steps.outcome import Outcome
+
+
+class Evaluation:
+    """The test of one trial, its step made ready. `call_model`: in place of calling the model itself."""
+
+    def __init__(self, setup: Setup, call_model: CallModel | None = None) -> None:
+        self._setup = setup
+        self._carried: Carried = {}
+        self._step = make_inference_step(setup, Moments([]), call_model, self._carried)
+        self._meter = Meter(setup.workload.metrics, setup.device)
+        self._is_stored = isinstance(setup.dataset.test, Split)
+
+    def run(self, epoch: int) -> Means:
+        """Means over the test set; what it draws derives from (seed, epoch)."""
+        setup, meter = self._setup, self._meter
+        setup.model.eval()
+        meter.reset()
+        self._carried.clear()
+        # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
+        with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
+            for batch in setup.test_batches.in_order():
+                meter.add(self._step(self._own(batch)))
+            return meter.means()
+
+    def _own(self, batch: Batch) -> Batch:
+        """A copy of what the model could change in place, where the batch is a view of the stored set."""
+        if not self._is_stored:
+            return batch
+        inputs, targets = batch
+        return (inputs.clone() if inputs.is_floating_point() else inputs), targets
+
+
+def make_inference_step(
+    setup: Setup,
+    moments: Moments,
+    call_model: CallModel | None = None,
+    carried: Carried | None = None,
+) -> Callable[[Batch], Outcome]:
+    """A forward pass as a function of a batch on the device, as stored; nothing is updated."""
+    return Forward(setup, moments, call_model, carried, in_test=True)

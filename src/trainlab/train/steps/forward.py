@@ -1,0 +1,96 @@
+"""The forward pass of a step: model and loss as the workload puts them, or its own function for both."""
+
+from collections.abc import Callable
+from typing import Any
+
+from trainlab.train.batches.batches import Batch
+from trainlab.train.moments import Moments
+from trainlab.train.setup import Setup
+from trainlab.train.steps.outcome import Outcome, outcome_of
+from trainlab.workloads.workload import takes_carried
+
+CallModel = Callable[[Any], Any]
+"""The model, or a way to call it."""
+Carried = dict[str, Any]
+"""What a workload's own step hands on from batch to batch; empty at the start of an epoch and of a test."""
+
+
+class Forward:
+    """In two halves, since a step resets the gradients in between. `call_model`: in place of calling the
+    model itself."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        moments: Moments,
+        call_model: CallModel | None = None,
+        carried: Carried | None = None,
+        *,
+        in_test: bool = False,
+    ) -> None:
+        self._moments, self._autocast = moments, setup.autocast
+        workload, model = setup.workload, call_model or setup.model
+        own = (workload.evaluate if in_test else None) or workload.step
+        if own is None:
+            self.prepare, self.run = self._by_loss(setup, model)
+        else:
+            name = "evaluate" if in_test and workload.evaluate is not None else "step"
+            self.prepare, self.run = self._by_own(
+                setup, own, name, {} if carried is None else carried
+            )
+
+    prepare: Callable[[Batch], Batch]
+    """A batch on the device to what `run` takes."""
+    run: Callable[[Batch], Outcome]
+
+    def __call__(self, batch: Batch) -> Outcome:
+        return self.run(self.prepare(batch))
+
+    def _by_loss(
+        self, setup: Setup, model: CallModel
+    ) -> tuple[Callable[[Batch], Batch], Callable[[Batch], Outcome]]:
+        phase_ends, forward_begins = self._moments.phase_ends, self._moments.forward_begins
+        batch_ready, autocast = self._moments.batch_ready, self._autocast
+        prepare_inputs, loss_of = setup.workload.prepare, setup.loss
+
+        def prepare(batch: Batch) -> Batch:
+            stored, targets = batch
+            inputs = prepare_inputs(stored)
+            phase_ends("prepare")
+            batch_ready(inputs, targets)
+            return inputs, targets
+
+        def run(batch: Batch) -> Outcome:
+            inputs, targets = batch
+            forward_begins()
+            with autocast():
+                outputs = model(inputs)
+                phase_ends("forward")
+                loss = loss_of(outputs, targets)
+            phase_ends("loss")
+            return Outcome(loss, outputs, targets, len(targets))
+
+        return prepare, run
+
+    def _by_own(
+        self, setup: Setup, own: Callable[..., Any], name: str, carried: Carried
+    ) -> tuple[Callable[[Batch], Batch], Callable[[Batch], Outcome]]:
+        phase_ends, forward_begins = self._moments.phase_ends, self._moments.forward_begins
+        batch_ready, autocast, model = self._moments.batch_ready, self._autocast, setup.model
+        more = (carried,) if takes_carried(own) else ()
+
+        def prepare(batch: Batch) -> Batch:
+            phase_ends("prepare")
+            batch_ready(batch, ())
+            return batch
+
+        def run(batch: Batch) -> Outcome:
+            forward_begins()
+            with autocast():
+                given = own(model, batch, *more)
+                phase_ends("forward")
+            outcome = outcome_of(given, batch, name)
+            phase_ends("loss")
+            return outcome
+
+        return prepare, run
