@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 help:
 	@echo "make lab        run mnist-lab on bundled data: a study with findings, a few minutes"
-	@echo "make test       run the tests"
+	@echo "make test       run the tests that take no time"
 	@echo "make test-full  the same, with the slow tests on the full data sets"
 	@echo "make test-cluster  the tests on real Ray and Slurm clusters of two nodes"
-	@echo "make check      format, lint, types, tests: what CI runs"
+	@echo "make check      format, lint, types, tests, slow ones too: what CI runs"
 	@echo "make format     put the code in order"
 	@echo "make bench      measure what the README and docs claim about speed"
 	@echo "make gpu-check  the tests and benchmarks that need an NVIDIA GPU"
@@ -45,7 +45,7 @@ lab: $(VENV)/.lab
 	@$(BIN)/trainlab run mnist-lab --data bundled --train-samples 1000 --seeds 5
 
 test: install
-	@$(BIN)/python -m pytest -m "not full and not cluster" -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -m "not slow and not full and not cluster" -n 2 --dist worksteal
 
 test-cluster: install
 	@$(BIN)/python -m pytest -m cluster -rs
@@ -57,7 +57,7 @@ check: install
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(MAKE) --no-print-directory test
+	@$(BIN)/python -m pytest -m "not full and not cluster" -n 2 --dist worksteal
 
 format: install
 	@$(BIN)/ruff format .

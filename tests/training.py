@@ -9,10 +9,10 @@ from trainlab.record.folder import TrialFolder
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train as train_group
-from trainlab.train.meter import Means
 from trainlab.train.moments import Moments, Progress
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup, set_up
+from trainlab.train.steps.meter import Means
 from trainlab.workloads.workload import Workload
 
 
@@ -29,7 +29,7 @@ MakeSetup = Callable[..., HomedSetup]
 def homed(trial: Trial, workload: Workload, folder: TrialFolder) -> HomedSetup:
     """A trial's set-up with freshly loaded data."""
     with seeded(0, "data"):
-        dataset = workload.data(trial.settings.data)
+        dataset = workload.dataset(trial.settings.data)
     return HomedSetup(**vars(set_up(trial, workload, dataset)), folder=folder)
 
 

@@ -10,12 +10,15 @@ import pytest
 from fabricate import DATA, Fabricated, made_study
 from trainlab.analyse.answer import Answer, answer
 from trainlab.analyse.answer.open_points import busy_s
+from trainlab.analyse.answer.speed import batch_sentences
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
+from trainlab.analyse.findings.parallel import ParallelGain
 from trainlab.plan import Trial
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import CostSpec, Study
+from trainlab.stats.means import Interval
 from trainlab.words import Words
 
 
@@ -42,6 +45,27 @@ def test_the_best_setting_is_named_with_its_value(tmp_path: Path) -> None:
     found = answered(tmp_path, BY_BATCH, final=accuracies(l1=0.80, l16=0.95, l64=0.90))
     assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
     assert not found.open_points
+
+
+def test_a_trend_that_no_two_settings_show_is_told_with_what_they_do_not(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 4, 16, 64)}, seeds=3)
+    noise = {
+        1: (0.0, 0.02, -0.02),
+        4: (0.02, -0.02, 0.0),
+        16: (-0.02, 0.0, 0.02),
+        64: (0.02, 0.0, -0.02),
+    }
+
+    def final(trial: Trial) -> dict[str, float]:
+        size = trial.settings.batch_size
+        level = 0.9 - 0.01 * size.bit_length()
+        return {"test/accuracy": level + noise[size][trial.seed - 1]}
+
+    found = answered(tmp_path, study, final=final)
+    assert texts(found)[0] == (
+        "Test accuracy is 89.0% at best (batch 1) and changes with batch_size, but 3 seeds cannot tell any "
+        "two settings apart."
+    )
 
 
 def test_equal_settings_are_said_to_be_the_same_within_the_margin(tmp_path: Path) -> None:
@@ -174,7 +198,7 @@ def test_an_unfinished_study_answers_from_what_it_has_and_says_how_to_finish(
     assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
     (point,) = found.open_points
     assert point.text == "Not finished: 3 of 15 trials (still to run, or interrupted)."
-    assert point.command == "trainlab run"
+    assert point.command == f"trainlab resume {tmp_path / 'run'}"
 
 
 def test_reasons_are_given_only_where_the_records_bear_them_out(tmp_path: Path) -> None:
@@ -282,7 +306,7 @@ def test_an_unfinished_run_is_expected_to_take_as_long_for_the_rest(tmp_path: Pa
         folder.trial(trial.id).write(trial.model_copy(update=times))
     evidence = gather(folder)
     (point,) = answer(evidence, findings(evidence), Words("en")).open_points
-    assert point.minutes == 2.0
+    assert point.minutes == 1.0
 
 
 @pytest.mark.parametrize(
@@ -336,3 +360,29 @@ def test_settings_changed_together_are_named_once(tmp_path: Path) -> None:
     effects = [one for one in findings(gather(RunFolder(tmp_path / "run"))) if one.kind == "effect"]
     assert effects
     assert not any("(at " in one.sentence(Words("en")) for one in effects)
+
+
+@pytest.mark.parametrize(
+    ("low", "speedup", "high", "said"),
+    [
+        (1.4, 1.5, 1.6, "2 processes train 1.5 times as fast as 1, an efficiency of 75%."),
+        (0.5, 0.571, 0.6, "2 processes train more slowly than 1: a step takes 1.8 times as long."),
+        (0.9, 1.02, 1.1, "Whether 2 processes train faster or more slowly than 1 is not shown."),
+    ],
+)
+def test_what_processes_gain_is_said_as_far_as_it_is_shown(
+    low: float, speedup: float, high: float, said: str
+) -> None:
+    gain = ParallelGain(
+        subject="train/step_ms",
+        factor="processes",
+        levels=(1, 2),
+        cells=("processes=1", "processes=2"),
+        speedup=speedup,
+        efficiency=speedup / 2,
+        efficiency_low=low / 2,
+        efficiency_high=high / 2,
+        n=5,
+        interval=Interval(low, high),
+    )
+    assert [sentence.text for sentence in batch_sentences([gain], Words("en"))] == [said]

@@ -72,6 +72,7 @@ def test_figures_in_which_all_seeds_agree_are_held_to_the_rounding(tmp_path: Pat
         assert [curve.agrees for curve in published_curves(figures)] == [agrees]
 
 
+@pytest.mark.slow
 def test_a_true_reproduction_rarely_fails_and_a_wrong_one_mostly_does() -> None:
     true, before = failure_rates(400, 16, "normal", 0.3, off=0.0)
     wrong, _ = failure_rates(400, 16, "normal", 0.3, off=3.0)

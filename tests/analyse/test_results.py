@@ -150,7 +150,7 @@ def test_a_finished_run_is_read_once_and_an_unfinished_one_every_time(tmp_path: 
 def test_epochs_are_the_lines_of_that_kind_however_they_are_spaced(tmp_path: Path) -> None:
     home = TrialFolder(tmp_path)
     assert home.epochs() == []
-    place = '"step": 1, "samples": 1, "train_s": 1, "time_s": 1}'
+    place = '"step": 1, "samples": 1, "train_s": 1, "test_s": 1, "time_s": 1}'
     home.curve_file.write_text(
         f'{{"kind": "step", "epoch": 1, {place}\n'
         f'{{"kind":"epoch","epoch":1,{place}\n'

@@ -69,6 +69,7 @@ PINNED = [
 ]
 
 
+@pytest.mark.slow
 def test_runs_are_named_by_setting_and_seed(address: str) -> None:
     until(address, "runs", NAMES[-1])
     assert sorted(json.loads(ask(address, "runs"))) == sorted(NAMES)
@@ -104,6 +105,7 @@ def test_the_front_page_opens_on_the_pinned_curves(address: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@pytest.mark.slow
 def test_a_browser_shows_the_pinned_curves_of_every_trial(address: str) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -27,6 +27,7 @@ def in_process(*words: str | Path, cwd: Path, **variables: str) -> subprocess.Co
     )
 
 
+@pytest.mark.slow
 def test_json_prints_one_object_on_stdout_and_nothing_else(tmp_path: Path, tiny_file: Path) -> None:
     """In a process of its own; also where the user's code prints."""
     tiny_file.write_text(tiny_file.read_text() + "\nprint('hello from my file')\n")
@@ -144,6 +145,7 @@ def test_a_broken_model_fails_its_trials_with_probes_and_without(
     assert "tiny: cannot run a batch: RuntimeError: mat1 and mat2" in stderr
 
 
+@pytest.mark.slow
 def test_a_layer_that_is_called_in_some_steps_only_can_be_probed(
     trainlab: Verb, tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -217,6 +219,7 @@ def test_signals_interrupt_and_do_what_they_did_before_afterwards(number: signal
         signal.signal(number, before)
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_a_valid_run_and_exit_code_130(tmp_path: Path) -> None:
     number = signal.SIGTERM
     words = ["run", "fashion-mlp", "--data", "bundled", "--epochs", "1000", "--out", "r"]
@@ -253,6 +256,7 @@ def test_an_interrupt_leaves_a_valid_run_and_exit_code_130(tmp_path: Path) -> No
         ("'--no-tensorboard', '--log-every-steps', '1000', '--save-model'", "model.pt"),
     ],
 )
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_nothing_half_written(
     extra: str, file: str, tmp_path: Path
 ) -> None:

@@ -169,6 +169,15 @@ def test_damaged_trials_are_named_and_left_out_by_every_verb(
     assert "0 damaged" in trainlab("verify", "whole").stdout
 
 
+def test_a_machine_that_trials_name_and_that_is_gone_is_noticed(tmp_path: Path) -> None:
+    folder = Fabricated().write(tmp_path / "r", made_study(seeds=1))
+    (machine,) = folder.environments_folder.iterdir()
+    assert folder.trials()[0].environment == machine.stem
+    machine.unlink()
+    (told,) = verify(folder).damaged
+    assert str(machine) in told
+
+
 def test_every_flipped_bit_of_a_finished_trial_is_noticed(tmp_path: Path) -> None:
     folder = Fabricated(step_points=1).write(tmp_path / "r", made_study(seeds=1))
     files = folder.trial("learn-seed1")

@@ -55,6 +55,18 @@ def test_every_part_is_something_the_code_says() -> None:
     [
         ("--epochs: got '0', must be greater than 0", "--epochs：给出的是 '0'，必须大于 0"),
         (
+            "--data-parallel: got 9, but this machine has 2 CPUs for them; use at most 2",
+            "--data-parallel：给出的是 9，但本机只有 2 个 CPU 可用；最多用 2",
+        ),
+        (
+            "processes: got 2, but engine lanes trains in one; use engine auto or eager",
+            "processes：给出的是 2，但引擎 lanes 只在一个进程中训练；请用 engine auto 或 eager",
+        ),
+        (
+            "processes: number 2 of 2 was ended by SIGKILL; its error is in the log",
+            "processes：第 2 个进程（共 2 个）被 SIGKILL 结束；错误见日志",
+        ),
+        (
             "s.toml: lr: got [0.1, 0.2], must be a number",
             "s.toml：lr：给出的是 [0.1, 0.2]，必须是数",
         ),

@@ -93,6 +93,7 @@ PRINTED = {
 
 @pytest.mark.parametrize("columns", ["80", "120"])
 @pytest.mark.parametrize("line", PRINTED)
+@pytest.mark.slow
 def test_what_a_verb_prints_fits_the_terminal_in_both_languages(
     line: str, columns: str, torchless: Torchless, tmp_path: Path
 ) -> None:

@@ -62,3 +62,12 @@ def test_what_is_recorded_of_a_trial_whose_process_was_killed_is_shown_and_table
         trainlab("report", "r", "--format", "csv", "--out", "t").stdout.split()[0]
         == "t/results.csv"
     )
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_nobody_who_reads(closed: str, tmp_path: Path) -> None:
+    Fabricated().write(tmp_path / "r", made_study(seeds=1))
+    words = f"{sys.executable} -P -m trainlab show r {closed}"
+    done = subprocess.run(["sh", "-c", words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr

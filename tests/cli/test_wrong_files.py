@@ -23,7 +23,10 @@ STUDIES = [
     ('workload = "fashion-mpl"', "s.toml: workload 'fashion-mpl' is not known; did you mean"),
     (f"{BASE}sedes = 3", "s.toml: sedes: unknown setting; did you mean seeds?"),
     (f"{BASE}lr = 0.1", "s.toml: lr: is out of place; write it under [settings]"),
-    (f"{BASE}processes = 3", "s.toml: processes: is out of place; write it under [cost]"),
+    (
+        f"{BASE}processes = 3",
+        "s.toml: processes: is out of place; write it under [settings] or [cost]",
+    ),
     (f"{BASE}title = 3", "s.toml: title: got 3, must be a text"),
     (f'{BASE}name = "a/b"', "s.toml: name: got 'a/b', must begin with a letter or digit"),
     (

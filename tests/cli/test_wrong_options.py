@@ -110,7 +110,11 @@ OPTIONS = [
     ("--max-seeds 30", "--max-seeds: is for --until-decided; for a fixed number use --seeds"),
     ("--until-decided", "--until-decided: there is nothing to compare; vary a setting"),
     ("--until-decided --max-seeds 2 --lr 0.1,1", "--max-seeds: got 2, must be 3 or more"),
-    ("--processes 3", "--processes: is about measuring cost; add --profile"),
+    (
+        "--processes 3",
+        "--processes: is about measuring cost; add --profile, or train with several processes by "
+        "--data-parallel",
+    ),
     ("--by-shape", "--by-shape: is about measuring cost; add --profile"),
     (
         "--profile --processes 5 --max-processes 2",

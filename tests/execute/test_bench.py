@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 
 from asking import groups_of, study_of
+from children import children
 from trainlab.execute.benches import bench
 from trainlab.execute.executors import executor_for
 from trainlab.execute.run import start_run
@@ -58,6 +58,7 @@ def timed(folder: RunFolder) -> list[str]:
 
 
 @pytest.mark.parametrize("on", ["inline", "processes"])
+@pytest.mark.slow
 def test_the_processes_of_a_bench_run_in_rounds_one_at_a_time(
     on: str, tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_the_processes_of_a_bench_run_in_rounds_one_at_a_time(
         assert changes >= 4 * len(rounds[0])
 
 
+@pytest.mark.slow
 def test_the_order_of_turns_changes_from_round_to_round(tiny_file: Path, tmp_path: Path) -> None:
     folder = started(tiny_file, tmp_path / "r")
     tiny_file.write_text(tiny_file.read_text() + SPANS.format(path=str(tmp_path / "spans")))
@@ -106,6 +108,7 @@ def test_what_a_turn_sets_aside_is_no_part_of_its_steps(tiny_file: Path, tmp_pat
 
 
 @pytest.mark.parametrize("on", ["inline", "processes"])
+@pytest.mark.slow
 def test_a_trial_that_fails_in_the_middle_of_turns_leaves_the_others_alone(
     on: str, tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -138,11 +141,16 @@ tiny = dataclasses.replace(tiny, loss=breaks)
     assert len(kept.turns) >= 5
 
 
-def interrupt_when(is_due: Callable[[], bool]) -> threading.Thread:
+def interrupt_when(is_due: Callable[[], bool], is_over: threading.Event) -> threading.Thread:
+    """As somebody at a keyboard: once more where nothing came of it, since Python drops an interrupt that
+    reaches it while it cleans an object up."""
+
     def wait() -> None:
         while not is_due():
             time.sleep(0.02)
-        os.kill(os.getpid(), signal.SIGINT)
+        while not is_over.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+            is_over.wait(10)
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -150,6 +158,7 @@ def interrupt_when(is_due: Callable[[], bool]) -> threading.Thread:
 
 
 @pytest.mark.parametrize("on", ["inline", "processes"])
+@pytest.mark.slow
 def test_an_interrupt_in_the_middle_of_turns_is_recorded_in_all_and_leaves_no_process(
     on: str, tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -164,24 +173,27 @@ tiny = dataclasses.replace(tiny, loss=counted)
     spec = SPEC.model_copy(update={"budget_s": 60.0})
     folder = started(tiny_file, tmp_path / "r", spec)
     tiny_file.write_text(tiny_file.read_text() + counting)
-    before = set(psutil.Process().children())
+    before = set(children())
     # The tests themselves may have been started with the signal ignored (in the background).
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         count = tmp_path / "count"
-        thread = interrupt_when(lambda: count.exists() and count.stat().st_size > 2000)
+        is_over = threading.Event()
+        thread = interrupt_when(lambda: count.exists() and count.stat().st_size > 2000, is_over)
         start = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             run_timed(folder, on)
     finally:
+        is_over.set()
         signal.signal(signal.SIGINT, handler)
     thread.join()
     assert time.monotonic() - start < 120
     states = {trial.state for trial in folder.trials() if trial.watch == "steps"}
     assert states == {"interrupted"}
-    assert set(psutil.Process().children()) == before
+    assert set(children()) == before
 
 
+@pytest.mark.slow
 def test_where_memory_is_short_blocks_share_the_first_cell(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +226,7 @@ def adaptive(tiny_file: Path, out: Path, **changes: object) -> RunFolder:
     return started(tiny_file, out, SPEC.model_copy(update={**values, **changes}), cells=2)
 
 
+@pytest.mark.slow
 def test_processes_are_added_until_ratios_are_known_or_there_are_enough(
     tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -230,6 +243,7 @@ def test_processes_are_added_until_ratios_are_known_or_there_are_enough(
 
 
 @pytest.mark.parametrize("changes", [{"ratio_within": 0.9999}, {"extra_s": 0.0}])
+@pytest.mark.slow
 def test_no_process_is_added_where_ratios_are_known_or_no_time_is_given(
     changes: dict[str, object], tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -238,6 +252,7 @@ def test_no_process_is_added_where_ratios_are_known_or_no_time_is_given(
     assert len(timed(folder)) == 2 * 4
 
 
+@pytest.mark.slow
 def test_time_that_is_up_adds_no_process(tiny_file: Path, tmp_path: Path) -> None:
     folder = adaptive(tiny_file, tmp_path / "r")
     groups = [group for group in groups_of(folder) if group.bench is not None]

@@ -9,10 +9,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 
-import psutil
 import pytest
 
 from asking import groups_of, study_of
+from children import children
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.run import start_run
 from trainlab.execute.signals import ENDING, interrupted_once, signals_held
@@ -71,11 +71,12 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.slow
 def test_threads_that_a_worker_leaves_behind_hold_nothing_up(
     broken_run: Callable[[str], RunFolder],
 ) -> None:
     folder = broken_run("threading.Thread(target=time.sleep, args=(600,)).start()")
-    before = set(psutil.Process().children())
+    before = set(children())
     start = time.monotonic()
     with at_most(45):
         run_groups(folder)
@@ -84,7 +85,7 @@ def test_threads_that_a_worker_leaves_behind_hold_nothing_up(
     (watched,) = [group for group in groups_of(folder) if group.bench is None]
     assert len(watched.trials) == 2
     assert time.monotonic() - start < 60
-    assert set(psutil.Process().children()) == before
+    assert set(children()) == before
 
 
 def test_what_a_worker_wants_done_at_its_end_is_done(
@@ -96,6 +97,7 @@ def test_what_a_worker_wants_done_at_its_end_is_done(
     assert mark.exists()
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_leave_is_killed_and_its_record_stands(
     broken_run: Callable[[str], RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_worker_that_does_not_leave_is_killed_and_its_record_stands(
         pytest.param("__import__('ctypes').CDLL(None).fork() or time.sleep(60)", id="forked by C"),
     ],
 )
+@pytest.mark.slow
 def test_a_worker_that_dies_before_a_child_of_its_own_is_recorded_as_dead(
     child: str, broken_run: Callable[[str], RunFolder]
 ) -> None:
@@ -129,6 +132,7 @@ def test_a_worker_that_dies_before_a_child_of_its_own_is_recorded_as_dead(
         assert trial.error.message == "its process ended with code 7"
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_ends_a_deaf_worker_and_records_its_trial(
     broken_run: Callable[[str], RunFolder], tmp_path: Path
 ) -> None:
@@ -136,7 +140,7 @@ def test_a_second_interrupt_ends_a_deaf_worker_and_records_its_trial(
     folder = broken_run(
         f"(signal.signal(signal.SIGTERM, signal.SIG_IGN), open({str(deaf)!r}, 'w'), time.sleep(600))"
     )
-    before = set(psutil.Process().children())
+    before = set(children())
 
     def interrupt_twice() -> None:
         while not deaf.exists():
@@ -156,7 +160,7 @@ def test_a_second_interrupt_ends_a_deaf_worker_and_records_its_trial(
     finally:
         signal.signal(signal.SIGINT, handler)
     assert [trial.state for trial in folder.trials()] == ["pending", "interrupted", "pending"]
-    assert set(psutil.Process().children()) == before
+    assert set(children()) == before
 
 
 def test_a_held_signal_interrupts_after_the_block() -> None:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 
 from asking import groups_of, study_of
+from children import children
 from trainlab.errors import SpecError
-from trainlab.execute.executors import executor_for
+from trainlab.execute.executors import executor_for, processes
 from trainlab.execute.executors.executor import Executor
 from trainlab.execute.places import CLUSTERS, EXECUTORS
 from trainlab.execute.run import start_run
@@ -32,11 +32,11 @@ WAYS = {**{on: (on, 1) for on in HERE}, "side by side": ("local", 2)}
 @pytest.fixture(params=WAYS.values(), ids=list(WAYS))
 def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor]:
     monkeypatch.setattr("trainlab.execute.jobs.usable_vcpus", lambda: 2)
-    before = set(psutil.Process().children())
+    before = set(children())
     on, jobs = request.param
     with closing(executor_for(on, Loader(), jobs=jobs)) as executor:
         yield executor
-    assert set(psutil.Process().children()) == before, "a process was left behind"
+    assert set(children()) == before, "a process was left behind"
 
 
 def started(tiny_file: Path, out: Path, **fields: object) -> RunFolder:
@@ -49,6 +49,7 @@ def run_all(executor: Executor, run: RunFolder) -> None:
     executor.run(run, groups_of(run), lambda: False)
 
 
+@pytest.mark.slow
 def test_every_trial_is_run_once_and_names_its_machine(
     executor: Executor, tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_every_trial_is_run_once_and_names_its_machine(
     assert engines == {("learn", "tuned"), ("cost", "eager")}
 
 
+@pytest.mark.slow
 def test_results_are_the_same_wherever_trials_run(tiny_file: Path, tmp_path: Path) -> None:
     def curves(name: str) -> list[list[Json]]:
         on, jobs = WAYS[name]
@@ -79,6 +81,7 @@ def test_results_are_the_same_wherever_trials_run(tiny_file: Path, tmp_path: Pat
     assert all(other == first for other in others)
 
 
+@pytest.mark.slow
 def test_a_user_mistake_is_recorded_and_the_study_goes_on(
     executor: Executor, tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -107,9 +110,11 @@ sometimes_broken = dataclasses.replace(tiny, model=sometimes)
             assert "broken on purpose" in trial.error.message
 
 
+@pytest.mark.slow
 def test_no_group_is_started_once_time_is_up(
-    executor: Executor, tiny_file: Path, tmp_path: Path
+    executor: Executor, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(processes, "SHORT_S", 0.0)  # each trial a group
     run = started(tiny_file, tmp_path / "r", seeds=3)
     is_over = itertools.chain([False, False], itertools.repeat(True))
     executor.run(run, groups_of(run), lambda: next(is_over))
@@ -118,6 +123,7 @@ def test_no_group_is_started_once_time_is_up(
     assert set(states) == {"done", "pending"}
 
 
+@pytest.mark.slow
 def test_events_tell_what_happens_in_order(
     executor: Executor, tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -153,6 +159,7 @@ def test_the_preflight_names_the_devices_and_refuses_what_is_not_there(
         executor.preflight(missing, each_device=False)
 
 
+@pytest.mark.slow
 def test_a_started_trial_can_be_started_again_and_nothing_is_lost(
     executor: Executor, tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -178,6 +185,7 @@ def test_an_instrument_cannot_go_to_another_process() -> None:
         executor_for("processes", Loader(), [Instrument()])
 
 
+@pytest.mark.slow
 def test_a_process_does_not_import_from_the_current_folder(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,7 @@ def run_groups(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_each_fault_ends_its_own_trial_and_is_told(
     run_groups: Run,
     tiny_file: Path,
@@ -296,6 +297,7 @@ def test_a_time_limit_needs_processes(tiny: Workload, tiny_file: Path) -> None:
         product.run(tiny, trial_timeout_s=60)
 
 
+@pytest.mark.slow
 def test_a_run_told_to_end_without_a_terminal_leaves_nothing_behind(
     tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -327,3 +329,55 @@ def test_a_run_told_to_end_without_a_terminal_leaves_nothing_behind(
     states = {trial.state for trial in folder.trials()}
     assert {"done", "interrupted"} <= states <= {"done", "interrupted", "pending"}
     assert folder.results_csv.exists()
+
+
+@pytest.mark.parametrize("heeds", [True, False])
+def test_a_worker_is_interrupted_once_and_never_as_it_leaves(heeds: bool) -> None:
+    """Training that was told to end and has left in time is not interrupted again; one that does not get
+    there is."""
+    code = f"""
+import os, signal, time
+from trainlab.execute import signals
+from trainlab.train.ending import end_if_asked, heeding_end
+signals.SAVED_S = 0.3
+signals.interrupted_once()
+begun = time.monotonic()
+try:
+    with heeding_end():
+        os.kill(os.getpid(), signal.SIGTERM)
+        while time.monotonic() < begun + 5:
+            time.sleep(0.01)
+            if {heeds}:
+                end_if_asked()
+except KeyboardInterrupt:
+    print("after", round(time.monotonic() - begun, 1))
+time.sleep(0.6)
+print("left")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["after", "0.0" if heeds else "0.3", "left"], done.stderr
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_ends_a_run_without_a_word_more(tiny_file: Path, tmp_path: Path) -> None:
+    words = ["run", f"{tiny_file}:tiny", "--seeds", "2", "--epochs", "100000", "--device", "cpu"]
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "trainlab", *words, "--jobs", "2", "--out", "r"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        curve = tmp_path / "r/trials/learn-seed1/curve.jsonl"
+        while not (curve.exists() and curve.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        told, _ = process.communicate()
+    assert process.returncode == 130
+    assert told.endswith("trainlab: interrupted\n")
+    assert "trainlab resume" not in told
+    assert {trial.state for trial in RunFolder(tmp_path / "r").trials()} == {"interrupted"}

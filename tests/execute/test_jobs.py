@@ -6,19 +6,20 @@ import signal
 import threading
 import time
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
-import psutil
 import pytest
 
 import trainlab as product
 from asking import groups_of, study_of
+from children import children
 from command import Verb
 from trainlab.errors import SpecError
-from trainlab.execute.executors import executor_for
+from trainlab.execute.executors import executor_for, processes
 from trainlab.execute.jobs import ONE_AT_A_TIME, Jobs, check_jobs, jobs_for, jobs_of
 from trainlab.execute.run import start_run
-from trainlab.plan import plan
+from trainlab.plan import Group, plan
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
@@ -52,8 +53,8 @@ def run_all(run: RunFolder, jobs: int = 2) -> None:
         ("auto", None, 2, True, 3, Jobs(3, 1)),
         ("auto", None, 2, True, 1, ONE_AT_A_TIME),
         (1, None, 2, True, 99, ONE_AT_A_TIME),
-        (2, None, 2, True, 99, Jobs(2, 2)),
-        (3, None, 1, False, 0, Jobs(3, 1)),
+        (2, None, 2, True, 99, Jobs(2, 2, on_gpu=2)),
+        (3, None, 1, False, 0, Jobs(3, 1, on_gpu=3)),
     ],
 )
 def test_a_machine_never_runs_more_threads_than_it_has_vcpus(
@@ -70,7 +71,30 @@ def test_a_machine_never_runs_more_threads_than_it_has_vcpus(
     study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, seeds=seeds, cost=CostSpec())
     cell = study.settings.model_copy(update={"threads": threads})
     study = study.model_copy(update={"settings": cell})
-    assert jobs_for(jobs_of(asked), study, plan(study), on_cpu=on_cpu) == expected
+    assert jobs_for(jobs_of(asked), study, plan(study), lambda _: on_cpu) == expected
+
+
+def test_a_study_of_both_devices_fills_the_vcpus_and_runs_one_at_a_time_on_the_gpu(
+    tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_on_cpu(group: Group) -> bool:
+        return group.trials[0].settings.batch_size == 8
+
+    monkeypatch.setattr("trainlab.execute.jobs.copies_that_fit", lambda: 99)
+    monkeypatch.setattr(processes, "_is_on_cpu", is_on_cpu)
+    study = study_of(f"{tiny_file}:tiny", {}, vary={"batch_size": [8, 16]}, seeds=4)
+    groups = plan(study)
+    jobs = jobs_for("auto", study, groups, is_on_cpu)
+    assert jobs == Jobs(4, 1, on_gpu=1)
+    waiting, running, most = list(groups), list[Group](), 0
+    while waiting or running:
+        while group := processes._next(waiting, running, jobs):
+            running.append(group)
+            waiting.remove(group)
+        most = max(most, len(running))
+        assert sum(not is_on_cpu(group) for group in running) <= 1
+        running.pop(0)
+    assert most == 4
 
 
 def test_jobs_that_cannot_be_had_are_refused_in_one_line(tiny_file: Path) -> None:
@@ -106,6 +130,7 @@ def test_objects_stay_in_this_process(tiny: Workload, tmp_path: Path) -> None:
         product.run(tiny, seeds=2, device="cpu", out=tmp_path / "s", on="ray")
 
 
+@pytest.mark.slow
 def test_curves_are_the_same_side_by_side_and_one_after_the_other(
     tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -122,6 +147,7 @@ def test_curves_are_the_same_side_by_side_and_one_after_the_other(
     assert curve_lines(2) == first
 
 
+@pytest.mark.slow
 def test_trials_run_at_the_same_time_with_their_share_of_threads(
     tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -156,6 +182,7 @@ def meet(choice):
         ("os.kill(os.getpid(), 9)", "its process was ended by SIGKILL", 2),
     ],
 )
+@pytest.mark.slow
 def test_a_trial_whose_process_dies_is_the_only_one_that_fails(
     act: str, told: str, attempts: int, tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -184,13 +211,52 @@ def dies(hidden=8):
         assert trial.attempt == (attempts if trial.cell == "hidden=5" else 1)
 
 
+@pytest.mark.slow
+def test_short_trials_share_processes_and_one_that_crashes_still_fails_alone(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "SHORT_S", 60.0)
+    monkeypatch.setattr(processes, "IN_TURN_S", 600.0)
+    crashing = """
+import dataclasses, os, random
+def crashes(hidden=8):
+    made = model(hidden)
+    if hidden == 5 and random.random() < 0.3:  # as the seed of the weights has it
+        os._exit(3)
+    return made
+tiny = dataclasses.replace(tiny, model=crashes)
+"""
+    study = study_of(
+        f"{tiny_file}:tiny",
+        {"device": "cpu", "epochs": 1},
+        seeds=16,
+        vary={"hidden": [4, 5]},
+        tensorboard=False,
+    )
+    run = start_run(study, tmp_path / "r")
+    tiny_file.write_text(f"{tiny_file.read_text()}\n{crashing}")
+    run_all(run)
+    lines = [file.read_text().splitlines() for file in (run.path / "events").glob("*.jsonl")]
+    events = [json.loads(line) for line in chain(*lines)]
+    sizes = [len(event["trials"]) for event in events if event["kind"] == "group_begins"]
+    assert max(sizes) > 2
+    failed = [trial for trial in run.trials() if trial.state == "failed"]
+    assert 0 < len(failed) < 16
+    assert {trial.cell for trial in failed} == {"hidden=5"}
+    assert {trial.state for trial in run.trials() if trial.cell == "hidden=4"} == {"done"}
+    assert {trial.error.message for trial in failed if trial.error} == {
+        "its process ended with code 3"
+    }
+
+
+@pytest.mark.slow
 def test_an_interrupt_ends_all_that_run_and_starts_no_more(tiny_file: Path, tmp_path: Path) -> None:
     run = started(tiny_file, tmp_path / "r", seeds=3)
     tiny_file.write_text(
         f"{tiny_file.read_text()}\nimport dataclasses, time\n"
         "tiny = dataclasses.replace(tiny, loss=lambda *given: time.sleep(600))\n"
     )
-    before = set(psutil.Process().children())
+    before = set(children())
 
     def interrupt() -> None:
         while [trial.state for trial in run.trials()].count("running") < 2:
@@ -208,9 +274,10 @@ def test_an_interrupt_ends_all_that_run_and_starts_no_more(tiny_file: Path, tmp_
         signal.signal(signal.SIGINT, handler)
     thread.join()
     assert sorted(t.state for t in run.trials()) == ["interrupted", "interrupted", "pending"]
-    assert set(psutil.Process().children()) == before
+    assert set(children()) == before
 
 
+@pytest.mark.slow
 def test_seeds_that_are_added_get_the_same_threads(
     trainlab: Verb, tiny_file: Path, tmp_path: Path
 ) -> None:

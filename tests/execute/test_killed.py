@@ -123,6 +123,7 @@ def until(driver: Driver, has_come: Callable[[], bool]) -> list[psutil.Process]:
     return driver.family()
 
 
+@pytest.mark.slow
 def test_a_study_that_is_killed_and_resumed_has_the_curves_of_an_undisturbed_one(
     tiny_file: Path, tmp_path: Path, trainlab: Verb
 ) -> None:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from asking import groups_of, study_of
+from children import children
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.launch.launcher import ForkedProcess, Launcher
 from trainlab.execute.launch.worker_process import WorkerProcess
@@ -82,6 +83,7 @@ def told_by(tiny_file: Path, tmp_path: Path, *, forks: bool) -> list[dict[str, A
     return [json.loads(path.read_text()) for path in tmp_path.glob(f"{name}-facts-*")]
 
 
+@pytest.mark.slow
 def test_a_forked_process_finds_what_one_started_cold_does(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_forked_process_finds_what_one_started_cold_does(
     assert len(set(numbers)) == 6
 
 
+@pytest.mark.slow
 def test_a_changed_environment_reaches_the_next_process(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
 ) -> None:
@@ -119,6 +122,7 @@ def test_a_changed_environment_reaches_the_next_process(
     ("act", "told"),
     [("os._exit(7)", "ended with code 7"), ("os.kill(os.getpid(), 9)", "was ended by SIGKILL")],
 )
+@pytest.mark.slow
 def test_the_exit_code_of_a_forked_process_is_known(
     act: str, told: str, tiny_file: Path, tmp_path: Path, launcher: Launcher
 ) -> None:
@@ -128,7 +132,7 @@ def test_the_exit_code_of_a_forked_process_is_known(
     process.wait_until_ready()
     pid = forked_of(process).pid
     assert pid is not None
-    assert psutil.Process(pid).ppid() == psutil.Process().children()[-1].pid
+    assert psutil.Process(pid).ppid() == children()[-1].pid
     run_in(process)
     assert not psutil.pid_exists(pid), "a zombie is left"
     error = run.trials()[0].error
@@ -138,13 +142,14 @@ def test_the_exit_code_of_a_forked_process_is_known(
 
 
 def kill_server() -> None:
-    (server,) = psutil.Process().children()
+    (server,) = children()
     server.kill()
     while server.is_running() and server.status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.01)
 
 
 @pytest.mark.parametrize("moment", ["while it imports", "before its processes begin", "later"])
+@pytest.mark.slow
 def test_where_the_server_is_killed_processes_start_cold(
     moment: str, tiny_file: Path, tmp_path: Path, launcher: Launcher
 ) -> None:
@@ -176,9 +181,10 @@ def test_a_process_is_killed_at_once_while_the_server_still_imports(
     process.kill()
     assert forked_of(process).returncode == -signal.SIGKILL
     launcher.close()
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
+@pytest.mark.slow
 def test_each_bench_is_forked_from_a_server_of_its_own(tiny_file: Path, tmp_path: Path) -> None:
     """Else all processes of a run would share one layout of addresses, and benches its luck."""
     cost = CostSpec(
@@ -223,6 +229,7 @@ def until(is_so: Callable[[], bool], within_s: float = 60.0) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_killed_driver_leaves_no_process_and_its_trials_are_recorded(
     tiny_file: Path, tmp_path: Path
 ) -> None:

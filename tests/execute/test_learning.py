@@ -26,6 +26,21 @@ class Counting(nn.Module):
         return self.last(x)
 
 
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no")
+
+
+def mute(outputs, targets):
+    raise Mute
+
+
+def talkative(outputs, targets):
+    raise RuntimeError("M" * 5_000_000)
+
+
+silent = Workload(name="own", model=lambda: nn.Linear(8, 3), data=data, loss=mute)
+loud = Workload(name="own", model=lambda: nn.Linear(8, 3), data=data, loss=talkative)
 counting = Workload(name="counting", model=Counting, data=data, loss=F.cross_entropy)
 """
 
@@ -81,3 +96,19 @@ def test_trials_of_one_program_are_packed_and_others_apart(tiny_file: Path) -> N
     assert all(len({t.settings.batch_size for t in group.trials}) == 1 for group in groups)
     assert {t.id for g in groups for t in g.trials} == {t.id for g in plan(study) for t in g.trials}
     assert packed(plan(study), lambda group: False) == list(plan(study))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("silent", "(its message cannot be shown)"), ("loud", "M" * 2000 + " … (5,000,000 letters)")],
+)
+def test_an_error_that_says_nothing_or_too_much_is_recorded(
+    name: str, message: str, tiny_file: Path, tmp_path: Path
+) -> None:
+    tiny_file.write_text(tiny_file.read_text() + OWN)
+    run = ran(tiny_file, name, tmp_path / "r", engine="eager")
+    for trial in run.trials():
+        assert trial.error is not None
+        assert trial.error.message == message
+        assert "line" in trial.error.traceback
+        assert run.trial(trial.id).trial_file.stat().st_size < 20_000

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 from rich.console import Console
 
 from asking import groups_of, study_of
+from children import children
 from command import Verb
 from trainlab import lab
 from trainlab.analyse.cost.overhead import overheads
@@ -55,6 +55,7 @@ def run_groups(
         executor.run(folder, groups, is_over)
 
 
+@pytest.mark.slow
 def test_every_timed_trial_has_a_process_and_watched_ones_share_another(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,10 +103,10 @@ atexit.register(tell)
 def test_no_process_is_left_behind_when_time_is_up(tiny_file: Path, tmp_path: Path) -> None:
     folder = started(tiny_file, tmp_path / "r")
     looks = iter([False, True, True])
-    before = set(psutil.Process().children())
+    before = set(children())
     run_groups(folder, is_over=lambda: next(looks))
     assert [trial.state for trial in folder.trials()] == ["done", *["pending"] * 3]
-    assert set(psutil.Process().children()) == before
+    assert set(children()) == before
 
 
 def test_a_process_that_is_killed_leaves_a_failed_trial(
@@ -132,7 +133,7 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
     tiny_file.write_text(tiny_file.read_text() + deaf)
     monkeypatch.setenv("DEAF", "1")
     monkeypatch.setattr("trainlab.execute.executors.processes.INTERRUPTED_S", 0.5)
-    before = set(psutil.Process().children())
+    before = set(children())
 
     def interrupt() -> None:
         first = folder.trial(folder.trials()[0].id)
@@ -151,10 +152,11 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
         signal.signal(signal.SIGINT, handler)
     thread.join()
     assert folder.trials()[0].state == "interrupted"
-    assert set(psutil.Process().children()) == before
+    assert set(children()) == before
 
 
 @pytest.mark.parametrize("mode", ["train", "inference"])
+@pytest.mark.slow
 def test_profile_tells_the_cost_as_json_and_as_a_table(
     mode: str, trainlab: Verb, tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -197,6 +199,7 @@ def test_a_workload_that_breaks_in_its_process_is_one_line(trainlab: Verb, tiny_
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_profiled_with_the_weights_it_ended_with(
     tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -220,6 +223,7 @@ def test_weights_that_were_never_trained_are_missed_by_name(
     assert "trial learn-seed1 is pending, not trained" in error.message
 
 
+@pytest.mark.slow
 def test_what_the_probes_of_a_study_cost_is_among_the_overheads(
     tiny_file: Path, tmp_path: Path
 ) -> None:

@@ -165,3 +165,17 @@ def test_trials_that_trained_together_end_together(tiny_file: Path, tmp_path: Pa
     assert [trial.state for trial in early.trials()] == ["interrupted"] * 3
     assert [trial.state for trial in late.trials()] == ["done"] * 3
     assert not list(late.path.rglob(".ended.json"))
+
+
+@pytest.mark.parametrize("place", ["logs", "events", "trials/learn-seed1/resume"])
+def test_nothing_is_written_through_a_linked_folder(
+    place: str, tiny_file: Path, tmp_path: Path
+) -> None:
+    question = Question(workload=f"{tiny_file}:tiny", settings={"device": "cpu"}, seeds=1)
+    run = lab.run_question(question, out=tmp_path / "r", budget_s=0).run
+    (tmp_path / "elsewhere").mkdir()
+    (run.path / place).parent.mkdir(exist_ok=True)
+    (run.path / place).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RecordError, match=f"{place}: is a link, and may lead anywhere"):
+        lab.resume_run(run.path)
+    assert not list((tmp_path / "elsewhere").iterdir())

@@ -69,7 +69,8 @@ def test_a_study_goes_on_until_it_is_decided(tiny_file: Path) -> None:
 
 
 def test_a_study_that_is_decided_at_once_adds_nothing(tiny_file: Path) -> None:
-    margins = {"test/loss": 100.0, "test/accuracy": 1.0}
+    # Threads, and the code that is measured to be fastest with so many, may round differently.
+    margins = {"test/loss": 100.0, "test/accuracy": 1.0, "train/loss": 100.0}
     run = run_until_decided(tiny_file, vary={"threads": [1, 2]}, max_seeds=6, margins=margins)
     assert len(run.trials()) == 6
     verdicts = {one.verdict for one in run.findings() if one.kind == "effect"}

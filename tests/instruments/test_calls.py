@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
 from torch.overrides import TorchFunctionMode
 
-from trainlab.instruments.calls.flow import tensors_in
+from trainlab.data.nesting import tensors_in
 from trainlab.instruments.calls.listener import CallListener, EndListener, WatchedCall
 from trainlab.instruments.calls.watch import CallWatch
 

@@ -27,8 +27,8 @@ from torch.utils.tensorboard import SummaryWriter
 from models import ZOO, Raising, mean_of_logits
 from training import HomedSetup, MakeSetup, train
 from trainlab.data.dataset import Dataset, Split
+from trainlab.data.nesting import tensors_in
 from trainlab.errors import SpecError
-from trainlab.instruments.calls.flow import tensors_in
 from trainlab.instruments.probes import accurate_sums, reducers
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.probes.reducers import Totals, reduction_for
@@ -107,7 +107,7 @@ def zoo_setup(make_setup: MakeSetup, tiny: Workload) -> MakeSetup:
 def cnn(make_setup: MakeSetup) -> MakeSetup:
     """A setup of mnist-cnn on its first 96 images."""
     whole = find_workload("mnist-cnn")
-    data = whole.data("bundled")
+    data = whole.dataset("bundled")
     few = [Split(split.inputs[:96], split.targets[:96]) for split in (data.train, data.test)]
     workload = dataclasses.replace(whole, data=lambda choice: Dataset(data.name, *few))
 
@@ -233,6 +233,7 @@ IN_PLACE = {"Branching", "InPlace", "Convolutions"}
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_activations_are_what_keeping_every_tensor_gives(name: str, zoo_setup: MakeSetup) -> None:
     keeper = Keeper(backward=False)
     plain_bench = zoo_setup(MODELS[name])
@@ -662,7 +663,9 @@ class Living(Instrument):
             return
         gc.collect()
         # No others: those that other tests have left behind may hold no memory that can be asked for.
-        tensors = [one for one in gc.get_objects() if type(one) in (Tensor, nn.Parameter)]
+        is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+        every = (one for one in gc.get_objects() if type(one) in (Tensor, nn.Parameter))
+        tensors = [one for one in every if not is_wrapped(one)]
         held = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
         self.bytes.append(sum(held.values()))
 

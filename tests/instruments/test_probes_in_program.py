@@ -29,6 +29,7 @@ from trainlab.instruments.probes.lanes.program import ProbedProgram
 from trainlab.record.files import numbered_lines, read_json
 from trainlab.record.note import note
 from trainlab.record.probe import ProbeRecord
+from trainlab.spec import TrainSpec
 from trainlab.spec.probe import probe_of
 from trainlab.train.engines import ENGINES, engine_for, programs
 from trainlab.train.engines.engine import Member
@@ -113,7 +114,7 @@ def in_float64(workload: Workload) -> Workload:
 def few_images(name: str) -> Workload:
     """A built-in workload on its first 70 images."""
     whole = find_workload(name)
-    data = whole.data("bundled")
+    data = whole.dataset("bundled")
     few = [Split(split.inputs[:70], split.targets[:70]) for split in (data.train, data.test)]
     return in_float64(dataclasses.replace(whole, data=lambda choice: Dataset(data.name, *few)))
 
@@ -213,6 +214,7 @@ def different(make: Callable[..., HomedSetup], **asked: Any) -> list[HomedSetup]
         (Images, ("epoch", "step", "2")),
     ],
 )
+@pytest.mark.slow
 def test_every_quantity_by_every_reducer_is_what_eager_records(
     model: Callable[..., nn.Module], periods: Sequence[str], setup_of: MakeSetup
 ) -> None:
@@ -230,6 +232,7 @@ def test_every_quantity_by_every_reducer_is_what_eager_records(
 
 @both
 @pytest.mark.parametrize("name", ["fashion-mlp", "mnist-cnn"])
+@pytest.mark.slow
 def test_the_built_in_models_are_probed_as_by_eager(
     engine: str, name: str, make_setup: MakeSetup
 ) -> None:
@@ -452,10 +455,10 @@ def test_every_record_is_handed_to_the_listeners_of_its_trial(setup_of: MakeSetu
 def test_an_engine_whose_steps_are_a_program_takes_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = [Moments([Probes([probe_of("relu:activation:mean")])])]
     assert watched[0].grain == "call"
-    taken = {name: engine_for(name, watched)[0].name for name in ENGINES}
+    taken = {name: engine_for(TrainSpec(engine=name), watched)[0].name for name in ENGINES}
     # What a compiled model calls cannot be seen.
     assert taken == {name: name for name in ENGINES} | {"compiled": "eager"}
     monkeypatch.setattr(probes_instrument, "lanes_can_be_seen", lambda: False)
-    engine, why = engine_for("lanes", watched)
+    engine, why = engine_for(TrainSpec(engine="lanes"), watched)
     assert engine.name == "eager"
     assert why == note("engine_too_coarse", engine="lanes", needed="call", shows="point")

@@ -19,6 +19,7 @@ print(faults(10))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library's allocator")
+@pytest.mark.slow
 def test_kept_memory_is_reused_without_page_faults() -> None:
     def faults(first: str) -> int:
         code = FAULTS.format(first=first)

@@ -21,6 +21,7 @@ def told(flush: bool, before: str = "") -> str:
 
 
 @pytest.mark.parametrize("flush", [True, False])
+@pytest.mark.slow
 def test_all_threads_do_as_told_when_told_before_they_start(flush: bool) -> None:
     assert told(flush) == str(flush)
 

@@ -150,6 +150,7 @@ def test_inference_keeps_nothing_and_goes_no_way_back(cnn: MakeSetup) -> None:
         assert (row.saved_bytes, row.backward_flops, row.backward_bytes) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_layers_add_up_to_most_of_each_phase_and_never_to_more(cnn: MakeSetup) -> None:
     record = profile_layers(cnn(batch_size=100), TRAIN.model_copy(update={"active_steps": 3}))
     shares: dict[str, list[float]] = {"forward": [], "backward": []}

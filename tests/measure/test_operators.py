@@ -39,6 +39,7 @@ def phases(record: OperatorsRecord, name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64, 300])
+@pytest.mark.slow
 def test_calls_of_an_inference_pass_are_exact(batch_size: int, make_setup: MakeSetup) -> None:
     setup = make_setup(workload=find_workload("mnist-cnn"), data="bundled", batch_size=batch_size)
     record = profiled(setup, INFERENCE)

@@ -40,6 +40,7 @@ def taking(tiny: Workload, seconds: float, first: float = 0.0, spin: bool = Fals
 
 
 @pytest.mark.parametrize("spin", [True, False], ids=["spins", "sleeps"])
+@pytest.mark.slow
 def test_a_step_that_takes_a_known_time_is_measured_so(
     make_setup: MakeSetup, tiny: Workload, spin: bool
 ) -> None:
@@ -142,6 +143,7 @@ def test_the_first_steps_of_a_turn_are_recorded_apart(
     assert [turn.round for turn in record.turns] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_the_smaller_last_batch_of_an_epoch_is_measured(
     make_setup: MakeSetup, tiny: Workload
 ) -> None:

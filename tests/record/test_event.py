@@ -31,6 +31,16 @@ def test_events_of_several_processes_come_in_the_order_of_their_times(tmp_path: 
 
 
 def test_lines_that_are_no_events_are_passed_over(tmp_path: Path) -> None:
-    lines = ["", "{", "[]", "null", '{"kind": "of a later version"}', '{"at": 1}', "\xff\x00"]
+    strange = [BEGINS.replace("2026-", "20266-"), BEGINS.replace('"trials"', '"trails"')]
+    lines = [
+        *strange,
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"kind": "of a later version"}',
+        '{"at": 1}',
+        "\xff\x00",
+    ]
     (tmp_path / "h.jsonl").write_text("\n".join([*lines, BEGINS]))
     assert kinds(EventReader(tmp_path)) == [("group_begins", ("a",))]

@@ -201,6 +201,21 @@ def memory(run: RawRun, found: Finding) -> Expected:
     return Expected({"mib_a": a / 2**20, "mib_b": b / 2**20, "ratio": b / a}, 1)
 
 
+def parallel(run: RawRun, found: Finding) -> Expected:
+    """From the ratio of times, its 95% interval, and the numbers of processes in the cells' names."""
+    mode, pair = found.subject.partition("/")[0], (found.cells[0], found.cells[1])
+    ratio, n = costs(run, mode)[pair].numbers["ratio"], costs(run, mode)[pair].n
+    low, high = _intervals(run, mode)[pair]
+    first, second = (int(cell.removeprefix("processes=")) for cell in pair)
+    numbers = {
+        "speedup": 1 / ratio,
+        "efficiency": first / (second * ratio),
+        "efficiency_low": first / (second * high),
+        "efficiency_high": first / (second * low),
+    }
+    return Expected(numbers, n, (1 / high, 1 / low))
+
+
 def scaling(run: RawRun, found: Finding) -> Expected:
     """A line through the times of the sizes by relative least squares, neither part below zero."""
     mode = found.subject.partition("/")[0]

@@ -37,6 +37,7 @@ REDERIVED: dict[str, Callable[[RawRun, Finding], Expected]] = {
     "cost": cost.cost,
     "memory": cost.memory,
     "scaling": cost.scaling,
+    "parallel": cost.parallel,
     "top_operator": cost.top_operator,
     "operator_growth": cost.operator_growth,
     "optimizer_share": cost.optimizer_share,
@@ -87,6 +88,7 @@ def of_kind(kind: str, every: list[Told]) -> list[Told]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_every_kind_of_finding_is_computed_again(kind: str, every: list[Told]) -> None:
     assert kind in REDERIVED, f"{kind}: say how its numbers follow from the raw files"
     assert of_kind(kind, every), f"{kind}: no run of varied_run shows it"

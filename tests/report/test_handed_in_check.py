@@ -43,6 +43,7 @@ def check(*words: str | Path) -> Result:
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.slow
 def test_a_report_as_it_was_written_is_the_runs(run: RunFolder, lang: str, name: str) -> None:
     path = run.path / lang / f"report.{name}"
     origin = origin_in(path.suffix, path.read_bytes())
@@ -100,6 +101,7 @@ def test_her_own_text_may_be_edited_by_hand(run: RunFolder, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.slow
 def test_a_report_of_another_run_is_not_this_ones(
     run: RunFolder, tmp_path: Path, name: str
 ) -> None:
@@ -133,6 +135,7 @@ def test_a_figure_that_was_drawn_anew_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.slow
 def test_a_report_that_was_not_made_for_handing_in_can_be_checked_too(
     run: RunFolder, tmp_path: Path, lang: str
 ) -> None:

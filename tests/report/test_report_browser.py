@@ -75,6 +75,7 @@ class Visit:
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.slow
 def test_charts_are_drawn_and_nothing_is_asked_for_or_complained_about(
     browser: Any, pages: dict[str, Path], lang: str
 ) -> None:

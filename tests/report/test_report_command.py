@@ -41,6 +41,7 @@ def test_a_missing_package_is_named_with_the_extra(monkeypatch: pytest.MonkeyPat
         import_extra("typst", "a PDF report")
 
 
+@pytest.mark.slow
 def test_all_formats_are_written_and_told(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
     pytest.importorskip("typst", reason="needs trainlab[report]")

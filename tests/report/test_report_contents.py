@@ -241,6 +241,7 @@ def test_the_same_records_give_the_same_document(tmp_path: Path) -> None:
     assert report_of(run_data(folder)) == report_of(run_data(folder))
 
 
+@pytest.mark.slow
 def test_a_report_needs_no_torch(tmp_path: Path) -> None:
     folder = rich_run(tmp_path / "run")
     script = (

@@ -168,6 +168,9 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
         own = 1 + 0.013 * ((process * 3 + len(trial.cell) + 2 * trial.again) % 4)
         return own * (1.7 + 0.0345 * trial.settings.batch_size * (1 + 9 * (process == 3)))
 
+    several = made_study(
+        vary={"processes": (1, 2, 4)}, learn=False, cost=CostSpec(mode="train"), seeds=1
+    )
     subset = DATA.model_copy(update={"num_train": 96})
     runs = [
         Fabricated(final=learned, state=state).write(home / "a", learn),
@@ -178,11 +181,13 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
             data=lambda t: subset if t.cell.endswith("hidden=5") else DATA,
             state=lambda t: "pending" if t.seed == 3 and t.kind == "learn" else "done",
         ).write(home / "b", cost),
+        Fabricated(step_ms=step_ms).write(home / "c", several),
     ]
     others = [*PROBED, SPREAD, RAN_AS, *OTHERS]
     return [*(one for run in runs for one in findings(gather(run))), *others]
 
 
+@pytest.mark.slow
 def test_the_findings_held_against_their_sentences_are_of_every_kind(every: list[Finding]) -> None:
     assert {type(one) for one in every} == set(kinds_of(Finding))
     assert {one.verdict for one in every if one.kind == "effect"} == {

@@ -144,6 +144,13 @@ def two_sizes_run(path: Path) -> RunFolder:
     return _cost_run(path, made_study(vary={"batch_size": (2, 8)}, learn=False, seeds=1, cost=cost))
 
 
+def several_processes_run(path: Path) -> RunFolder:
+    """Trials in one, two and four processes."""
+    cost = CostSpec(mode="both", processes=4)
+    study = made_study(vary={"processes": (1, 2, 4)}, learn=False, seeds=1, cost=cost)
+    return _cost_run(path, study)
+
+
 def broken_processes_run(path: Path) -> RunFolder:
     """The reference's processes broke, but not those that measured it again; another cell has none."""
     cost = CostSpec(mode="both", processes=4)
@@ -299,5 +306,6 @@ RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "cost": cost_run,
     "two sizes": two_sizes_run,
     "broken processes": broken_processes_run,
+    "several processes": several_processes_run,
     "probes": probe_run,
 }

@@ -126,6 +126,7 @@ def test_three_seeds_find_six_standard_deviations(cells: int) -> None:
 
 
 @pytest.mark.parametrize("cells", [2, 7])
+@pytest.mark.slow
 def test_looks_on_the_way_do_not_raise_the_error(cells: int) -> None:
     looks = (3, 4, 5, 6, 8, 10, 12)
     values = np.random.default_rng(9).standard_normal((STUDIES, cells, looks[-1]))

@@ -77,6 +77,7 @@ def test_the_ratio_of_a_cell_with_itself_is_told_as_a_ratio_above_one() -> None:
     assert ratio_twice(figures, []) is None
 
 
+@pytest.mark.slow
 def test_more_processes_find_a_slowdown_more_often_at_every_noise() -> None:
     """With the floor as the largest difference of any two processes, 50 found it in 3% of studies."""
     for std in (0.01, 0.02, 0.04):
@@ -87,6 +88,7 @@ def test_more_processes_find_a_slowdown_more_often_at_every_noise() -> None:
 
 
 @pytest.mark.parametrize("n", [3, 10])
+@pytest.mark.slow
 def test_nothing_is_invented(n: int) -> None:
     rng = np.random.default_rng(9)
     false = 0
@@ -96,6 +98,7 @@ def test_nothing_is_invented(n: int) -> None:
     assert false / 400 <= 0.05
 
 
+@pytest.mark.slow
 def test_so_many_processes_as_it_says_do_settle_it() -> None:
     rng = np.random.default_rng(4)
     found = []

@@ -37,6 +37,7 @@ def studies(num_seeds: int, number: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("num_seeds", [3, 5])
+@pytest.mark.slow
 def test_what_is_said_to_be_found_is_never_less_than_half_the_interval(num_seeds: int) -> None:
     for values in studies(num_seeds, 5):
         for one in compared(values):

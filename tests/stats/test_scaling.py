@@ -126,6 +126,7 @@ NOISE_LEVELS = (0.02, 0.1, 0.3)
 
 
 @pytest.mark.parametrize("level", NOISE_LEVELS)
+@pytest.mark.slow
 def test_a_true_line_is_rarely_said_not_to_fit_and_its_intervals_hold(level: float) -> None:
     """Three sizes in three processes each, as the lab has them."""
     sizes, studies = (1, 16, 64), 2000

@@ -193,6 +193,7 @@ def test_verdicts_ignore_the_order_of_cells_their_level_and_their_unit(
         )
     )
 )
+@pytest.mark.slow
 def test_an_interval_never_contradicts_its_verdict(cells: list[list[int]]) -> None:
     for found in study(*([value / 10 for value in cell] for cell in cells), margin=1.0):
         if found.verdict in ("different", "equivalent", "cannot tell"):

@@ -20,6 +20,7 @@ from trainlab.train.checkpoint.tensor_file import (
     to_bytes,
     write_content,
 )
+from trainlab.train.ending import ask_to_end
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument, Point, TrialView
 
@@ -51,9 +52,68 @@ class Counting(nn.Module):
         self.calls += self.training
         return self.last(x) / (1 + self.calls % 3)
 
-restless, lanes, counting = (
+class Augmented(torch.utils.data.Dataset):
+    def __init__(self, split):
+        self.split = split
+
+    def __len__(self):
+        return len(self.split.inputs)
+
+    def __getitem__(self, row):
+        x = self.split.inputs[row]
+        return {"x": x + 0.1 * torch.randn_like(x), "y": self.split.targets[row]}
+
+def augmented(choice):
+    whole = data(choice)
+    return Dataset("own", train=Augmented(whole.train), test=Augmented(whole.test))
+
+def carrying(model, batch, state):
+    # What goes on from batch to batch: a mean of the loss, and a tensor in a tuple.
+    loss = F.cross_entropy(model(batch["x"]), batch["y"])
+    mean, (last, *_) = state.get("mean", 0.0), state.get("past", (0.0,))
+    state["mean"], state["past"] = 0.9 * mean + 0.1 * loss.item(), (loss.detach(), "said")
+    return {"loss": loss * (1 + 0.1 * mean) + 0.01 * last, "mean": mean}
+
+def alternating(ctx, batch):
+    for name, optimizer in ctx.optimizers.items():
+        optimizer.zero_grad()
+        scores = ctx.models["first"](batch["x"]) + ctx.models["second"](batch["x"])
+        loss = F.cross_entropy(scores, batch["y"])
+        ctx.backward(loss)
+        optimizer.step()
+    return loss
+
+def both(models, settings):
+    return {
+        "first": torch.optim.Adam(models["first"].parameters(), lr=settings.start_lr),
+        "second": torch.optim.SGD(models["second"].parameters(), lr=settings.start_lr, momentum=0.9),
+    }
+
+def stepped(model, settings):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.start_lr)
+    return optimizer, torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=200), "step"
+
+carried = Workload(name="own", model=Restless, data=augmented, step=carrying, optimizer=stepped)
+two = Workload(
+    name="own",
+    model=lambda: {"first": dropping(), "second": dropping(4)},
+    data=augmented,
+    update=alternating,
+    evaluate=lambda models, batch: F.cross_entropy(models["first"](batch["x"]), batch["y"]),
+    optimizer=both,
+)
+class CountingInside(Counting):
+    def __init__(self):
+        super().__init__()
+        self.kept = {"calls": 0}
+
+    def forward(self, x):
+        self.kept["calls"] += self.training
+        return self.last(x) / (1 + self.kept["calls"] % 3)
+
+restless, lanes, counting, counting_inside = (
     Workload(name="own", model=model, data=data, loss=F.cross_entropy)
-    for model in (Restless, dropping, Counting)
+    for model in (Restless, dropping, Counting, CountingInside)
 )
 """
 ON_A_GPU = [
@@ -86,6 +146,15 @@ class Cut(Instrument):
             raise KeyboardInterrupt
 
 
+class Told(Cut):
+    """Is told to end, as by SIGTERM, at some point."""
+
+    def point_logged(self, point: Point) -> None:
+        self.points += 1
+        if self.points == self.at_point:
+            assert ask_to_end()
+
+
 @pytest.fixture(autouse=True)
 def _every_point(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "0")
@@ -110,9 +179,9 @@ def begun(
     return start_run(study, out)
 
 
-def attempted(run: RunFolder, at_point: int | None = None) -> int:
+def attempted(run: RunFolder, at_point: int | None = None, how: type[Cut] = Cut) -> int:
     """Runs all trials as one group up to a point; how many updates were not made again."""
-    cut = Cut(at_point)
+    cut = how(at_point)
     if at_point is None:
         run_group(run, run.study().trials, "here", Loader(), [cut])
     else:
@@ -145,6 +214,9 @@ def assert_same(ours: RunFolder, theirs: RunFolder) -> None:
         ("eager", "restless", {"optimizer": "adam", "schedule": "step", "lr_gamma": 0.5}),
         ("eager", "restless", {"optimizer": "sgd", "momentum": 0.9, "zero_grad": False}),
         ("tuned", "restless", {"optimizer": "adadelta", "schedule": "cosine"}),
+        ("eager", "restless", {"optimizer": "adam", "schedule": "step", "processes": 2}),
+        ("eager", "carried", {}),
+        ("eager", "two", {}),
         ("graphed", "lanes", {"optimizer": "rmsprop"}),
         ("lanes", "lanes", {"optimizer": "adagrad", "schedule": "cosine", "seeds": 2}),
         pytest.param("graphed", "lanes", {"device": "cuda"}, marks=ON_A_GPU),
@@ -163,6 +235,22 @@ def test_a_curve_that_was_cut_again_and_again_is_the_undisturbed_one(
     assert before[0] == 0 < before[1]
     assert before == sorted(before)
     assert cut.trials()[0].resolved["engine"] == engine
+    assert_same(cut, whole)
+
+
+@pytest.mark.parametrize("engine", ["eager", "lanes"])
+def test_a_trial_that_is_told_to_end_saves_where_it_is_first(
+    engine: str, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "3600")
+    asked = {"engine": engine, "optimizer": "adam", "seeds": 1 + (engine == "lanes")}
+    whole, cut = (begun(tiny_file, tmp_path / out, "lanes", **asked) for out in ("whole", "cut"))
+    attempted(whole)
+    assert not ask_to_end()  # nobody trains
+    assert attempted(cut, 4, Told) == 0
+    assert [trial.state for trial in cut.trials()] == ["interrupted"] * len(cut.trials())
+    # Lanes log a point each.
+    assert attempted(cut) == 4 // len(cut.trials()) * 2
     assert_same(cut, whole)
 
 
@@ -213,8 +301,24 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_then_to_the_start
     assert_same(cut, whole)
 
 
-def test_a_model_that_counts_in_python_starts_anew(tiny_file: Path, tmp_path: Path) -> None:
-    whole, cut = (begun(tiny_file, tmp_path / out, "counting") for out in ("whole", "cut"))
+@pytest.mark.parametrize("change", [(b"0.", b"7."), (b": ", b":  "), (b'"step"', b'"st\xffp"')])
+def test_a_curve_that_was_changed_meanwhile_is_made_anew(
+    change: tuple[bytes, bytes], tiny_file: Path, tmp_path: Path
+) -> None:
+    whole, cut = (begun(tiny_file, tmp_path / out, "restless") for out in ("whole", "cut"))
+    attempted(whole)
+    attempted(cut, 9)
+    curve = cut.trial("learn-seed1").curve_file
+    curve.write_bytes(curve.read_bytes().replace(*change, 1))
+    assert attempted(cut) == 0
+    assert_same(cut, whole)
+
+
+@pytest.mark.parametrize("name", ["counting", "counting_inside"])
+def test_a_model_that_counts_in_python_starts_anew(
+    name: str, tiny_file: Path, tmp_path: Path
+) -> None:
+    whole, cut = (begun(tiny_file, tmp_path / out, name) for out in ("whole", "cut"))
     attempted(whole)
     attempted(cut, 9)
     assert attempted(cut) == 0

@@ -7,9 +7,9 @@ from training import MakeSetup, train
 from trainlab.data.load import load_images
 from trainlab.machine.device import pick_device
 from trainlab.train.engines.eager import make_training_step
-from trainlab.train.meter import Meter
 from trainlab.train.moments import Moments, Progress
 from trainlab.train.seeds import data_order
+from trainlab.train.steps.meter import Meter
 from trainlab.workloads.find import find_workload
 
 pytestmark = [
@@ -50,7 +50,7 @@ def test_a_step_never_waits_for_the_device(make_setup: MakeSetup) -> None:
     torch.cuda.set_sync_debug_mode("error")
     try:
         for batch in rows[1:81]:
-            meter.add(*step(batch))
+            meter.add(step(batch))
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert meter.means().values["loss"] > 0
@@ -70,7 +70,7 @@ def test_data_that_does_not_fit_gives_the_same_curve(
     finals = []
     for free in (None, 10):
         if free is not None:
-            monkeypatch.setattr("trainlab.train.batches.free_bytes", lambda device: 10)
+            monkeypatch.setattr("trainlab.train.batches.split.free_bytes", lambda device: 10)
         setup, progress = make_setup(device="cuda"), Progress()
         assert setup.train_batches.resident == (free is None)
         train(setup, Moments([]), progress)

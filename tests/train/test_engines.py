@@ -2,10 +2,11 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from training import HomedSetup, MakeSetup
 from trainlab.record.note import note
@@ -16,8 +17,9 @@ from trainlab.train.engines import ENGINES, engine_for
 from trainlab.train.engines.eager import EagerEngine
 from trainlab.train.engines.engine import Engine, Member, Session
 from trainlab.train.loop import train
-from trainlab.train.meter import Means
 from trainlab.train.moments import GRAINS, Instrument, Moments, Phase, Progress
+from trainlab.train.steps.meter import Means
+from trainlab.workloads.workload import Workload
 
 needs_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler"
@@ -54,6 +56,7 @@ def test_plans_know_which_engines_can_only_be_timed_whole() -> None:
 
 
 @engines
+@pytest.mark.slow
 def test_an_engine_learns_what_eager_learns(engine: Engine, make_setup: MakeSetup) -> None:
     ours = trained(engine, make_setup(seed=3)).progress
     reference = trained(EagerEngine(), make_setup(seed=3)).progress
@@ -221,7 +224,45 @@ def test_where_an_instrument_needs_more_eager_is_used_with_a_note(
         shows = "point"
 
     monkeypatch.setitem(ENGINES, "coarse", Coarse())
-    assert engine_for("coarse", [Moments([Instrument()])])[0].name == "coarse"
-    engine, why = engine_for("coarse", [Moments([Instrument()]), Moments([ByStep()])])
+    coarse = TrainSpec().model_copy(update={"engine": "coarse"})
+    assert engine_for(coarse, [Moments([Instrument()])])[0].name == "coarse"
+    engine, why = engine_for(coarse, [Moments([Instrument()]), Moments([ByStep()])])
     assert engine.name == "eager"
     assert why == note("engine_too_coarse", engine="coarse", needed="step", shows="point")
+
+
+class CountsCalls(nn.Module):
+    """Its steps grow smaller the more often it was called in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.calls = nn.Linear(8, 3), 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.calls += self.training
+        return self.last(inputs) / self.calls if self.training else self.last(inputs)  # type: ignore[no-any-return]
+
+
+class Sensitive(nn.Module):
+    """Looks at its own derivative."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.last = nn.Conv2d(1, 4, 3), nn.Linear(4 * 36, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        images = inputs.reshape(-1, 1, 8, 1).expand(-1, 1, 8, 8).contiguous()
+        hidden, slope = torch.func.jvp(self.wide, (images,), (torch.ones_like(images),))
+        return self.last((hidden.tanh() + 0.1 * slope).flatten(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("model", [CountsCalls, Sensitive])
+@pytest.mark.parametrize("name", ["tuned", pytest.param("compiled", marks=needs_compiler)])
+def test_an_engine_leaves_a_model_as_it_was_before_its_first_update(
+    name: str, model: type[nn.Module], make_setup: MakeSetup, tiny: Workload
+) -> None:
+    workload = replace(tiny, model=model)
+    ours, reference = (
+        trained(ENGINES[one], make_setup(workload=workload, epochs=1)) for one in (name, "eager")
+    )
+    assert ours.progress.final == pytest.approx(reference.progress.final, rel=1e-4)

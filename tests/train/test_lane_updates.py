@@ -73,6 +73,7 @@ def rates(spec: TrainSpec) -> list[float]:
 
 @settings(max_examples=120, deadline=None)
 @given(specs=st.lists(trials(), min_size=1, max_size=6), seed=st.integers(0, 999))
+@pytest.mark.slow
 def test_every_optimizer_and_option_moves_as_torch_does(specs: list[TrainSpec], seed: int) -> None:
     specs = sorted(specs, key=update_key)
     generator = torch.Generator().manual_seed(seed)

@@ -1,5 +1,6 @@
 """Many trials as one program: each learns what it learns by itself, whatever runs beside it."""
 
+import copy
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -158,6 +159,7 @@ def test_parameters_show_their_gradients_at_the_points(engine: str, make_setup: 
 
 
 @pytest.mark.parametrize("engine", ["graphed", "lanes"])
+@pytest.mark.slow
 def test_the_first_losses_of_both_labs_are_those_of_eager(
     engine: str, make_setup: MakeSetup
 ) -> None:
@@ -251,6 +253,50 @@ class Noisy(nn.Module):
         return logits
 
 
+class Averaging(nn.Module):
+    """Is tested with an average of its weights, which is what they are at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(8, 3)
+        self.average = copy.deepcopy(self.last).requires_grad_(False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not self.training:
+            return self.average(inputs)  # type: ignore[no-any-return]
+        with torch.no_grad():
+            for mean, own in zip(self.average.parameters(), self.last.parameters(), strict=True):
+                mean.lerp_(own, 0.1)
+        return self.last(inputs)  # type: ignore[no-any-return]
+
+
+class CountingEpochs(nn.Module):
+    """Learns less the more often it was put into training mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.epochs = nn.Linear(8, 3), 0
+
+    def train(self, mode: bool = True) -> "CountingEpochs":
+        self.epochs += mode
+        return super().train(mode)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.last(inputs) / (1 + self.epochs)  # type: ignore[no-any-return]
+
+
+class Projecting(nn.Module):
+    """A tensor of its own that is no buffer, behind a gate that opens slowly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.gate = nn.Linear(8, 3), nn.Parameter(torch.zeros(()))
+        self.projection = torch.randn(8, 8)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.last(inputs + self.gate * (inputs @ self.projection))  # type: ignore[no-any-return]
+
+
 class Deciding(nn.Module):
     """Takes one way or the other, by what it sees."""
 
@@ -276,6 +322,10 @@ class Half(nn.Module):
         return logits
 
 
+def cleared(parameter: Tensor) -> None:
+    parameter.grad = torch.zeros_like(parameter)
+
+
 def hooked(kind: str) -> Callable[[], nn.Module]:
     """A weight that a hook keeps as it is."""
 
@@ -286,7 +336,7 @@ def hooked(kind: str) -> Callable[[], nn.Module]:
         if kind == "gradient":
             weight.register_hook(lambda gradient: gradient * 0)
         else:
-            weight.register_post_accumulate_grad_hook(lambda parameter: parameter.grad.zero_())  # type: ignore[union-attr]
+            weight.register_post_accumulate_grad_hook(cleared)
         return model
 
     return make
@@ -318,6 +368,18 @@ class Teaching(nn.Module):
             self.teacher.weight.data.lerp_(self.student.weight.data, 0.1)
         logits: Tensor = self.last(self.student(inputs) + self.teacher(inputs))
         return logits
+
+
+class Brief(nn.Module):
+    """Weights of 16 bits between inputs and outputs of 32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(8, 3).bfloat16()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.last(inputs.bfloat16())
+        return logits.float()
 
 
 class Sharing(nn.Module):
@@ -397,7 +459,10 @@ UNSUITED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "shared buffer": (Sharing, "not_apart"),
     "frozen teacher": (Teaching, "not_stateless"),
     "object that counts": (Telling, "not_stateless"),
-    "bf16 parameters": (lambda: nn.Linear(8, 3).bfloat16(), "not_real"),
+    "average of the weights": (Averaging, "not_stateless"),
+    "counting epochs": (CountingEpochs, "not_stateless"),
+    "a tensor per seed": (Projecting, "not_alike"),
+    "bf16 parameters": (Brief, "not_real"),
     "batch norm before what lanes refuse": (
         lambda: nn.Sequential(
             nn.Linear(8, 6), nn.BatchNorm1d(6), nn.AlphaDropout(), nn.Linear(6, 3)
@@ -442,6 +507,7 @@ def test_what_cannot_be_a_program_is_refused_with_its_reason_and_unchanged(
     assert refused.value.why == why
     for one, kept in zip(setups, before, strict=True):
         assert all(torch.equal(value, kept[n]) for n, value in one.model.state_dict().items())
+        assert not getattr(one.model, "epochs", 0)
 
 
 @pytest.mark.parametrize("name", sorted({*SUITED, "noise", "LSTM"}))

@@ -236,7 +236,7 @@ def test_data_that_does_not_fit_is_moved_batch_by_batch(
     make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resident = curve(make_setup())
-    monkeypatch.setattr("trainlab.train.batches.free_bytes", lambda device: 10)
+    monkeypatch.setattr("trainlab.train.batches.split.free_bytes", lambda device: 10)
     setup = make_setup()
     assert not setup.train_batches.resident
     assert curve(setup) == resident

@@ -4,18 +4,24 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from trainlab.errors import WorkloadError
-from trainlab.train.meter import Means, Meter, Metric
+from trainlab.train.steps.meter import Means, Meter, Metric
+from trainlab.train.steps.outcome import Outcome
 from trainlab.workloads.workload import accuracy
 
 CPU = torch.device("cpu")
 
 
+def add(meter: Meter, loss: Tensor, outputs: Tensor, targets: Tensor) -> None:
+    meter.add(Outcome(loss, outputs, targets, len(targets)))
+
+
 def test_means_weigh_samples_not_batches() -> None:
     meter = Meter({"accuracy": accuracy}, CPU)
-    meter.add(torch.tensor(1.0), torch.tensor([[1.0, 0.0]] * 3), torch.tensor([0, 0, 1]))
-    meter.add(torch.tensor(5.0), torch.tensor([[0.0, 1.0]]), torch.tensor([1]))
+    add(meter, torch.tensor(1.0), torch.tensor([[1.0, 0.0]] * 3), torch.tensor([0, 0, 1]))
+    add(meter, torch.tensor(5.0), torch.tensor([[0.0, 1.0]]), torch.tensor([1]))
     means = {"loss": (3 * 1.0 + 1 * 5.0) / 4, "accuracy": 3 / 4}
     assert meter.means() == Means(means, num_samples=4, num_steps=2, first_bad_step=None)
 
@@ -33,7 +39,7 @@ def test_means_equal_a_float64_sum_however_steps_are_gathered(
         loss = torch.rand((), generator=draw)
         outputs = torch.randn(size, 4, generator=draw)
         targets = torch.randint(4, (size,), generator=draw)
-        meter.add(loss, outputs, targets)
+        add(meter, loss, outputs, targets)
         loss_sum += float(loss) * size
         hits += int((outputs.argmax(1) == targets).sum())
     means = meter.means().values
@@ -47,7 +53,7 @@ def test_the_first_loss_that_is_not_finite_is_found(bad: float, at: int) -> None
     meter = Meter({}, CPU, max_pending_steps=2)
     for number in range(1, 10):
         loss = torch.tensor(bad if number >= at else 1.0)
-        meter.add(loss, torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+        add(meter, loss, torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
     assert meter.means().first_bad_step == at
 
 
@@ -76,7 +82,7 @@ def test_a_loss_explodes_relative_to_the_first_and_to_one(
     for half in (losses[:2], losses[2:]):
         meter.reset()
         for loss in half:
-            meter.add(torch.tensor(loss), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+            add(meter, torch.tensor(loss), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
         means = meter.means()
         steps.append(means.first_bad_step)
         if means.first_bad_step is not None:
@@ -88,22 +94,22 @@ def test_a_loss_explodes_relative_to_the_first_and_to_one(
 def test_only_training_losses_explode() -> None:
     meter = Meter({}, CPU)
     for loss in (1.0, 1e30):
-        meter.add(torch.tensor(loss), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+        add(meter, torch.tensor(loss), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
     assert meter.means().first_bad_step is None
 
 
 def test_reset_forgets() -> None:
     meter = Meter({}, CPU)
-    meter.add(torch.tensor(math.nan), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+    add(meter, torch.tensor(math.nan), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
     meter.reset()
-    meter.add(torch.tensor(2.0), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+    add(meter, torch.tensor(2.0), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
     assert meter.means() == Means({"loss": 2.0}, 1, 1, None)
 
 
 def test_pending_outputs_are_bounded() -> None:
     meter = Meter({"accuracy": accuracy}, CPU, max_pending_bytes=1000)
     for _ in range(50):
-        meter.add(torch.tensor(1.0), torch.zeros(10, 10), torch.zeros(10, dtype=torch.long))
+        add(meter, torch.tensor(1.0), torch.zeros(10, 10), torch.zeros(10, dtype=torch.long))
         assert meter._pending_bytes < 1000
 
 
@@ -116,7 +122,7 @@ def test_pending_outputs_are_bounded() -> None:
 )
 def test_a_metric_that_is_not_per_sample_is_refused(metric: Metric, shape: str) -> None:
     meter = Meter({"hits": metric}, CPU)
-    meter.add(torch.tensor(1.0), torch.zeros(6, 2), torch.zeros(6, dtype=torch.long))
+    add(meter, torch.tensor(1.0), torch.zeros(6, 2), torch.zeros(6, dtype=torch.long))
     with pytest.raises(WorkloadError, match=f"metrics.hits: gave shape {shape} for 6 samples"):
         meter.means()
 
@@ -136,12 +142,27 @@ def test_accuracy_of_outputs_that_are_no_scores_per_class_is_refused(
 
 def test_a_loss_that_is_not_a_mean_is_refused() -> None:
     with pytest.raises(WorkloadError, match=r"loss: gave shape \(4,\), must be the batch's mean"):
-        Meter({}, CPU).add(torch.ones(4), torch.zeros(4, 2), torch.zeros(4))
+        add(Meter({}, CPU), torch.ones(4), torch.zeros(4, 2), torch.zeros(4))
 
 
 def test_what_a_parked_slice_keeps_alive_is_counted() -> None:
     meter = Meter({"accuracy": accuracy}, CPU, max_pending_bytes=1000)
-    meter.add(torch.tensor(1.0), torch.zeros(4, 100, 3)[:, -1], torch.zeros(4, dtype=torch.long))
+    add(meter, torch.tensor(1.0), torch.zeros(4, 100, 3)[:, -1], torch.zeros(4, dtype=torch.long))
     assert meter._pending_bytes == 0, (
         "what a slice keeps alive was not counted, so nothing was reduced"
     )
+
+
+def test_metrics_of_outputs_whose_samples_do_not_come_first_are_computed_step_by_step() -> None:
+    """As torch's recurrent layers give them: time first."""
+    draw = torch.Generator().manual_seed(0)
+    steps = [
+        (torch.randn(5, size, 3, generator=draw), torch.randint(0, 3, (size,), generator=draw))
+        for size in (1, 5, 5, 2)
+    ]
+    for some in (steps, steps[1:3]):
+        meter = Meter({"last": lambda o, t: (o[-1].argmax(-1) == t).float()}, CPU)
+        for outputs, targets in some:
+            add(meter, torch.tensor(1.0), outputs, targets)
+        right = sum(int((o[-1].argmax(-1) == t).sum()) for o, t in some)
+        assert meter.means().values["last"] == right / sum(len(t) for _, t in some)

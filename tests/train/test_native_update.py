@@ -154,6 +154,7 @@ def test_every_optimizer_of_the_settings_has_a_compiled_update() -> None:
 @every_optimizer
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
+@pytest.mark.slow
 def test_fifty_updates_are_those_of_torch(
     torch_class: type[Optimizer], data: st.DataObject
 ) -> None:

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from training import MakeSetup, train
-from trainlab.train.batches import Batches
+from trainlab.train.batches.streaming import AHEAD, Stream
 from trainlab.train.moments import Moments, Progress
-from trainlab.train.streaming import AHEAD, Stream
 
 CPU = torch.device("cpu")
 
@@ -61,7 +60,7 @@ def test_streamed_data_gives_the_same_losses(make_setup: MakeSetup) -> None:
 
 
 def test_rows_that_were_not_announced_are_gathered_on_the_spot(make_setup: MakeSetup) -> None:
-    batches: Batches = make_setup().train_batches
+    batches = make_setup().split_batches
     batches.resident = False
     announced = batches.rows(torch.arange(batches.num_samples))
     other = torch.tensor([5, 3])

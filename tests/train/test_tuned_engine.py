@@ -3,7 +3,7 @@
 import copy
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from trainlab.record.trial import TrialRecord
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.moments import Moments, Progress
-from trainlab.train.tuned import choices, convolution, layers, library, tuning
+from trainlab.train.tuned import choices, convolution, layers, library, threads, tuning
 from trainlab.train.tuned.convolution import TunedConvolution, can_be_tuned
 from trainlab.train.tuned.linear import TunedLinear
 from trainlab.train.tuned.model import TunedModel, sample_calls
@@ -359,9 +359,47 @@ def test_the_record_says_what_was_chosen(
     setup = make_setup(workload=small)
     ENGINES["tuned"].open([Member(setup, Moments([]), Progress())])
     by_size = {"8": OURS[1].names(), "30": OURS[1].names()}
-    assert setup.engine_facts == {
-        "tuned": {"update": "torch", "layers": {"0": by_size, "3": by_size}}
-    }
+    chosen = {"threads": torch.get_num_threads(), "update": "torch"}
+    assert setup.engine_facts == {"tuned": {**chosen, "layers": {"0": by_size, "3": by_size}}}
+
+
+@pytest.fixture
+def _two_threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("new_cache", "_two_threads")
+def test_the_number_of_threads_that_is_faster_trains_a_small_model_and_stays(
+    small: Workload, make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "LONGEST_S", 10.0)
+    measured: list[list[str]] = []
+
+    def one(ways: dict[str, Callable[[], object]]) -> tuple[str, dict[str, float]]:
+        for work in ways.values():
+            work()
+        measured.append(list(ways))
+        return threads.ONE, {}
+
+    monkeypatch.setattr(threads, "faster", one)
+
+    def opened(**settings: Any) -> int:
+        torch.set_num_threads(2)
+        setup = make_setup(workload=small, batch_size=10, device="cpu", **settings)
+        before = {name: one.clone() for name, one in setup.model.state_dict().items()}
+        ENGINES["tuned"].open([Member(setup, Moments([]), Progress())])
+        assert all(torch.equal(one, before[n]) for n, one in setup.model.state_dict().items())
+        assert setup.engine_facts["tuned"]["threads"] == torch.get_num_threads()
+        return torch.get_num_threads()
+
+    assert opened(epochs=2) == 2  # too short to pay for it
+    assert opened(epochs=60) == 1
+    assert opened(epochs=60) == 1
+    assert measured == [["torch", "one"]]
+    assert opened(epochs=60, threads=2) == 2  # as asked
 
 
 def test_a_difference_in_what_was_chosen_is_named_unless_a_factor_explains_it() -> None:

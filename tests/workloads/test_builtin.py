@@ -28,7 +28,7 @@ def test_what_a_dry_run_knows_of_a_builtin_is_what_it_is(name: str) -> None:
     found = find_workload(name)
     # How large its data and how small its model may be is known of a built-in alone.
     assert replace(BUILTIN[name].facts, model_least={}, num_train={}) == found.facts
-    bundled = found.data("bundled")
+    bundled = found.dataset("bundled")
     assert BUILTIN[name].facts.num_train["bundled"] == len(bundled.train)
     full = image_set(BUILTIN[name].images).full.train_images.shape[0]
     assert BUILTIN[name].facts.num_train["full"] == full

@@ -1,0 +1,540 @@
+"""Steps, updates, optimizers and loaders of the user's own give what a plain loop written by hand gives."""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
+from torch.utils.data import Dataset as TorchDataset
+
+from training import homed, train
+from trainlab import Dataset, Split, TrainSpec, Workload
+from trainlab.data.nesting import tensors_in
+from trainlab.errors import WorkloadError
+from trainlab.plan import Trial
+from trainlab.record.folder import TrialFolder
+from trainlab.train.moments import Instrument, Moments, Point, Progress
+from trainlab.train.seeds import data_order, derived_seed, seeded
+
+CPU = torch.device("cpu")
+SIZE = 50
+
+
+class Curve(Instrument):
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.last: Point | None = None
+
+    def point_logged(self, point: Point) -> None:
+        self.losses.append(point.metrics["train/loss"])
+
+    def epoch_ends(self, point: Point) -> None:
+        self.last = point
+
+
+def curve_of(workload: Workload, path: Path, **settings: Any) -> Curve:
+    """The loss of every update, and the last epoch."""
+    given = {"device": "cpu", "log_every_steps": 1, "epochs": 2, "batch_size": 8, "lr": 0.05}
+    trial = Trial(
+        id="own",
+        workload="own",
+        seed=3,
+        settings=TrainSpec(**{"optimizer": "sgd", **given, **settings}),
+    )
+    curve = Curve()
+    setup = homed(trial, workload, TrialFolder(path))
+    train(setup, Moments([curve]), Progress())
+    return curve
+
+
+def made(make: Callable[[], Any], seed: int = 3) -> Any:
+    """A model with the first weights of the trial."""
+    with seeded(seed, "weights"):
+        return make()
+
+
+def epochs(
+    number: int = 2, size: int = SIZE, batch: int = 8, seed: int = 3
+) -> Iterator[list[Tensor]]:
+    """The batches of each epoch as row numbers; dropout draws as in the trial."""
+    for epoch in range(1, number + 1):
+        with seeded(seed, "dropout", epoch):
+            yield list(data_order(seed, epoch, size).split(batch))
+
+
+X = torch.randn(SIZE, 6, generator=torch.Generator().manual_seed(0))
+Y = (X.sum(1) > 0).long()
+
+
+class Pairs(TorchDataset[dict[str, Tensor]]):
+    """Samples as mappings."""
+
+    def __len__(self) -> int:
+        return SIZE
+
+    def __getitem__(self, row: int) -> dict[str, Tensor]:
+        return {"x": X[row], "y": Y[row]}
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
+
+
+def own_step(model: nn.Module, batch: Any) -> dict[str, Any]:
+    scores = model(batch["x"])
+    return {"loss": F.cross_entropy(scores, batch["y"]), "largest": scores.abs().max()}
+
+
+def by_hand(step: Callable[[Any, Tensor], Tensor], model: Any, optimizer: Any) -> list[float]:
+    losses = []
+    for pieces in epochs():
+        model.train()
+        for rows in pieces:
+            optimizer.zero_grad()
+            loss = step(model, rows)
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+    return losses
+
+
+def plain_losses() -> list[float]:
+    model = made(net)
+    return by_hand(
+        lambda m, rows: F.cross_entropy(m(X[rows]), Y[rows]),
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.05),
+    )
+
+
+@dataclass
+class Batch:
+    x: Tensor
+    y: Tensor
+    names: list[str]
+
+
+class Named(NamedTuple):
+    x: Tensor
+    y: Tensor
+
+
+def collated(kind: type) -> Callable[[list[dict[str, Tensor]]], Any]:
+    def collate(samples: list[dict[str, Tensor]]) -> Any:
+        x, y = (torch.stack([one[name] for one in samples]) for name in ("x", "y"))
+        return kind(x, y, ["a"] * len(x)) if kind is Batch else kind(x, y)
+
+    return collate
+
+
+@pytest.mark.parametrize("kind", [dict, Batch, Named])
+def test_a_step_over_any_kind_of_batch_is_the_plain_loop(kind: type, tmp_path: Path) -> None:
+    collate = None if kind is dict else collated(kind)
+
+    def step(model: nn.Module, batch: Any) -> Any:
+        if kind is dict:
+            return own_step(model, batch)
+        assert isinstance(batch, kind)
+        return F.cross_entropy(model(batch.x), batch.y)
+
+    data = Dataset("pairs", train=Pairs(), test=Pairs(), collate_fn=collate)
+    curve = curve_of(Workload(name="own", model=net, data=data, step=step), tmp_path)
+    assert curve.losses == plain_losses()
+    assert curve.last is not None
+    assert ("test/largest" in curve.last.metrics) == (kind is dict)
+
+
+def test_a_step_may_give_outputs_and_targets_for_metrics(tmp_path: Path) -> None:
+    def step(model: nn.Module, batch: Any) -> dict[str, Any]:
+        scores = model(batch["x"])
+        return {
+            "loss": F.cross_entropy(scores, batch["y"]),
+            "outputs": scores,
+            "targets": batch["y"],
+        }
+
+    right = {"right": lambda outputs, targets: (outputs.argmax(1) == targets).float()}
+    data = Dataset("pairs", train=Pairs(), test=Pairs())
+    workload = Workload(name="own", model=net, data=data, step=step, metrics=right)
+    curve = curve_of(workload, tmp_path)
+    as_tensors = Workload(
+        name="own",
+        model=net,
+        data=Dataset("pairs", Split(X, Y), Split(X, Y)),
+        loss=F.cross_entropy,
+        metrics=right,
+    )
+    assert curve.last is not None
+    other = curve_of(as_tensors, tmp_path).last
+    assert other is not None
+    assert curve.last.metrics == other.metrics
+
+
+def test_outputs_may_be_nested(tmp_path: Path) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net()
+
+        def forward(self, x: Tensor) -> dict[str, Tensor]:
+            return {"scores": self.net(x), "inputs": x}
+
+    workload = Workload(
+        name="own",
+        model=Two,
+        data=lambda _: Dataset("pairs", Split(X, Y), Split(X, Y)),
+        loss=lambda outputs, targets: F.cross_entropy(outputs["scores"], targets),
+        metrics={"right": lambda outputs, targets: outputs["scores"].argmax(1) == targets},
+    )
+    curve = curve_of(workload, tmp_path)
+    assert curve.losses == plain_losses()
+    assert curve.last is not None
+    assert 0 <= curve.last.metrics["test/right"] <= 1
+
+
+class Lines(nn.Module):
+    """A recurrent network whose hidden state goes on from batch to batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.last = nn.GRU(3, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
+        outputs, hidden = self.cell(x, hidden)
+        return self.last(outputs), hidden
+
+
+TEXT = torch.randn(41, 4, 3, generator=torch.Generator().manual_seed(1))
+
+
+class Windows:
+    """Batches in the order of the text."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for start in range(0, 40, 5):
+            yield TEXT[start : start + 5], TEXT[start + 1 : start + 6]
+
+
+def carrying(model: Any, batch: Any, state: dict[str, Any]) -> Tensor:
+    inputs, targets = batch
+    outputs, hidden = model(inputs, state.get("hidden"))
+    state["hidden"] = hidden.detach()
+    return F.mse_loss(outputs, targets)
+
+
+def test_state_is_carried_from_batch_to_batch(tmp_path: Path) -> None:
+    data = Dataset("text", train=Windows(), test=Windows())
+    curve = curve_of(Workload(name="own", model=Lines, data=data, step=carrying), tmp_path)
+    model, losses = made(Lines), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(2):
+        hidden = None
+        for inputs, targets in Windows():
+            outputs, hidden = model(inputs, hidden)
+            hidden = hidden.detach()
+            loss = F.mse_loss(outputs, targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+    assert curve.losses == losses
+
+
+def gan() -> dict[str, nn.Module]:
+    return {
+        "generator": nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 6)),
+        "critic": nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1)),
+    }
+
+
+def adams(models: Any, settings: TrainSpec) -> dict[str, torch.optim.Optimizer]:
+    rates = {"generator": settings.start_lr, "critic": settings.start_lr / 2}
+    return {name: torch.optim.Adam(models[name].parameters(), lr=rates[name]) for name in rates}
+
+
+def critic_loss(models: Any, real: Tensor, fake: Tensor) -> Tensor:
+    told = models["critic"](real), models["critic"](fake)
+    zero_one = F.binary_cross_entropy_with_logits
+    return zero_one(told[0], torch.ones_like(told[0])) + zero_one(
+        told[1], torch.zeros_like(told[1])
+    )
+
+
+def gan_update(ctx: Any, batch: Any) -> dict[str, Tensor]:
+    real = batch["x"]
+    fake = ctx.models["generator"](torch.randn(len(real), 2))
+    ctx.optimizers["critic"].zero_grad()
+    loss = critic_loss(ctx.models, real, fake.detach())
+    ctx.backward(loss)
+    ctx.optimizers["critic"].step()
+    ctx.optimizers["generator"].zero_grad()
+    told = ctx.models["critic"](fake)
+    deceived = F.binary_cross_entropy_with_logits(told, torch.ones_like(told))
+    ctx.backward(deceived)
+    ctx.optimizers["generator"].step()
+    return {"loss": loss, "deceived": deceived}
+
+
+def gan_test(models: Any, batch: Any) -> Tensor:
+    return critic_loss(models, batch["x"], models["generator"](torch.ones(len(batch["x"]), 2)))
+
+
+def gan_workload() -> Workload:
+    return Workload(
+        name="gan",
+        model=gan,
+        data=Dataset("pairs", train=Pairs(), test=Pairs()),
+        update=gan_update,
+        evaluate=gan_test,
+        optimizer=adams,
+    )
+
+
+def test_alternating_updates_are_those_of_the_plain_loop(tmp_path: Path) -> None:
+    curve = curve_of(gan_workload(), tmp_path)
+    models, losses = made(lambda: nn.ModuleDict(gan())), []
+    optimizers = adams(models, TrainSpec(lr=0.05))
+    for pieces in epochs():
+        for rows in pieces:
+            fake = models["generator"](torch.randn(len(rows), 2))
+            optimizers["critic"].zero_grad()
+            loss = critic_loss(models, X[rows], fake.detach())
+            loss.backward()
+            optimizers["critic"].step()
+            optimizers["generator"].zero_grad()
+            told = models["critic"](fake)
+            F.binary_cross_entropy_with_logits(told, torch.ones_like(told)).backward()
+            optimizers["generator"].step()
+            losses.append(float(loss.detach()))
+    assert curve.losses == losses
+    assert curve.last is not None
+    assert "train/deceived" in curve.last.metrics
+
+
+def test_an_optimizer_that_asks_for_the_loss_again(tmp_path: Path) -> None:
+    def closure_of(model: Any, optimizer: Any, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+
+        return closure
+
+    def update(ctx: Any, batch: Any) -> Tensor:
+        return ctx.optimizer.step(closure_of(ctx.model, ctx.optimizer, batch["x"], batch["y"]))  # type: ignore[no-any-return]
+
+    def lbfgs(model: nn.Module, settings: TrainSpec) -> torch.optim.Optimizer:
+        return torch.optim.LBFGS(model.parameters(), lr=settings.start_lr, max_iter=4)
+
+    def linear() -> nn.Module:
+        return nn.Linear(6, 2)
+
+    workload = Workload(
+        name="own",
+        model=linear,
+        data=Dataset("pairs", train=Pairs(), test=Pairs()),
+        update=update,
+        evaluate=lambda model, batch: F.cross_entropy(model(batch["x"]), batch["y"]),
+        optimizer=lbfgs,
+    )
+    curve = curve_of(workload, tmp_path, lr=0.5)
+    model, losses = made(linear), []
+    optimizer = lbfgs(model, TrainSpec(lr=0.5))
+    for pieces in epochs():
+        losses += [float(optimizer.step(closure_of(model, optimizer, X[r], Y[r]))) for r in pieces]
+    assert curve.losses == losses
+
+
+@pytest.mark.parametrize("each", ["epoch", "step"])
+def test_groups_and_a_schedule_of_the_users_own(each: str, tmp_path: Path) -> None:
+    def optimizer_of(model: Any, settings: TrainSpec) -> Any:
+        groups = [
+            {"params": [p], "lr": settings.start_lr / (1 + p.dim())} for p in model.parameters()
+        ]
+        optimizer = torch.optim.SGD(groups, momentum=0.9)
+        return optimizer, torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9), each
+
+    data = lambda _: Dataset("pairs", Split(X, Y), Split(X, Y))  # noqa: E731
+    workload = Workload(
+        name="own", model=net, data=data, loss=F.cross_entropy, optimizer=optimizer_of
+    )
+    curve = curve_of(workload, tmp_path)
+    model, losses = made(net), []
+    optimizer, schedule, _ = optimizer_of(model, TrainSpec(lr=0.05))
+    for pieces in epochs():
+        model.train()
+        for rows in pieces:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(X[rows]), Y[rows])
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+            if each == "step":
+                schedule.step()
+        if each == "epoch":
+            schedule.step()
+    assert curve.losses == losses
+
+
+class Noisy(TorchDataset[tuple[Tensor, Tensor]]):
+    """Augmented: what it gives for a row differs each time."""
+
+    def __len__(self) -> int:
+        return SIZE
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        return X[row] + 0.1 * torch.randn(6), Y[row]
+
+
+def noisy(workers: int = 0, **options: Any) -> Workload:
+    loader: Any = DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=workers, **options)
+    data = Dataset("noisy", train=loader, test=Split(X, Y))
+    return Workload(name="own", model=net, data=data, loss=F.cross_entropy)
+
+
+def test_a_loader_gives_the_same_curve_with_any_number_of_workers(tmp_path: Path) -> None:
+    alone = curve_of(noisy(), tmp_path).losses
+    assert curve_of(noisy(), tmp_path).losses == alone
+    assert curve_of(noisy(workers=2), tmp_path).losses == alone
+    assert len(alone) == 2 * 7, "the batch size is the trial's"
+    assert len(curve_of(noisy(), tmp_path, batch_size=16).losses) == 2 * 4
+    assert len(curve_of(noisy(drop_last=True), tmp_path).losses) == 2 * 6
+
+
+def test_augmentation_differs_from_epoch_to_epoch_and_by_seed(tmp_path: Path) -> None:
+    from trainlab.data.loaded import loaded
+    from trainlab.train.batches.loaded import LoadedBatches
+
+    batches = LoadedBatches(loaded(Noisy(), "train", None, drop_last=False), 8, CPU)
+
+    def inputs(seed: int, epoch: int) -> Tensor:
+        found = torch.zeros(SIZE, 6)
+        for piece in batches.epoch(seed, epoch):
+            found[list(piece)] = batches.gather(piece)[0]
+        return found
+
+    assert torch.equal(inputs(1, 1), inputs(1, 1))
+    assert not torch.equal(inputs(1, 1), inputs(1, 2))
+    assert not torch.equal(inputs(1, 1), inputs(2, 1))
+    pieces = batches.epoch(1, 1)
+    later = batches.epoch(1, 1, first=3)
+    for piece in pieces[:3]:
+        batches.gather(piece)
+    assert torch.equal(batches.gather(pieces[3])[0], batches.gather(later[0])[0])
+
+
+def test_a_sampler_of_the_users_own_says_what_an_epoch_is(tmp_path: Path) -> None:
+    sampler = WeightedRandomSampler([1.0] * 10 + [0.0] * 40, num_samples=24)
+    loader: Any = DataLoader(Noisy(), batch_size=4, sampler=sampler)
+    data = Dataset("noisy", train=loader, test=Split(X, Y))
+    workload = Workload(name="own", model=net, data=data, loss=F.cross_entropy)
+    losses = curve_of(workload, tmp_path).losses
+    assert len(losses) == 2 * 3
+    assert curve_of(workload, tmp_path).losses == losses
+
+
+class Stream(IterableDataset[tuple[Tensor, Tensor]]):
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return iter(zip(X, Y, strict=True))
+
+
+def test_a_stream_of_samples_is_cut_into_batches(tmp_path: Path) -> None:
+    data = Dataset("stream", train=Stream(), test=Split(X, Y))
+    workload = Workload(name="own", model=net, data=data, loss=F.cross_entropy)
+    assert len(curve_of(workload, tmp_path).losses) == 2 * 7
+    assert len(curve_of(workload, tmp_path, batch_size=25).losses) == 2 * 2
+
+
+def test_the_last_batch_of_tensors_can_be_dropped(tmp_path: Path) -> None:
+    def normed() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+    def workload(drop_last: bool) -> Workload:
+        data = Dataset("pairs", Split(X[:49], Y[:49]), Split(X, Y), drop_last=drop_last)
+        return Workload(name="own", model=normed, data=lambda _: data, loss=F.cross_entropy)
+
+    assert len(curve_of(workload(drop_last=True), tmp_path).losses) == 2 * 6
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        curve_of(workload(drop_last=False), tmp_path)
+
+
+def test_a_loss_with_weights_is_copied_to_the_device(tmp_path: Path) -> None:
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))
+    data = Dataset("pairs", Split(X, Y), Split(X, Y))
+    workload = Workload(name="own", model=net, data=data, loss=loss)
+    model = made(net)
+    losses = by_hand(
+        lambda m, rows: copy.deepcopy(loss)(m(X[rows]), Y[rows]),
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.05),
+    )
+    assert curve_of(workload, tmp_path).losses == losses
+
+
+DATA = Dataset("pairs", Split(X, Y), Split(X, Y))
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    (
+        {"model": net(), "loss": F.cross_entropy},
+        "model: is a Sequential, which all trials would share",
+    ),
+    ({}, "loss, step, update: has none of them, must have one of them"),
+    ({"loss": F.cross_entropy, "step": own_step}, "has loss and step, must have one of them"),
+    ({"loss": 3}, "loss: is a int, must be a function"),
+    ({"loss": F.cross_entropy, "data": [1]}, "data: is a list, must be a trainlab.Dataset"),
+    ({"update": gan_update, "optimizer": adams}, "update: needs evaluate beside it"),
+    ({"update": gan_update, "evaluate": gan_test}, "update: needs optimizer beside it"),
+    ({"loss": F.cross_entropy, "evaluate": gan_test}, "evaluate: goes with step or update"),
+    ({"step": own_step, "prepare": torch.sqrt}, "prepare: goes with loss"),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), MISTAKES)
+def test_a_workload_that_contradicts_itself_says_so(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(WorkloadError, match=f"own: .*{told.partition('(')[0]}"):
+        Workload(**{"name": "own", "model": net, "data": lambda _: DATA, **given})
+
+
+STEPS: list[tuple[Any, str]] = [
+    (lambda model, batch: None, "step: gave None, must give the loss as a tensor"),
+    (lambda model, batch: (1, 2), "step: gave a tuple, must give the loss"),
+    (lambda model, batch: {"nll": 1.0}, "step: gave a mapping with nll; it must have `loss`"),
+    (lambda model, batch: model(batch["x"]), r"step: gave shape \(8, 2\), must be one number"),
+    (
+        lambda model, batch: {"loss": model(batch["x"]).sum(), "scores": model(batch["x"])},
+        r"step.scores: gave shape \(8, 2\), must be one number",
+    ),
+]
+
+
+@pytest.mark.parametrize(("step", "told"), STEPS)
+def test_what_a_step_gives_is_looked_at(step: Any, told: str, tmp_path: Path) -> None:
+    data = Dataset("pairs", train=Pairs(), test=Pairs())
+    with pytest.raises(WorkloadError, match=told):
+        curve_of(Workload(name="own", model=net, data=data, step=step), tmp_path)
+
+
+def test_seeds_of_batches_do_not_meet() -> None:
+    assert len({derived_seed(s, "fetches", i) for s in range(3) for i in range(50)}) == 150
+
+
+def test_several_optimizers_need_an_update_of_ones_own(tmp_path: Path) -> None:
+    def halves(model: Any, settings: TrainSpec) -> Any:
+        return {str(n): torch.optim.SGD(model[n].parameters(), lr=0.1) for n in (0, 3)}
+
+    workload = Workload(name="own", model=net, data=DATA, loss=F.cross_entropy, optimizer=halves)
+    with pytest.raises(WorkloadError, match="optimizer: gave 2, must give one"):
+        curve_of(workload, tmp_path)
+
+
+def test_only_what_is_a_batch_is_looked_into_for_tensors() -> None:
+    tensor = torch.zeros(3)
+    found = list(tensors_in([Batch(tensor, tensor, ["a"]), {"x": Named(tensor, tensor)}]))
+    assert [one is tensor for one in found] == [True] * 4
+    assert not list(tensors_in((net(), Batch, "text", torch.float32, None)))
