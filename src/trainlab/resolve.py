@@ -130,7 +130,9 @@ def _too_many(count: int, most: int) -> str:
 
 def _metric_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:
     """Targets, margins and spreads of metrics that will never be recorded."""
-    recorded = [f"{part}/{name}" for part in ("train", "test") for name in ("loss", *facts.metrics)]
+    recorded = [
+        f"{part}/{name}" for part in ("train", "test", "val") for name in ("loss", *facts.metrics)
+    ]
     modes = () if question.cost is None else question.cost.modes
     costs = [f"{mode}/sample_us" for mode in modes]
     named = [

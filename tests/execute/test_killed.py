@@ -45,7 +45,7 @@ ASKED = (
     ),
     *("--device", "cpu", "--threads", "1", "--log-every-steps", "5"),
     *("--profile", "--weights", "trained", "--mode", "train", "--processes", "1"),
-    *("--extra-s", "0", "--budget-s", "0.1", "--warmup-steps", "2", "--active-steps", "2"),
+    *("--extra-s", "0", "--budget-s", "0.1", "--cost-warmup-steps", "2", "--active-steps", "2"),
     *("--trace-mb", "0"),
 )
 """Learn trials by themselves and in lanes, and cost trials that need the weights of some."""

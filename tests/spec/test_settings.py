@@ -37,7 +37,7 @@ def test_all_problems_are_reported_together_with_place_value_and_rule() -> None:
         ({"optimizer_options": "rho"}, "optimizer_options: got 'rho', must be name=value pairs"),
         ({"optimizer": "rmsprop", "optimizer_code": "fused"}, "torch has no fused rmsprop"),
         ({"optimizer_options": "eps=abc"}, "optimizer_options: eps: got 'abc', must be a number"),
-        ({"zzz": 1}, "zzz: unknown setting; known: epochs, batch_size"),
+        ({"zzz": 1}, "zzz: unknown setting; known: epochs, max_steps, batch_size"),
     ],
 )
 def test_a_bad_setting_is_told_in_one_line(values: dict[str, object], told: str) -> None:

@@ -98,7 +98,7 @@ def test_a_fused_update_the_device_lacks_is_refused() -> None:
 def test_learning_rate_per_epoch(asked: dict[str, Any], expected: list[float]) -> None:
     settings = checked(TrainSpec, {"optimizer": "sgd", "lr": 1.0, "epochs": 4, **asked})
     optimizer = make_optimizer(settings, [nn.Parameter(torch.zeros(1))], CPU)
-    schedule = make_schedule(settings, optimizer)
+    schedule = make_schedule(settings, optimizer, settings.epochs)
     rates = []
     for _ in range(4):
         rates.append(optimizer.param_groups[0]["lr"])

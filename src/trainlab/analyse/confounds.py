@@ -91,7 +91,7 @@ def _differences(
 def _data(trial: TrialRecord) -> dict[str, Any]:
     if trial.data is None:
         return {}
-    facts = trial.data.model_dump(include={"name", "num_train", "num_test", "is_subset"})
+    facts = trial.data.model_dump(include={"name", "num_train", "num_test", "num_val", "is_subset"})
     return {f"data.{name}": value for name, value in facts.items()}
 
 

@@ -180,4 +180,4 @@ def _done(run: RunFolder) -> Iterator[TrialRecord]:
 
 
 def _is_cost(metric: str) -> bool:
-    return metric.partition("/")[0] not in ("test", "train") or metric.endswith("sample_us")
+    return metric.partition("/")[0] not in ("test", "train", "val") or metric.endswith("sample_us")

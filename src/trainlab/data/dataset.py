@@ -1,4 +1,4 @@
-"""Dataset: samples in two splits, as tensors or as torch's loaders give them, and where they came from."""
+"""Dataset: samples in splits, as tensors or as torch's loaders give them, and where they came from."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -68,16 +68,19 @@ class Dataset:
     """Puts samples together into a batch; not given: the loader's own, or torch's."""
     drop_last: bool = False
     """Leave out a last training batch that is smaller."""
+    val: Any = None
+    """A split to decide by while training: when to stop, which epoch to keep. Not given: the setting
+    `val_fraction` can hold a part of the training set out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "test"):
+        for name in ("train", "test", "val"):
             given = getattr(self, name)
-            if not isinstance(given, Split | Loaded):
+            if not isinstance(given, Split | Loaded | None):
                 drops = self.drop_last and name == "train"
                 found = loaded(given, f"{self.name}: {name}", self.collate_fn, drops)
                 object.__setattr__(self, name, found)
 
     @property
     def is_tensors(self) -> bool:
-        """Whether both splits are tensors."""
-        return isinstance(self.train, Split) and isinstance(self.test, Split)
+        """Whether all splits are tensors."""
+        return all(isinstance(one, Split | None) for one in (self.train, self.test, self.val))

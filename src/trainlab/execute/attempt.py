@@ -58,6 +58,7 @@ class Attempt:
             is_subset=dataset.is_subset,
             num_train=train.num_stored,
             num_test=test.num_stored,
+            num_val=0 if setup.val_batches is None else setup.val_batches.num_stored,
             note=dataset.note,
         )
         self._record = self._record.model_copy(

@@ -34,8 +34,11 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
     _check_cells(study, devices if each_device else ())
     base = study.all_cells[0].settings
     prepare_process(base)
-    workload, dataset = load.workload(study.workload), load.data(study.workload, base.data)
+    whole = base.model_copy(update={"train_samples": None, "val_fraction": 0.0})
+    workload, dataset = load.workload(study.workload), load.data(study.workload, whole)
     _check_batches(study, dataset)
+    _check_validation(study, dataset)
+    _check_own_update(study, workload)
     _check_models(study, workload)
     if study.probes:
         trial = Trial(id="probes", workload=study.workload, seed=0, settings=base)
@@ -81,6 +84,39 @@ def _check_batches(study: Study, dataset: Dataset) -> None:
     found = (too_large(cell.settings, len(dataset.train), what) for cell in study.all_cells)
     if problems := list(dict.fromkeys(filter(None, found))):
         raise SpecError(problems)
+
+
+def _check_validation(study: Study, dataset: Dataset) -> None:
+    """Deciding by the test set would make its result better than it is."""
+    has_none = [
+        one
+        for cell in study.all_cells
+        if not (one := cell.settings).val_fraction and not dataset.val
+    ]
+    deciding = {n for one in has_none for n in ("patience", "keep_best") if getattr(one, n)}
+    if deciding:
+        remedy = "add val_fraction, as 0.1, or give the Dataset a `val`"
+        raise SpecError(
+            [
+                f"{name}: decides by a validation set, and there is none; {remedy}"
+                for name in deciding
+            ]
+        )
+
+
+def _check_own_update(study: Study, workload: Workload) -> None:
+    """What our update does, the workload's own would silently not do."""
+    if workload.update is None:
+        return
+    for cell in study.all_cells:
+        for name in ("accumulate", "clip_grad_norm"):
+            if getattr(cell.settings, name) != TrainSpec.model_fields[name].default:
+                rule = (
+                    "but the workload's own update makes its steps; do it there, or give a `step`"
+                )
+                raise SpecError([f"{name}: got {getattr(cell.settings, name)}, {rule}"])
+        if cell.settings.precision == "fp16":
+            raise SpecError(["precision: got fp16, but the workload has its own update; use bf16"])
 
 
 def _check_models(study: Study, workload: Workload) -> None:

@@ -139,7 +139,7 @@ def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
     workload = load.workload(trial.workload)
     if load.was_changed(trial.workload):
         attempt.notes.append(note("code_changed", workload=trial.workload))
-    data = load.data(trial.workload, trial.settings.data, trial.settings.train_samples)
+    data = load.data(trial.workload, trial.settings)
     setup = set_up(trial, workload, data, attempt.notes, attempt.engine_facts)
     attempt.record_setup(setup, {"engine": engine})
     return setup

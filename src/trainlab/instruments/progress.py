@@ -24,6 +24,7 @@ class ProgressEvents(Instrument):
 
     def trial_begins(self, view: TrialView) -> None:
         self._trial, self._num_steps = view.trial, view.num_steps
+        self._num_epochs = view.num_epochs
 
     def point_logged(self, point: Point) -> None:
         if time.monotonic() - self._written_s >= PAUSE_S:
@@ -39,7 +40,7 @@ class ProgressEvents(Instrument):
             trials=(self._trial.id,),
             share=point.step / self._num_steps,
             epoch=point.epoch,
-            num_epochs=self._trial.settings.epochs,
+            num_epochs=self._num_epochs,
             metrics=finite_metrics(point),
             time_s=point.times_s["time_s"],
         )

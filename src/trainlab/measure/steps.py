@@ -86,9 +86,9 @@ def _training(setup: Setup) -> Steps:
         batches=batches,
         watched_by=watched_by,
         bare=watched_by([]),
-        endless=(rows for number in count(1) for rows in epoch(number) if _is_full(rows, batches)),
+        endless=(rows for number in count(1) for rows in epoch(number) if batches.is_full(rows)),
         one_pass=iter(epoch(1)),
-        last=None if batches.rank.of > 1 else _smaller(epoch(1)[-1], batches),
+        last=None if batches.rank.of > 1 or batches.is_full(epoch(1)[-1]) else epoch(1)[-1],
         shows_phases=_shows_phases(setup),
     )
 
@@ -124,12 +124,3 @@ def _engine_of(setup: Setup, moments: Moments) -> Engine:
 def _shows_phases(setup: Setup) -> bool:
     engine, _ = engine_for(setup.settings, [])
     return GRAINS.index(engine.shows) >= GRAINS.index("phase")
-
-
-def _smaller(piece: Piece, batches: Batches) -> Piece | None:
-    return None if _is_full(piece, batches) else piece
-
-
-def _is_full(piece: Piece, batches: Batches) -> bool:
-    """What data that makes its own batches will give shows only then."""
-    return not batches.is_cut or len(piece) == batches.num_full

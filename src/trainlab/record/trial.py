@@ -32,6 +32,7 @@ class DataRecord(Record):
     is_subset: bool
     num_train: int
     num_test: int
+    num_val: int = 0
     note: str = ""
 
 

@@ -36,3 +36,5 @@ def without_effect(asked: Collection[str], cells: Sequence[TrainSpec]) -> Iterat
                 f"{name}: is for the step schedule, but the schedule is {' or '.join(schedules)}; "
                 "add schedule step or leave it out"
             )
+    if "epochs" in asked and all(cell.max_steps is not None for cell in cells):
+        yield "epochs: has no effect beside max_steps, which says how long to train; leave one out"

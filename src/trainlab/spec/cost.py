@@ -22,7 +22,10 @@ class CostSpec(Spec):
     """The half-width of the 95% interval of a ratio between settings that is narrow enough."""
     active_steps: Annotated[PositiveInt, Setting("steps")] = 10
     """Training steps the profiler looks at; of an inference pass, all up to 400."""
-    warmup_steps: Annotated[NonNegativeInt, Setting("steps")] = 10
+    warmup_steps: Annotated[
+        NonNegativeInt,
+        Setting("steps", option="cost_warmup_steps"),  # that of learning is --warmup-steps
+    ] = 10
     """Steps of a process that run before its clock starts, and more until they no longer get faster;
     recorded, never averaged in."""
     budget_s: Annotated[PositiveFloat, Setting("seconds")] = 5.0

@@ -9,6 +9,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     NonNegativeFloat,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     model_validator,
@@ -62,6 +63,9 @@ DATA_CHOICES = ("auto", "full", "bundled")
 TIMED_WHOLE = frozenset({"graphed", "lanes"})
 """Engines whose steps have no phases and layers that could be looked at: they can only be timed whole."""
 
+ALONE = ("accumulate", "clip_grad_norm", "ema", "patience", "keep_best")
+"""What several processes that train one trial do not do yet."""
+
 DEVICE = r"auto|cpu|mps|cuda(:\d+)?"
 
 
@@ -85,6 +89,11 @@ class TrainSpec(Spec):
         ),
     ] = 1
     """Passes over the training set."""
+    max_steps: Annotated[
+        PositiveInt | None,
+        Setting("updates", also_called=("steps", "num_steps", "max_updates", "max_iters")),
+    ] = None
+    """Train for so many updates, however many passes that takes; not given: for epochs."""
     batch_size: Annotated[
         PositiveInt,
         Setting(
@@ -93,7 +102,16 @@ class TrainSpec(Spec):
             resolves_to=("batch_size", "steps_per_epoch", "log_every_steps", "tuned"),
         ),
     ] = 64
-    """Training samples per update."""
+    """Training samples per update; with accumulate, per batch of it."""
+    accumulate: Annotated[
+        PositiveInt,
+        Setting(
+            "batches",
+            also_called=("accumulate_grad_batches", "gradient_accumulation_steps", "accum_steps"),
+            resolves_to=("batch_size", "steps_per_epoch", "log_every_steps"),
+        ),
+    ] = 1
+    """Batches whose mean gradient makes one update: as a larger batch, in the memory of one."""
     test_batch_size: Annotated[
         PositiveInt, Setting("samples", changes_learning=False, resolves_to=("tuned",))
     ] = 1000
@@ -148,6 +166,22 @@ class TrainSpec(Spec):
     """Step schedule: the learning rate is multiplied by this."""
     lr_step_epochs: Annotated[PositiveInt, Setting("epochs")] = 1
     """Step schedule: how many epochs lie between two multiplications."""
+    warmup_steps: Annotated[
+        NonNegativeInt, Setting("updates", also_called=("warmup", "num_warmup_steps"))
+    ] = 0
+    """The learning rate rises over so many updates, in equal parts, to what lr and schedule say."""
+    clip_grad_norm: Annotated[
+        PositiveFloat | None,
+        Setting("norm", also_called=("clip", "grad_clip", "max_grad_norm", "gradient_clip_val")),
+    ] = None
+    """Scale the gradient of an update down to this norm, over all parameters, where it is larger."""
+    ema: Annotated[
+        PositiveFloat | None,
+        Field(lt=1),
+        Setting("decay", also_called=("ema_decay", "weight_averaging")),
+    ] = None
+    """Test and keep a moving average of the weights: after each update this much of it and the rest of the
+    new ones, as 0.999; not given: the weights themselves."""
     zero_grad: Annotated[bool, Setting("true|false")] = True
     """Reset gradients before each update; false lets them pile up (it then fails to learn)."""
     device: Annotated[
@@ -167,9 +201,10 @@ class TrainSpec(Spec):
     """What a trial's seed changes: all that is random, or one part of it, the others being held as with
     seed 0. Give several to learn where the spread between seeds comes from."""
     precision: Annotated[
-        Literal["fp32", "bf16"], Setting(also_called=("dtype", "amp"), resolves_to=("tuned",))
+        Literal["fp32", "bf16", "fp16"],
+        Setting(also_called=("dtype", "amp"), resolves_to=("tuned",)),
     ] = "fp32"
-    """bf16 is autocast with fp32 weights."""
+    """bf16 and fp16 are autocast with fp32 weights; fp16 with a loss that is scaled against underflow."""
     engine: Annotated[
         Literal["auto", "eager", "tuned", "graphed", "lanes", "compiled"],
         Setting(
@@ -233,6 +268,27 @@ class TrainSpec(Spec):
     ] = None
     """Train on so many samples only, drawn once, the same for every seed; a smaller number is part of a
     larger one. Not given: all."""
+    val_fraction: Annotated[
+        NonNegativeFloat,
+        Field(lt=1),
+        Setting(
+            "share",
+            also_called=("val_split", "validation_split", "validation_fraction"),
+            resolves_to=(
+                *("batch_size", "steps_per_epoch", "log_every_steps", "data_resident", "tuned"),
+                *("data.num_train", "data.num_val"),
+            ),
+        ),
+    ] = 0.0
+    """Hold this share of the training samples out for validation, the same ones for every seed."""
+    patience: Annotated[
+        PositiveInt | None, Setting("epochs", also_called=("early_stopping", "early_stop"))
+    ] = None
+    """Stop once the validation loss has not been lower for so many epochs; not given: train to the end."""
+    keep_best: Annotated[
+        bool, Setting("true|false", also_called=("restore_best_weights", "save_best"))
+    ] = False
+    """The result is the epoch with the lowest validation loss, and its weights are kept; else the last."""
     model: Annotated[
         dict[str, Scalar],
         BeforeValidator(pairs_of),
@@ -265,6 +321,11 @@ class TrainSpec(Spec):
     def _process_problems(self) -> Iterator[str]:
         if self.processes == 1:
             return
+        for name in ALONE:
+            if (value := getattr(self, name)) != TrainSpec.model_fields[name].default:
+                yield f"{name}: got {value}, but only one process can train so; use processes 1"
+        if self.precision == "fp16":
+            yield "precision: got fp16, but only one process can train so; use bf16 or processes 1"
         if self.engine not in ("auto", "eager"):
             rule = f"but engine {self.engine} trains in one; use engine auto or eager"
             yield f"processes: got {self.processes}, {rule}"
@@ -276,6 +337,16 @@ class TrainSpec(Spec):
     def start_lr(self) -> float:
         """The learning rate of the first epoch."""
         return OPTIMIZERS[self.optimizer].lr if self.lr is None else self.lr
+
+    @property
+    def beyond_programs(self) -> str | None:
+        """What of it only steps that are made one by one can do, by the setting's name."""
+        asked = (
+            name
+            for name in (*ALONE, "warmup_steps", "max_steps")
+            if getattr(self, name) != TrainSpec.model_fields[name].default
+        )
+        return next(asked, "precision" if self.precision == "fp16" else None)
 
     @property
     def meaning(self) -> dict[str, Any]:

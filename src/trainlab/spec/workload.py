@@ -66,10 +66,22 @@ class WorkloadFacts:
         return too_large(settings, most, f"the {which}training set of {self.name}")
 
 
+def num_held_out(share: float, num_train: int) -> int:
+    """Samples that a share of so many is, for validation; at least one is left on either side."""
+    return min(max(1, round(share * num_train)), num_train - 1)
+
+
 def too_large(settings: TrainSpec, num_train: int, what: str) -> str | None:
     """The problem of a batch, or a part of the data, that there are not enough samples for; None where
     there are."""
     size, wanted = settings.batch_size, settings.train_samples
+    share = settings.val_fraction
+    if share and (wanted is None or wanted <= num_train):
+        left = wanted or num_train
+        left -= num_held_out(share, left)
+        if size > left:
+            has = f"but val_fraction {share:g} leaves {left:,} training samples; use at most {left}"
+            return f"batch_size: got {size}, {has}"
     if wanted is None or wanted > num_train:
         name, got = ("batch_size", size) if wanted is None else ("train_samples", wanted)
         has = f"but {what} has {num_train:,} samples; use at most {num_train}"

@@ -117,7 +117,7 @@ def _set_up(task: Task) -> Setup:
     load, trial = Loader(), task.trial
     prepare_process(trial.settings)
     workload = load.workload(trial.workload)
-    data = load.data(trial.workload, trial.settings.data, trial.settings.train_samples)
+    data = load.data(trial.workload, trial.settings)
     return set_up(trial, workload, data, rank_number=task.rank.number)
 
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from trainlab.data.dataset import Dataset
 from trainlab.errors import TrainlabError, WorkloadError, said_by
+from trainlab.spec import TrainSpec
+from trainlab.spec.workload import num_held_out
 from trainlab.train.seeds import data_order, seeded
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
@@ -19,7 +21,7 @@ class Loader:
         """`code`: the fingerprint that the workload had when the run began, where that is known."""
         self._workloads = dict(given or {})
         self._code = code
-        self._datasets: dict[tuple[str, str, int | None], Dataset] = {}
+        self._datasets: dict[tuple[str, str, int | None, float], Dataset] = {}
 
     def workload(self, reference: str) -> Workload:
         """A workload given as an object, or found by its reference."""
@@ -36,16 +38,19 @@ class Loader:
         """Whether the code of a workload is another than when the run began."""
         return self._code not in (None, self.workload(reference).code)
 
-    def data(self, reference: str, choice: str, num_train: int | None = None) -> Dataset:
-        """The workload's data, or so many training samples of it; what it draws itself is the same for
-        every trial and seed."""
-        key = reference, choice, num_train
+    def data(self, reference: str, settings: TrainSpec) -> Dataset:
+        """The workload's data as the settings ask for it: so many training samples of it, a part of them
+        held out. What it draws itself is the same for every trial and seed."""
+        choice, num_train, share = settings.data, settings.train_samples, settings.val_fraction
+        whole, fewer = (reference, choice, None, 0.0), (reference, choice, num_train, 0.0)
+        if whole not in self._datasets:
+            with seeded(0, "data"):
+                self._datasets[whole] = _data_of(self.workload(reference), choice)
+        if fewer not in self._datasets and num_train is not None:
+            self._datasets[fewer] = _with_fewer(self._datasets[whole], num_train)
+        key = (reference, choice, num_train, share)
         if key not in self._datasets:
-            if num_train is None:
-                with seeded(0, "data"):
-                    self._datasets[key] = _data_of(self.workload(reference), choice)
-            else:
-                self._datasets[key] = _with_fewer(self.data(reference, choice), num_train)
+            self._datasets[key] = _with_held_out(self._datasets[fewer], share)
         return self._datasets[key]
 
 
@@ -56,6 +61,21 @@ def _with_fewer(whole: Dataset, num_train: int) -> Dataset:
         return whole
     rows = data_order(0, 0, len(whole.train))[:num_train]
     return replace(whole, train=whole.train.part(rows), is_subset=True)
+
+
+def _with_held_out(whole: Dataset, share: float) -> Dataset:
+    """Drawn at random, the same rows whatever else is asked for; at least one is left on either side."""
+    if whole.val is not None:
+        raise WorkloadError(
+            f"val_fraction: got {share:g}, but {whole.name} has validation data of its own; leave it out"
+        )
+    num_train = len(whole.train)
+    if num_train < 2:
+        raise WorkloadError(f"val_fraction: got {share:g}, but there is one training sample only")
+    num_val = num_held_out(share, num_train)
+    rows = data_order(1, 0, num_train)
+    held_out, left = rows[:num_val].sort().values, rows[num_val:].sort().values
+    return replace(whole, train=whole.train.part(left), val=whole.train.part(held_out))
 
 
 def _data_of(workload: Workload, choice: str) -> Dataset:

@@ -19,9 +19,11 @@
             every few steps: point_logged(point) means since the last point
         test_begins(epoch)                       the model is about to run in eval mode
         run the whole test set
+        run the whole validation set, where there is one
         test_ends(epoch)
         epoch_ends(point)                        means over the epoch and over the test set
         change the learning rate
+        stop here, where the validation loss has not been lower for long enough
         every so often, here or after a point: flush(), then a checkpoint is made
     trial_ends(progress)                         done, diverged, interrupted or failed
 
@@ -33,11 +35,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+from trainlab.record.note import note
 from trainlab.train.checkpoint.state import State
 from trainlab.train.engines.engine import Member, Session
-from trainlab.train.moments import Point
+from trainlab.train.moments import Point, Progress
 from trainlab.train.saved.group import SavedGroup
 from trainlab.train.saved.place import Clock, Place, Stopwatch
+
+SAMPLES = "/samples"
+"""Among the totals of an epoch: how many have been seen. No metric is called so."""
 
 
 def train(
@@ -50,18 +56,19 @@ def train(
     (`meter.EXPLODED`). Each member's progress is up to date at any time. Goes on from what is `saved` of
     the group, and saves it again now and then."""
     place, resumed = (Place(), None) if saved is None else saved.restored(session, group)
-    for epoch in range(place.epoch, group[0].setup.settings.epochs + 1):
+    for epoch in range(place.epoch, group[0].setup.num_epochs + 1):
         for member in _running(group):
             member.moments.epoch_begins(epoch)
         _run_epoch(session, group, place, clock, saved, resumed)
         if not _running(group):
-            return
+            break
         session.change_learning_rates()
         place, resumed = Place(epoch + 1), None
         if saved is not None:
             saved.save_if_due(session, group, place)
     for member in _running(group):
         member.progress.state = "done"
+    session.settle()
 
 
 def _running(group: Sequence[Member]) -> list[Member]:
@@ -93,21 +100,49 @@ def _run_epoch(
     for member in _running(group):
         member.moments.test_begins(epoch)
     start = clock()
-    test_means = session.test(epoch)
+    test_means, val_means = session.test(epoch), session.validate(epoch)
     test_s = share * (clock() - start)
     rates = session.learning_rates()
-    for member, trained, tested, rate in zip(group, train_means, test_means, rates, strict=True):
+    of_members = zip(group, train_means, test_means, val_means, rates, strict=True)
+    for member, trained, tested, validated, rate in of_members:
         progress = member.progress
         if progress.state != "running":
             continue
         member.moments.test_ends(epoch)
         progress.total_s += test_s
-        metrics = _named("train", trained) | _named("test", tested.values) | {"lr": rate}
-        progress.epochs_done, progress.final = epoch, metrics
+        metrics = _named("train", trained) | _named("test", tested.values)
+        metrics |= ({} if validated is None else _named("val", validated.values)) | {"lr": rate}
+        progress.epochs_done = epoch
+        is_best = validated is not None and _is_best(progress, epoch, validated.values["loss"])
+        if is_best or not member.setup.settings.keep_best:
+            progress.final = metrics
+        if is_best and member.setup.settings.keep_best:
+            session.keep()
         if not math.isfinite(tested.values["loss"]):  # though every loss of training was finite
             progress.state = "diverged"
         times_s = {"train_s": train_s, "test_s": test_s, "time_s": progress.total_s}
         member.moments.epoch_ends(_point("epoch", member, epoch, metrics, times_s))
+        _stop_if_in_vain(member, epoch)
+
+
+def _is_best(progress: Progress, epoch: int, val_loss: float) -> bool:
+    """Whether the validation loss is lower than ever; then it is remembered. That of the first epoch is,
+    whatever it is."""
+    if progress.best_val_loss is not None and not val_loss < progress.best_val_loss:
+        return False
+    progress.best_epoch, progress.best_val_loss = epoch, val_loss
+    return True
+
+
+def _stop_if_in_vain(member: Member, epoch: int) -> None:
+    """Ends a trial that has waited for a lower validation loss as long as it may."""
+    setup, progress = member.setup, member.progress
+    patience = setup.settings.patience
+    if patience is None or progress.state != "running" or epoch >= setup.num_epochs:
+        return
+    if epoch - progress.best_epoch >= patience:
+        progress.state = "done"
+        setup.notes.append(note("stopped_early", epoch=epoch, best=progress.best_epoch))
 
 
 def _train_epoch(
@@ -122,7 +157,8 @@ def _train_epoch(
     epoch, setup = place.epoch, group[0].setup
     totals = place.totals = place.totals or [{} for _ in group]
     before_s = _running(group)[0].progress.total_s - place.train_s
-    in_epoch = len(setup.train_batches)
+    left = setup.num_steps - (epoch - 1) * len(setup.train_batches)
+    in_epoch = min(len(setup.train_batches), left)
     with session.training(epoch, resumed):
         for num_steps in _between_points(place.steps, in_epoch, setup.log_every_steps):
             step_means = session.advance(num_steps)
@@ -133,6 +169,7 @@ def _train_epoch(
                 progress = member.progress
                 if progress.state != "running":
                     continue
+                total[SAMPLES] = total.get(SAMPLES, 0) + means.num_samples
                 for name, value in means.values.items():
                     total[name] = total.get(name, 0.0) + value * means.num_samples
                 metrics = _named("train", means.values) | {"lr": rate}
@@ -149,8 +186,10 @@ def _train_epoch(
             if saved is not None and place.steps < in_epoch:
                 with watch.stopped():
                     saved.save_if_due(session, group, place)
-    num_samples = setup.train_batches.num_samples
-    return [{name: value / num_samples for name, value in total.items()} for total in totals]
+    return [
+        {name: value / total[SAMPLES] for name, value in total.items() if name != SAMPLES}
+        for total in totals
+    ]
 
 
 def _between_points(first: int, num_steps: int, every: int) -> Iterator[int]:

@@ -52,6 +52,9 @@ class Progress:
     final: dict[str, float] = field(default_factory=dict)
     diverged_at_step: int | None = None
     diverged_loss: float | None = None
+    best_epoch: int = 0
+    """That with the lowest validation loss so far; 0: there was none."""
+    best_val_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class TrialView:
     folder: TrialFolder
     num_steps: int
     """Updates from the start of the trial to its end."""
+    num_epochs: int
+    """Passes over the training set that those take."""
     samples_by: Callable[[int], int]
     """Training samples seen once so many updates are done."""
     stored_inputs: Callable[[int], Tensor | None]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, StepLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler, StepLR
 
 from trainlab.errors import DeviceError, SpecError, WorkloadError
 from trainlab.spec import TrainSpec
@@ -95,13 +95,20 @@ def check_optimizer(settings: TrainSpec, device: torch.device) -> None:
         raise SpecError([f"settings: {settings.optimizer}: {error}"]) from None
 
 
-def make_schedule(settings: TrainSpec, optimizer: Optimizer) -> LRScheduler | None:
+def make_schedule(settings: TrainSpec, optimizer: Optimizer, num_epochs: int) -> LRScheduler | None:
     """The schedule, stepped once after each epoch; None where the learning rate stays."""
     if settings.schedule == "step":
         return StepLR(optimizer, settings.lr_step_epochs, settings.lr_gamma)
     if settings.schedule == "cosine":
-        return CosineAnnealingLR(optimizer, T_max=settings.epochs)
+        return CosineAnnealingLR(optimizer, T_max=num_epochs)
     return None
+
+
+def make_warmup(settings: TrainSpec, optimizer: Optimizer) -> LRScheduler | None:
+    """What raises the learning rate in equal parts, stepped after each update; it only multiplies what a
+    schedule has set. None where the first update is at the full rate already."""
+    num = settings.warmup_steps
+    return LinearLR(optimizer, 1 / num, total_iters=num - 1) if num > 1 else None
 
 
 def optimizer_settings(settings: TrainSpec) -> dict[str, float | bool]:
@@ -124,7 +131,7 @@ class Rates:
 
     def __init__(self, settings: TrainSpec) -> None:
         self._optimizer = _stand_in(settings)
-        self._schedule = make_schedule(settings, self._optimizer)
+        self._schedule = make_schedule(settings, self._optimizer, settings.epochs)
 
     @property
     def current(self) -> float:

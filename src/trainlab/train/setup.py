@@ -1,7 +1,7 @@
 """Setup: a trial's model, data and optimizer, ready on the device."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from trainlab.data.dataset import Dataset, Split
 from trainlab.data.loaded import Loaded
@@ -20,12 +22,13 @@ from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.record.note import Note, note
 from trainlab.spec import TrainSpec
-from trainlab.train.batches import Batches, SplitBatches, make_batches
+from trainlab.train.batches import AccumulatedBatches, Batches, SplitBatches, make_batches
 from trainlab.train.moments import Arguments, TrialView
 from trainlab.train.optimizers import (
     Optimizers,
     make_optimizer,
     make_schedule,
+    make_warmup,
     optimizer_code,
     own_optimizers,
 )
@@ -34,6 +37,7 @@ from trainlab.train.seeds import seeded
 from trainlab.workloads.workload import Workload, takes_carried
 
 POINTS_PER_EPOCH = 50
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 MIN_STEPS_PER_POINT = 5
 """A point waits for the device; more often than this it would slow small models down."""
 
@@ -49,6 +53,7 @@ class Setup:
     model: nn.Module
     train_batches: Batches
     test_batches: Batches
+    val_batches: Batches | None
     notes: list[Note]
     """What could not be done, and why; ends up in the trial's record."""
     engine_facts: dict[str, Any] = field(default_factory=dict)
@@ -60,10 +65,27 @@ class Setup:
         return self.workload.own or (None if self.dataset.is_tensors else "data")
 
     @property
+    def forward_batches(self) -> Batches:
+        """Those of the training set as the model gets them; an update may take several."""
+        batches = self.train_batches
+        return batches.each if isinstance(batches, AccumulatedBatches) else batches
+
+    @property
     def split_batches(self) -> SplitBatches:
-        """Those of the training set, for who has seen that they are tensors."""
-        assert isinstance(self.train_batches, SplitBatches)
-        return self.train_batches
+        """The same, for who has seen that they are tensors."""
+        batches = self.forward_batches
+        assert isinstance(batches, SplitBatches)
+        return batches
+
+    @property
+    def num_steps(self) -> int:
+        """Updates from the start of the trial to its end, where nothing stops it."""
+        return self.settings.max_steps or self.settings.epochs * len(self.train_batches)
+
+    @property
+    def num_epochs(self) -> int:
+        """Passes over the training set that those take, the last of them perhaps not to its end."""
+        return -(-self.num_steps // len(self.train_batches))
 
     @cached_property
     def loss(self) -> Callable[[Any, Any], Tensor]:
@@ -87,7 +109,27 @@ class Setup:
         since torch's schedules count them; and only to train, since they wrap the optimizer's step."""
         if self.workload.optimizer is not None:
             return self.optimizers.schedule
-        return make_schedule(self.settings, self.optimizer)
+        return make_schedule(self.settings, self.optimizer, self.num_epochs)
+
+    @cached_property
+    def warmups(self) -> Sequence[LRScheduler]:
+        """What raises the learning rates, update by update, where the settings ask for it. To be asked for
+        after `schedule`, on whose rates they work."""
+        optimizers = self.optimizers.by_name.values()
+        return [made for one in optimizers if (made := make_warmup(self.settings, one)) is not None]
+
+    @cached_property
+    def scaler(self) -> torch.amp.GradScaler | None:
+        """What keeps small gradients from becoming 0 in fp16."""
+        return torch.amp.GradScaler(self.device.type) if self.settings.precision == "fp16" else None
+
+    @cached_property
+    def average(self) -> AveragedModel | None:
+        """The moving average of the weights, where the settings ask for one."""
+        if self.settings.ema is None:
+            return None
+        model = getattr(self.model, "_orig_mod", self.model)  # of a compiled one
+        return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(self.settings.ema))
 
     @property
     def has_optimizer(self) -> bool:
@@ -118,9 +160,8 @@ class Setup:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision that forward and loss run in."""
-        if self.settings.precision == "bf16":
-            return torch.autocast(self.device.type, torch.bfloat16)
-        return nullcontext()
+        dtype = AUTOCAST.get(self.settings.precision)
+        return nullcontext() if dtype is None else torch.autocast(self.device.type, dtype)
 
     def view(self, folder: TrialFolder, steps_before: int = 0) -> TrialView:
         """What instruments get to see; their records go to this folder."""
@@ -130,7 +171,8 @@ class Setup:
             device=self.device,
             model=self.model,
             folder=folder,
-            num_steps=self.settings.epochs * len(self.train_batches),
+            num_steps=self.num_steps,
+            num_epochs=self.num_epochs,
             samples_by=self.train_batches.samples_by,
             stored_inputs=lambda count: test.inputs[:count] if isinstance(test, Split) else None,
             model_inputs=self._model_inputs,
@@ -222,8 +264,14 @@ def set_up(
         model = workload.build(settings.model)
     model.to(device)
     train_batches = make_batches(
-        dataset.train, settings.batch_size, device, rank, drop_last=dataset.drop_last
+        dataset.train,
+        settings.batch_size,
+        device,
+        rank,
+        drop_last=dataset.drop_last,
+        per_update=settings.accumulate,
     )
+    test_size, val = settings.test_batch_size, dataset.val
     notes = [] if notes is None else notes
     if isinstance(dataset.train, Loaded) and dataset.train.makes_batches:
         notes.append(note("data_own_batches", size=train_batches.batch_size))
@@ -234,7 +282,8 @@ def set_up(
         device=device,
         model=model,
         train_batches=train_batches,
-        test_batches=make_batches(dataset.test, settings.test_batch_size, device),
+        test_batches=make_batches(dataset.test, test_size, device),
+        val_batches=None if val is None else make_batches(val, test_size, device),
         notes=notes,
         engine_facts={} if engine_facts is None else engine_facts,
     )

@@ -133,7 +133,11 @@ class Words:
         if key in WORDS:
             return self(key)
         part, slash, own = name.partition("/")
-        return self(f"metric_of_{part}", name=own) if slash and part in ("train", "test") else name
+        return (
+            self(f"metric_of_{part}", name=own)
+            if slash and part in ("train", "test", "val")
+            else name
+        )
 
     def metric_title(self, name: str) -> str:
         """A metric, with `(%)` where it is shown in per cent."""

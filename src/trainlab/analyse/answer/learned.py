@@ -89,7 +89,7 @@ def _one_setting(evidence: Evidence, metric: str, words: Words) -> Iterator[Sent
     parts = {
         "metric": words.capital(words.metric(metric)),
         "value": value_text(metric, sum(values) / len(values)),
-        "epochs": words.counted("one_epoch", "epochs", cell.settings.epochs),
+        "epochs": words.counted("one_epoch", "epochs", _num_epochs(evidence, cell)),
     }
     if len(values) == 1:
         yield Sentence(words("answer_value", **parts), "learning")
@@ -99,6 +99,12 @@ def _one_setting(evidence: Evidence, metric: str, words: Words) -> Iterator[Sent
         text = words("answer_values", **parts, seeds=number, low=low, high=high)
         yield Sentence(text, "learning")
     yield from _course(evidence, cell, words)
+
+
+def _num_epochs(evidence: Evidence, cell: Cell) -> int:
+    """That were trained, which the settings need not say: updates may be counted, or training stops early."""
+    trained = evidence.learned.get(cell.id, {}).values()
+    return max((one.trial.epochs_done for one in trained), default=0) or cell.settings.epochs
 
 
 def _course(evidence: Evidence, cell: Cell, words: Words) -> Iterator[Sentence]:

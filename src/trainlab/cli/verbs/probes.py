@@ -71,7 +71,7 @@ def _probeables(study: Study) -> "list[Probeable]":
     load, settings = Loader(), study.settings
     workload = load.workload(study.workload)
     trial = Trial(id="probes", workload=workload.name, seed=1, settings=settings)
-    return probeable(set_up(trial, workload, load.data(study.workload, settings.data)))
+    return probeable(set_up(trial, workload, load.data(study.workload, settings)))
 
 
 def _json(probeable: "Probeable") -> dict[str, Any]:

@@ -5,6 +5,7 @@ import torch
 from trainlab.data.dataset import Split
 from trainlab.data.loaded import Loaded
 from trainlab.errors import WorkloadError
+from trainlab.train.batches.accumulated import AccumulatedBatches as AccumulatedBatches
 from trainlab.train.batches.batches import Batches as Batches
 from trainlab.train.batches.loaded import LoadedBatches
 from trainlab.train.batches.split import SplitBatches as SplitBatches
@@ -18,8 +19,13 @@ def make_batches(
     rank: Rank | None = None,
     *,
     drop_last: bool = False,
+    per_update: int = 1,
 ) -> Batches:
-    """The batches of tensors, or of samples that are fetched one by one."""
+    """The batches of tensors, or of samples that are fetched one by one; `per_update` of them make one
+    update."""
+    if per_update > 1:
+        each = make_batches(split, batch_size, device, rank, drop_last=drop_last)
+        return AccumulatedBatches(each, per_update)
     if isinstance(split, Split):
         return SplitBatches(split, batch_size, device, rank, drop_last=drop_last)
     if rank is not None and rank.of > 1:

@@ -61,6 +61,11 @@ class Batches(ABC):
         """The pieces of an epoch, shuffled by the seed and its number, from the `first` on; each is to be
         gathered once, in this order."""
 
+    def is_full(self, piece: Piece) -> bool:
+        """Whether it is no smaller last one. What data that makes its own batches will give shows only
+        then."""
+        return not self.is_cut or len(piece) == self.num_full
+
     @abstractmethod
     def gather(self, piece: Piece) -> Batch:
         """The samples of a piece as stored, where the data lies or already on the device."""

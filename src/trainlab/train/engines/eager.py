@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainlab.data.nesting import moved
 from trainlab.train.batches.batches import Batch, Piece
@@ -23,6 +23,7 @@ from trainlab.train.moments import Grain, Moments
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.steps.context import Context
+from trainlab.train.steps.descent import Descent
 from trainlab.train.steps.evaluation import Evaluation, make_inference_step
 from trainlab.train.steps.forward import CallModel, Carried, Forward
 from trainlab.train.steps.meter import Means, Meter
@@ -69,9 +70,16 @@ class EagerSession:
         self._step = step or make_training_step(
             setup, member.moments, call_model, carried=self._carried
         )
-        self._meter = meter or Meter(metrics, setup.device, stops_explosions=True)
-        self._evaluation = Evaluation(setup, call_model)
-        self._schedule = setup.schedule
+        per_step = setup.settings.accumulate
+        self._meter = meter or Meter(
+            metrics, setup.device, stops_explosions=True, per_step=per_step
+        )
+        self._evaluation, self._validation = Evaluation(setup, call_model), None
+        if setup.val_batches is not None:
+            self._validation = Evaluation(setup, call_model, setup.val_batches)
+        self._schedule, self._warmups = setup.schedule, setup.warmups
+        self._best: dict[str, Tensor] | None = None
+        """The weights of the best epoch, where they are to be kept."""
         self._batches: Iterator[Piece] = iter(())
         self._done = 0
         """Updates of the current epoch."""
@@ -98,6 +106,7 @@ class EagerSession:
 
     def advance(self, num_steps: int) -> Sequence[Means]:
         moments, progress, meter, step = self._moments, self._progress, self._meter, self._step
+        warmups = self._warmups
         schedule = self._schedule if self._setup.optimizers.changes_each == "step" else None
         meter.reset()
         for number, rows in enumerate(islice(self._batches, num_steps), progress.steps_done + 1):
@@ -106,12 +115,37 @@ class EagerSession:
             moments.step_ends(number)
             if schedule is not None:
                 schedule.step()
+            for warmup in warmups:
+                warmup.step()
             progress.steps_done = number
         self._done += num_steps
         return [meter.means()]
 
     def test(self, epoch: int) -> Sequence[Means]:
         return [self._evaluation.run(epoch)]
+
+    def validate(self, epoch: int) -> Sequence[Means | None]:
+        return [None if self._validation is None else self._validation.run(epoch)]
+
+    def keep(self) -> None:
+        self._best = {name: one.detach().clone() for name, one in self._tested.state_dict().items()}
+
+    def settle(self) -> None:
+        if self._best is not None:
+            self._tested.load_state_dict(self._best)
+        if self._setup.average is not None:
+            self._own_model.load_state_dict(self._tested.state_dict())
+
+    @property
+    def _own_model(self) -> nn.Module:
+        model: nn.Module = getattr(self._setup.model, "_orig_mod", self._setup.model)
+        return model
+
+    @property
+    def _tested(self) -> nn.Module:
+        """The model with the weights that tests are of."""
+        average = self._setup.average
+        return self._own_model if average is None else average.module
 
     def change_learning_rates(self) -> None:
         if self._schedule is not None and self._setup.optimizers.changes_each == "epoch":
@@ -123,12 +157,19 @@ class EagerSession:
             "done": self._done,
             "limit": self._meter.limit,
             "schedule": None if schedule is None else schedule.state_dict(),
+            "warmups": [warmup.state_dict() for warmup in self._warmups],
+        }
+        kept = {
+            "scaler": None if setup.scaler is None else setup.scaler.state_dict(),
+            "average": None if setup.average is None else dict(setup.average.state_dict()),
+            "best": self._best,
         }
         optimizers = {name: one.state_dict() for name, one in setup.optimizers.by_name.items()}
         return merged(
             model_state(setup.model, with_gradients=not setup.settings.zero_grad),
             nested_state("optimizers", optimizers),
             nested_state("carried", dict(self._carried)),
+            nested_state("kept", kept),
             random_state(setup.device),
             State({}, own),
         )
@@ -141,6 +182,14 @@ class EagerSession:
         self._meter.keep_limit(state.values["limit"])
         if self._schedule is not None:
             self._schedule.load_state_dict(state.values["schedule"])
+        for warmup, was in zip(self._warmups, state.values["warmups"], strict=True):
+            warmup.load_state_dict(was)
+        kept = restored_nested("kept", state)
+        if self._setup.scaler is not None:
+            self._setup.scaler.load_state_dict(kept["scaler"])
+        if self._setup.average is not None:
+            self._setup.average.load_state_dict(kept["average"])
+        self._best = kept["best"]
 
 
 def make_training_step(
@@ -181,6 +230,12 @@ def _update(
     prepare, run = forward.prepare, forward.run
     phase_ends, resets_gradients = moments.phase_ends, setup.settings.zero_grad
     (optimizer,) = setup.optimizers.by_name.values()
+    descent = Descent(setup)
+    backward, change = descent.backward, descent.step
+    if setup.settings.accumulate > 1:
+        return _accumulated(
+            forward, moments, descent, optimizer.zero_grad if resets_gradients else None
+        )
 
     def update(batch: Batch) -> Outcome:
         batch = prepare(batch)
@@ -188,11 +243,36 @@ def _update(
             optimizer.zero_grad()
         phase_ends("zero_grad")
         outcome = run(batch)
-        (outcome.loss if weighted is None else weighted(outcome.loss)).backward()
+        backward(outcome.loss if weighted is None else weighted(outcome.loss))
         phase_ends("backward")
-        optimizer.step()
+        change()
         phase_ends("optimizer")
         return outcome
+
+    return update
+
+
+def _accumulated(
+    forward: Forward, moments: Moments, descent: Descent, reset: Callable[[], None] | None
+) -> Callable[[Sequence[Batch]], Outcome]:
+    """The mean gradient of several batches, each of which counts the same."""
+    prepare, run, phase_ends = forward.prepare, forward.run, moments.phase_ends
+
+    def update(batches: Sequence[Batch]) -> Outcome:
+        outcomes: list[Outcome] = []
+        for number, batch in enumerate(batches, start=1):
+            prepared = prepare(batch)
+            if number == 1 and reset is not None:
+                reset()
+            phase_ends("zero_grad")
+            outcome = run(prepared)
+            outcomes.append(outcome)
+            descent.backward(outcome.loss / len(batches), is_last=number == len(batches))
+            phase_ends("backward")
+        descent.step()
+        phase_ends("optimizer")
+        *before, last = outcomes
+        return last._replace(before=tuple(before))
 
     return update
 
@@ -209,6 +289,7 @@ def _own_update(
     )
     batch_ready, forward_begins = moments.batch_ready, moments.forward_begins
     phase_ends, autocast = moments.phase_ends, setup.autocast
+    average, model = setup.average, setup.model
 
     def update(batch: Batch) -> Outcome:
         batch_ready(batch, ())
@@ -216,6 +297,8 @@ def _own_update(
         with autocast(), context.watching():
             given = own(context, batch)
         outcome = outcome_of(given, batch, "update")
+        if average is not None:
+            average.update_parameters(model)
         phase_ends("optimizer")
         return outcome
 

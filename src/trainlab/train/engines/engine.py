@@ -48,6 +48,15 @@ class Session(Protocol):
     def test(self, epoch: int) -> Sequence[Means]:
         """Runs the whole test set in eval mode and waits until it is done."""
 
+    def validate(self, epoch: int) -> Sequence[Means | None]:
+        """The same on the validation set; None where there is none."""
+
+    def keep(self) -> None:
+        """The weights as they are now are the best so far: `settle` brings them back. Of a group of one."""
+
+    def settle(self) -> None:
+        """Training is over: each model gets the weights that its result is of."""
+
     def change_learning_rates(self) -> None:
         """As the schedules say; called after each epoch."""
 

@@ -39,10 +39,17 @@ class ProgramSession:
         if setup.own is not None:
             raise Unsuited("not_ours", what=setup.own)
         self._batches, self._device = setup.split_batches, setup.device
+        for one in self._setups:
+            if (beyond := one.settings.beyond_programs) is not None:
+                raise Unsuited("not_step_by_step", what=beyond)
         if not self._batches.resident:
             raise Unsuited("not_resident")
         self._rates = [Rates(one.settings) for one in self._setups]
         self._evaluations = [Evaluation(one) for one in self._setups]
+        self._validations = [
+            None if one.val_batches is None else Evaluation(one, batches=one.val_batches)
+            for one in self._setups
+        ]
         # Each trial draws from its own; one alone from torch's default, as eager does.
         self._generators = [torch.Generator(self._device) for _ in members] if is_vectorised else []
         self._done = 0
@@ -142,6 +149,15 @@ class ProgramSession:
 
     def test(self, epoch: int) -> Sequence[Means]:
         return [evaluation.run(epoch) for evaluation in self._evaluations]
+
+    def validate(self, epoch: int) -> Sequence[Means | None]:
+        return [None if one is None else one.run(epoch) for one in self._validations]
+
+    def keep(self) -> None:
+        raise AssertionError("trials that keep their best epoch are made step by step")
+
+    def settle(self) -> None:
+        """The weights are those of the last update."""
 
     def _build(self, sizes: Sequence[int]) -> None:
         """Rehearses every trial, then makes the steps and looks whether they do what was rehearsed."""

@@ -1,10 +1,11 @@
-"""Evaluation: the whole test set through a model in eval mode."""
+"""Evaluation: a whole test or validation set through a model in eval mode."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
-from trainlab.data.dataset import Split
+from trainlab.train.batches import Batches, SplitBatches
 from trainlab.train.batches.batches import Batch
 from trainlab.train.moments import Moments
 from trainlab.train.seeds import seeded
@@ -15,24 +16,29 @@ from trainlab.train.steps.outcome import Outcome
 
 
 class Evaluation:
-    """The test of one trial, its step made ready. `call_model`: in place of calling the model itself."""
+    """The test of one trial, its step made ready. `call_model`: in place of calling the model itself;
+    `batches`: of another set than the test set. Where weights are averaged, of the average."""
 
-    def __init__(self, setup: Setup, call_model: CallModel | None = None) -> None:
-        self._setup = setup
+    def __init__(
+        self, setup: Setup, call_model: CallModel | None = None, batches: Batches | None = None
+    ) -> None:
+        if setup.average is not None:
+            setup, call_model = replace(setup, model=setup.average.module), None
+        self._setup, self._batches = setup, batches or setup.test_batches
         self._carried: Carried = {}
         self._step = make_inference_step(setup, Moments([]), call_model, self._carried)
         self._meter = Meter(setup.workload.metrics, setup.device)
-        self._is_stored = isinstance(setup.dataset.test, Split)
+        self._is_stored = isinstance(self._batches, SplitBatches)
 
     def run(self, epoch: int) -> Means:
-        """Means over the test set; what it draws derives from (seed, epoch)."""
+        """Means over the set; what it draws derives from (seed, epoch)."""
         setup, meter = self._setup, self._meter
         setup.model.eval()
         meter.reset()
         self._carried.clear()
         # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
         with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
-            for batch in setup.test_batches.in_order():
+            for batch in self._batches.in_order():
                 meter.add(self._step(self._own(batch)))
             return meter.means()
 

@@ -51,10 +51,12 @@ class Meter:
         device: torch.device,
         *,
         stops_explosions: bool = False,
+        per_step: int = 1,
         max_pending_bytes: int = 1 << 20,
         max_pending_steps: int = 64,
     ) -> None:
-        self.metrics = metrics
+        """`per_step`: batches of a step, fewer perhaps of the last one."""
+        self.metrics, self._per_step = metrics, per_step
         # float64 sums are exact to far below what is shown; Apple GPUs have only float32.
         self._dtype = torch.float32 if device.type == "mps" else torch.float64
         self._device = device
@@ -79,13 +81,15 @@ class Meter:
         self._drop_pending()
         self._sums = torch.zeros(1 + len(self.metrics), dtype=self._dtype, device=self._device)
         self._logged_sums: dict[str, Tensor | float] = {}
-        self._num_samples = self._num_steps = 0
+        self._num_samples = self._num_batches = 0
         self._reduced_losses: list[Tensor] = []
         self._reduced_counts: list[Tensor] = []
 
     def add(self, outcome: Outcome) -> None:
         """Takes in one step."""
-        loss, outputs, targets, count, logged = outcome
+        for earlier in outcome.before:
+            self.add(earlier)
+        loss, outputs, targets, count, logged, _ = outcome
         check_mean(loss)
         self._losses.append(loss.detach())
         self._counts.append(count)
@@ -115,7 +119,8 @@ class Meter:
         means = dict(zip(("loss", *self.metrics), values, strict=True))
         means |= {n: float(s) / max(self._num_samples, 1) for n, s in self._logged_sums.items()}
         step, loss = self._first_bad(means["loss"])
-        return Means(means, self._num_samples, self._num_steps, step, loss)
+        num_steps = -(-self._num_batches // self._per_step)
+        return Means(means, self._num_samples, num_steps, step, loss)
 
     def _first_bad(self, mean: float) -> tuple[int | None, float | None]:
         """The first step whose loss is not finite or beyond the limit, and that loss where it is finite."""
@@ -126,9 +131,9 @@ class Meter:
         bad_steps = (~torch.isfinite(losses) | (losses > limit)).nonzero()
         if not len(bad_steps):
             return None, None
-        step = int(bad_steps[0])
-        loss = float(losses[step])
-        return step + 1, loss if math.isfinite(loss) else None
+        place = int(bad_steps[0])
+        loss = float(losses[place])
+        return place // self._per_step + 1, loss if math.isfinite(loss) else None
 
     def _loss_limit(self) -> float:
         """Set by the first loss there ever was; read from the device once."""
@@ -158,7 +163,7 @@ class Meter:
         self._reduced_losses.append(losses)
         self._reduced_counts.append(weights)
         self._num_samples += sum(self._counts)
-        self._num_steps += len(self._counts)
+        self._num_batches += len(self._counts)
         self._drop_pending()
 
     def _pending(self) -> Iterator[tuple[Any, Any, int]]:

@@ -25,6 +25,8 @@ class Outcome(NamedTuple):
     """Means are weighted by it."""
     logged: Mapping[str, Tensor] = {}
     """Further values, one number each."""
+    before: tuple["Outcome", ...] = ()
+    """Those of the earlier batches of the same update."""
 
 
 def outcome_of(given: Any, batch: Any, where: str) -> Outcome:

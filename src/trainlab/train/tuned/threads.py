@@ -28,8 +28,7 @@ def faster_threads(setup: Setup) -> int:
     """What was decided for such a model and batch on this machine, or is now. RecordError where that cannot
     be kept."""
     default, settings = torch.get_num_threads(), setup.settings
-    num_updates = settings.epochs * len(setup.train_batches)
-    if settings.threads is not None or default == 1 or num_updates < FEWEST_UPDATES:
+    if settings.threads is not None or default == 1 or setup.num_steps < FEWEST_UPDATES:
         return default
     facts = (str(setup.model), settings.batch_size, settings.optimizer, settings.precision)
     choice = kept_choice("threads", facts, lambda: {"threads": _decided(setup, default)})

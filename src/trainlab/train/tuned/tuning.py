@@ -76,9 +76,10 @@ def _update_choice(setup: Setup) -> str:
     """What was decided for such parameters on this machine, or is now."""
     if setup.settings.optimizer_code != "auto":
         return TORCH  # one of torch's own was asked for
+    if setup.scaler is not None:
+        return TORCH  # which knows what a scaler asks of an update
     parameters = [one for one in setup.model.parameters() if one.requires_grad]
-    num_updates = setup.settings.epochs * len(setup.train_batches)
-    is_long = num_updates * sum(one.numel() for one in parameters) >= WORTH_COMPILING
+    is_long = setup.num_steps * sum(one.numel() for one in parameters) >= WORTH_COMPILING
     sizes = sorted((one.numel(), str(one.dtype)) for one in parameters)
 
     def decide() -> dict[str, str]:
@@ -127,7 +128,7 @@ def _optimizer(setup: Setup, parameters: list[nn.Parameter], is_native: bool) ->
 
 def _calls(setup: Setup) -> dict[str, Call]:
     """How the layers of the model are called; none, with a note, where a copy of it does not run."""
-    batches = setup.train_batches
+    batches = setup.forward_batches
     rows = torch.arange(min(batches.batch_size, batches.num_samples, MOST_SAMPLES))
     try:
         with seeded(setup.trial.seed, "tuned"):
@@ -146,7 +147,7 @@ def _ways_by_size(setup: Setup, name: str, call: Call) -> WaysBySize:
     facts = (call, str(layer))
     sizes = {
         min(batches.batch_size, batches.num_samples, MOST_SAMPLES)
-        for batches in (setup.train_batches, setup.test_batches)
+        for batches in (setup.forward_batches, setup.test_batches)
     }
     found = {}
     for size in sorted(sizes):
