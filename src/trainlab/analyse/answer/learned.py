@@ -102,7 +102,7 @@ def _one_setting(evidence: Evidence, metric: str, words: Words) -> Iterator[Sent
 
 
 def _num_epochs(evidence: Evidence, cell: Cell) -> int:
-    """That were trained, which the settings need not say: updates may be counted, or training stops early."""
+    """That were trained; the settings need not say it: updates may be counted, training may stop early."""
     trained = evidence.learned.get(cell.id, {}).values()
     return max((one.trial.epochs_done for one in trained), default=0) or cell.settings.epochs
 
