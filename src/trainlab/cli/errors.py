@@ -13,8 +13,12 @@ from trainlab.errors import TrainlabError
 
 if TYPE_CHECKING:
     from trainlab.analyse.evidence import Evidence
+    from trainlab.workloads.user_code import UserMistake
 
 P = ParamSpec("P")
+
+MOST_MISTAKES = 3
+"""Of the user's code that are shown; the trials' records have them all."""
 
 
 def tell(line: str, lang: str | None) -> None:
@@ -38,15 +42,21 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except TrainlabError as error:
+            _tell_mistake(error, lang)
             for line in str(error).splitlines():
                 tell(line, lang)
+            _tell_hint(str(error), lang)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             tell("interrupted", lang)
             raise typer.Exit(130) from None
         except typer.Exit:
             raise
-        except Exception:  # noqa: BLE001  a defect of ours: shown whole, with exit code 1
+        except Exception as error:  # noqa: BLE001  the user's code, or a defect of ours: shown whole
+            if (mistake := _tell_mistake(error, lang)) is not None:
+                tell(str(mistake), lang)
+                _tell_hint(mistake.message, lang)
+                raise typer.Exit(2) from None
             traceback.print_exc()
             tell("this is a defect of trainlab; please report the above", lang)
             raise typer.Exit(1) from None
@@ -54,7 +64,41 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
-def exit_for_failures(evidence: "Evidence") -> None:
-    """Exit code 1 where a trial failed, the same for every verb that runs trials."""
-    if any(trial.state == "failed" for trial in evidence.trials):
-        raise typer.Exit(1)
+def _tell_mistake(error: BaseException, lang: str | None) -> "UserMistake | None":
+    """Shows where in the user's code an error came from, if it did."""
+    from trainlab.workloads.user_code import mistake_in
+
+    mistake = mistake_in(error)
+    if mistake is not None and mistake.line:
+        _show_trace(mistake.trace, lang)
+    return mistake
+
+
+def _show_trace(trace: str, lang: str | None) -> None:
+    from trainlab.spec.plain_text import plain
+
+    tell("in your code, most recent call last:", lang)
+    for line in trace.splitlines():
+        sys.stderr.write(f"{plain(line)}\n")
+
+
+def _tell_hint(message: str, lang: str | None) -> None:
+    from trainlab.workloads.hints import hint_for
+
+    if (hint := hint_for(message)) is not None and hint not in message:
+        tell(hint, lang)
+
+
+def exit_for_failures(evidence: "Evidence", lang: str | None = None) -> None:
+    """The same for every verb that runs trials: exit code 2 where the user's code failed, after what it
+    raised; 1 where a trial failed otherwise."""
+    failed = [trial.error for trial in evidence.trials if trial.state == "failed"]
+    if not failed:
+        return
+    mistakes = {one.mistake: one for one in failed if one is not None and one.mistake}
+    for mistake, error in list(mistakes.items())[:MOST_MISTAKES]:
+        if error.line:
+            _show_trace(error.traceback, lang)
+        tell(mistake, lang)
+        _tell_hint(error.message, lang)
+    raise typer.Exit(2 if mistakes else 1)

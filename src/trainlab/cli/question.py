@@ -63,7 +63,7 @@ class Asked:
         try:
             yield
         except SpecError as error:
-            raise SpecError(map(self._as_typed, error.problems)) from None
+            raise SpecError(map(self._as_typed, error.problems)) from error
         except (DataError, DeviceError, WorkloadError) as error:
             raise type(error)(self._as_typed(str(error))) from error
 

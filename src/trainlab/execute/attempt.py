@@ -19,6 +19,7 @@ from trainlab.record.trial import DataRecord, Failure, State, TrialRecord
 from trainlab.train.checkpoint.checkpoints import CheckpointedTrial
 from trainlab.train.moments import Progress
 from trainlab.train.setup import Setup
+from trainlab.workloads.user_code import mistake_in
 
 
 class Attempt:
@@ -77,12 +78,7 @@ class Attempt:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if error is not None and self._raised is None:
             if not isinstance(error, KeyboardInterrupt):
-                lacked_memory = is_out_of_memory(error)
-                self._failure = Failure(
-                    kind=OUT_OF_MEMORY if lacked_memory else type(error).__name__,
-                    message=_writable(said_by(error)),
-                    traceback=_writable(_traceback(error)),
-                )
+                self._failure = _failure(error)
             # Without its traceback: the frames would keep the model alive beside the next one.
             self._raised = error.with_traceback(None)
         return error is not None
@@ -155,6 +151,22 @@ def ending_together(attempts: Sequence[Attempt]) -> Iterator[None]:
 def new_token() -> str:
     """One that nobody else has."""
     return uuid.uuid4().hex[:12]
+
+
+def _failure(error: BaseException) -> Failure:
+    """What is recorded of an error; of one of the user's code, its traceback from her file on."""
+    kind = OUT_OF_MEMORY if is_out_of_memory(error) else type(error).__name__
+    mistake = mistake_in(error)
+    if mistake is None:
+        message, trace = said_by(error), _traceback(error)
+        return Failure(kind=kind, message=_writable(message), traceback=_writable(trace))
+    return Failure(
+        kind=kind,
+        message=_writable(said_by(error)),
+        traceback=_writable(mistake.trace if mistake.line else _traceback(error)),
+        field=mistake.field,
+        line=_writable(mistake.line),
+    )
 
 
 def _writable(text: str) -> str:

@@ -122,6 +122,7 @@ def _check_own_update(study: Study, workload: Workload) -> None:
 def _check_models(study: Study, workload: Workload) -> None:
     """Makes the model of every cell once: parameters that it cannot have are known before a run is."""
     problems: dict[str, str] = {}
+    first: BaseException | None = None
     for cell in study.all_cells:
         parameters = cell.settings.model
         written = ", ".join(f"{name}={value}" for name, value in parameters.items())
@@ -136,10 +137,11 @@ def _check_models(study: Study, workload: Workload) -> None:
             reason = f"{type(error).__name__}: {said_by(error)}".partition("\n")[0]
             line = line_in_file(error, workload.model)
             problems[written] = f"model({written}): {line}{reason}"
+            first = first or error
         else:
             problems[written] = ""
     if raised := list(dict.fromkeys(filter(None, problems.values()))):
-        raise SpecError(raised)
+        raise SpecError(raised) from first
 
 
 def _check_cells(study: Study, devices: Sequence[str]) -> None:

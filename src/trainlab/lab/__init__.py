@@ -1,5 +1,6 @@
 """The bench from Python: ask a question, open a run, read its tables and findings."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ def run(
     `trainlab.run("fashion-mlp", vary={"lr": [1e-2, 1e-3]}, seeds=5).results()`.
     """
     question, workloads = _asked(workload, vary, seeds, design, profile, options)
-    return run_question(
+    ran = run_question(
         question,
         out=None if out is None else Path(out),
         many=many,
@@ -60,6 +61,21 @@ def run(
         workloads=workloads,
         instruments=instruments,
     ).complete_run()
+    _warn_of_failures(ran)
+    return ran
+
+
+def _warn_of_failures(run: Run) -> None:
+    """Warns once for each way in which trials failed: nobody must have to look for it in the records."""
+    failed: dict[str, list[str]] = {}
+    for trial in run.trials():
+        if trial.state == "failed" and (error := trial.error) is not None:
+            reason = error.mistake or f"{error.kind}: {error.message}"
+            trace = f"\n{error.traceback.rstrip()}" if error.line else ""
+            failed.setdefault(f"{reason}{trace}", []).append(trial.id)
+    for reason, ids in failed.items():
+        more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+        warnings.warn(f"{ids[0]}{more}: failed: {reason}", RuntimeWarning, stacklevel=3)
 
 
 def _asked(

@@ -42,6 +42,20 @@ class Failure(Record):
     kind: str
     message: str
     traceback: str
+    field: str = ""
+    """What of the workload ran, where the user's code raised it."""
+    line: str = ""
+    """Where in it, as `file.py:12`."""
+
+    @property
+    def mistake(self) -> str:
+        """The user's mistake in a line: what raised it, or which rule the workload breaks; empty where
+        neither."""
+        first = self.message.partition("\n")[0]
+        if self.field:
+            raised = f"{self.field} raised {self.kind}: {first}"
+            return f"{self.line}: {raised}" if self.line else raised
+        return first if self.kind in ("WorkloadError", "DataError") else ""
 
 
 class ResolvedFacts(Record):

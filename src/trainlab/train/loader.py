@@ -9,6 +9,7 @@ from trainlab.spec import TrainSpec
 from trainlab.spec.workload import num_held_out
 from trainlab.train.seeds import data_order, seeded
 from trainlab.workloads.find import find_workload
+from trainlab.workloads.user_code import own_line
 from trainlab.workloads.workload import Workload
 
 
@@ -86,7 +87,9 @@ def _data_of(workload: Workload, choice: str) -> Dataset:
         raise
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {said_by(error)}"
-        raise WorkloadError(f"{workload.name}: data raised {reason}") from error
+        line = own_line(error)
+        where = f"{line}: " if line else ""
+        raise WorkloadError(f"{where}{workload.name}: data raised {reason}") from error
     if not isinstance(dataset, Dataset):
         kind = type(dataset).__name__
         raise WorkloadError(f"{workload.name}: data gave {kind}, must be trainlab.Dataset")

@@ -12,6 +12,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler, S
 from trainlab.errors import DeviceError, SpecError, WorkloadError
 from trainlab.spec import TrainSpec
 from trainlab.spec.optimizer import OPTIMIZERS
+from trainlab.workloads.user_code import OPTIMIZER
 
 
 def optimizer_code(settings: TrainSpec, device: torch.device) -> str:
@@ -66,7 +67,8 @@ def own_optimizers(
     make: Callable[..., Any], model: nn.Module, settings: TrainSpec, *, may_be_several: bool
 ) -> Optimizers:
     """What the workload's `optimizer` gives; WorkloadError where that is none."""
-    made, schedule = make(model, settings), None
+    with OPTIMIZER:
+        made, schedule = make(model, settings), None
     each: Any = "epoch"
     if isinstance(made, tuple):
         made, schedule, *rest = made
@@ -76,6 +78,7 @@ def own_optimizers(
         if not isinstance(one, Optimizer):
             kind = type(one).__name__
             raise WorkloadError(f"optimizer: gave a {kind}, must give a torch optimizer")
+        _check_parameters(one, model)
     if len(by_name) != 1 and not (by_name and may_be_several):
         rule = "must give one; several are for a workload with its own update"
         raise WorkloadError(f"optimizer: gave {len(by_name) or 'none'}, {rule}")
@@ -85,6 +88,17 @@ def own_optimizers(
     if each not in ("epoch", "step"):
         raise WorkloadError(f"optimizer: its schedule changes each {each!r}, must be epoch or step")
     return Optimizers(by_name, schedule, each)
+
+
+def _check_parameters(optimizer: Optimizer, model: nn.Module) -> None:
+    """WorkloadError where none of its parameters is the model's: nothing would be learned."""
+    own = {id(parameter) for parameter in model.parameters()}
+    held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if not any(id(parameter) in own for parameter in held):
+        raise WorkloadError(
+            f"optimizer: gave one over {len(held)} parameters, none of them the model's; take those of the "
+            "model that it gets"
+        )
 
 
 def check_optimizer(settings: TrainSpec, device: torch.device) -> None:

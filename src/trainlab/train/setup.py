@@ -34,6 +34,7 @@ from trainlab.train.optimizers import (
 )
 from trainlab.train.rank import Rank
 from trainlab.train.seeds import seeded
+from trainlab.workloads.user_code import DATA, PREPARE
 from trainlab.workloads.workload import Workload, takes_carried
 
 POINTS_PER_EPOCH = 50
@@ -190,7 +191,8 @@ class Setup:
             stored = test.inputs[:count].to(self.device, copy=True)
         else:
             stored = self.test_batches.sample()[0]
-        return (self.workload.prepare(stored),), {}
+        with PREPARE:
+            return (self.workload.prepare(stored),), {}
 
     def _own_inputs(self) -> Arguments:
         """WorkloadError where it does not call the model as a whole."""
@@ -263,15 +265,18 @@ def set_up(
         # On the CPU first: the same seed gives the same weights on every device.
         model = workload.build(settings.model)
     model.to(device)
-    train_batches = make_batches(
-        dataset.train,
-        settings.batch_size,
-        device,
-        rank,
-        drop_last=dataset.drop_last,
-        per_update=settings.accumulate,
-    )
     test_size, val = settings.test_batch_size, dataset.val
+    with DATA:
+        train_batches = make_batches(
+            dataset.train,
+            settings.batch_size,
+            device,
+            rank,
+            drop_last=dataset.drop_last,
+            per_update=settings.accumulate,
+        )
+        test_batches = make_batches(dataset.test, test_size, device)
+        val_batches = None if val is None else make_batches(val, test_size, device)
     notes = [] if notes is None else notes
     if isinstance(dataset.train, Loaded) and dataset.train.makes_batches:
         notes.append(note("data_own_batches", size=train_batches.batch_size))
@@ -282,8 +287,8 @@ def set_up(
         device=device,
         model=model,
         train_batches=train_batches,
-        test_batches=make_batches(dataset.test, test_size, device),
-        val_batches=None if val is None else make_batches(val, test_size, device),
+        test_batches=test_batches,
+        val_batches=val_batches,
         notes=notes,
         engine_facts={} if engine_facts is None else engine_facts,
     )

@@ -10,6 +10,7 @@ from types import ModuleType
 from trainlab.errors import WorkloadError, said_by
 from trainlab.workloads.catalogue import BUILTIN
 from trainlab.workloads.reference import check_reference
+from trainlab.workloads.user_code import FILE
 from trainlab.workloads.workload import Workload
 
 
@@ -45,7 +46,8 @@ def _from_file(path: Path) -> ModuleType:
     # The file's own folder is importable and stays so, as it is for `python file.py`.
     _importable(path.resolve().parent)
     try:
-        spec.loader.exec_module(module)
+        with FILE:
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise WorkloadError(f"{path}{_line_of(error, path)}: {_error_text(error)}") from error
@@ -55,7 +57,8 @@ def _from_file(path: Path) -> ModuleType:
 def _from_package(name: str) -> ModuleType:
     _importable(Path.cwd())
     try:
-        return importlib.import_module(name)
+        with FILE:
+            return importlib.import_module(name)
     except (Exception, SystemExit) as error:
         raise WorkloadError(f"{name}: cannot be imported: {_error_text(error)}") from error
 

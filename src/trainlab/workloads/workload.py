@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from trainlab.data.dataset import Dataset
 from trainlab.errors import WorkloadError
 from trainlab.spec.settings import Scalar
 from trainlab.spec.workload import WorkloadFacts
+from trainlab.workloads.user_code import DATA, MODEL
 
 
 def unchanged(inputs: Tensor) -> Tensor:
@@ -158,18 +160,40 @@ class Workload:
 
     def dataset(self, choice: str) -> Dataset:
         """The data for a choice."""
-        return self.data if isinstance(self.data, Dataset) else self.data(choice)
+        if isinstance(self.data, Dataset):
+            return self.data
+        with DATA:
+            return self.data(choice)
 
     def build(self, parameters: Mapping[str, Any]) -> nn.Module:
         """The untrained model with these parameters."""
         self.facts.check_parameters(parameters)
-        model = self.model(**parameters)
+        with MODEL:
+            model = self.model(**parameters)
         if isinstance(model, Mapping) and not isinstance(model, nn.Module):
             model = nn.ModuleDict(model)
         if not isinstance(model, nn.Module):
             kind = type(model).__name__
             raise WorkloadError(f"{self.name}: model gave {kind}, must be nn.Module")
+        _check_own(model)
         return model
+
+
+_LEARNED: WeakValueDictionary[int, nn.Parameter] = WeakValueDictionary()
+"""The parameters of the models that there are."""
+
+
+def _check_own(model: nn.Module) -> None:
+    """WorkloadError where a model learns by parameters of an earlier one: trials would go on from each
+    other."""
+    learned = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    shared = [name for name, one in learned.items() if _LEARNED.get(id(one)) is one]
+    if shared:
+        raise WorkloadError(
+            f"model: {shared[0]} is a parameter of an earlier model, which all trials would share; make "
+            "all layers anew in each call"
+        )
+    _LEARNED.update({id(one): one for one in learned.values()})
 
 
 def takes_carried(own: Callable[..., Any]) -> bool:

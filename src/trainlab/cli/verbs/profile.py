@@ -96,7 +96,7 @@ def _profile(
         )
     run = outcome.complete_run()
     _show(run, words, top=top, sort=sort, classic=classic, as_json=as_json)
-    exit_for_failures(run.evidence())
+    exit_for_failures(run.evidence(), lang)
 
 
 def _show(run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_json: bool) -> None:

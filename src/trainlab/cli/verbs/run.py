@@ -195,7 +195,7 @@ def _run(
     # Who interrupts a run does not wait for its report.
     is_reported = report and not outcome.was_interrupted
     show_outcome(outcome.run, words, as_json=as_json, quiet=quiet, report=is_reported)
-    exit_for_failures(outcome.complete_run().evidence())
+    exit_for_failures(outcome.complete_run().evidence(), lang)
 
 
 def _with_cost(asked: Asked, profile: bool | None, given: dict[str, Any]) -> Asked:

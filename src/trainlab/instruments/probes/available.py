@@ -18,6 +18,7 @@ from trainlab.train.moments import Moments
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.steps.forward import Forward
+from trainlab.workloads.user_code import DATA, mistake_in
 
 
 @dataclass
@@ -51,13 +52,16 @@ def probeable(setup: Setup) -> list[Probeable]:
     watch.install()
     try:
         with seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device):
-            batch = forward.prepare(setup.train_batches.sample())
+            with DATA:
+                sample = setup.train_batches.sample()
+            batch = forward.prepare(sample)
             watch.start_watching()
             forward.run(batch)
     except TrainlabError:
         raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {said_by(error)}"
+    except (Exception, SystemExit) as error:
+        mistake = mistake_in(error)
+        reason = f"{type(error).__name__}: {said_by(error)}" if mistake is None else str(mistake)
         raise WorkloadError(f"{setup.workload.name}: cannot run a batch: {reason}") from error
     finally:
         watch.uninstall()

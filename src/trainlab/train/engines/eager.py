@@ -28,6 +28,7 @@ from trainlab.train.steps.evaluation import Evaluation, make_inference_step
 from trainlab.train.steps.forward import CallModel, Carried, Forward
 from trainlab.train.steps.meter import Means, Meter
 from trainlab.train.steps.outcome import Outcome, outcome_of
+from trainlab.workloads.user_code import DATA, SCHEDULE, UPDATE
 
 Step = Callable[[Piece], Outcome]
 """An update as a function of the batch's rows, or whatever else tells which samples it is of."""
@@ -114,7 +115,8 @@ class EagerSession:
             meter.add(step(rows))
             moments.step_ends(number)
             if schedule is not None:
-                schedule.step()
+                with SCHEDULE:
+                    schedule.step()
             for warmup in warmups:
                 warmup.step()
             progress.steps_done = number
@@ -149,7 +151,8 @@ class EagerSession:
 
     def change_learning_rates(self) -> None:
         if self._schedule is not None and self._setup.optimizers.changes_each == "epoch":
-            self._schedule.step()
+            with SCHEDULE:
+                self._schedule.step()
 
     def state(self) -> State:
         setup, schedule = self._setup, self._schedule
@@ -209,9 +212,10 @@ def make_training_step(
     )
 
     def step(piece: Piece) -> Outcome:
-        batch = batches.gather(piece)
-        phase_ends("data")
-        batch = batches.move(batch)
+        with DATA:
+            batch = batches.gather(piece)
+            phase_ends("data")
+            batch = batches.move(batch)
         phase_ends("transfer")
         return update(batch)
 
@@ -294,7 +298,7 @@ def _own_update(
     def update(batch: Batch) -> Outcome:
         batch_ready(batch, ())
         forward_begins()
-        with autocast(), context.watching():
+        with autocast(), context.watching(), UPDATE:
             given = own(context, batch)
         outcome = outcome_of(given, batch, "update")
         if average is not None:

@@ -21,7 +21,9 @@ from trainlab.train.program.noise import Draw, DropoutRecorder
 from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
-from trainlab.train.steps.meter import check_mean, per_sample
+from trainlab.train.steps.meter import per_sample
+from trainlab.train.steps.outcome import check_gradient, check_mean
+from trainlab.workloads.user_code import BACKWARD, LOSS, MODEL, PREPARE, Running
 
 Part = TypeVar("Part")
 
@@ -66,16 +68,23 @@ def rehearse(
         _unchanged((model, loss_of, prepare), setup.device),
     ):
         inputs, targets = batches.gather(rows)
-        inputs = prepare(inputs)
+        with PREPARE:
+            inputs = prepare(inputs)
         with setup.autocast(), dropout, watching or _ValuesRead():  # type: ignore[no-untyped-call]
-            outputs = model(inputs)
-            loss = loss_of(outputs, targets)
+            with MODEL:
+                outputs = model(inputs)
+            with LOSS:
+                loss = loss_of(outputs, targets)
         check_mean(loss)
+        check_gradient(loss, "loss")
         for name, metric in workload.metrics.items():
-            per_sample(name, metric(outputs.detach(), targets), len(targets))
-        found: tuple[Tensor | None, ...] = torch.autograd.grad(
-            loss, list(parameters.values()), allow_unused=True
-        )
+            with Running(f"metrics.{name}"):
+                values = metric(outputs.detach(), targets)
+            per_sample(name, values, len(targets))
+        with BACKWARD:
+            found: tuple[Tensor | None, ...] = torch.autograd.grad(
+                loss, list(parameters.values()), allow_unused=True
+            )
     for name, buffer in model.named_buffers():
         if buffers.get(name) is not buffer:
             raise Unsuited("not_stateless", what=name)

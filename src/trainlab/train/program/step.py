@@ -15,6 +15,7 @@ from trainlab.train.program.updates import LaneUpdate
 from trainlab.train.setup import Setup
 from trainlab.train.steps.meter import per_sample
 from trainlab.train.watch import ProgramWatch
+from trainlab.workloads.user_code import LOSS, MODEL, PREPARE
 
 
 class Gradients:
@@ -138,14 +139,17 @@ class GroupStep:
     def _forward(
         self, model: Callable[[Tensor], Tensor], stored: Tensor, targets: Tensor
     ) -> tuple[Tensor, list[Tensor]]:
-        inputs = self._workload.prepare(stored)
+        with PREPARE:
+            inputs = self._workload.prepare(stored)
         # Without autocast's cache: a copy of a weight that a graph keeps would go stale.
         autocast = torch.autocast(
             self._device_type, torch.bfloat16, enabled=self._autocasts, cache_enabled=False
         )
         with autocast, self._watching(len(targets)):
-            outputs = model(inputs)
-            loss = self._loss(outputs, targets)
+            with MODEL:
+                outputs = model(inputs)
+            with LOSS:
+                loss = self._loss(outputs, targets)
         outputs = outputs.detach()
         values = [
             per_sample(name, metric(outputs, targets), len(targets))

@@ -4,6 +4,8 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from trainlab.train.setup import Setup
+from trainlab.train.steps.outcome import check_gradient
+from trainlab.workloads.user_code import BACKWARD, OPTIMIZER
 
 
 class Descent:
@@ -12,26 +14,27 @@ class Descent:
     def __init__(self, setup: Setup) -> None:
         (self._optimizer,) = setup.optimizers.by_name.values()
         self._scaler, self._average, self._model = setup.scaler, setup.average, setup.model
+        self._where = "loss" if setup.workload.step is None else "step"
         self._most = setup.settings.clip_grad_norm
         self._parameters = list(setup.model.parameters())
 
     def backward(self, loss: Tensor, *, is_last: bool = True) -> None:
         """Adds to the gradients of an update; after the last of its losses they are whole."""
-        if self._scaler is None:
-            loss.backward()
-            return
-        self._scaler.scale(loss).backward()
-        if is_last:
+        check_gradient(loss, self._where)
+        with BACKWARD:
+            (loss if self._scaler is None else self._scaler.scale(loss)).backward()
+        if self._scaler is not None and is_last:
             self._scaler.unscale_(self._optimizer)
 
     def step(self) -> None:
         """Changes the weights by the gradients."""
         if self._most is not None:
             clip_grad_norm_(self._parameters, self._most)
-        if self._scaler is None:
-            self._optimizer.step()
-        else:
-            self._scaler.step(self._optimizer)
-            self._scaler.update()
+        with OPTIMIZER:
+            if self._scaler is None:
+                self._optimizer.step()
+            else:
+                self._scaler.step(self._optimizer)
+                self._scaler.update()
         if self._average is not None:
             self._average.update_parameters(self._model)

@@ -13,6 +13,7 @@ from trainlab.train.setup import Setup
 from trainlab.train.steps.forward import CallModel, Carried, Forward
 from trainlab.train.steps.meter import Means, Meter
 from trainlab.train.steps.outcome import Outcome
+from trainlab.workloads.user_code import naming
 
 
 class Evaluation:
@@ -38,7 +39,7 @@ class Evaluation:
         self._carried.clear()
         # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
         with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
-            for batch in self._batches.in_order():
+            for batch in naming("data", self._batches.in_order()):
                 meter.add(self._step(self._own(batch)))
             return meter.means()
 

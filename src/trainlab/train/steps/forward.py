@@ -6,7 +6,8 @@ from typing import Any
 from trainlab.train.batches.batches import Batch
 from trainlab.train.moments import Moments
 from trainlab.train.setup import Setup
-from trainlab.train.steps.outcome import Outcome, outcome_of
+from trainlab.train.steps.outcome import Outcome, check_mean, outcome_of, pair_of
+from trainlab.workloads.user_code import EVALUATE, LOSS, MODEL, PREPARE, STEP
 from trainlab.workloads.workload import takes_carried
 
 CallModel = Callable[[Any], Any]
@@ -54,8 +55,9 @@ class Forward:
         prepare_inputs, loss_of = setup.workload.prepare, setup.loss
 
         def prepare(batch: Batch) -> Batch:
-            stored, targets = batch
-            inputs = prepare_inputs(stored)
+            stored, targets = pair_of(batch)
+            with PREPARE:
+                inputs = prepare_inputs(stored)
             phase_ends("prepare")
             batch_ready(inputs, targets)
             return inputs, targets
@@ -64,9 +66,12 @@ class Forward:
             inputs, targets = batch
             forward_begins()
             with autocast():
-                outputs = model(inputs)
+                with MODEL:
+                    outputs = model(inputs)
                 phase_ends("forward")
-                loss = loss_of(outputs, targets)
+                with LOSS:
+                    loss = loss_of(outputs, targets)
+            check_mean(loss)
             phase_ends("loss")
             return Outcome(loss, outputs, targets, len(targets))
 
@@ -78,6 +83,7 @@ class Forward:
         phase_ends, forward_begins = self._moments.phase_ends, self._moments.forward_begins
         batch_ready, autocast, model = self._moments.batch_ready, self._autocast, setup.model
         more = (carried,) if takes_carried(own) else ()
+        running = EVALUATE if name == "evaluate" else STEP
 
         def prepare(batch: Batch) -> Batch:
             phase_ends("prepare")
@@ -87,7 +93,8 @@ class Forward:
         def run(batch: Batch) -> Outcome:
             forward_begins()
             with autocast():
-                given = own(model, batch, *more)
+                with running:
+                    given = own(model, batch, *more)
                 phase_ends("forward")
             outcome = outcome_of(given, batch, name)
             phase_ends("loss")

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from trainlab.data.nesting import detached
 from trainlab.errors import WorkloadError
-from trainlab.train.steps.outcome import Outcome
+from trainlab.train.steps.outcome import Outcome, check_mean
+from trainlab.workloads.user_code import Running
 
 Metric = Callable[[Any, Any], Tensor]
 
@@ -152,7 +153,9 @@ class Meter:
         if self.metrics:
             for outputs, targets, count in self._pending():
                 for index, (name, metric) in enumerate(self.metrics.items(), start=1):
-                    values = per_sample(name, metric(outputs, targets), count)
+                    with Running(f"metrics.{name}"):
+                        found = metric(outputs, targets)
+                    values = per_sample(name, found, count)
                     self._sums[index] += values.to(self._dtype).sum()
         for name, logged in self._logged.items():
             if len(logged) != len(self._losses):
@@ -184,7 +187,7 @@ class Meter:
         samples do not lie along the first dimension. Tried on the first two steps, once."""
         if self._joins is None:
             self._joins = all(len(outputs) == count for outputs, _, count in apart) and all(
-                _gives_the_same(metric, apart[:2]) for metric in self.metrics.values()
+                _gives_the_same(name, metric, apart[:2]) for name, metric in self.metrics.items()
             )
         return self._joins
 
@@ -198,8 +201,11 @@ class Meter:
         self._pending_bytes = 0
 
 
-def _gives_the_same(metric: Metric, apart: Sequence[tuple[Any, Any, int]]) -> bool:
-    each = [metric(outputs, targets) for outputs, targets, _ in apart]
+def _gives_the_same(name: str, metric: Metric, apart: Sequence[tuple[Any, Any, int]]) -> bool:
+    with Running(f"metrics.{name}"):
+        each = [metric(outputs, targets) for outputs, targets, _ in apart]
+    for values, (_, _, count) in zip(each, apart, strict=True):
+        per_sample(name, values, count)
     try:
         outputs = torch.cat([outputs for outputs, _, _ in apart])
         targets = torch.cat([targets for _, targets, _ in apart])
@@ -218,14 +224,13 @@ def explosion_limit(first_loss: float) -> float:
     return EXPLODED * max(1.0, abs(first_loss)) if math.isfinite(first_loss) else math.inf
 
 
-def check_mean(loss: Tensor) -> None:
-    """Refuses a loss that is not one number."""
-    if loss.dim() != 0:
-        raise WorkloadError(f"loss: gave shape {tuple(loss.shape)}, must be the batch's mean")
-
-
-def per_sample(name: str, values: Tensor, count: int) -> Tensor:
+def per_sample(name: str, values: Any, count: int) -> Tensor:
     """Refuses a metric that averages, or broadcasts odd targets: its mean would be silently wrong."""
+    if not isinstance(values, Tensor):
+        raise WorkloadError(
+            f"metrics.{name}: gave a {type(values).__name__} for {count} samples, "
+            f"must be one value per sample: a tensor of shape ({count},)"
+        )
     if values.shape != (count,):
         raise WorkloadError(
             f"metrics.{name}: gave shape {tuple(values.shape)} for {count} samples, "

@@ -50,6 +50,34 @@ def outcome_of(given: Any, batch: Any, where: str) -> Outcome:
     return Outcome(loss, outputs, targets, count_of(batch), logged)
 
 
+def pair_of(batch: Any) -> tuple[Any, Any]:
+    """Inputs and targets; WorkloadError where a batch is another thing."""
+    if isinstance(batch, tuple | list) and len(batch) == 2:
+        return batch[0], batch[1]
+    of = f" of {len(batch)}" if isinstance(batch, tuple | list | Mapping) else ""
+    raise WorkloadError(
+        f"data: gave a batch that is {_kind(batch)}{of}; beside loss it must be a pair of inputs and "
+        "targets: give a collate_fn that makes one, or a step in place of loss"
+    )
+
+
+def check_mean(loss: Any) -> None:
+    """Refuses a loss that is not one number."""
+    if not isinstance(loss, Tensor):
+        raise WorkloadError(f"loss: gave {_kind(loss)}, must give the batch's mean as a tensor")
+    if loss.dim() != 0:
+        raise WorkloadError(f"loss: gave shape {tuple(loss.shape)}, must be the batch's mean")
+
+
+def check_gradient(loss: Tensor, where: str) -> None:
+    """Refuses a loss that nothing can be learned from."""
+    if not loss.requires_grad:
+        raise WorkloadError(
+            f"{where}: gave a loss without gradient; it was detached, or made of numbers, or all "
+            "parameters are frozen"
+        )
+
+
 def _number(value: Any, where: str) -> Tensor:
     if isinstance(value, Real):
         return torch.tensor(float(value))

@@ -51,4 +51,4 @@ def command(
             watcher=ConsoleWatcher(Console(stderr=True, quiet=quiet), words),
         )
     show_outcome(outcome.run, words, as_json=as_json, quiet=quiet, report=report)
-    exit_for_failures(outcome.complete_run().evidence())
+    exit_for_failures(outcome.complete_run().evidence(), lang)

@@ -1,0 +1,176 @@
+"""The user's code: which field of the workload runs, and what an error in it says, from her file on."""
+
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import trainlab
+from trainlab.errors import MOST_SAID, said_by
+
+Item = TypeVar("Item")
+
+OURS = Path(trainlab.__file__).parent
+OF_WORKLOADS = (OURS / "data", OURS / "workloads")
+"""Where what a user gives is looked at: an error there is about what she gave."""
+FIELD = "_trainlab_field"
+"""The attribute of an error that names the field of the workload that raised it."""
+
+
+class Running:
+    """Entered around every call of the user's code: an error gets the name of the field that ran. It passes
+    on as it is, for its kind and message are the user's; the innermost name stays."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, Exception | SystemExit) or hasattr(error, FIELD):
+            return
+        assert trace is not None
+        if not _is_ours(trace):
+            layer = _layer_of(trace)
+            setattr(error, FIELD, f"{self._field}, in layer {layer}" if layer else self._field)
+
+
+MODEL, LOSS, PREPARE, BACKWARD = map(Running, ("model", "loss", "prepare", "the backward pass"))
+STEP, EVALUATE, UPDATE = map(Running, ("step", "evaluate", "update"))
+DATA, OPTIMIZER, SCHEDULE = map(Running, ("data", "optimizer", "the optimizer's schedule"))
+METRICS, FILE = map(Running, ("metrics", "its import"))
+
+
+def naming(field: str, items: Iterable[Item]) -> Iterator[Item]:
+    """What the user's code gives one after the other, while it gives it."""
+    coming, running = iter(items), Running(field)
+    while True:
+        with running:
+            try:
+                item = next(coming)
+            except StopIteration:
+                return
+        yield item
+
+
+@dataclass(frozen=True)
+class UserMistake:
+    """An error of the user's code, as it is told."""
+
+    field: str
+    """What of the workload ran."""
+    line: str
+    """`file.py:12`, the innermost line of hers; empty where only libraries were at work."""
+    kind: str
+    message: str
+    trace: str
+    """From her file on."""
+
+    def __str__(self) -> str:
+        first, *_ = self.message.splitlines() or [""]
+        raised = f"{self.field} raised {self.kind}: {first}"
+        return f"{self.line}: {raised}" if self.line else raised
+
+
+def mistake_in(error: BaseException | None) -> UserMistake | None:
+    """The mistake that an error is, or was raised from; None where the user's code raised nothing."""
+    while error is not None and not hasattr(error, FIELD):
+        error = error.__cause__
+    if error is None:
+        return None
+    return UserMistake(
+        field=getattr(error, FIELD),
+        line=own_line(error),
+        kind=type(error).__name__,
+        message=said_by(error),
+        trace=own_traceback(error),
+    )
+
+
+def own_line(error: BaseException) -> str:
+    """The innermost line of the user's that an error came from."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}:{error.lineno}"
+    own = [one for one in traceback.extract_tb(error.__traceback__) if is_own(one.filename)]
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+
+
+def own_traceback(error: BaseException) -> str:
+    """As Python prints it, without its first line and without frames of trainlab, torch and Python; lines
+    that are too long are cut."""
+    told = traceback.TracebackException.from_exception(error)
+    _keep_own(told)
+    lines = "".join(told.format()).splitlines(keepends=True)
+    if lines and lines[0].startswith("Traceback"):
+        lines = lines[1:]
+    return "".join(line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)
+
+
+def is_own(file: str) -> bool:
+    """Whether a file is the user's, or of a library that she uses beside torch."""
+    if file.startswith("<frozen "):
+        return False
+    path = Path(file)
+    is_installed = {"site-packages", "dist-packages"} & set(path.parts)
+    if not is_installed and any(path.is_relative_to(folder) for folder in _python_folders()):
+        return False
+    return not path.is_relative_to(OURS) and not any(map(path.is_relative_to, _torch_folders()))
+
+
+def _keep_own(told: traceback.TracebackException | None) -> None:
+    while told is not None:
+        own = [one for one in told.stack if is_own(one.filename)]
+        told.stack = traceback.StackSummary.from_list(own)
+        _keep_own(told.__context__)
+        told = told.__cause__
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    """Whether the error came from trainlab itself, called by the user's code: say, from what watches it."""
+    if trace.tb_next is None:
+        return False
+    *_, (frame, _) = traceback.walk_tb(trace)
+    path = Path(frame.f_code.co_filename)
+    return path.is_relative_to(OURS) and not any(map(path.is_relative_to, OF_WORKLOADS))
+
+
+def _layer_of(trace: TracebackType) -> str:
+    """`fc.0 (Linear)`: the innermost layer of the model that ran; empty where it was the model itself."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return ""
+    layers = [one for one in _selves(trace) if isinstance(one, torch.nn.Module)]
+    if len(layers) < 2:
+        return ""
+    names = {id(layer): name for name, layer in layers[0].named_modules()}
+    name = names.get(id(layers[-1]))
+    return f"{name} ({type(layers[-1]).__name__})" if name else ""
+
+
+def _selves(trace: TracebackType) -> Iterator[Any]:
+    for frame, _ in traceback.walk_tb(trace):
+        if "self" in frame.f_locals:
+            yield frame.f_locals["self"]
+
+
+@cache
+def _torch_folders() -> tuple[Path, ...]:
+    spec = find_spec("torch")
+    return (Path(spec.origin).parent,) if spec is not None and spec.origin else ()
+
+
+@cache
+def _python_folders() -> tuple[Path, ...]:
+    return tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")})

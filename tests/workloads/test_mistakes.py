@@ -1,0 +1,380 @@
+"""Mistakes planted in a user's file: each is told as hers, by file and line or by field."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+import trainlab as product
+from command import Verb
+from trainlab.record.folder import RunFolder
+from trainlab.words.error_lines import error_line
+from trainlab.workloads.hints import HINTS
+from trainlab.workloads.user_code import is_own, mistake_in
+
+START = """import torch, torch.nn.functional as F
+from torch import nn
+from trainlab import Dataset, Split, Workload
+
+x, y = torch.randn(25, 8), torch.arange(25) % 2
+whole = Dataset("tiny", Split(x, y), Split(x, y))
+def model():
+    return nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))
+def planted(*given):
+    raise ValueError("planted")
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.into, self.last = nn.Linear(8, 4), nn.Linear(4, 2)
+    def forward(self, inputs):
+        return self.last(self.into(inputs))
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 25
+    def __getitem__(self, row):
+        return x[row], y[row]
+class Raising(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, given):
+        return given.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        raise ValueError("planted")
+def pair(model, batch):
+    return F.cross_entropy(model(batch[0]), batch[1])
+fields = dict(name="tiny", model=model, data=whole, loss=F.cross_entropy, metrics={},
+              defaults={"epochs": 1, "batch_size": 8, "lr": 0.01})
+"""
+END = "\ntiny = Workload(**fields)\n"
+OWN = 'fields.update(loss=None, step=pair)\n'
+
+RAISED = {
+    "model": ("fields.update(model=planted)", "10", "model"),
+    "data": ("fields.update(data=planted)", "10", "data raised"),
+    "loss": ("fields.update(loss=planted)", "10", "loss raised"),
+    "prepare": ("fields.update(prepare=planted)", "10", "prepare raised"),
+    "step": ("fields.update(loss=None, step=planted)", "10", "step raised"),
+    "evaluate": (OWN + "fields.update(evaluate=planted)", "10", "evaluate raised"),
+    "update": (
+        "make = lambda model, settings: torch.optim.SGD(model.parameters(), 0.1)\n"
+        "fields.update(loss=None, update=planted, evaluate=pair, optimizer=make)",
+        "10",
+        "update raised",
+    ),
+    "optimizer": ("fields.update(optimizer=planted)", "10", "optimizer raised"),
+    "metric": ("fields.update(metrics={'mine': planted})", "10", "metrics.mine raised"),
+    "forward": (
+        "Net.forward = planted\nfields.update(model=Net)",
+        "10",
+        "model raised ValueError: planted",
+    ),
+    "forward of a layer": (
+        "class Outer(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.inner = Net()\n"
+        "    def forward(self, x):\n        return self.inner(x)\n"
+        "Net.forward = planted\nfields.update(model=Outer)",
+        "10",
+        "model, in layer inner (Net) raised ValueError: planted",
+    ),
+    "backward": (
+        "fields.update(loss=lambda o, t: Raising.apply(F.cross_entropy(o, t)))",
+        "28",
+        "the backward pass raised",
+    ),
+    "sample": (
+        "Samples.__getitem__ = planted\n"
+        "fields.update(data=Dataset('own', Samples(), Samples()))",
+        "10",
+        "data raised",
+    ),
+    "collate": (
+        "fields.update(data=Dataset('own', Samples(), Samples(), collate_fn=planted))",
+        "10",
+        "data raised",
+    ),
+    "schedule": (
+        "class Plan(torch.optim.lr_scheduler.LRScheduler):\n"
+        "    def get_lr(self):\n"
+        "        return [0.1] if self.last_epoch == 0 else planted()\n"
+        "def make(model, settings):\n"
+        "    sgd = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "    return sgd, Plan(sgd)\n"
+        "fields.update(optimizer=make)",
+        "10",
+        "the optimizer's schedule raised",
+    ),
+}
+"""What is planted, the line of the file that raises, and what is told."""
+
+BROKEN = {
+    "a tuple from the model": (
+        "Net.forward = lambda self, x: (self.last(self.into(x)), x)\nfields.update(model=Net)",
+        "loss raised TypeError",
+    ),
+    "an instance of a model": ("fields.update(model=Net())", "model: is a Net"),
+    "no model": ("fields.update(model=lambda: 3)", "model gave int, must be nn.Module"),
+    "a factory with an argument": (
+        "fields.update(model=lambda width: Net())",
+        "give the parameter a default",
+    ),
+    "a metric that averages": (
+        "fields.update(metrics={'mine': lambda o, t: o.mean()})",
+        "metrics.mine: gave shape () for",
+    ),
+    "a metric that is a number": (
+        "fields.update(metrics={'mine': lambda o, t: 0.5})",
+        "metrics.mine: gave a float for",
+    ),
+    "a metric that is too long": (
+        "fields.update(metrics={'mine': lambda o, t: o.flatten()})",
+        "metrics.mine: gave shape",
+    ),
+    "a loss per sample": (
+        "fields.update(loss=lambda o, t: F.cross_entropy(o, t, reduction='none'))",
+        "loss: gave shape (8,), must be the batch's mean",
+    ),
+    "a loss that is a number": (
+        "fields.update(loss=lambda o, t: 0.5)",
+        "loss: gave a float, must give the batch's mean as a tensor",
+    ),
+    "a detached loss": (
+        "fields.update(loss=lambda o, t: F.cross_entropy(o, t).detach())",
+        "loss: gave a loss without gradient",
+    ),
+    "a detached loss of a step": (
+        "fields.update(loss=None, step=lambda m, b: pair(m, b).detach())",
+        "step: gave a loss without gradient",
+    ),
+    "samples of three parts": (
+        "Samples.__getitem__ = lambda self, row: (x[row], y[row], row)\n"
+        "fields.update(data=Dataset('own', Samples(), Samples()))",
+        "data: gave a batch that is a list of 3",
+    ),
+    "samples of several shapes": (
+        "Samples.__getitem__ = lambda self, row: (x[row][: row + 1], y[row])\n"
+        "fields.update(data=Dataset('own', Samples(), Samples()))",
+        "samples cannot be put together",
+    ),
+    "a batch that cannot be moved": (
+        "class Odd:\n    def to(self, device):\n        raise ValueError('stays')\n"
+        "Samples.__getitem__ = lambda self, row: (Odd(), y[row])\n"
+        "together = lambda samples: (samples[0][0], y[:8])\n"
+        "fields.update(data=Dataset('own', Samples(), Samples(), collate_fn=together))",
+        "data raised ValueError: stays",
+    ),
+    "fewer targets than inputs": (
+        "fields.update(data=lambda choice: Dataset('own', Split(x, y[:9]), Split(x, y)))",
+        "a split has 25 inputs and 9 targets",
+    ),
+    "no samples": (
+        "fields.update(data=lambda choice: Dataset('own', Split(x[:0], y[:0]), Split(x, y)))",
+        "at least one",
+    ),
+    "no data set": ("fields.update(data=lambda choice: (x, y))", "data gave tuple, must be"),
+    "targets that are no numbers of classes": (
+        "fields.update(data=Dataset('own', Split(x, y.int()), Split(x, y.int())))",
+        "loss raised RuntimeError",
+    ),
+    "a class out of range": (
+        "fields.update(data=Dataset('own', Split(x, y + 5), Split(x, y)))",
+        "targets must be class numbers from 0",
+    ),
+    "layers that do not fit": (
+        "class Wrong(Net):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.last = nn.Linear(5, 2)\n"
+        "fields.update(model=Wrong)",
+        "model, in layer last (Linear) raised RuntimeError",
+    ),
+    "layers in a row that do not fit": (
+        "fields.update(model=lambda: nn.Sequential(nn.Linear(8, 4), nn.Linear(5, 2)))",
+        "model, in layer 1 (Linear) raised RuntimeError",
+    ),
+    "no optimizer": (
+        "fields.update(optimizer=lambda model, settings: None)",
+        "optimizer: gave a NoneType, must give a torch optimizer",
+    ),
+    "an optimizer of another model": (
+        "fields.update(optimizer=lambda m, s: torch.optim.SGD(model().parameters(), 0.1))",
+        "none of them the model's",
+    ),
+    "a schedule that is none": (
+        "fields.update(optimizer=lambda m, s: (torch.optim.SGD(m.parameters(), 0.1), 3))",
+        "optimizer: its schedule is a int, must be one of torch's",
+    ),
+    "a step without loss": (
+        "fields.update(loss=None, step=lambda m, b: {'cost': pair(m, b)})",
+        "step: gave a mapping with cost; it must have `loss`",
+    ),
+    "an evaluation that gives other names": (
+        "seen = []\n"
+        "def evaluate(model, batch):\n"
+        "    seen.append(1)\n"
+        "    return {'loss': pair(model, batch), **({'a': 1.0} if len(seen) % 2 else {})}\n"
+        + OWN
+        + "fields.update(evaluate=evaluate)\n"
+        "fields['defaults']['test_batch_size'] = 10",
+        "was logged in some steps, not in all",
+    ),
+    "a model that trials share": (
+        "net = Net()\nfields.update(model=lambda: net)",
+        "model: into.weight is a parameter of an earlier model",
+    ),
+    "batch norm over one sample": (
+        "fields.update(model=lambda: nn.Sequential(nn.Linear(8, 2), nn.BatchNorm1d(2)))",
+        "Dataset(…, drop_last=True)",
+    ),
+    "a parameter changed in place": (
+        "def forward(self, x):\n    self.into.weight += 1\n    return self.last(self.into(x))\n"
+        "Net.forward = forward\nfields.update(model=Net)",
+        "a parameter is changed in place",
+    ),
+    "numbers of two types": (
+        "fields.update(data=Dataset('own', Split(x.double(), y), Split(x.double(), y)))",
+        "make data and model float32",
+    ),
+    "a tensor on another device": (
+        "def forward(self, x):\n"
+        "    return self.last(self.into(x)) + torch.ones(2, device='meta')\n"
+        "Net.forward = forward\nfields.update(model=Net)",
+        "tensors of two devices meet",
+    ),
+    "an error of a class that cannot speak": (
+        "class Mute(Exception):\n    def __str__(self):\n        raise KeyError\n"
+        "def mute(*given):\n    raise Mute\n"
+        "fields.update(loss=mute)",
+        "loss raised Mute: (its message cannot be shown)",
+    ),
+    "a loss that exits": (
+        "import sys\nfields.update(loss=lambda o, t: sys.exit(0))",
+        "loss raised SystemExit",
+    ),
+    "a missing module": ("import nowhere_at_all", "install nowhere_at_all where trainlab is"),
+    "an error as the file is read": ("1 / 0", "own.py:33: ZeroDivisionError"),
+    "an exit as the file is read": ("raise SystemExit(0)", "own.py:33: SystemExit: 0"),
+    "wrong syntax": ("def (", "own.py:33: SyntaxError"),
+    "a file that prints": (
+        "print('x' * 100_000)\nfields.update(loss=planted)",
+        "own.py:10: loss raised ValueError: planted",
+    ),
+}
+"""What is planted, and what is told."""
+ENGINES = ("eager", "lanes")
+
+
+def write(folder: Path, planted: str) -> str:
+    (folder / "own.py").write_text(START + planted + END)
+    return "own.py:tiny"
+
+
+def check_told(trainlab: Verb, *words: str) -> str:
+    """What a command says on stderr, once it has been seen to be a mistake and the records to be whole."""
+    told = trainlab(*words, "--device", "cpu", "--threads", "1", code=2).stderr
+    assert "defect" not in told
+    assert "trainlab/train" not in told
+    assert "site-packages/torch" not in told
+    if Path("r").exists():
+        trainlab("verify", "r")
+        (error,) = {trial.error for trial in RunFolder(Path("r")).trials()}
+        assert error is not None
+        assert error.mistake
+    return told
+
+
+@pytest.mark.parametrize("mistake", RAISED)
+def test_what_the_users_code_raises_is_told_by_its_line_and_field(
+    mistake: str, trainlab: Verb, tmp_path: Path
+) -> None:
+    planted, line, field = RAISED[mistake]
+    reference = write(tmp_path, planted)
+    told = check_told(trainlab, "run", reference, "--out", "r", "--quiet")
+    assert f'own.py", line {line}, in ' in told
+    assert f"own.py:{line}: " in told
+    assert field in told
+    assert "ValueError: planted" in told
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+def test_what_breaks_a_rule_is_told_by_its_field(
+    mistake: str, trainlab: Verb, tmp_path: Path
+) -> None:
+    planted, expected = BROKEN[mistake]
+    told = check_told(trainlab, "run", write(tmp_path, planted), "--out", "r", "--quiet")
+    assert expected in told
+
+
+@pytest.mark.parametrize("mistake", ["model", "data", "loss", "prepare", "forward", "sample"])
+def test_listing_probes_tells_the_same(mistake: str, trainlab: Verb, tmp_path: Path) -> None:
+    planted, line, field = RAISED[mistake]
+    told = check_told(trainlab, "probes", write(tmp_path, planted))
+    assert f'own.py", line {line}, in ' in told
+    assert field in told
+
+
+@pytest.mark.parametrize("mistake", ["loss", "forward", "backward"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_tells_the_same(
+    engine: str, mistake: str, trainlab: Verb, tmp_path: Path
+) -> None:
+    planted, line, field = RAISED[mistake]
+    words = ("--out", "r", "--quiet", "--engine", engine, "--seeds", "2")
+    told = check_told(trainlab, "run", write(tmp_path, planted), *words)
+    assert f"own.py:{line}: {field}" in told
+
+
+def test_a_file_named_like_a_module_of_python_is_told_as_any_other(
+    trainlab: Verb, tmp_path: Path
+) -> None:
+    (tmp_path / "random.py").write_text(START + RAISED["loss"][0] + END)
+    told = trainlab("run", "random.py:tiny", "--device", "cpu", code=2).stderr
+    assert "random.py:10: loss raised ValueError: planted" in told
+
+
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [("own.py", "Write own.py:NAME"), ("own.py:other", "it has tiny"), ("own.py:x", "is a Tensor")],
+)
+def test_which_workload_of_a_file_is_meant(
+    reference: str, told: str, trainlab: Verb, tmp_path: Path
+) -> None:
+    write(tmp_path, "")
+    assert told in check_told(trainlab, "run", reference)
+
+
+def test_two_files_that_import_each_other_are_told_so(trainlab: Verb, tmp_path: Path) -> None:
+    reference = write(tmp_path, "import first_of_two")
+    (tmp_path / "first_of_two.py").write_text("import second_of_two\nmade = 1\n")
+    (tmp_path / "second_of_two.py").write_text("from first_of_two import made\n")
+    told = check_told(trainlab, "run", reference)
+    assert "second_of_two.py" in told
+    assert "two files import each other" in told
+
+
+def test_in_python_a_trial_that_fails_is_never_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reference = write(tmp_path, RAISED["loss"][0])
+    with pytest.warns(RuntimeWarning, match="own.py:10: loss raised ValueError: planted") as told:
+        run = product.run(reference, out="r", seeds=2, device="cpu")
+    assert len(told) == 1
+    assert "and 1 more" in str(told[0].message)
+    assert [trial.state for trial in run.trials()] == ["failed", "failed"]
+    write(tmp_path, "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        product.run(reference, out="well", device="cpu")
+
+
+def test_what_is_ours_is_not_blamed_on_the_user() -> None:
+    assert mistake_in(ValueError("ours")) is None
+    assert not is_own(product.__file__)
+    assert is_own(__file__)
+    assert not is_own(warnings.__file__)
+
+
+def test_every_hint_has_a_chinese() -> None:
+    for _, hint in HINTS:
+        line = hint.format(name="something")
+        assert error_line(line, "zh") != line
+    raised = "own.py:10: model, in layer last (Linear) raised RuntimeError: mat1 and mat2"
+    assert error_line(raised, "zh") == "own.py:10：model 的层 last (Linear) 引发了 RuntimeError: mat1 and mat2"
