@@ -46,7 +46,7 @@ fields = dict(name="tiny", model=model, data=whole, loss=F.cross_entropy, metric
               defaults={"epochs": 1, "batch_size": 8, "lr": 0.01})
 """
 END = "\ntiny = Workload(**fields)\n"
-OWN = 'fields.update(loss=None, step=pair)\n'
+OWN = "fields.update(loss=None, step=pair)\n"
 
 RAISED = {
     "model": ("fields.update(model=planted)", "10", "model"),
@@ -79,11 +79,10 @@ RAISED = {
     "backward": (
         "fields.update(loss=lambda o, t: Raising.apply(F.cross_entropy(o, t)))",
         "28",
-        "the backward pass raised",
+        "backward raised",
     ),
     "sample": (
-        "Samples.__getitem__ = planted\n"
-        "fields.update(data=Dataset('own', Samples(), Samples()))",
+        "Samples.__getitem__ = planted\nfields.update(data=Dataset('own', Samples(), Samples()))",
         "10",
         "data raised",
     ),
@@ -101,7 +100,7 @@ RAISED = {
         "    return sgd, Plan(sgd)\n"
         "fields.update(optimizer=make)",
         "10",
-        "the optimizer's schedule raised",
+        "optimizer.schedule raised",
     ),
 }
 """What is planted, the line of the file that raises, and what is told."""
@@ -377,4 +376,7 @@ def test_every_hint_has_a_chinese() -> None:
         line = hint.format(name="something")
         assert error_line(line, "zh") != line
     raised = "own.py:10: model, in layer last (Linear) raised RuntimeError: mat1 and mat2"
-    assert error_line(raised, "zh") == "own.py:10：model 的层 last (Linear) 引发了 RuntimeError: mat1 and mat2"
+    assert (
+        error_line(raised, "zh")
+        == "own.py:10：model 的层 last (Linear) 引发了 RuntimeError: mat1 and mat2"
+    )

@@ -41,7 +41,7 @@ HINTS = (
         "a graph of an earlier step is used again; detach what is kept from step to step",
     ),
     (
-        r"tensors to be on the same device|Expected.*device type|device type .* but got",
+        r"on the same device|not on the expected device|Expected.*device type|device type .* but got",
         "tensors of two devices meet; make new ones on the device of the inputs, and register those that "
         "the model keeps as buffers",
     ),

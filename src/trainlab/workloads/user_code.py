@@ -47,10 +47,10 @@ class Running:
             setattr(error, FIELD, f"{self._field}, in layer {layer}" if layer else self._field)
 
 
-MODEL, LOSS, PREPARE, BACKWARD = map(Running, ("model", "loss", "prepare", "the backward pass"))
+MODEL, LOSS, PREPARE, BACKWARD = map(Running, ("model", "loss", "prepare", "backward"))
 STEP, EVALUATE, UPDATE = map(Running, ("step", "evaluate", "update"))
-DATA, OPTIMIZER, SCHEDULE = map(Running, ("data", "optimizer", "the optimizer's schedule"))
-METRICS, FILE = map(Running, ("metrics", "its import"))
+DATA, OPTIMIZER, SCHEDULE = map(Running, ("data", "optimizer", "optimizer.schedule"))
+METRICS, FILE = map(Running, ("metrics", "import"))
 
 
 def naming(field: str, items: Iterable[Item]) -> Iterator[Item]:
