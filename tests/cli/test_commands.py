@@ -139,10 +139,10 @@ def test_a_broken_model_fails_its_trials_with_probes_and_without(
         tiny_file.read_text().replace("nn.Linear(8, hidden)", "nn.Linear(7, hidden)")
     )
     for words in ([], ["--probe", "0:activation:norm"]):
-        done = trainlab("run", f"{tiny_file}:tiny", *words, code=1)
+        done = trainlab("run", f"{tiny_file}:tiny", *words, code=2)
         assert "seed 1: failed: RuntimeError: mat1 and mat2 shapes" in done.stdout
     stderr = trainlab("probes", f"{tiny_file}:tiny", code=2).stderr
-    assert "tiny: cannot run a batch: RuntimeError: mat1 and mat2" in stderr
+    assert "tiny: cannot run a batch: model, in layer 0 (Linear) raised RuntimeError: mat1" in stderr
 
 
 @pytest.mark.slow
@@ -192,14 +192,14 @@ def test_help_shows_every_setting_with_its_default_and_unit(trainlab: Verb) -> N
         assert part in shown
 
 
-def test_a_trial_that_fails_is_told_and_exit_code_1(
+def test_a_trial_that_fails_by_the_users_code_is_told_and_exit_code_2(
     trainlab: Verb, tmp_path: Path, tiny_file: Path
 ) -> None:
     tiny_file.write_text(
         tiny_file.read_text().replace("nn.Linear(hidden, 2)", "nn.Linear(hidden, 1)")
     )
     words = ["run", f"{tiny_file}:tiny", "--out", "r", "--device", "cpu"]
-    done = trainlab(*words, code=1)
+    done = trainlab(*words, code=2)
     assert "seed 1: failed: IndexError" in done.stdout
     record = json.loads((tmp_path / "r/trials/learn-seed1/trial.json").read_text())
     assert "Traceback" in record["error"]["traceback"]

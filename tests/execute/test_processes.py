@@ -194,7 +194,7 @@ def test_a_workload_that_breaks_in_its_process_is_one_line(trainlab: Verb, tiny_
         tiny_file.read_text().replace("nn.Linear(hidden, 2)", "nn.Linear(hidden, 1)")
     )
     words = ["profile", f"{tiny_file}:tiny", "--device", "cpu", "--processes", "1"]
-    done = trainlab(*words, "--budget-s", "0.1", "--trace-mb", "0", code=1)
+    done = trainlab(*words, "--budget-s", "0.1", "--trace-mb", "0", code=2)
     assert "cost-train-process1: failed: IndexError" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 

@@ -267,7 +267,7 @@ def write(folder: Path, planted: str) -> str:
 
 def check_told(trainlab: Verb, *words: str) -> str:
     """What a command says on stderr, once it has been seen to be a mistake and the records to be whole."""
-    told = trainlab(*words, "--device", "cpu", "--threads", "1", code=2).stderr
+    told: str = trainlab(*words, "--device", "cpu", "--threads", "1", code=2).stderr
     assert "defect" not in told
     assert "trainlab/train" not in told
     assert "site-packages/torch" not in told

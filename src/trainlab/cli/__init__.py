@@ -1,8 +1,8 @@
 """The command line: the verbs in the order people use them; the only place that prints and exits.
 
 Each verb's module is imported only when that verb is called, and nothing at all for `trainlab --help`, so
-that it answers at once. Exit codes: 0 done, 1 our defect or a trial that failed, 2 the user's mistake, 130
-interrupted.
+that it answers at once. Exit codes: 0 done, 1 our defect or a trial that was lost, 2 the user's mistake or
+an error of the user's code, 130 interrupted.
 """
 
 import faulthandler

@@ -11,12 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-import trainlab
 from trainlab.errors import MOST_SAID, said_by
 
 Item = TypeVar("Item")
 
-OURS = Path(trainlab.__file__).parent
+OURS = Path(__file__).parents[1]
 OF_WORKLOADS = (OURS / "data", OURS / "workloads")
 """Where what a user gives is looked at: an error there is about what she gave."""
 FIELD = "_trainlab_field"
@@ -50,7 +49,7 @@ class Running:
 MODEL, LOSS, PREPARE, BACKWARD = map(Running, ("model", "loss", "prepare", "backward"))
 STEP, EVALUATE, UPDATE = map(Running, ("step", "evaluate", "update"))
 DATA, OPTIMIZER, SCHEDULE = map(Running, ("data", "optimizer", "optimizer.schedule"))
-METRICS, FILE = map(Running, ("metrics", "import"))
+FILE = Running("import")
 
 
 def naming(field: str, items: Iterable[Item]) -> Iterator[Item]:
