@@ -86,6 +86,13 @@ RAISED = {
         "10",
         "data raised",
     ),
+    "sample in a process that fetches": (
+        "Samples.__getitem__ = planted\n"
+        "load = torch.utils.data.DataLoader(Samples(), 8, num_workers=1)\n"
+        "fields.update(data=Dataset('own', load, load))",
+        "10",
+        "data raised",
+    ),
     "collate": (
         "fields.update(data=Dataset('own', Samples(), Samples(), collate_fn=planted))",
         "10",

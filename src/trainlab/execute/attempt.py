@@ -161,8 +161,8 @@ def _failure(error: BaseException) -> Failure:
         message, trace = said_by(error), _traceback(error)
         return Failure(kind=kind, message=_writable(message), traceback=_writable(trace))
     return Failure(
-        kind=kind,
-        message=_writable(said_by(error)),
+        kind=OUT_OF_MEMORY if kind == OUT_OF_MEMORY else mistake.kind,
+        message=_writable(mistake.message),
         traceback=_writable(mistake.trace if mistake.line else _traceback(error)),
         field=mistake.field,
         line=_writable(mistake.line),

@@ -1,5 +1,6 @@
 """The user's code: which field of the workload runs, and what an error in it says, from her file on."""
 
+import re
 import sys
 import sysconfig
 import traceback
@@ -20,6 +21,13 @@ OF_WORKLOADS = (OURS / "data", OURS / "workloads")
 """Where what a user gives is looked at: an error there is about what she gave."""
 FIELD = "_trainlab_field"
 """The attribute of an error that names the field of the workload that raised it."""
+
+
+SENT = re.compile(
+    r"in DataLoader worker process \d+\.\nOriginal Traceback .*?:\n(?P<trace>.*)", re.DOTALL
+)
+"""How torch puts an error of a process that fetches data, with its traceback as text."""
+SENT_FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+), in .*\n(?:    .*\n)*')
 
 
 class Running:
@@ -89,12 +97,28 @@ def mistake_in(error: BaseException | None) -> UserMistake | None:
         error = error.__cause__
     if error is None:
         return None
+    if (sent := SENT.search(said_by(error))) is not None:
+        return _sent_mistake(error, sent["trace"])
     return UserMistake(
         field=getattr(error, FIELD),
         line=own_line(error),
         kind=type(error).__name__,
         message=said_by(error),
         trace=own_traceback(error),
+    )
+
+
+def _sent_mistake(error: BaseException, trace: str) -> UserMistake:
+    """One that came as text from a process that fetches data."""
+    frames = [one for one in SENT_FRAME.finditer(trace) if is_own(one["file"])]
+    message = SENT_FRAME.sub("", trace).strip()
+    kind = type(error).__name__
+    return UserMistake(
+        field=getattr(error, FIELD),
+        line=f"{Path(frames[-1]['file']).name}:{frames[-1]['line']}" if frames else "",
+        kind=kind,
+        message=message.removeprefix(f"{kind}: "),
+        trace="".join(one[0] for one in frames) + f"{message}\n",
     )
 
 
