@@ -346,6 +346,12 @@ def test_which_workload_of_a_file_is_meant(
     assert told in check_told(trainlab, "run", reference)
 
 
+def test_a_plan_tells_what_a_file_raises(trainlab: Verb, tmp_path: Path) -> None:
+    told = check_told(trainlab, "run", write(tmp_path, "1 / 0"), "--dry-run")
+    assert 'own.py", line 33, in <module>' in told
+    assert "own.py:33: ZeroDivisionError: division by zero" in told
+
+
 def test_two_files_that_import_each_other_are_told_so(trainlab: Verb, tmp_path: Path) -> None:
     reference = write(tmp_path, "import first_of_two")
     (tmp_path / "first_of_two.py").write_text("import second_of_two\nmade = 1\n")

@@ -46,9 +46,10 @@ class Running:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is None or trace is None:
+            return
         if not isinstance(error, Exception | SystemExit) or hasattr(error, FIELD):
             return
-        assert trace is not None
         if not _is_ours(trace):
             layer = _layer_of(trace)
             setattr(error, FIELD, f"{self._field}, in layer {layer}" if layer else self._field)
