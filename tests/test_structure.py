@@ -13,7 +13,7 @@ import trainlab
 SOURCE = Path(trainlab.__file__).parent
 
 ASKED = ("errors", "extras", "stats", "spec", "studies", "plan", "resolve", "record", "words")
-READERS = (*ASKED, "analyse", "report")
+READERS = (*ASKED, "analyse", "report", "export")
 MAKERS = (*(*ASKED, "machine", "data", "workloads", "train", "instruments", "measure", "execute"),)
 """The two sides of the run folder; on each, a room imports only from rooms to its left."""
 
@@ -200,6 +200,8 @@ def loaded_after(code: str) -> set[str]:
         "import trainlab.cli; trainlab.cli.build(['studies'])",
         "import trainlab.cli; trainlab.cli.build(['show'])",
         "import trainlab.cli; trainlab.cli.build(['compare'])",
+        "import trainlab.cli; trainlab.cli.build(['export'])",
+        "import trainlab.cli; trainlab.cli.build(['init'])",
     ],
 )
 def test_torch_is_not_imported_where_it_is_not_needed(code: str) -> None:

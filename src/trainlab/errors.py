@@ -11,6 +11,7 @@
     ├── DeviceError               a device this machine or this torch lacks
     ├── MissingExtraError         an optional package that is not installed
     ├── RecordError               a run folder that cannot be written or read
+    ├── ExportError               a server that did not take what was exported
     └── OutputError               what is printed cannot be written
 
 Only the command line catches them. Anything else that escapes is our defect.
@@ -77,6 +78,10 @@ class MissingExtraError(TrainlabError):
 
 class RecordError(TrainlabError):
     """A run folder cannot be written or read."""
+
+
+class ExportError(TrainlabError):
+    """A server did not take what was exported to it."""
 
 
 class OutputError(TrainlabError):

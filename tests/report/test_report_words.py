@@ -59,6 +59,7 @@ BUILT += (
     "sample",
     "short_",
     "source_",
+    "start_",
 )
 BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")
 

@@ -40,7 +40,10 @@ TRIAL_COLUMNS = ("trial", "cell", "seed", "state")
 def trial_table(evidence: Evidence) -> pd.DataFrame:
     """One row per trial: what it was, how it ended, its metrics and costs; empty where it has none."""
     return pd.DataFrame(
-        [_trial_fields(evidence, trial) | _values(evidence, trial) for trial in evidence.trials]
+        [
+            _trial_fields(evidence, trial) | trial_values(evidence, trial)
+            for trial in evidence.trials
+        ]
     )
 
 
@@ -54,7 +57,7 @@ def tidy_table(evidence: Evidence) -> pd.DataFrame:
             "value": value,
         }
         for trial in evidence.trials
-        for name, value in _values(evidence, trial).items()
+        for name, value in trial_values(evidence, trial).items()
     ]
     columns = [*_trial_fields(evidence, evidence.trials[0]), "metric", "unit", "value"]
     return pd.DataFrame(rows, columns=columns)
@@ -106,13 +109,13 @@ def histogram_table(trials: Sequence[ProbedTrial]) -> pd.DataFrame:
 
 def write_results(folder: RunFolder, evidence: Evidence) -> list[Path]:
     """results.csv, results.parquet, epochs.csv and probes.csv; the same records give the same bytes."""
-    tidy, epochs, parquet = tidy_table(evidence), epoch_table(evidence), io.BytesIO()
-    tidy.astype({"value": "float64"}).to_parquet(parquet, index=False)
-    tables = {folder.results_csv: _csv(tidy), folder.results_parquet: parquet.getvalue()}
+    tidy, epochs = tidy_table(evidence), epoch_table(evidence)
+    parquet = parquet_of(tidy.astype({"value": "float64"}))
+    tables = {folder.results_csv: csv_of(tidy), folder.results_parquet: parquet}
     if len(epochs):
-        tables[folder.epochs_csv] = _csv(epochs)
+        tables[folder.epochs_csv] = csv_of(epochs)
     if evidence.probed:
-        tables[folder.probes_csv] = _csv(probe_table(evidence.probed))
+        tables[folder.probes_csv] = csv_of(probe_table(evidence.probed))
     with writing(folder.path):
         folder.path.mkdir(parents=True, exist_ok=True)
     for path, content in tables.items():
@@ -120,7 +123,15 @@ def write_results(folder: RunFolder, evidence: Evidence) -> list[Path]:
     return list(tables)
 
 
-def _csv(table: pd.DataFrame) -> bytes:
+def parquet_of(table: pd.DataFrame) -> bytes:
+    """A table as a Parquet file."""
+    content = io.BytesIO()
+    table.to_parquet(content, index=False)
+    return content.getvalue()
+
+
+def csv_of(table: pd.DataFrame) -> bytes:
+    """A table as CSV, in which no text is taken for a formula."""
     return table.map(_no_formula).to_csv(index=False, lineterminator="\n").encode()
 
 
@@ -163,7 +174,8 @@ def _level(trial: TrialRecord, factor: str) -> str:
     return "" if value is None else level_text(value)
 
 
-def _values(evidence: Evidence, trial: TrialRecord) -> dict[str, float]:
+def trial_values(evidence: Evidence, trial: TrialRecord) -> dict[str, float]:
+    """What a trial comes to: metrics of its last epoch, times, costs."""
     values = _learn_values if trial.kind == "learn" else _cost_values
     return dict(values(evidence, trial))
 

@@ -20,9 +20,11 @@ VERBS = {
     "status": "Say how far a run is, from its folder alone.",
     "cancel": "Stop a run, wherever it runs; it can be resumed.",
     "profile": "Measure what a step costs, in fresh processes.",
+    "init": "Write a model and a study to start from.",
     "studies": "List the built-in studies, or print one to edit.",
     "show": "Show what a run has shown, from its records.",
     "report": "Write a run's report: HTML, Markdown, PDF.",
+    "export": "Export a run: CSV, Parquet, LaTeX, MLflow, Perfetto.",
     "check": "Say whether reports that were handed in are their runs'.",
     "verify": "Say whether a run's records are as they were written.",
     "compare": "Lay two runs side by side: say, two machines.",
@@ -34,7 +36,8 @@ VERBS = {
     "env": "Show what this machine has, as it would be recorded.",
 }
 """Help texts; `verbs/<name>.py` offers its verb as `command`, a function or a group of functions. Those
-about a run that is not finished are in `verbs/under_way`."""
+about a run that is not finished are in `verbs/under_way`, those that write files to go on with in
+`verbs/files`."""
 
 
 def build(arguments: Sequence[str]) -> "typer.Typer":

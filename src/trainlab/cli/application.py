@@ -10,8 +10,12 @@ from trainlab import __version__
 from trainlab.cli.errors import guarded
 from trainlab.cli.usage import Verb, Verbs
 
-UNDER_WAY = ("resume", "status", "cancel")
-"""Verbs about a run that is not finished; they have a room of their own."""
+ROOMS = {
+    **dict.fromkeys(("resume", "status", "cancel"), "verbs.under_way"),
+    **dict.fromkeys(("export", "init"), "verbs.files"),
+}
+"""Verbs about a run that is not finished, and those that write files to go on with, have rooms of their
+own."""
 
 
 def application(arguments: Sequence[str], summary: str, verbs: Mapping[str, str]) -> typer.Typer:
@@ -41,8 +45,7 @@ def application(arguments: Sequence[str], summary: str, verbs: Mapping[str, str]
 
 def module_of(verb: str) -> str:
     """The module that offers a verb."""
-    room = "verbs.under_way" if verb in UNDER_WAY else "verbs"
-    return f"trainlab.cli.{room}.{verb}"
+    return f"trainlab.cli.{ROOMS.get(verb, 'verbs')}.{verb}"
 
 
 def _not_called() -> None:

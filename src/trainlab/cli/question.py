@@ -208,9 +208,19 @@ def _base_question(what: str) -> tuple[Question, str]:
     if what in study_names():
         return builtin_study(what), what
     if what.endswith(".toml"):
-        return read_question(Path(what).expanduser()), what
+        path = Path(what).expanduser()
+        return _beside(read_question(path), path), what
     if what not in BUILTIN and ":" not in what:
         near = nearest(what, [*BUILTIN, *study_names()])
         if near is not None and near not in BUILTIN:
             raise SpecError([f"{what}: no such workload or study; did you mean {near}?"])
     return Question(workload=what), "settings"
+
+
+def _beside(question: Question, path: Path) -> Question:
+    """The question of a study file: a workload's file lies beside it, or else in the current folder."""
+    place, _, name = question.workload.rpartition(":")
+    near = path.parent / place
+    if not place.endswith(".py") or Path(place).is_absolute() or not near.is_file():
+        return question
+    return question.model_copy(update={"workload": f"{near}:{name}"})

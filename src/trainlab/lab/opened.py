@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from trainlab.analyse.evidence import Evidence
     from trainlab.analyse.findings.finding import Finding
+    from trainlab.export.formats import Exported
 
 
 class Run(RunFolder):
@@ -55,6 +56,22 @@ class Run(RunFolder):
         from trainlab.analyse.findings import findings
 
         return findings(self.evidence())
+
+    def export(
+        self,
+        to: str,
+        out: Path | str | None = None,
+        *,
+        lang: str = "en",
+        tracking_uri: str | None = None,
+    ) -> "Exported":
+        """Writes the run for another program: `to` is csv, parquet, latex, mlflow or perfetto. Files go to
+        `out`, a folder (not given: `export/` of the run); mlflow goes to the server at `tracking_uri`, or
+        where MLFLOW_TRACKING_URI says."""
+        from trainlab.export.formats import export_run
+
+        folder = None if out is None else Path(out)
+        return export_run(self, self.evidence(), to, folder, lang=lang, tracking_uri=tracking_uri)
 
     def sentences(self, lang: str = "en") -> list[str]:
         """The findings in words."""

@@ -33,6 +33,7 @@ class RunFolder:
         self.epochs_csv = path / "epochs.csv"
         self.probes_csv = path / "probes.csv"
         self.report_folder = path / "report"
+        self.export_folder = path / "export"
 
     def trial(self, trial_id: str) -> TrialFolder:
         """The folder of one trial."""

@@ -41,7 +41,7 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
     return table_of(
         words("cost_table"),
         [
-            name(words("cell"), lambda m: _measured_cell(m, words)),
+            name(words("cell"), lambda m: measured_cell(m, words)),
             name(words("mode"), lambda m: words.mode(m.summary.mode)),
             name(words("device"), _device, is_extra=True),
             value(words("step_ms"), lambda m: m.summary.step_ms.value),
@@ -286,7 +286,7 @@ def warning_table(evidence: Evidence, words: Words) -> Table | None:
     return table_of(
         words("warning_table"),
         [
-            name(words("cell"), lambda row: _measured_cell(row[0], words)),
+            name(words("cell"), lambda row: measured_cell(row[0], words)),
             name(words("mode"), lambda row: words.mode(row[0].summary.mode)),
             value(words("off_by"), lambda row: Entry(f"±{percent(row[1].off_by)}", row[1].off_by)),
             name(words("why"), lambda row: words.warning(row[1].reason, row[1].value)),
@@ -311,7 +311,7 @@ def _cell(measurement: Measurement) -> str:
     return measurement.trial.cell
 
 
-def _measured_cell(measurement: Measurement, words: Words) -> str:
+def measured_cell(measurement: Measurement, words: Words) -> str:
     """The cell, with which of its measurements it is."""
     notes = [words("again")] if measurement.trial.again else []
     notes += [words("trained")] if measurement.is_trained else []

@@ -1,0 +1,1 @@
+"""What a run gives other programs: tables, LaTeX, MLflow, Perfetto."""

@@ -1,0 +1,163 @@
+"""The main tables of a run as LaTeX with booktabs: means with half-widths, costs, comparisons by factor."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from trainlab.analyse.cost.measurement import Measurement
+from trainlab.analyse.cost.summary import Estimate
+from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.metrics import compared_metrics
+from trainlab.report.document import Entry, Table
+from trainlab.report.run_data import RunData
+from trainlab.report.sections.factors import comparison_section
+from trainlab.report.tables.columns import name, table_of, value
+from trainlab.report.tables.cost import measured_cell
+from trainlab.stats.means import mean_of
+from trainlab.words import Words
+from trainlab.words.numbers import MIB, figure, is_share, metric_value
+
+TABLES, DOCUMENT = "tables.tex", "document.tex"
+PREAMBLE = r"""\documentclass{article}
+\usepackage[margin=2cm]{geometry}
+\usepackage{booktabs}
+%s\begin{document}
+\input{tables}
+\end{document}
+"""
+CHINESE = "\\usepackage{ctex} % compile with xelatex\n"
+SPECIAL: Mapping[str, str] = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{letter: f"\\{letter}" for letter in "&%$#_"},
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "[": "{[}",
+    "]": "{]}",
+    "±": r"$\pm$",
+    "→": r"$\rightarrow$",
+    "\u00d7": r"$\times$",
+    "·": r"$\cdot$",
+    "\u2212": "$-$",
+    "µ": r"$\mu$",
+    "\u03bc": r"$\mu$",
+    "≤": r"$\le$",
+    "≥": r"$\ge$",
+    "…": r"\ldots{}",
+}
+"""Letters that LaTeX takes for commands or that its fonts lack, and what stands for them. A bracket that
+begins a row would be read as an option of the line break before it."""
+
+
+def latex_files(evidence: Evidence, lang: str) -> dict[str, bytes]:
+    """`tables.tex`, to be read by \\input, and `document.tex`, which shows it."""
+    words = Words(lang)
+    tables = [latex_of(table, number) for number, table in enumerate(_tables(evidence, words), 1)]
+    needs = "% \\usepackage{booktabs}\n" + (f"% {CHINESE}" if words.language.is_cjk else "")
+    preamble = PREAMBLE % (CHINESE if words.language.is_cjk else "")
+    return {TABLES: (needs + "\n".join(tables)).encode(), DOCUMENT: preamble.encode()}
+
+
+def latex_of(table: Table, number: int) -> str:
+    """A table with its caption and note; its label is `tab:trainlab-<number>`."""
+    kinds = "".join("r" if column.is_number else "l" for column in table.columns)
+    lines = [_row(escaped(column.heading) for column in table.columns), r"\midrule"]
+    lines += [_row(escaped(entry.text) for entry in row.entries) for row in table.rows]
+    note = [rf"\par\smallskip{{\footnotesize {escaped(table.note)}\par}}"] if table.note else []
+    return "\n".join(
+        [
+            r"\begin{table}[htbp]",
+            r"\centering\small",
+            rf"\caption{{{escaped(table.caption)}}}",
+            rf"\label{{tab:trainlab-{number}}}",
+            rf"\begin{{tabular}}{{{kinds}}}",
+            r"\toprule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+            *note,
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def escaped(text: str) -> str:
+    """Text on one line that no command in it can break out of."""
+    return "".join(SPECIAL.get(letter, letter) for letter in re.sub(r"\s+", " ", text).strip())
+
+
+def _row(texts: Iterator[str]) -> str:
+    return " & ".join(texts) + r" \\"
+
+
+def _tables(evidence: Evidence, words: Words) -> Iterator[Table]:
+    if evidence.learned:
+        yield _learn_table(evidence, words)
+    if evidence.measured:
+        yield _cost_table(evidence.measured, words)
+    comparison = comparison_section(RunData(evidence), words)
+    for section in comparison.sections if comparison is not None else ():
+        yield from (block for block in section.blocks if isinstance(block, Table))
+
+
+def _learn_table(evidence: Evidence, words: Words) -> Table:
+    """Each cell's means over seeds, with half the width of their 95% interval."""
+
+    def final_mean(metric: str) -> Callable[[str], Entry]:
+        def entry(cell: str) -> Entry:
+            mean = mean_of([*evidence.values(cell, metric).values()])
+            if mean is None:
+                return Entry(words("none_finite"))
+            return Entry(_metric_text(metric, mean.value, mean.ends[1]))
+
+        return entry
+
+    return table_of(
+        words("learn_table"),
+        [
+            name(words("cell"), str),
+            value(words("seeds"), lambda cell: Entry(str(len(evidence.learned[cell])))),
+            *(value(words.metric_title(m), final_mean(m)) for m in compared_metrics(evidence)),
+        ],
+        [cell.id for cell in evidence.cells if evidence.learned.get(cell.id)],
+        words("latex_learn_note"),
+    )
+
+
+def _metric_text(metric: str, mean: float, high: float | None) -> str:
+    """`97.82 ± 0.41`, in per cent where the heading says so."""
+    numbers = [mean] if high is None else [mean, high - mean]
+    if is_share(metric):
+        return " ± ".join(f"{100 * number:.2f}" for number in numbers)
+    return " ± ".join(metric_value(metric, number, mean) for number in numbers)
+
+
+def _cost_table(measured: Sequence[Measurement], words: Words) -> Table:
+    def peak_mib(measurement: Measurement) -> float | None:
+        return None if measurement.memory is None else measurement.memory.peak_bytes / MIB
+
+    return table_of(
+        words("cost_table"),
+        [
+            name(words("cell"), lambda m: measured_cell(m, words)),
+            name(words("mode"), lambda m: words.mode(m.summary.mode)),
+            value(words("step_ms"), lambda m: Entry(_cost_text(m.summary.step_ms))),
+            value(words("sample_us"), lambda m: Entry(_cost_text(m.summary.sample_us))),
+            value(words("epoch_s"), lambda m: Entry(_cost_text(m.summary.epoch_s))),
+            value(words("peak_mib"), peak_mib),
+        ],
+        [m for m in measured if not m.trial.again],
+        words("latex_cost_note"),
+    )
+
+
+def _cost_text(cost: Estimate) -> str:
+    """With the larger side of the interval, which need not be symmetric."""
+    if cost.low is None or cost.high is None:
+        return figure(cost.value)
+    return f"{figure(cost.value)} ± {figure(max(cost.high - cost.value, cost.value - cost.low), 2)}"

@@ -1,0 +1,236 @@
+"""MLflow: an experiment per study, a run per trial below one for the whole, nothing twice."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from trainlab import __version__
+from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.results import csv_of, trial_values
+from trainlab.analyse.trial_records import UNFINISHED
+from trainlab.errors import ExportError, SpecError
+from trainlab.export.tables import settings_of, tables_of
+from trainlab.extras import import_extra
+from trainlab.record.digests import run_digests
+from trainlab.record.files import sha256_of, temporary_folder
+from trainlab.record.folder import RunFolder
+from trainlab.record.trial import TrialRecord
+
+VARIABLE = "MLFLOW_TRACKING_URI"
+QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+"""Unless set otherwise: nothing is sent but to the server named, one that is not there is told soon, and
+only trainlab prints."""
+MOST_AT_ONCE = 1000
+"""Metrics that a server takes in one request."""
+LONGEST_VALUE = 500
+STATUS = {"done": "FINISHED", "diverged": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
+WHOLE = "(run)"
+"""Stands for the whole run where a tag names a trial."""
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """What became of the trials of a run."""
+
+    experiment: str
+    tracking_uri: str
+    num_new: int
+    num_there: int
+    num_left_out: int
+
+
+def export_to_server(
+    folder: RunFolder, evidence: Evidence, lang: str, tracking_uri: str | None
+) -> Uploaded:
+    """Every trial that has ended as a run on an MLflow server, with the report; one that is there already,
+    and as the trial is, is left alone. ExportError where the server does not take it."""
+    uri = tracking_uri or os.environ.get(VARIABLE, "")
+    if not uri:
+        remedy = f"give --tracking-uri, as http://127.0.0.1:5000, or set {VARIABLE}"
+        raise SpecError([f"--to mlflow: no server is named; {remedy}"])
+    with _quiet():
+        mlflow = import_extra("mlflow", "--to mlflow", "mlflow")
+        with _telling(mlflow, uri):
+            client = mlflow.MlflowClient(tracking_uri=uri)
+            experiment = _experiment(client, evidence.name, uri)
+            return _Upload(mlflow, client, experiment, folder, evidence).all(lang, uri)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    missing = {name: value for name, value in QUIET.items() if name not in os.environ}
+    os.environ.update(missing)
+    try:
+        yield
+    finally:
+        for name in missing:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _telling(mlflow: Any, uri: str) -> Iterator[None]:
+    """Turns what goes wrong with a server into one line."""
+    try:
+        yield
+    except mlflow.MlflowException as error:
+        said = " ".join(str(error).split())[:300]
+        raise ExportError(f"{uri}: MLflow says: {said}") from None
+
+
+def _experiment(client: Any, name: str, uri: str) -> str:
+    """The experiment of a study, made where it is not there."""
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        return str(client.create_experiment(name))
+    if found.lifecycle_stage != "active":
+        remedy = f"restore it: mlflow experiments restore -x {found.experiment_id}"
+        raise ExportError(f"{uri}: the experiment {name} is deleted there; {remedy}")
+    return str(found.experiment_id)
+
+
+class _Upload:
+    """One run folder on its way to one experiment."""
+
+    def __init__(
+        self, mlflow: Any, client: Any, experiment: str, folder: RunFolder, evidence: Evidence
+    ) -> None:
+        self._mlflow, self._client, self._experiment = mlflow, client, experiment
+        self._folder, self._evidence = folder, evidence
+        self._run_id = _run_id(evidence)
+        self._created_ms = _milliseconds(evidence.record.created)
+
+    def all(self, lang: str, uri: str) -> Uploaded:
+        """The whole run, then each of its trials."""
+        there = self._there()
+        ended = [trial for trial in self._evidence.trials if trial.state not in UNFINISHED]
+        parent = self._whole(there.pop(WHOLE, None), lang)
+        num_new = 0
+        for trial in ended:
+            digest = sha256_of(self._folder.trial(trial.id).trial_file)
+            if not self._is_there(there.get(trial.id), digest):
+                self._trial(trial, parent, digest)
+                num_new += 1
+        left_out = len(self._evidence.trials) - len(ended)
+        return Uploaded(self._evidence.name, uri, num_new, len(ended) - num_new, left_out)
+
+    def _there(self) -> dict[str, Any]:
+        """The MLflow runs of this run by the trial that each is of."""
+        query = f"tags.`trainlab.run` = '{self._run_id}'"
+        found: dict[str, Any] = {}
+        token = None
+        while True:
+            page = self._client.search_runs([self._experiment], query, page_token=token)
+            found |= {run.data.tags.get("trainlab.trial", ""): run for run in page}
+            if not (token := page.token):
+                return found
+
+    def _is_there(self, run: Any, digest: str) -> bool:
+        """Whether it was exported whole, from the same records; what is not is removed."""
+        if run is None:
+            return False
+        if run.data.tags.get("trainlab.fingerprint") == digest:
+            return True
+        self._client.delete_run(run.info.run_id)
+        return False
+
+    def _whole(self, run: Any, lang: str) -> str:
+        """The run that the trials are below of, with the report and the tables as its artifacts."""
+        digest = run_digests(self._folder).all
+        if run is not None and run.data.tags.get("trainlab.fingerprint") == digest:
+            return str(run.info.run_id)
+        made = run or self._client.create_run(
+            self._experiment, self._created_ms, self._tags(WHOLE), self._folder.path.resolve().name
+        )
+        run_id = str(made.info.run_id)
+        with temporary_folder() as place:
+            self._client.log_artifacts(run_id, str(self._artifacts(place, lang)))
+        self._client.set_tag(run_id, "trainlab.fingerprint", digest)
+        self._client.set_terminated(run_id, "FINISHED")
+        return run_id
+
+    def _artifacts(self, place: Path, lang: str) -> Path:
+        """`report/` and `tables/`, written to a folder."""
+        from trainlab.report.writing import write_report
+
+        write_report(self._evidence, place / "report", ("html",), lang)
+        (place / "tables").mkdir()
+        for name, table in tables_of(self._evidence, self._folder).items():
+            (place / "tables" / f"{name}.csv").write_bytes(csv_of(table))
+        return place
+
+    def _trial(self, trial: TrialRecord, parent: str, digest: str) -> None:
+        """One trial; the fingerprint comes last, so that half of one is made again."""
+        begun = self._created_ms if trial.started is None else _milliseconds(trial.started)
+        facts = {"cell": trial.cell, "kind": trial.kind, "seed": trial.seed, "state": trial.state}
+        tags = self._tags(trial.id) | {f"trainlab.{n}": str(v) for n, v in facts.items()}
+        tags["mlflow.parentRunId"] = parent
+        run = self._client.create_run(self._experiment, begun, tags, trial.id)
+        run_id = run.info.run_id
+        param = self._mlflow.entities.Param
+        params = [param(key(n), _text(v)) for n, v in self._parameters(trial).items()]
+        self._client.log_batch(run_id, params=params)
+        metrics = list(self._metrics(trial, begun))
+        for start in range(0, len(metrics), MOST_AT_ONCE):
+            self._client.log_batch(run_id, metrics=metrics[start : start + MOST_AT_ONCE])
+        self._client.set_tag(run_id, "trainlab.fingerprint", digest)
+        ended = begun if trial.ended is None else _milliseconds(trial.ended)
+        self._client.set_terminated(run_id, STATUS[trial.state], ended)
+
+    def _parameters(self, trial: TrialRecord) -> Mapping[str, object]:
+        kind = {} if trial.mode is None else {"mode": trial.mode, "watch": trial.watch}
+        return {"workload": trial.workload, **settings_of(trial), "seed": trial.seed, **kind}
+
+    def _metrics(self, trial: TrialRecord, begun_ms: int) -> Iterator[Any]:
+        """The points of the curve at their updates and times; then what the trial comes to as a whole.
+        Those within an epoch stand apart under `step/`, as in TensorBoard."""
+        make, last_ms = self._mlflow.entities.Metric, begun_ms
+        for line in self._folder.trial(trial.id).curve():
+            last_ms = begun_ms + int(1000 * line.get("time_s", 0))
+            within = "step/" if line["kind"] == "step" else ""
+            own = () if within else ("epoch", "train_s", "test_s")
+            for name, number in line.items():
+                if number is not None and ("/" in name or name in own):
+                    yield make(key(within + name), float(number), last_ms, line["step"])
+        for name, number in trial_values(self._evidence, trial).items():
+            if name not in self._evidence.metrics:
+                yield make(key(name), number, last_ms, trial.steps_done)
+
+    def _tags(self, trial: str) -> dict[str, str]:
+        return {
+            "trainlab.run": self._run_id,
+            "trainlab.folder": self._folder.path.resolve().name,
+            "trainlab.trial": trial,
+            "trainlab.version": __version__,
+            "mlflow.source.name": self._evidence.record.command[:LONGEST_VALUE],
+        }
+
+
+def _run_id(evidence: Evidence) -> str:
+    """The same for a run wherever its folder lies, and however many seeds are added to it."""
+    record = evidence.record
+    text = "\n".join((record.name, record.created, record.command))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _milliseconds(moment: str) -> int:
+    return int(1000 * datetime.fromisoformat(moment).timestamp())
+
+
+def key(name: str) -> str:
+    """A name with what MLflow does not take in one replaced."""
+    return re.sub(r"[^\w\-. :/]", "_", name)
+
+
+def _text(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text[:LONGEST_VALUE]

@@ -1,0 +1,63 @@
+"""A real MLflow server on this machine, for the tests of exports."""
+
+import os
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from clusters import _free_ports
+
+PATIENCE_S = 120.0
+SERVER = "TRAINLAB_TEST_MLFLOW"
+"""Names an `mlflow` executable, where it is not on the path: its packages may not go with ours."""
+
+
+def mlflow_executable() -> str | None:
+    """What starts a server; the client's own executable cannot."""
+    return os.environ.get(SERVER) or shutil.which("mlflow")
+
+
+@contextmanager
+def mlflow_server(executable: str, folder: Path) -> Iterator[str | None]:
+    """Gives the address of a server whose data lies in a folder; None where it does not start."""
+    (port,) = _free_ports(1)
+    address = f"http://127.0.0.1:{port}"
+    # What it imports is its own, not that of the tests.
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(executable, "server", "--host", "127.0.0.1", "--port", str(port)),
+                *("--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db"),
+                *("--artifacts-destination", str(folder / "artifacts")),
+            ],
+            env={**variables, "MLFLOW_DISABLE_TELEMETRY": "true"},
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield address if _answers(address, process) else None
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(address: str, process: "subprocess.Popen[bytes]") -> bool:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while process.poll() is None and time.monotonic() < deadline_s:
+        try:
+            with urllib.request.urlopen(f"{address}/health", timeout=2):  # noqa: S310
+                return True
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+    return False
