@@ -1,7 +1,6 @@
 """network.json: the calls of one forward pass, so that a report can draw the network without timing it."""
 
 import contextlib
-import copy
 import io
 import warnings
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from trainlab.errors import said_by
 from trainlab.instruments.calls.recorder import Call, CallRecorder, PassCost
 from trainlab.record.cost import CallRow, NetworkRecord
 from trainlab.train.moments import Arguments, Instrument, Phase, TrialView
+from trainlab.train.opaque import opaque_names, uncompiled_copy
 from trainlab.train.seeds import seeded
 
 LONGEST_REASON = 300
@@ -29,12 +29,15 @@ class Network(Instrument):
         try:
             with seeded(view.trial.seed, "network", device=view.device), _quiet():
                 given = view.model_inputs(min(view.trial.settings.batch_size, MOST_SAMPLES))
-                rows = traced(copy.deepcopy(view.model).train(), given)
+                model = uncompiled_copy(view.model).train()
+                rows = traced(model, given)
                 size = count_of(given)
         except Exception as error:  # noqa: BLE001  the user's model may raise anything
             reason = " ".join(said_by(error).split())[:LONGEST_REASON]
             view.note("network_failed", kind=type(error).__name__, reason=reason)
             return
+        if names := opaque_names(model):
+            view.note("not_seen_inside", names=", ".join(names))
         if rows:
             view.folder.network.write(NetworkRecord(batch_size=size, rows=rows))
 

@@ -5,7 +5,6 @@ sizes lie beside each other.
 """
 
 import contextlib
-import copy
 import errno
 import io
 import logging
@@ -24,6 +23,7 @@ from trainlab.record.board_tags import metric_tag, step_tag
 from trainlab.record.files import writing
 from trainlab.record.probe import ProbeRecord
 from trainlab.train.moments import Instrument, Point, Progress, TrialView
+from trainlab.train.opaque import uncompiled_copy
 
 GRID_SIDE = 8
 """The grid of sample inputs has this many rows and columns."""
@@ -92,7 +92,7 @@ class TensorBoard(Instrument):
         view = self._view
         try:
             # A copy in eval mode, under its own random state: watching must not change the training.
-            model = copy.deepcopy(view.model).eval()
+            model = uncompiled_copy(view.model).eval()
             with (
                 torch.random.fork_rng(devices=[view.device] if view.device.type == "cuda" else []),
                 warnings.catch_warnings(),

@@ -6,29 +6,32 @@ watching costs. Work is counted in steps of its own, after everything that is ti
 """
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 from torch import nn
 
+from trainlab.instruments.calls.alignment import aligned
 from trainlab.instruments.calls.flow import BATCH
 from trainlab.instruments.calls.recorder import Call, CallRecorder, Observer, PassCost
 from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
 from trainlab.measure.work import WorkCounter
 from trainlab.record.cost import LayerRow, LayersRecord, WorkRecord
+from trainlab.record.note import note
 from trainlab.spec.cost import CostSpec
 from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument, Phase
+from trainlab.train.opaque import opaque_names
 from trainlab.train.setup import Setup
 
 MAX_COUNTED_STEPS = 5
 """Where steps differ in their calls, one may not make them all."""
 
-Key = tuple[str, str, int]
-"""Phase, name and number of a call: the same call in another step."""
+Key = tuple[str, str]
+"""Phase and name of a call. Its number is no part of it: a loop may run more often in another step."""
 
 
 class CallTimer:
@@ -108,17 +111,45 @@ class LayerWatch(Instrument):
             self._recorder.watch.stop_watching()
 
 
-@dataclass
+@dataclass(eq=False)
 class _Row:
     """One call over all watched steps."""
 
     call: Call
-    inputs: set[Key | None] = field(default_factory=set)
+    inputs: set["_Row | None"] = field(default_factory=set)
     """None is the batch."""
     parameters: set[int] = field(default_factory=set)
     first: Call | None = None
+    counted: Call | None = None
+    """The call whose work was counted."""
     forward_us: list[float] = field(default_factory=list)
     backward_us: list[float] = field(default_factory=list)
+
+
+class _Rows:
+    """The calls of all steps, in an order that is each step's own."""
+
+    def __init__(self) -> None:
+        self.all: list[_Row] = []
+
+    def of_step(self, calls: Sequence[Call]) -> list[_Row]:
+        """The row of each call of a step; new where no other step made it."""
+        places = aligned([_key(row.call) for row in self.all], [_key(call) for call in calls])
+        merged: list[_Row] = []
+        of_step: list[_Row] = []
+        num_taken = 0
+        for place, call in zip(places, calls, strict=True):
+            if place is None:
+                merged.append(_Row(call))
+            else:
+                merged += self.all[num_taken : place + 1]
+                num_taken = place + 1
+            of_step.append(merged[-1])
+        self.all = merged + self.all[num_taken:]
+        for row, call in zip(of_step, calls, strict=True):
+            row.inputs |= {of_step[index] if index >= 0 else None for index in call.inputs}
+            row.parameters |= call.parameters
+        return of_step
 
 
 def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
@@ -126,6 +157,8 @@ def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
     watch, timer = LayerWatch(setup.model), CallTimer(stopwatch_for(setup.device))
     phases_us: dict[str, list[float]] = {}
     bare_ms, watched_ms, timed = [], [], []
+    if names := opaque_names(setup.model):
+        setup.notes.append(note("not_seen_inside", names=", ".join(names)))
     with stepping(setup, spec.mode) as steps:
         watched = steps.watched_by([watch])
         with watch.watching(timer) as first:
@@ -142,13 +175,13 @@ def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
             for phase, us in timer.read().items():
                 phases_us.setdefault(phase, []).append(us)
         rows = _merged(first, timed)
-        work, counter = _counted_work(watch, watched, steps, rows.keys())
+        counter = _count_work(watch, watched, steps, rows)
     return LayersRecord(
         mode=spec.one_mode,
         batch_size=steps.batch_size,
         num_steps=len(timed),
         calls_are_equal=len({tuple(map(_key, calls)) for calls in [first, *timed]}) == 1,
-        rows=list(_layer_rows(setup, spec, rows, work)),
+        rows=list(_layer_rows(setup, spec, rows.all)),
         uncounted=sorted(counter.uncounted),
         between=_work_record(counter.between),
         optimizer=_work_record(counter.optimizer),
@@ -159,61 +192,54 @@ def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
 
 
 def _key(call: Call) -> Key:
-    return call.phase, call.name, call.number
+    return call.phase, call.name
 
 
-def _merged(first: list[Call], timed: list[list[Call]]) -> dict[Key, _Row]:
-    """The calls of all steps, in the order they first appeared."""
-    rows: dict[Key, _Row] = {}
-    for calls in [first, *timed]:
-        keys = [_key(call) for call in calls]
-        for key, call in zip(keys, calls, strict=True):
-            row = rows.setdefault(key, _Row(call))
-            row.inputs |= {keys[index] if index >= 0 else None for index in call.inputs}
-            row.parameters |= call.parameters
-            if calls is first:
-                row.first = call
-            else:
-                row.forward_us.append(call.forward.us)
-                row.backward_us.append(call.backward.us)
+def _merged(first: list[Call], timed: list[list[Call]]) -> _Rows:
+    """The calls of all steps with their times."""
+    rows = _Rows()
+    for row, call in zip(rows.of_step(first), first, strict=True):
+        row.first = call
+    for calls in timed:
+        for row, call in zip(rows.of_step(calls), calls, strict=True):
+            row.forward_us.append(call.forward.us)
+            row.backward_us.append(call.backward.us)
     return rows
 
 
-def _counted_work(
-    watch: LayerWatch, watched: Update, steps: Steps, keys: Set[Key]
-) -> tuple[dict[Key, Call], WorkCounter]:
-    """The work of the calls, from steps that are not timed; and the last counter, with what is left."""
-    work: dict[Key, Call] = {}
+def _count_work(watch: LayerWatch, watched: Update, steps: Steps, rows: _Rows) -> WorkCounter:
+    """Counts the work of the calls, in steps that are not timed; the last counter has what is left."""
     uncounted: set[str] = set()
     for _ in range(MAX_COUNTED_STEPS):
         counter = WorkCounter()
         with watch.watching(counter) as calls:
             watched(next(steps.endless))
         uncounted |= counter.uncounted
-        work = {_key(call): call for call in calls} | work
-        if keys <= work.keys():
+        for row, call in zip(rows.of_step(calls), calls, strict=True):
+            row.counted = row.counted or call
+        if all(row.counted is not None for row in rows.all):
             break
     counter.uncounted = uncounted
-    return work, counter
+    return counter
 
 
 def _work_record(cost: PassCost) -> WorkRecord:
     return WorkRecord(flops_by_kind=cost.flops_by_kind, num_bytes=cost.num_bytes)
 
 
-def _layer_rows(
-    setup: Setup, spec: CostSpec, rows: dict[Key, _Row], work: dict[Key, Call]
-) -> Iterator[LayerRow]:
-    indices = {key: index for index, key in enumerate(rows)}
+def _layer_rows(setup: Setup, spec: CostSpec, rows: Sequence[_Row]) -> Iterator[LayerRow]:
+    indices = {row: index for index, row in enumerate(rows)}
     unseen = {id(parameter): parameter.numel() for parameter in setup.model.parameters()}
     trains = spec.mode == "train"
-    for key, row in rows.items():
+    numbers: Counter[str] = Counter()
+    for row in rows:
         call, first = row.call, row.first
-        counted = work.get(key, Call("", "", "function", "forward", 0))
+        counted = row.counted or Call("", "", "function", "forward", 0)
         forward, backward = counted.forward, counted.backward
+        numbers[call.name] += 1
         yield LayerRow(
             name=call.name,
-            call=call.number,
+            call=numbers[call.name],
             kind=call.kind,
             type=call.type,
             phase=call.phase,

@@ -110,6 +110,10 @@ class Instrument:
     def phase_ends(self, phase: Phase) -> None:
         """A part of the step is over; on a GPU its work is queued, not done."""
 
+    def update_begins(self) -> None:
+        """The gradients are what the optimizer applies: its own hooks, which may clip them, have run. Of a
+        workload's own update: right after each `ctx.backward`."""
+
     def step_ends(self, step: int) -> None:
         """The update has been made."""
 
@@ -159,6 +163,7 @@ FINER_THAN_POINTS: Mapping[str, Grain] = {
     "batch_ready": "phase",
     "forward_begins": "call",
     "phase_ends": "phase",
+    "update_begins": "phase",
 }
 """Moments that not every engine can show."""
 
@@ -174,12 +179,17 @@ class Moments:
         self.batch_ready = self._callback("batch_ready")
         self.forward_begins = self._callback("forward_begins")
         self.phase_ends = self._callback("phase_ends")
+        self.update_begins = self._callback("update_begins")
         self.step_ends = self._callback("step_ends")
         self.point_logged = self._callback("point_logged")
         self.flush = self._callback("flush")
         self.test_begins = self._callback("test_begins")
         self.test_ends = self._callback("test_ends")
         self.epoch_ends = self._callback("epoch_ends")
+
+    def is_watched(self, moment: str) -> bool:
+        """Whether an instrument watches the moment of that name."""
+        return bool(_watchers(self.instruments, moment))
 
     @property
     def go_on(self) -> bool:

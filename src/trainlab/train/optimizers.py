@@ -15,14 +15,22 @@ from trainlab.spec.optimizer import OPTIMIZERS
 from trainlab.workloads.user_code import OPTIMIZER
 
 
-def optimizer_code(settings: TrainSpec, device: torch.device) -> str:
+def optimizer_code(settings: TrainSpec, device: torch.device, *, can_be_fused: bool = True) -> str:
     """Which implementation will run: `auto` resolved to fused, foreach or loop."""
     if settings.optimizer_code != "auto":
         return settings.optimizer_code
-    if device.type in OPTIMIZERS[settings.optimizer].fused_on:
+    if can_be_fused and device.type in OPTIMIZERS[settings.optimizer].fused_on:
         return "fused"
     # What torch itself picks: passes over all parameters at once pay on a GPU only.
     return "foreach" if device.type == "cuda" else "loop"
+
+
+def can_be_fused(model: nn.Module) -> bool:
+    """Whether torch's fused updates take its parameters: not complex ones, nor sparse ones or gradients."""
+    return all(
+        parameter.is_floating_point() and parameter.layout == torch.strided
+        for parameter in model.parameters()
+    ) and not any(getattr(module, "sparse", False) is True for module in model.modules())
 
 
 def make_optimizer(
@@ -30,9 +38,11 @@ def make_optimizer(
     parameters: Iterable[nn.Parameter],
     device: torch.device,
     class_for: Callable[[type[Optimizer]], type[Optimizer]] = lambda torch_class: torch_class,
+    *,
+    can_be_fused: bool = True,
 ) -> Optimizer:
     """torch's optimizer with the settings; options not given are left to torch. `class_for` names the class
-    to take in place of torch's, which must take the same options."""
+    to take in place of torch's, which must take the same options. `can_be_fused`: see the function."""
     options: dict[str, Any] = dict(settings.optimizer_options)
     betas = options.pop("beta1", 0.9), options.pop("beta2", 0.999)
     if {"beta1", "beta2"} & set(settings.optimizer_options):
@@ -40,7 +50,8 @@ def make_optimizer(
     for name in ("momentum", "weight_decay"):
         if (value := getattr(settings, name)) is not None:
             options[name] = value
-    code, rules = optimizer_code(settings, device), OPTIMIZERS[settings.optimizer]
+    rules = OPTIMIZERS[settings.optimizer]
+    code = optimizer_code(settings, device, can_be_fused=can_be_fused)
     if code == "fused" and device.type not in rules.fused_on:
         raise DeviceError(
             f"optimizer_code: torch has no fused {settings.optimizer} on {device.type}; use auto"

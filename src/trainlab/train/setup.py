@@ -23,9 +23,11 @@ from trainlab.record.folder import TrialFolder
 from trainlab.record.note import Note, note
 from trainlab.spec import TrainSpec
 from trainlab.train.batches import AccumulatedBatches, Batches, SplitBatches, make_batches
+from trainlab.train.lazy import finish_lazy, is_lazy
 from trainlab.train.moments import Arguments, TrialView
 from trainlab.train.optimizers import (
     Optimizers,
+    can_be_fused,
     make_optimizer,
     make_schedule,
     make_warmup,
@@ -101,7 +103,12 @@ class Setup:
         if (own := self.workload.optimizer) is not None:
             several = self.workload.update is not None
             return own_optimizers(own, self.model, self.settings, may_be_several=several)
-        made = make_optimizer(self.settings, self.model.parameters(), self.device)
+        made = make_optimizer(
+            self.settings,
+            self.model.parameters(),
+            self.device,
+            can_be_fused=can_be_fused(self.model),
+        )
         return Optimizers({"optimizer": made})
 
     @cached_property
@@ -222,7 +229,9 @@ class Setup:
             "device": str(self.device),
             "device_name": device_name(self.device),
             "lr": self.settings.start_lr,
-            "optimizer_code": optimizer_code(self.settings, self.device),
+            "optimizer_code": optimizer_code(
+                self.settings, self.device, can_be_fused=can_be_fused(self.model)
+            ),
             "log_every_steps": self.log_every_steps,
             "steps_per_epoch": len(self.train_batches),
             "batch_size": min(self.train_batches.batch_size, self.train_batches.num_samples),
@@ -264,6 +273,9 @@ def set_up(
     with seeded(trial.seed_of("weights"), "weights"):
         # On the CPU first: the same seed gives the same weights on every device.
         model = workload.build(settings.model)
+        if is_lazy(model):
+            batches = make_batches(dataset.test, settings.test_batch_size, torch.device("cpu"))
+            finish_lazy(model, workload, batches.sample())
     model.to(device)
     test_size, val = settings.test_batch_size, dataset.val
     with DATA:

@@ -1,11 +1,15 @@
 """Sees every call of a step as the user wrote it: modules, functions, custom autograd functions.
 
 A module of torch.nn that calls no other module is one call, whatever it does inside. Any other
-module is a container: what it calls itself are calls of their own, named under its path.
+module is a container: what it calls itself are calls of their own, named under its path. A module that
+is compiled, scripted or traced is one call: while it runs, nothing of ours is in torch's way, so that the
+compiler compiles the user's model and not our hooks.
 """
 
+import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,6 +21,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.hooks import RemovableHandle
 
 from trainlab.instruments.calls.listener import CallListener, EndListener, Role, WatchedCall
+from trainlab.train.opaque import is_compiled, is_opaque, opaque_modules
 
 TENSOR_PROPERTIES = {"T", "mT", "H", "mH", "real", "imag"}
 """Properties that are operations; `.shape` and the like are not."""
@@ -48,6 +53,10 @@ class CallWatch:
         self._sees_functions, self._is_installed = True, False
         self._mode, self._mode_is_on = _FunctionMode(self._function_called), False
         self._hooks: list[RemovableHandle] = []
+        self._compiled = [module for _, module in opaque_modules(model) if is_compiled(module)]
+        self._own_calls: list[tuple[nn.Module, Any]] = []
+        """Compiled modules that are called through us, each with what it had in that place."""
+        self._warnings: Any = None
 
     def install(self) -> None:
         """Before the steps, as it takes too long inside one: patches custom autograd functions."""
@@ -59,6 +68,9 @@ class CallWatch:
     def uninstall(self) -> None:
         """After the steps, however they ended: nothing of ours stays behind in torch."""
         self.stop_watching()
+        self._unpatch()
+
+    def _unpatch(self) -> None:
         if self._is_installed:
             delattr(_SingleLevelFunction, "apply")
             self._is_installed = False
@@ -74,18 +86,71 @@ class CallWatch:
         self._frames.clear()
         self._is_inside_call = False
         # Hooks common to all modules: a hook on a module itself would switch off torch's fast paths.
-        self._hooks = [
-            register_module_forward_pre_hook(self._module_begins),
-            register_module_forward_hook(self._module_ends, with_kwargs=True, always_call=True),
-        ]
+        self._add_hooks()
+        if self._compiled:
+            # torch warns of hooks common to all modules beside a compiled one; ours step aside.
+            self._warnings = warnings.catch_warnings()
+            self._warnings.__enter__()
+            warnings.filterwarnings("ignore", r".*there are global hooks")
+        for module in self._compiled:
+            self._own_calls.append((module, vars(module).get("_compiled_call_impl")))
+            vars(module)["_compiled_call_impl"] = self._called_through_us(module)
         self._switch_mode(on=True)
 
     def stop_watching(self) -> None:
         """No call is seen any more."""
         self._switch_mode(on=False)
+        self._remove_hooks()
+        for module, before in self._own_calls:
+            vars(module)["_compiled_call_impl"] = before
+        if self._own_calls:
+            self._warnings.__exit__(None, None, None)
+        self._own_calls = []
+
+    def _add_hooks(self) -> None:
+        self._hooks = [
+            register_module_forward_pre_hook(self._module_begins),
+            register_module_forward_hook(self._module_ends, with_kwargs=True, always_call=True),
+        ]
+
+    def _remove_hooks(self) -> None:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
+
+    def _called_through_us(self, module: nn.Module) -> Callable[..., Any]:
+        """Stands in for the call of a compiled module, which would compile what it finds in its way."""
+        compiled = vars(module).get("_compiled_call_impl") or module._call_impl
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not self._hooks:
+                return compiled(*args, **kwargs)
+            self._module_begins(module, args)
+            ended: tuple[Any, ...] = (None,)
+            try:
+                with self._out_of_the_way():
+                    result = compiled(*args, **kwargs)
+                ended = (kwargs, result)
+                return result
+            finally:
+                self._module_ends(module, args, *ended)
+
+        return call
+
+    @contextmanager
+    def _out_of_the_way(self) -> Iterator[None]:
+        """Inside, torch is as if nobody watched."""
+        mode_was_on, was_installed = self._mode_is_on, self._is_installed
+        self._switch_mode(on=False)
+        self._remove_hooks()
+        self._unpatch()
+        try:
+            yield
+        finally:
+            self._add_hooks()
+            if was_installed:
+                self.install()
+            self._switch_mode(on=mode_was_on)
 
     def _function_called(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -139,7 +204,8 @@ class CallWatch:
         path = self._paths.get(id(module))
         if path is None:
             path = self._below_path(class_.__name__)
-        is_call = self._sees_functions and not self._is_inside_call and _is_torch_module(class_)
+        is_whole = _is_torch_module(class_) or is_opaque(module)
+        is_call = self._sees_functions and not self._is_inside_call and is_whole
         role: Role = "call" if is_call else "inner" if self._is_inside_call else "container"
         name, types, call = path or class_.__name__, _types_of_class(class_), None
         if self._listener.wants(name, types):

@@ -98,10 +98,11 @@ class Probes(ProgramInstrument):
     def phase_ends(self, phase: Phase) -> None:
         if self._calls is not None:
             self._calls.phase_ends(phase)
-        if phase == "backward":
-            self._parameters.gradients_ready()
-        elif phase == "optimizer":
+        if phase == "optimizer":
             self._parameters.update_ends()
+
+    def update_begins(self) -> None:
+        self._parameters.gradients_ready()
 
     def step_ends(self, step: int) -> None:
         if self._program is not None:

@@ -21,6 +21,7 @@ from trainlab.instruments.probes.selectors import Selector, no_match
 from trainlab.record.note import Note, note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Phase
+from trainlab.train.opaque import opaque_names
 from trainlab.words import Words
 
 
@@ -45,8 +46,11 @@ class ProbedCalls(CallListener):
         self._names: dict[str, tuple[str, ...]] = {}
         """Every call that was seen, with its types: for hints in error messages."""
         self._gathering: list[q.Gathered] = []
+        self._several: set[Channel] = set()
+        """Of layers that give several tensors: the model may use another than the first."""
         self._places: dict[tuple[str, int], int] = {}
         self._constants = constants_of(model) if constants is None else constants
+        self._opaque = opaque_names(model)
         self.watch = CallWatch(model, self)
 
     def phase_ends(self, phase: Phase) -> None:
@@ -112,12 +116,15 @@ class ProbedCalls(CallListener):
                 "probe_silent",
                 probe=str(spec),
                 layer=channel.name,
-                why=channel.why_not or q.NEVER_ARRIVED,
+                why=channel.why_not or self._why_silent(channel),
             )
             for spec in self._selectors
             for channel in self._channels.of(spec)
             if not channel.num_fired
         ]
+
+    def _why_silent(self, channel: Channel) -> str:
+        return q.OTHER_OUTPUT if channel in self._several else q.NEVER_ARRIVED
 
     def _works(self, spec: ProbeSpec, selector: Selector, last_chance: bool) -> bool:
         reached = [
@@ -128,8 +135,7 @@ class ProbedCalls(CallListener):
         if not reached:
             known = any(selector.reaches(name, types) for name, types in self._modules.items())
             if last_chance and known:
-                problem = f"{selector.text!r} was never called while training"
-                raise SpecError([f"probe {spec}: {problem}; does forward() use it?"])
+                raise self._never_called(spec, selector)
             if last_chance:
                 raise self._unknown(spec, selector)
             return False
@@ -138,8 +144,17 @@ class ProbedCalls(CallListener):
         why = next((channel.why_not for channel in reached if channel.why_not), None)
         if why is None and not last_chance:
             return False
+        if why is None and all(channel in self._several for channel in reached):
+            return True  # no mistake of who asked: it is noted
         why_text = Words("en")(f"silent_{why or q.NEVER_ARRIVED}")
         raise SpecError([f"probe {spec}: never fired at {reached[0].name}: {why_text}"])
+
+    def _never_called(self, spec: ProbeSpec, selector: Selector) -> SpecError:
+        problem = f"{selector.text!r} was never called while training"
+        if self._opaque:
+            rule = f"what is inside {', '.join(self._opaque)}, compiled or scripted, cannot be seen"
+            return SpecError([f"probe {spec}: {problem}; {rule}; probe it as a whole"])
+        return SpecError([f"probe {spec}: {problem}; does forward() use it?"])
 
     def _unknown(self, spec: ProbeSpec, selector: Selector) -> SpecError:
         known = {**self._modules, **self._names}
@@ -187,6 +202,8 @@ class ProbedCalls(CallListener):
                         self._watch_input(channel, raw, way)
                     elif quantity == "grad_output":
                         self._watch_output(channel, result)
+                        if len(made) > 1:
+                            self._several.add(channel)
                     elif quantity == "pre_activation":
                         self._take(channel, named)
                     elif quantity == "local_grad" and not channel.by_count:

@@ -15,6 +15,7 @@ NO_GRADIENT_OUT = "no_gradient_out"
 NO_GRADIENT_IN = "no_gradient_in"
 CUT_OFF = "cut_off"
 NEVER_ARRIVED = "never_arrived"
+OTHER_OUTPUT = "other_output"
 NO_PARAMETER_GRADIENT = "no_parameter_gradient"
 """Why a probe does not fire; the sentences are `silent_…` in `trainlab.words`."""
 

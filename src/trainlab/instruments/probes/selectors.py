@@ -78,7 +78,8 @@ def no_match(
 ) -> SpecError:
     """The error of a selector that reaches nothing, with the nearest that would."""
     known = list(dict.fromkeys(types if selector.is_type else names))
-    near = get_close_matches(selector.pattern, known, n=3, cutoff=0.5)
+    near = [name for name in known if name.endswith(f".{selector.pattern}")][:3]
+    near = near or get_close_matches(selector.pattern, known, n=3, cutoff=0.5)
     if selector.is_type:
         near, known = [f"type={name}" for name in near], [f"type={name}" for name in known]
     listed = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")

@@ -234,6 +234,9 @@ def _update(
     prepare, run = forward.prepare, forward.run
     phase_ends, resets_gradients = moments.phase_ends, setup.settings.zero_grad
     (optimizer,) = setup.optimizers.by_name.values()
+    if moments.is_watched("update_begins"):
+        # Last among the hooks of the optimizer: the workload's own, which may clip, have run then.
+        optimizer.register_step_pre_hook(lambda *_: moments.update_begins())
     descent = Descent(setup)
     backward, change = descent.backward, descent.step
     if setup.settings.accumulate > 1:

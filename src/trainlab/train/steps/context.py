@@ -50,6 +50,7 @@ class Context:
         self._moments.phase_ends("loss")
         loss.backward(**options)
         self._moments.phase_ends("backward")
+        self._moments.update_begins()
 
     @contextmanager
     def watching(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from trainlab.train.optimizers import make_optimizer
+from trainlab.train.optimizers import can_be_fused, make_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.tuned.choices import TORCH, faster, kept_choice
@@ -54,7 +54,9 @@ def _decided(setup: Setup, default: int) -> str:
 def _update_of_copy(setup: Setup) -> Callable[[], None]:
     """An update of a copy of the model, always on the same samples."""
     model = copy.deepcopy(setup.model).train()
-    optimizer = make_optimizer(setup.settings, model.parameters(), setup.device)
+    optimizer = make_optimizer(
+        setup.settings, model.parameters(), setup.device, can_be_fused=can_be_fused(model)
+    )
     batches, loss_of, prepare = setup.split_batches, setup.loss, setup.workload.prepare
     rows = batches.first_rows()
 

@@ -10,7 +10,8 @@ from torch.optim import Optimizer
 
 from trainlab.errors import RecordError, said_by
 from trainlab.record.note import Note, note
-from trainlab.train.optimizers import make_optimizer
+from trainlab.train.opaque import opaque_names
+from trainlab.train.optimizers import can_be_fused, make_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.tuned.choices import TORCH, faster, kept_choice
@@ -30,7 +31,7 @@ MOST_SAMPLES = 64
 
 def tune_threads(setup: Setup) -> None:
     """Sets the number of threads with which such a model trains faster here."""
-    if not _is_on_cpu(setup):
+    if not _is_on_cpu(setup) or opaque_names(setup.model):  # a copy would be compiled once more
         return
     try:
         threads = faster_threads(setup)
@@ -53,7 +54,7 @@ def tune_update(setup: Setup) -> None:
 
 def tune_model(setup: Setup) -> Callable[[Any], Any]:
     """The model, or a way to call it in which its layers are computed faster."""
-    if not _is_on_cpu(setup) or setup.settings.precision != "fp32":
+    if not _is_on_cpu(setup) or setup.settings.precision != "fp32" or opaque_names(setup.model):
         return setup.model
     try:
         ways = {
@@ -74,8 +75,8 @@ def tune_model(setup: Setup) -> Callable[[Any], Any]:
 
 def _update_choice(setup: Setup) -> str:
     """What was decided for such parameters on this machine, or is now."""
-    if setup.settings.optimizer_code != "auto":
-        return TORCH  # one of torch's own was asked for
+    if setup.settings.optimizer_code != "auto" or not can_be_fused(setup.model):
+        return TORCH  # one of torch's own was asked for, or alone takes such parameters
     if setup.scaler is not None:
         return TORCH  # which knows what a scaler asks of an update
     parameters = [one for one in setup.model.parameters() if one.requires_grad]

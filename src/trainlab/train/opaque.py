@@ -1,0 +1,56 @@
+"""Modules that nobody can see inside: compiled, scripted and traced ones. Each runs as one call."""
+
+import copy
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def is_opaque(module: nn.Module) -> bool:
+    """Whether what it calls runs elsewhere than in Python, so that no hook is told of it."""
+    return is_compiled(module) or isinstance(module, torch.jit.ScriptModule)
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """By `torch.compile(module)` or `module.compile()`."""
+    return _is_wrapper(module) or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def opaque_modules(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The outermost ones by their paths; what is inside them is not looked at."""
+    if is_opaque(model):
+        yield path, model
+        return
+    for name, child in model.named_children():
+        yield from opaque_modules(child, f"{path}.{name}" if path else name)
+
+
+def opaque_names(model: nn.Module) -> list[str]:
+    """For a note: by their paths, or the class of the model itself."""
+    return [path or type(module).__name__ for path, module in opaque_modules(model)]
+
+
+def uncompiled_copy(model: nn.Module) -> nn.Module:
+    """The model as it was written: compiling leaves what it computes as it is."""
+    return _unwrapped(copy.deepcopy(_inner(model)))
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    for name, child in list(model.named_children()):
+        setattr(model, name, _unwrapped(_inner(child)))
+    return model
+
+
+def _inner(module: nn.Module) -> nn.Module:
+    while _is_wrapper(module):
+        module = module._orig_mod  # type: ignore[assignment]
+    return module
+
+
+def _is_wrapper(module: nn.Module) -> bool:
+    # Looked up, not imported: importing the compiler takes a second, and without it nothing is compiled.
+    compiler: Any = sys.modules.get("torch._dynamo.eval_frame")
+    return compiler is not None and isinstance(module, compiler.OptimizedModule)
