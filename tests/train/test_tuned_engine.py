@@ -420,7 +420,7 @@ def test_a_short_training_does_not_compile_and_stays_so(
     small: Workload, make_setup: MakeSetup, new_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def update() -> tuple[object, list[Any]]:
-        setup = make_setup(workload=small)
+        setup = make_setup(workload=small, engine="tuned")
         tuning.tune_update(setup)
         return setup.engine_facts["tuned"]["update"], setup.notes
 

@@ -1,6 +1,6 @@
 """Which cells are compared with which: those that differ by one factor."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -90,10 +90,12 @@ def with_like_seeds(cells: Sequence[Cell]) -> Sequence[Cell]:
 
 
 def level_of(cell: Cell, factor: str) -> Scalar | None:
-    """The level of any factor in a cell, also where the cell does not change it."""
+    """The level of any factor in a cell, also where the cell does not change it. None where the setting is
+    not known here: a newer trainlab may have recorded it."""
     outer, dot, inner = factor.partition(".")
-    value: Any = getattr(cell.settings, outer)
-    level: Scalar | None = cell.levels.get(factor, value.get(inner)) if dot else value
+    value: Any = getattr(cell.settings, outer, cell.levels.get(factor))
+    inside = value.get(inner) if isinstance(value, Mapping) else None
+    level: Scalar | None = cell.levels.get(factor, inside) if dot else value
     return cell.settings.start_lr if level is None and factor == "lr" else level
 
 

@@ -200,7 +200,10 @@ def requested_seeds(seed: str | None, seeds: int | None) -> int | tuple[int, ...
     if not all(number.isdecimal() for number in numbers):
         rule = "must be whole numbers from 0, as in 1 or 1,2,3"
         raise SpecError([f"--seed: got {seed!r}, {rule}"])
-    return tuple(map(int, numbers))
+    chosen = tuple(map(int, numbers))
+    if twice := sorted(one for one in set(chosen) if chosen.count(one) > 1):
+        raise SpecError([f"--seed: got {twice[0]} twice, seeds must differ"])
+    return chosen
 
 
 def _base_question(what: str) -> tuple[Question, str]:

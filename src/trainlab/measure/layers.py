@@ -24,7 +24,7 @@ from trainlab.record.note import note
 from trainlab.spec.cost import CostSpec
 from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument, Phase
-from trainlab.train.opaque import opaque_names
+from trainlab.train.opaque import opaque_names, uncompiled
 from trainlab.train.setup import Setup
 
 MAX_COUNTED_STEPS = 5
@@ -79,13 +79,13 @@ class LayerWatch(Instrument):
     """Watches the calls of steps run inside `watching`, with a timer or a counter."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._model = model
+        self.model = model
         self._recorder: CallRecorder | None = None
 
     @contextmanager
     def watching(self, observer: Observer) -> Iterator[list[Call]]:
         """The calls of the step run inside, as they come; whatever it raises, nothing stays behind."""
-        recorder = self._recorder = CallRecorder(self._model, observer)
+        recorder = self._recorder = CallRecorder(self.model, observer)
         recorder.watch.install()
         try:
             yield recorder.calls
@@ -212,7 +212,7 @@ def _count_work(watch: LayerWatch, watched: Update, steps: Steps, rows: _Rows) -
     uncounted: set[str] = set()
     for _ in range(MAX_COUNTED_STEPS):
         counter = WorkCounter()
-        with watch.watching(counter) as calls:
+        with watch.watching(counter) as calls, uncompiled(watch.model):
             watched(next(steps.endless))
         uncounted |= counter.uncounted
         for row, call in zip(rows.of_step(calls), calls, strict=True):

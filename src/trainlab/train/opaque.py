@@ -3,6 +3,7 @@
 import copy
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -36,6 +37,14 @@ def opaque_names(model: nn.Module) -> list[str]:
 def uncompiled_copy(model: nn.Module) -> nn.Module:
     """The model as it was written: compiling leaves what it computes as it is."""
     return _unwrapped(copy.deepcopy(_inner(model)))
+
+
+def uncompiled(model: nn.Module) -> AbstractContextManager[Any]:
+    """Inside, what is compiled of the model runs as it was written: to count its operators."""
+    if not any(is_compiled(module) for _, module in opaque_modules(model)):
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:

@@ -76,7 +76,8 @@ def _progress_line(overview: Overview, words: Words) -> str:
 def _driver_line(overview: Overview, path: str, words: Words) -> str:
     driver = overview.driver
     if overview.is_driven and driver is not None:
-        return words("status_driven", driver=driver.name, begun=driver.begun)
+        who = {"user": driver.user, "host": driver.host, "pid": driver.pid}
+        return words("status_driven", **who, begun=driver.begun)
     if overview.is_finished:
         return words("status_over", path=path)
     return words("status_left", path=path)

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 from torch.autograd.function import _SingleLevelFunction
+from torch.nn.modules import module as torch_modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.hooks import RemovableHandle
@@ -116,6 +117,8 @@ class CallWatch:
     def _remove_hooks(self) -> None:
         for hook in self._hooks:
             hook.remove()
+            # torch leaves this behind, and then takes every module for a hooked one.
+            torch_modules._global_forward_hooks_with_kwargs.pop(hook.id, None)
         self._hooks = []
 
     def _called_through_us(self, module: nn.Module) -> Callable[..., Any]:

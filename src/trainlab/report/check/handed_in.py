@@ -150,6 +150,8 @@ class _PageText(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag in LINE_ENDS:
             self._end_line()
+        elif tag == "span" and self._script is None:
+            self._line += " "  # a mark stands apart from the sentence after it
         if tag == "div" and self._own_depth:
             self._own_depth -= 1
         if tag == "script":

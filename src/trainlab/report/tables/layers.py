@@ -1,8 +1,9 @@
 """Layers as a table: each call as the user wrote it, with its work, its time and the limit it is near."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from trainlab.analyse.cost.layers import Layer, between_layers, layer_times
+from trainlab.analyse.cost.layers import Between, Layer, between_layers, layer_times
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.cost.roofline import Roofline, layer_roofline
 from trainlab.record.cost import CallRow, NetworkRecord
@@ -14,42 +15,77 @@ MANY_LAYERS = 30
 
 
 def layer_table(measurement: Measurement, words: Words) -> Table:
-    """A row per call in their order; the last row is the time between them."""
+    """A row per call in their order, of many the costliest; then the others together, and the time between
+    the calls."""
     assert measurement.layers is not None
     phases_ms = measurement.summary.phases_ms
     layers = layer_times(measurement.layers, phases_ms)
-    step_ms, rest = sum(phases_ms.values()), between_layers(layers, phases_ms)
+    step_ms = sum(phases_ms.values())
+    shown, others = _costliest(layers)
+    sums = [_Sum(words("between_layers"), between_layers(layers, phases_ms))]
+    if others:
+        caption = words("other_layers", number=f"{len(others):,}")
+        sums.insert(0, _Sum(caption, _together(others)))
 
-    def parameters(layer: Layer | None) -> Entry:
-        return EMPTY if layer is None else _parameters(layer.row)
+    def parameters(row: Layer | _Sum) -> Entry:
+        return EMPTY if isinstance(row, _Sum) else _parameters(row.row)
 
-    def mflop(layer: Layer | None) -> float | None:
-        return layer.row.forward_flops / 1e6 if layer and layer.row.forward_flops else None
+    def mflop(row: Layer | _Sum) -> float | None:
+        counted = isinstance(row, Layer) and row.row.forward_flops
+        return counted / 1e6 if counted else None
 
-    def near(layer: Layer | None) -> str:
-        return "" if layer is None else near_text(layer_roofline(measurement, layer), words)
+    def near(row: Layer | _Sum) -> str:
+        return "" if isinstance(row, _Sum) else near_text(layer_roofline(measurement, row), words)
 
-    fields: list[Field[Layer | None]] = [
-        name(words("layer"), lambda layer: _name(layer.row) if layer else words("between_layers")),
-        name(words("type"), lambda layer: layer.row.type if layer else "", is_extra=True),
-        name(words("output"), lambda layer: _shapes(layer.row) if layer else ""),
+    def times(row: Layer | _Sum) -> Layer | Between:
+        return row.times if isinstance(row, _Sum) else row
+
+    fields: list[Field[Layer | _Sum]] = [
+        name(words("layer"), lambda row: row.name if isinstance(row, _Sum) else _name(row.row)),
+        name(
+            words("type"), lambda row: row.row.type if isinstance(row, Layer) else "", is_extra=True
+        ),
+        name(words("output"), lambda row: _shapes(row.row) if isinstance(row, Layer) else ""),
         value(words("parameters"), parameters, is_extra=True),
         value(words("forward_mflop"), mflop, is_extra=True),
-        value(words("forward_ms"), lambda layer: (layer or rest).forward_ms),
+        value(words("forward_ms"), lambda row: times(row).forward_ms),
     ]
     if measurement.summary.mode == "train":
-        fields.append(value(words("backward_ms"), lambda layer: (layer or rest).backward_ms))
+        fields.append(value(words("backward_ms"), lambda row: times(row).backward_ms))
     fields += [
-        value(words("share"), lambda layer: share((layer or rest).total_ms / step_ms)),
+        value(words("share"), lambda row: share(times(row).total_ms / step_ms)),
         name(words("near"), near),
     ]
+    rows: list[Layer | _Sum] = [*shown, *sums]
     return table_of(
         words("layer_table", cell=measurement.trial.cell),
         fields,
-        [*layers, None],
+        rows,
         _note(measurement, layers, words),
-        num_shown=MANY_LAYERS,
+        num_shown=MANY_LAYERS + len(sums),
         is_sortable=True,
+    )
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """A row that is no call."""
+
+    name: str
+    times: Between
+
+
+def _costliest(layers: Sequence[Layer]) -> tuple[list[Layer], list[Layer]]:
+    """Those to be shown, in their order, and the others."""
+    ranked = sorted(layers, key=lambda layer: layer.total_ms, reverse=True)
+    chosen = {id(layer) for layer in ranked[:MANY_LAYERS]}
+    shown = [layer for layer in layers if id(layer) in chosen]
+    return shown, [layer for layer in layers if id(layer) not in chosen]
+
+
+def _together(layers: Sequence[Layer]) -> Between:
+    return Between(
+        sum(layer.forward_ms for layer in layers), sum(layer.backward_ms for layer in layers)
     )
 
 
@@ -90,6 +126,9 @@ def near_text(roofline: Roofline | None, words: Words) -> str:
 def _note(measurement: Measurement, layers: Sequence[Layer], words: Words) -> str:
     assert measurement.layers is not None
     notes = [words("layers_note")]
+    if len(layers) > MANY_LAYERS:
+        counts = {"number": MANY_LAYERS, "all": f"{len(layers):,}"}
+        notes.append(words("costliest_layers", **counts, file="trials/*/layers.json"))
     rooflines = (layer_roofline(measurement, layer) for layer in layers)
     if any(roofline is not None and roofline.memory_share > 1 for roofline in rooflines):
         notes.append(words("above_memory"))

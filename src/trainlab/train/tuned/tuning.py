@@ -95,7 +95,7 @@ def _update_choice(setup: Setup) -> str:
     try:
         facts = (setup.settings.optimizer, sizes, is_long, library_key())
         choice = kept_choice("update", facts, decide)
-        if choice.get("why"):
+        if choice.get("why") and setup.settings.engine == "tuned":  # else nobody asked for it
             _add_note(setup, note("tuned_too_short"))
         if choice.get("update") == NATIVE:
             library()

@@ -1,0 +1,246 @@
+"""Compiled, scripted, traced, checkpointed and other models that torch runs in ways of its own."""
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from training import HomedSetup, MakeSetup, train
+from trainlab.instruments.probes.instrument import Probes
+from trainlab.measure.layers import profile_layers
+from trainlab.record.probe import ProbesRecord
+from trainlab.spec import CostSpec
+from trainlab.spec.probe import probe_of
+from trainlab.train.moments import Moments, Progress
+from trainlab.workloads.workload import Workload
+
+SPEC = CostSpec(warmup_steps=1, active_steps=2)
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(inputs)
+        return inputs * inputs
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        (inputs,) = ctx.saved_tensors
+        return 2 * inputs * gradient
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.last(
+            Square.apply(  # type: ignore[no-untyped-call]
+                torch.relu(self.first(inputs))
+            )
+        )
+        return logits
+
+
+class Scriptable(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.last(torch.relu(self.first(inputs)))
+        return logits
+
+
+def wrapped() -> nn.Module:
+    model: Any = torch.compile(Net(), backend="eager", fullgraph=True)
+    return model  # type: ignore[no-any-return]
+
+
+def in_place() -> nn.Module:
+    model = Net()
+    model.compile(backend="eager", fullgraph=True)
+    return model
+
+
+def partly() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 8), in_place())
+
+
+def scripted() -> nn.Module:
+    return torch.jit.script(Scriptable())
+
+
+def traced() -> nn.Module:
+    return torch.jit.trace(Scriptable(), torch.zeros(4, 8))  # type: ignore[no-any-return]
+
+
+def quantised() -> nn.Module:
+    from torch.ao import quantization as q
+
+    model = nn.Sequential(q.QuantStub(), nn.Linear(8, 3), q.DeQuantStub())
+    model.qconfig = q.get_default_qat_qconfig("fbgemm")
+    return q.prepare_qat(model.train())
+
+
+COMPILED = pytest.mark.parametrize("model", [wrapped, in_place, partly])
+MakeModel = Callable[[], nn.Module]
+Zoo = Callable[..., HomedSetup]
+
+
+@pytest.fixture
+def zoo(make_setup: MakeSetup, tiny: Workload) -> Zoo:
+    def make(model: MakeModel, **asked: Any) -> HomedSetup:
+        return make_setup(workload=dataclasses.replace(tiny, model=model), **asked)
+
+    return make
+
+
+def captured() -> int:
+    """How many graphs the compiler has made."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"]["unique_graphs"])
+
+
+def trained(setup: HomedSetup, *probes: str) -> dict[str, float]:
+    from torch._dynamo import reset
+
+    reset()
+    before, progress = captured(), Progress()
+    instruments = [Probes([probe_of(text) for text in probes])] if probes else []
+    moments = Moments(instruments)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        train(setup, moments, progress)
+    assert not [one for one in warned if "global hooks" in str(one.message)]
+    moments.trial_ends(progress)
+    return {**progress.final, "graphs": captured() - before}
+
+
+@COMPILED
+def test_our_hooks_are_not_compiled_into_the_model(zoo: Zoo, model: MakeModel) -> None:
+    bare = trained(zoo(model))
+    probed = trained(zoo(model), "*:grad_output:norm", "*:activation:mean@step")
+    assert bare["graphs"] >= 1
+    assert probed == bare
+
+
+@pytest.mark.parametrize("model", [wrapped, in_place, scripted, traced])
+def test_a_model_that_cannot_be_seen_inside_is_one_call_and_it_is_said(
+    zoo: Zoo, model: MakeModel
+) -> None:
+    setup = zoo(model)
+    record = profile_layers(setup, SPEC)
+    kinds = [row.type for row in record.rows if row.phase == "forward"]
+    assert len(kinds) == 1
+    row = record.rows[0]
+    assert row.num_parameters == sum(p.numel() for p in setup.model.parameters())
+    assert min(row.forward_us) > 0
+    assert min(row.backward_us) > 0
+    assert [note.code for note in setup.notes] == ["not_seen_inside"]
+
+
+def test_a_compiled_part_is_a_call_among_the_others(zoo: Zoo) -> None:
+    record = profile_layers(zoo(partly), SPEC)
+    assert [row.name for row in record.rows if row.phase == "forward"] == ["0", "1"]
+    assert record.rows[1].inputs == [0]
+
+
+def test_a_model_aware_of_quantisation_is_profiled_layer_by_layer(zoo: Zoo) -> None:
+    record = profile_layers(zoo(quantised), SPEC)
+    assert sum(row.num_parameters for row in record.rows) == 8 * 3 + 3
+    assert any("linear" in row.name for row in record.rows)
+
+
+def test_a_probe_inside_a_compiled_model_says_why_it_cannot_be(zoo: Zoo) -> None:
+    with pytest.raises(Exception, match=r"never called.*compiled or scripted.*as a whole"):
+        trained(zoo(in_place), "first:activation:mean")
+
+
+class LastState(nn.Module):
+    """Uses the last state of an LSTM alone, not its outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.last = nn.LSTM(2, 8, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        _, (state, _) = self.lstm(inputs.view(-1, 4, 2))
+        logits: Tensor = self.last(state[-1])
+        return logits
+
+
+def test_a_probe_of_an_output_that_is_not_used_is_noted_and_the_run_goes_on(zoo: Zoo) -> None:
+    setup = zoo(LastState)
+    trained(setup, "lstm:grad_output:norm", "lstm:activation:norm")
+    record = setup.folder.probes.read()
+    assert isinstance(record, ProbesRecord)
+    silent = [note for note in setup.notes if note.code == "probe_silent"]
+    whys = [note.values["why"] for note in silent]
+    assert whys in (["other_output"], []), "torch may hand a gradient of zeros to the output"
+
+
+def test_a_gradient_is_probed_as_the_hooks_of_the_optimizer_leave_it(
+    make_setup: MakeSetup, tiny: Workload
+) -> None:
+    def clipped(model: nn.Module, settings: Any) -> torch.optim.Optimizer:
+        made = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def clip(*_: Any) -> None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+
+        made.register_step_pre_hook(clip)
+        return made
+
+    setup = make_setup(workload=dataclasses.replace(tiny, model=Scriptable, optimizer=clipped))
+    trained(setup, "*.weight:grad:norm@step")
+    lines = setup.folder.probe_lines()
+    assert lines
+    assert all(line.value is not None and line.value <= 1.1e-3 for line in lines)
+
+
+def lazy() -> nn.Module:
+    return nn.Sequential(
+        nn.LazyLinear(8), nn.ReLU(), nn.Dropout(0.5), nn.LazyBatchNorm1d(), nn.LazyLinear(3)
+    )
+
+
+def test_a_lazy_model_trains_profiles_and_repeats_with_its_seed(zoo: Zoo) -> None:
+    first, second = trained(zoo(lazy)), trained(zoo(lazy), "0:activation:mean")
+    assert first == second
+    assert trained(zoo(lazy, seed=2)) != first
+    assert profile_layers(zoo(lazy), SPEC).rows[0].num_parameters == 8 * 8 + 8
+
+
+class Complex(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Parameter(torch.randn(8, 4, dtype=torch.complex64))
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.last((inputs.to(torch.complex64) @ self.mix).abs())
+        return logits
+
+
+class Sparse(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.last = nn.Embedding(2, 2, sparse=True), nn.Linear(16, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.last(self.table((inputs > 0).long()).flatten(1))
+        return logits
+
+
+@pytest.mark.parametrize("model", [Complex, Sparse])
+def test_what_fused_updates_cannot_take_is_updated_otherwise(zoo: Zoo, model: MakeModel) -> None:
+    setup = zoo(model, optimizer="sgd")
+    assert setup.resolved()["optimizer_code"] == "loop"
+    assert trained(setup)["train/loss"] > 0
