@@ -12,7 +12,18 @@ import trainlab
 
 SOURCE = Path(trainlab.__file__).parent
 
-ASKED = ("errors", "extras", "stats", "spec", "studies", "plan", "resolve", "record", "words")
+ASKED = (
+    "errors",
+    "extras",
+    "language",
+    "stats",
+    "spec",
+    "studies",
+    "plan",
+    "resolve",
+    "record",
+    "words",
+)
 READERS = (*ASKED, "analyse", "report", "export")
 MAKERS = (*(*ASKED, "machine", "data", "workloads", "train", "instruments", "measure", "execute"),)
 """The two sides of the run folder; on each, a room imports only from rooms to its left."""
@@ -171,7 +182,8 @@ def test_rooms_of_values_hold_no_torch_and_no_clock(room: str) -> None:
 def test_every_public_name_can_be_imported() -> None:
     assert trainlab.__all__ == [
         *("__version__", "Dataset", "Instrument", "Run", "RunFolder", "Split", "Study"),
-        *("TrainSpec", "TrainlabError", "Trial", "Workload", "open_run", "run"),
+        *("TrainSpec", "TrainlabError", "Trial", "TrialsFailedWarning", "Workload"),
+        *("open_run", "profile", "run"),
     ]
     for name in trainlab.__all__:
         assert getattr(trainlab, name) is not None

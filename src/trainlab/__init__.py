@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from trainlab.data.dataset import Dataset as Dataset
     from trainlab.data.dataset import Split as Split
     from trainlab.errors import TrainlabError as TrainlabError
+    from trainlab.errors import TrialsFailedWarning as TrialsFailedWarning
     from trainlab.lab import Run as Run
     from trainlab.lab import open_run as open_run
+    from trainlab.lab import profile as profile
     from trainlab.lab import run as run
     from trainlab.plan import Trial as Trial
     from trainlab.record.folder import RunFolder as RunFolder
@@ -32,8 +34,10 @@ _HOMES = {
     "TrainSpec": "trainlab.spec",
     "TrainlabError": "trainlab.errors",
     "Trial": "trainlab.plan",
+    "TrialsFailedWarning": "trainlab.errors",
     "Workload": "trainlab.workloads.workload",
     "open_run": "trainlab.lab",
+    "profile": "trainlab.lab",
     "run": "trainlab.lab",
 }
 

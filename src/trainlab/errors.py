@@ -14,7 +14,8 @@
     ├── ExportError               a server that did not take what was exported
     └── OutputError               what is printed cannot be written
 
-Only the command line catches them. Anything else that escapes is our defect.
+Only the command line catches them. Anything else that escapes is our defect. A trial that fails is a
+record; from Python a TrialsFailedWarning tells of it.
 """
 
 from collections.abc import Iterable
@@ -86,3 +87,7 @@ class ExportError(TrainlabError):
 
 class OutputError(TrainlabError):
     """What is printed cannot be written."""
+
+
+class TrialsFailedWarning(UserWarning):
+    """Trials of a run that was asked for from Python have failed; the others have their results."""

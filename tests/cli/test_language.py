@@ -12,7 +12,8 @@ from fabricate import Fabricated, made_study
 from torchless import Torchless
 from trainlab.analyse.evidence import gather
 from trainlab.cli import VERBS
-from trainlab.cli.language import asked_language, environment_language
+from trainlab.cli.language import asked_language
+from trainlab.language import environment_language
 from trainlab.report.contents import report_of
 from trainlab.report.run_data import RunData
 from trainlab.spec import CostSpec

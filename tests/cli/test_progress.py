@@ -17,10 +17,10 @@ from command import Verb
 from fabricate import made_study
 from trainlab.cli.progress import heartbeat
 from trainlab.cli.progress.heartbeat import showing_status
-from trainlab.cli.progress.labels import duration_text, fitted
 from trainlab.cli.progress.study import POLL_S, StudyProgress
 from trainlab.execute.events import EventWriter
 from trainlab.execute.run import start_run
+from trainlab.lab.progress.labels import duration_text, fitted
 from trainlab.record.event import Event
 from trainlab.record.trial import Failure
 from trainlab.spec import CostSpec

@@ -32,6 +32,7 @@ from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import CostSpec, Question
 from trainlab.train.loader import Loader
+from trainlab.train.moments import Instrument
 from trainlab.workloads.workload import Workload
 
 FAULTS = {
@@ -293,8 +294,8 @@ def test_a_time_limit_needs_processes(tiny: Workload, tiny_file: Path) -> None:
     question = Question(workload=f"{tiny_file}:tiny")
     with pytest.raises(SpecError, match="--trial-timeout: --on inline runs trials in this process"):
         lab.run_question(question, on="inline", trial_timeout_s=60)
-    with pytest.raises(SpecError, match="--trial-timeout: objects train in this process"):
-        product.run(tiny, trial_timeout_s=60)
+    with pytest.raises(SpecError, match="--trial-timeout: with instruments, trials train in this"):
+        product.run(tiny, trial_timeout_s=60, instruments=[Instrument()])
 
 
 @pytest.mark.slow

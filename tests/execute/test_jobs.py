@@ -122,10 +122,10 @@ def test_objects_stay_in_this_process(tiny: Workload, tmp_path: Path) -> None:
 
     product.run(tiny, seeds=2, device="cpu", epochs=1, out=tmp_path / "r", instruments=[Watch()])
     assert seen == [os.getpid()] * 2
-    told = "--jobs: got 2, but objects cannot go to another process; use jobs=1"
+    told = "--jobs: got 2, but instruments cannot go to another process; use jobs=1"
     with pytest.raises(SpecError, match=told):
-        product.run(tiny, seeds=2, device="cpu", out=tmp_path / "s", jobs=2)
-    told = "--on: got 'ray', but objects cannot go to another process; use on='local'"
+        product.run(tiny, seeds=2, device="cpu", out=tmp_path / "s", jobs=2, instruments=[Watch()])
+    told = "--on: got 'ray', but objects cannot go to a cluster; name the workload as FILE.py:NAME"
     with pytest.raises(SpecError, match=told):
         product.run(tiny, seeds=2, device="cpu", out=tmp_path / "s", on="ray")
 

@@ -1,15 +1,13 @@
 """The language of the terminal: that of --lang, else of TRAINLAB_LANG, else of the locale."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from trainlab.language import VARIABLE, environment_language
 
 if TYPE_CHECKING:
     from trainlab.words import Words
-
-VARIABLE = "TRAINLAB_LANG"
-LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
-"""The first that is set counts."""
 
 
 def words_in(lang: str | None) -> "Words":
@@ -19,14 +17,6 @@ def words_in(lang: str | None) -> "Words":
     if lang is None and os.environ.get(VARIABLE):
         check_language(os.environ[VARIABLE], VARIABLE)
     return Words(environment_language(os.environ) if lang is None else lang)
-
-
-def environment_language(environment: Mapping[str, str]) -> str:
-    """The language that is spoken where none is asked for."""
-    if own := environment.get(VARIABLE):
-        return own
-    locales = (environment.get(name) for name in LOCALE_VARIABLES)
-    return "zh" if (next(filter(None, locales), "")).lower().startswith("zh") else "en"
 
 
 def spoken_language(lang: str | None) -> str:

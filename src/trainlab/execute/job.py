@@ -61,6 +61,8 @@ class Job(Spec):
     """For trials that do not say how many; None: torch's choice."""
     path: tuple[str, ...] = ()
     """Where the driver finds modules, looked at last: the user may have added to it."""
+    files: dict[str, str] = {}
+    """Those of workloads that were given as objects, by name."""
 
 
 def main() -> int:
@@ -80,7 +82,7 @@ def main() -> int:
         _answer(answers, "ready")
         command = commands.readline().split()
         if command == ["go"]:
-            load = Loader(code=job.code)
+            load = Loader(code=job.code, files=job.files)
             run_group(run, job.trials, job.environment, load, token=job.token)
             _answer(answers, None)
         elif command:
@@ -95,7 +97,8 @@ def _take_turns(
 ) -> None:
     """Obeys until the trial is finished, has failed, or nobody is left to take turns with."""
     (trial_id,) = job.trials
-    trial = TimedTrial(run, trial_id, job.environment, Loader(code=job.code), job.token)
+    load = Loader(code=job.code, files=job.files)
+    trial = TimedTrial(run, trial_id, job.environment, load, job.token)
     try:
         while command:
             match command:

@@ -47,14 +47,23 @@ def jobs_of(value: Any) -> AskedJobs:
     return int(text)
 
 
-def check_sendable(asked: AskedJobs, on: str, *, has_objects: bool) -> None:
-    """SpecError where trials are to run in other processes, which cannot get workloads or instruments that
-    are Python objects."""
-    rule = "but objects cannot go to another process"
-    if has_objects and asked not in (AUTO, 1):
+def check_sendable(asked: AskedJobs, on: str, *, has_workload: bool, has_instruments: bool) -> None:
+    """SpecError where trials are to run where Python objects cannot go: instruments to no other process, a
+    workload to no other machine."""
+    rule = "but instruments cannot go to another process"
+    if has_instruments and asked not in (AUTO, 1):
         raise SpecError([f"--jobs: got {asked}, {rule}; use jobs=1"])
-    if has_objects and on not in ("local", "inline"):
+    if has_instruments and on not in ("local", "inline"):
         raise SpecError([f"--on: got {on!r}, {rule}; use on='local'"])
+    if has_workload and executor_name(on) in CLUSTERS:
+        rule = "but objects cannot go to a cluster"
+        raise SpecError([f"--on: got {on!r}, {rule}; name the workload as FILE.py:NAME"])
+
+
+def are_processes_asked(asked: AskedJobs, on: str, trial_timeout_s: float | None) -> bool:
+    """Whether learn trials must run in processes of their own, also those of a workload that is a Python
+    object; else these train in this process."""
+    return on == "processes" or asked not in (AUTO, 1) or trial_timeout_s is not None
 
 
 def check_processes_sendable(most: int, *, has_objects: bool) -> None:
@@ -64,15 +73,15 @@ def check_processes_sendable(most: int, *, has_objects: bool) -> None:
         raise SpecError([f"processes: got {most}, {rule}"])
 
 
-def check_timeout(trial_timeout_s: float | None, on: str, *, has_objects: bool) -> None:
+def check_timeout(trial_timeout_s: float | None, on: str, *, has_instruments: bool) -> None:
     """SpecError where trials run in this process, which cannot be ended for taking too long."""
     if trial_timeout_s is None:
         return
     if on == "inline":
         rule = "--on inline runs trials in this process; use --on local"
         raise SpecError([f"--trial-timeout: {rule}"])
-    if has_objects:
-        rule = "objects train in this process; name the workload as FILE.py:NAME"
+    if has_instruments:
+        rule = "with instruments, trials train in this process; leave one of them out"
         raise SpecError([f"--trial-timeout: {rule}"])
 
 

@@ -15,6 +15,8 @@ from trainlab.record.trial import TrialRecord
 from trainlab.spec import Study, checked
 from trainlab.workloads.reference import file_digest
 
+SESSIONS = ("", "-", "-c", "ipykernel_launcher.py", "ipython")
+"""What runs where Python is typed in: the words after it say nothing of the run."""
 IsOver = Callable[[], bool]
 """Whether no further group is to be started."""
 
@@ -95,4 +97,6 @@ def _command() -> list[str]:
     """What was typed: where trainlab is installed says nothing, and is nobody's business."""
     program, *words = sys.argv
     name = Path(program).name
+    if name in SESSIONS:
+        return ["python"]
     return ["trainlab" if name in ("trainlab", "__main__.py") else name, *words]

@@ -5,15 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainlab.errors import WorkloadError
+from trainlab.errors import TrialsFailedWarning
 from trainlab.lab.asked import planned as planned
+from trainlab.lab.driving import Outcome
 from trainlab.lab.driving import resume_run as resume_run
 from trainlab.lab.driving import run_question as run_question
+from trainlab.lab.notebook.session import session_watcher
 from trainlab.lab.opened import Run as Run
 from trainlab.lab.opened import open_run as open_run
 from trainlab.lab.watcher import Activity as Activity
 from trainlab.lab.watcher import Watcher as Watcher
 from trainlab.spec import CostSpec, Question, checked
+from trainlab.spec.cost import cost_margins
 from trainlab.spec.question import checked_question
 from trainlab.spec.workload import AS_OBJECT
 
@@ -45,12 +48,13 @@ def run(
     of seeds or the seeds themselves; `profile` also measures what a step costs, untrained and trained (a
     mapping sets fields of CostSpec); `many` allows more than 500 trials; after `budget_s` what runs is
     interrupted, and a trial that takes longer than `trial_timeout_s` fails; `on` says where trials run and
-    `jobs` how many side by side (with objects, which cannot go to another process: one, in this process).
-    All else is a setting, as in TrainSpec, or a field of Question. For example
-    `trainlab.run("fashion-mlp", vary={"lr": [1e-2, 1e-3]}, seeds=5).results()`.
+    `jobs` how many side by side (a Workload object trains in this process unless `jobs` or
+    `trial_timeout_s` is given). All else is a setting, as in TrainSpec, or a field of Question. In a
+    notebook progress is shown. Trials that fail are records of the run, and a TrialsFailedWarning. For
+    example `trainlab.run("fashion-mlp", vary={"lr": [1e-2, 1e-3]}, seeds=5).results()`.
     """
     question, workloads = _asked(workload, vary, seeds, design, profile, options)
-    ran = run_question(
+    outcome = run_question(
         question,
         out=None if out is None else Path(out),
         many=many,
@@ -60,22 +64,59 @@ def run(
         jobs=jobs,
         workloads=workloads,
         instruments=instruments,
-    ).complete_run()
-    _warn_of_failures(ran)
-    return ran
+        watcher=session_watcher(),
+    )
+    return _told(outcome)
 
 
-def _warn_of_failures(run: Run) -> None:
-    """Warns once for each way in which trials failed: nobody must have to look for it in the records."""
-    failed: dict[str, list[str]] = {}
-    for trial in run.trials():
+def profile(
+    workload: "str | Workload",
+    *,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    out: Path | str | None = None,
+    trial_timeout_s: float | None = None,
+    on: str = "local",
+    **options: Any,
+) -> Run:
+    """Measures what a step of a workload costs, in fresh processes, and returns the run.
+
+    `options` are settings, as in TrainSpec, and fields of CostSpec: `processes` here is the number of fresh
+    processes; one trial in several processes is varied with `vary={"processes": [1, 2]}`. For example
+    `trainlab.profile("mnist-cnn", batch_size=64, mode="inference").results()`.
+    """
+    given = {name: value for name, value in options.items() if name in CostSpec.model_fields}
+    settings = {name: value for name, value in options.items() if name not in given}
+    cost = checked(CostSpec, given, "profile")
+    fields = {"learn": False, "cost": cost, "margins": cost_margins(cost)}
+    question, workloads = _asked(workload, vary, 1, "grid", False, settings | fields)
+    outcome = run_question(
+        question,
+        out=None if out is None else Path(out),
+        trial_timeout_s=trial_timeout_s,
+        on=on,
+        workloads=workloads,
+        watcher=session_watcher(),
+    )
+    return _told(outcome)
+
+
+def _told(outcome: Outcome) -> Run:
+    """The run, with a warning for each way in which trials failed: nobody must have to look for it in the
+    records."""
+    run = outcome.complete_run()
+    trials, failed = run.evidence().trials, dict[str, list[str]]()
+    for trial in trials:
         if trial.state == "failed" and (error := trial.error) is not None:
-            reason = error.mistake or f"{error.kind}: {error.message}"
+            reason = error.mistake or f"{error.kind}: {error.message}".partition("\n")[0]
             trace = f"\n{error.traceback.rstrip()}" if error.line else ""
             failed.setdefault(f"{reason}{trace}", []).append(trial.id)
     for reason, ids in failed.items():
-        more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-        warnings.warn(f"{ids[0]}{more}: failed: {reason}", RuntimeWarning, stacklevel=3)
+        warnings.warn(
+            f"{run.path}: {len(ids)} of {len(trials)} trials failed; the first is {ids[0]}: {reason}",
+            TrialsFailedWarning,
+            stacklevel=3,
+        )
+    return run
 
 
 def _asked(
@@ -96,11 +137,6 @@ def _asked(
         cost = {} if profile is True else profile
         fields["cost"] = checked(CostSpec, {"weights": "both", **cost}, "profile")
     if isinstance(workload, Workload):
-        if fields.get("cost") is not None:
-            raise WorkloadError(
-                f"{workload.name}: cost is measured in fresh processes, which cannot get an object; "
-                "name it as FILE.py:NAME"
-            )
         name = f"{workload.name}{AS_OBJECT}"
         workloads[name], workload = workload, name
     values = {

@@ -54,7 +54,7 @@ def check_without_torch(
 
     check_executor(on)
     jobs = jobs_of(jobs)
-    check_sendable(jobs, on, has_objects=bool(given or instruments))
+    check_sendable(jobs, on, has_workload=bool(given), has_instruments=bool(instruments))
     if out is not None:
         check_unused(out)
     if question.workload in BUILTIN:

@@ -73,7 +73,7 @@ def run_question(
     given as objects, by name; `overridden` is what a study's file says and was asked for otherwise.
     """
     from trainlab.execute.driver.lease import leased
-    from trainlab.execute.jobs import check_timeout
+    from trainlab.execute.jobs import are_processes_asked, check_timeout
     from trainlab.execute.launch.launcher import Launcher
     from trainlab.plan import plan
 
@@ -83,13 +83,15 @@ def run_question(
         question, where, out=out, on=on, jobs=jobs, many=many, given=given, instruments=instruments
     )
     has_objects = bool(given or instruments)
-    check_timeout(trial_timeout_s, on, has_objects=has_objects)
+    check_timeout(trial_timeout_s, on, has_instruments=bool(instruments))
+    has_processes = question.cost is not None or are_processes_asked(jobs, on, trial_timeout_s)
     launcher, folder = Launcher(), Path.cwd()
-    if on in ("local", "processes") and (question.cost is not None or not has_objects):
+    if on in ("local", "processes") and (has_processes or not has_objects):
         # It imports torch while this process does.
         launcher.prepare(threads_expected(question, jobs))
     place = Placement(on, jobs, trial_timeout_s)
-    with _executing(place, launcher, watcher, workloads, instruments) as (executor, load):
+    sent = given if has_processes and on != "inline" else {}
+    with _executing(place, launcher, watcher, given, instruments, sent) as (executor, load):
         from trainlab.execute.jobs import check_jobs, check_processes_sendable
         from trainlab.execute.run import start_run
 
@@ -156,20 +158,23 @@ def _executing(
     watcher: Watcher,
     workloads: "Mapping[str, Workload] | None" = None,
     instruments: "Sequence[Instrument]" = (),
+    sent: "Mapping[str, Workload] | None" = None,
 ) -> "Iterator[tuple[Executor, Loader]]":
-    """What runs trials and what loads workloads, once torch is there. Inside, signals interrupt; what
-    trials change in this process is as before afterwards."""
+    """What runs trials and what loads workloads, once torch is there. `sent` are those objects that fresh
+    processes must get. Inside, signals interrupt; what trials change in this process is as before
+    afterwards."""
     with closing(launcher):
         with watcher.status("starting_torch"):
             from trainlab.execute.executors import executor_for
             from trainlab.execute.signals import signals_interrupt
             from trainlab.machine.process import process_restored
             from trainlab.train.loader import Loader
-
-            load, limit_s = Loader(workloads), place.trial_timeout_s
+            from trainlab.workloads.sent import sent_files
+        with sent_files(sent or {}) as files:
+            load, limit_s = Loader(workloads, files=files), place.trial_timeout_s
             executor = executor_for(place.on, load, instruments, place.jobs, launcher, limit_s)
-        with closing(executor), process_restored(), signals_interrupt():
-            yield executor, load
+            with closing(executor), process_restored(), signals_interrupt():
+                yield executor, load
 
 
 def _preflight(

@@ -1,9 +1,16 @@
 """A run folder, opened for its results."""
 
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainlab.errors import TrainlabError, said_by
+from trainlab.lab.notebook.session import session_words
+from trainlab.record.files import make_folder
 from trainlab.record.folder import RunFolder, check_run
+from trainlab.spec.plain_text import plain
 from trainlab.words import Words
 
 if TYPE_CHECKING:
@@ -12,6 +19,7 @@ if TYPE_CHECKING:
     from trainlab.analyse.evidence import Evidence
     from trainlab.analyse.findings.finding import Finding
     from trainlab.export.formats import Exported
+    from trainlab.report.render.chart import Chart
 
 
 class Run(RunFolder):
@@ -77,6 +85,54 @@ class Run(RunFolder):
         """The findings in words."""
         words = Words(lang)
         return [finding.sentence(words) for finding in self.findings()]
+
+    def report(self, *, lang: str | None = None, formats: Sequence[str] = ("html",)) -> "Path":
+        """Writes the report into the run's folder and returns the path of its first format.
+
+        `formats` are of html, md and pdf; `lang` is en or zh, by default the environment's.
+        """
+        from trainlab.report.writing import check_formats, write_report
+
+        names = check_formats(",".join(formats))
+        make_folder(self.report_folder)
+        return write_report(self.evidence(), self.report_folder, names, session_words(lang).lang)[0]
+
+    def plot(self, metric: str, *, lang: str | None = None) -> "Chart":
+        """The chart of a metric, as `test/accuracy`, over training, or of a cost, as `step_ms`, by cell.
+
+        SpecError, naming what the run has, for any other name.
+        """
+        from trainlab.report.glance import chart_of
+        from trainlab.report.render.chart import Chart
+        from trainlab.report.run_data import RunData
+
+        return Chart(chart_of(RunData(self.evidence()), metric, session_words(lang)))
+
+    def __repr__(self) -> str:
+        """The folder, and how many trials are in which state."""
+        try:
+            counts = Counter(trial.state for trial in self.trials())
+        except TrainlabError as error:
+            return f"<Run {self.path}: {error}>"
+        states = ", ".join(f"{number} {state}" for state, number in counts.items())
+        return f"<Run {self.path}: {states}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the answer, tables, charts and where the report is. Never raises."""
+        words = session_words()
+        try:
+            from trainlab.report.glance import glance
+            from trainlab.report.render.notebook import notebook_html
+            from trainlab.report.run_data import RunData
+
+            self._evidence = None  # the folder may have changed since
+            title, blocks = glance(RunData(self.evidence()), words)
+            report = self.report_folder / "report.html"
+            link = report if report.is_file() else None
+            return notebook_html(title, blocks, self.path, link, words)
+        except Exception as error:  # noqa: BLE001  a run whose records make no sense still has a place
+            reason = f"{type(error).__name__}: {said_by(error)}"
+            return f"<p><b>{escape(plain(str(self.path)))}</b><br>{escape(plain(reason))}</p>"
 
 
 def open_run(path: Path | str) -> Run:

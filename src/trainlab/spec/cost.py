@@ -6,6 +6,9 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from trainlab.spec.base import Setting, Spec
 
+COST_MARGIN = 0.05
+"""Two profiles whose times differ by less are equivalent, where that can be shown."""
+
 
 class CostSpec(Spec):
     """A measurement of what a training step, or an inference step over the test set, costs."""
@@ -50,3 +53,8 @@ class CostSpec(Spec):
     def modes(self) -> tuple[Literal["train", "inference"], ...]:
         """The modes that are measured."""
         return ("train", "inference") if self.mode == "both" else (self.mode,)
+
+
+def cost_margins(cost: CostSpec) -> dict[str, float]:
+    """The margins of a profile, by what is compared."""
+    return {f"{mode}/sample_us": COST_MARGIN for mode in cost.modes}

@@ -9,6 +9,7 @@ from trainlab.spec import TrainSpec
 from trainlab.spec.workload import num_held_out
 from trainlab.train.seeds import data_order, seeded
 from trainlab.workloads.find import find_workload
+from trainlab.workloads.sent import received
 from trainlab.workloads.user_code import own_line
 from trainlab.workloads.workload import Workload
 
@@ -17,17 +18,24 @@ class Loader:
     """Workloads by what the user wrote, or given as objects; data by what was chosen."""
 
     def __init__(
-        self, given: Mapping[str, Workload] | None = None, code: str | None = None
+        self,
+        given: Mapping[str, Workload] | None = None,
+        code: str | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> None:
-        """`code`: the fingerprint that the workload had when the run began, where that is known."""
+        """`code`: the fingerprint that the workload had when the run began, where that is known; `files`:
+        those with which workloads given as objects are sent to fresh processes."""
         self._workloads = dict(given or {})
+        self.files = dict(files or {})
         self._code = code
         self._datasets: dict[tuple[str, str, int | None, float], Dataset] = {}
 
     def workload(self, reference: str) -> Workload:
         """A workload given as an object, or found by its reference."""
         if reference not in self._workloads:
-            self._workloads[reference] = find_workload(reference)
+            file = self.files.get(reference)
+            found = find_workload(reference) if file is None else received(file, reference)
+            self._workloads[reference] = found
         return self._workloads[reference]
 
     def known_code(self, reference: str) -> str | None:

@@ -6,8 +6,9 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -135,11 +136,14 @@ class Workload:
     @cached_property
     def code(self) -> str:
         """A fingerprint of the source files of model, data, loss and preparation, so that runs before and
-        after a change of the model are not taken for the same."""
+        after a change of the model are not taken for the same; of what was typed into a session, its
+        instructions."""
         own = (self.loss, self.step, self.evaluate, self.update, self.optimizer)
         parts = (self.model, self.data, self.prepare, *filter(None, own))
         files = dict.fromkeys(filter(None, map(_file_of, parts)))
         content = b"".join(file.read_bytes() for file in sorted(files, key=lambda file: file.name))
+        typed = (part for part in parts if _file_of(part) is None)
+        content += b"".join(chain.from_iterable(map(_instructions, typed)))
         return hashlib.sha256(content).hexdigest()[:12]
 
     @cached_property
@@ -212,9 +216,28 @@ def _file_of(part: object) -> Path | None:
     source = part if inspect.isroutine(part) or inspect.isclass(part) else type(part)
     try:
         file = inspect.getsourcefile(inspect.unwrap(source))
-    except TypeError:
+    except (TypeError, OSError):  # OSError: a class that was typed in
         return None
     return Path(file) if file and Path(file).is_file() else None
+
+
+def _instructions(part: object) -> Iterator[bytes]:
+    """What a function or the functions of a class do, wherever and in whichever cell they stand."""
+    owner = part if inspect.isclass(part) else type(part)
+    functions = [part] if inspect.isfunction(part) else vars(owner).values()
+    for function in functions:
+        if isinstance(code := getattr(function, "__code__", None), CodeType):
+            yield from _instructions_of(code)
+
+
+def _instructions_of(code: CodeType) -> Iterator[bytes]:
+    yield code.co_code
+    yield repr(code.co_names).encode()
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _instructions_of(constant)
+        else:
+            yield repr(constant).encode()
 
 
 def line_in_file(error: BaseException, part: object) -> str:

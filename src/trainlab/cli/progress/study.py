@@ -17,7 +17,8 @@ from rich.text import Text
 
 from trainlab.cli.lines import print_line
 from trainlab.cli.progress.heartbeat import Silence
-from trainlab.cli.progress.labels import (
+from trainlab.errors import RecordError
+from trainlab.lab.progress.labels import (
     end_text,
     fitted,
     group_label,
@@ -25,8 +26,7 @@ from trainlab.cli.progress.labels import (
     time_left_text,
     trial_label,
 )
-from trainlab.cli.progress.time_left import TimeLeft
-from trainlab.errors import RecordError
+from trainlab.lab.progress.time_left import TimeLeft
 from trainlab.record.event import Event, EventReader
 from trainlab.record.folder import RunFolder
 from trainlab.words import Words

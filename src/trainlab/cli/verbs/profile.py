@@ -32,10 +32,8 @@ from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.lab import Run, run_question
 from trainlab.spec import CostSpec, TrainSpec
+from trainlab.spec.cost import cost_margins
 from trainlab.words import Words
-
-COST_MARGIN = 0.05
-"""Two profiles whose times differ by less are equivalent, where that can be shown."""
 
 
 def _profile(
@@ -81,8 +79,7 @@ def _profile(
     asked = asked.checked_cost({}, given)
     cost = asked.question.cost
     assert cost is not None
-    margins = {f"{mode}/sample_us": COST_MARGIN for mode in cost.modes}
-    question = asked.question.model_copy(update={"margins": margins})
+    question = asked.question.model_copy(update={"margins": cost_margins(cost)})
     words = words_in(lang)
     with output_for_programs() if as_json else nullcontext(), asked.naming_options():
         watcher = ConsoleWatcher(Console(stderr=True), words)

@@ -1,12 +1,13 @@
-"""local: this machine. Every group runs in a process of its own, so that one that crashes fails alone; what
-is given as an object cannot go there and trains in this process."""
+"""local: this machine. Every group runs in a process of its own, so that one that crashes fails alone. A
+workload given as an object trains in this process, unless several trials are to run side by side or one may
+not take too long; instruments given as objects cannot go elsewhere at all."""
 
 from collections.abc import Sequence
 from itertools import groupby
 
 from trainlab.execute.executors.inline import InlineExecutor
 from trainlab.execute.executors.processes import ProcessesExecutor
-from trainlab.execute.jobs import AskedJobs
+from trainlab.execute.jobs import AskedJobs, are_processes_asked
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.packing import packed_here
 from trainlab.execute.run import IsOver
@@ -31,7 +32,8 @@ class LocalExecutor:
     ) -> None:
         self._inline = InlineExecutor(load, instruments)
         self._processes = ProcessesExecutor(load, jobs, launcher, trial_timeout_s)
-        self._has_objects = bool(instruments)
+        self._has_instruments = bool(instruments)
+        self._sends_objects = are_processes_asked(jobs, "local", trial_timeout_s)
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         return self._inline.preflight(study, each_device=each_device)
@@ -45,8 +47,9 @@ class LocalExecutor:
             executor.run(run, list(consecutive), is_over)
 
     def _are_sent(self, run: RunFolder) -> bool:
-        """Whether another process can get the workload and the instruments: not those that are objects."""
-        return not self._has_objects and not run.study().study["workload"].endswith(AS_OBJECT)
+        """Whether all groups go to processes of their own."""
+        is_object = run.study().study["workload"].endswith(AS_OBJECT)
+        return not self._has_instruments and (self._sends_objects or not is_object)
 
     def close(self) -> None:
         self._processes.close()

@@ -7,7 +7,7 @@ bench take turns.
 
 import select
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from itertools import chain, groupby
@@ -90,8 +90,11 @@ class ProcessesExecutor:
             return "alone" if group.is_alone else "shared"
 
         with closing(EventWriter(run)) as events:
-            code = self._load.known_code(study.workload)
-            host = _Host(run, environment, events, self._launcher, self._trial_timeout_s, code)
+            host = _Host(
+                *(run, environment, events, self._launcher, self._trial_timeout_s),
+                code=self._load.known_code(study.workload),
+                files=self._load.files,
+            )
             for kind, some in groupby(groups, kind_of):
                 members = list(some)
                 if kind == "timed":
@@ -120,9 +123,11 @@ class _Host:
         launcher: Launcher,
         trial_timeout_s: float | None,
         code: str | None,
+        files: Mapping[str, str],
     ) -> None:
         self._run, self._environment, self._events = run, environment, events
-        self._launcher, self._trial_timeout_s, self._code = launcher, trial_timeout_s, code
+        self._launcher, self._trial_timeout_s = launcher, trial_timeout_s
+        self._code, self._files = code, files
         self._retries = Retries(run)
         self._times_s: dict[str, float] = {}
         """Of a trial, by cell, in the last group that ended."""
@@ -230,6 +235,7 @@ class _Host:
             threads,
             self._trial_timeout_s,
             self._code,
+            self._files,
         )
 
 

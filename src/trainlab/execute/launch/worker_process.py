@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -49,6 +50,7 @@ class WorkerProcess:
         threads: int | None = None,
         trial_timeout_s: float | None = None,
         code: str | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> None:
         self._folders = [run.trial(trial_id) for trial_id in group.ids]
         self._job = Job(
@@ -59,6 +61,7 @@ class WorkerProcess:
             code=code,
             threads=threads or group.threads,
             path=tuple(sys.path),
+            files=dict(files or {}),
         )
         self._launcher = launcher
         self._bench = bench_kind(group)

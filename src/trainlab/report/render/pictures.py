@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from trainlab.extras import import_extra
-from trainlab.report.document import Document
+from trainlab.report.document import Document, Figure
 from trainlab.report.figures.vega import VEGA_LITE, config, fit_legends
 from trainlab.report.render.fonts import FAMILY, font_folder
 
@@ -26,6 +26,11 @@ def pictures(document: Document, widths: Mapping[str, int] | None = None) -> dic
         for figure in document.figures()
     }
     return drawings | charts
+
+
+def picture(figure: Figure, width: int = WIDTH) -> str:
+    """One chart as SVG."""
+    return _svg(json.dumps(figure.spec), width)
 
 
 def png_of(svg: str) -> bytes:

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption, print_json
-from trainlab.cli.progress.overview import Onlooker
-from trainlab.cli.progress.overview_text import overview_json, overview_lines
 from trainlab.lab import open_run
+from trainlab.lab.progress.overview import Onlooker
+from trainlab.lab.progress.overview_text import overview_json, overview_lines
 from trainlab.words import Words
 
 LOOK_S = 0.5

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from trainlab.cli.progress.labels import duration_text, end_text, group_label, trial_label
-from trainlab.cli.progress.overview import Overview, RunningGroup
+from trainlab.lab.progress.labels import duration_text, end_text, group_label, trial_label
+from trainlab.lab.progress.overview import Overview, RunningGroup
 from trainlab.words import Words
 
 MOST_NAMED = 10
@@ -14,11 +14,9 @@ MOST_NAMED = 10
 def overview_lines(overview: Overview, path: str, words: Words) -> Iterator[str]:
     """The study's progress, who runs it, what runs, what failed or was interrupted."""
     is_study = len({trial.cell for trial in overview.trials}) > 1
-    yield _progress_line(overview, words)
+    yield progress_line(overview, words)
     yield _driver_line(overview, path, words)
-    for group in overview.running:
-        label = group_label(group.trials, words, is_study=is_study)
-        yield f"{label}{words('colon')}{_how_far(group, words)}"
+    yield from running_lines(overview, words)
     for state in ("failed", "interrupted"):
         trials = overview.in_state(state)
         for trial in trials[:MOST_NAMED]:
@@ -28,6 +26,14 @@ def overview_lines(overview: Overview, path: str, words: Words) -> Iterator[str]
         if len(trials) > MOST_NAMED:
             number = len(trials) - MOST_NAMED
             yield words("status_more", number=number, state=words.named("state", state))
+
+
+def running_lines(overview: Overview, words: Words) -> Iterator[str]:
+    """What runs, and how far it is."""
+    is_study = len({trial.cell for trial in overview.trials}) > 1
+    for group in overview.running:
+        label = group_label(group.trials, words, is_study=is_study)
+        yield f"{label}{words('colon')}{_how_far(group, words)}"
 
 
 def overview_json(overview: Overview, path: str) -> dict[str, Any]:
@@ -59,7 +65,8 @@ def overview_json(overview: Overview, path: str) -> dict[str, Any]:
     }
 
 
-def _progress_line(overview: Overview, words: Words) -> str:
+def progress_line(overview: Overview, words: Words) -> str:
+    """How many trials are in which state, and the time left."""
     counts = overview.counts()
     num_finished = sum(trial.is_finished for trial in overview.trials)
     parts = [words("status_finished", some=num_finished, all=len(overview.trials))]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 
-from trainlab.cli.progress.time_left import TimeLeft
 from trainlab.execute.driver.lease import Driver, holder_of
+from trainlab.lab.progress.time_left import TimeLeft
 from trainlab.record.event import Event, EventReader
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len
 
-from trainlab.cli.progress.time_left import TimeLeft
+from trainlab.lab.progress.time_left import TimeLeft
 from trainlab.record.trial import TrialRecord
 from trainlab.words import WORDS, Words
 from trainlab.words.error_lines import error_line

@@ -1,0 +1,1 @@
+"""What a run shows in a notebook while it is under way."""

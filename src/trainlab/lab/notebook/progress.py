@@ -1,0 +1,129 @@
+"""Progress in a notebook: one output of the cell, updated in place until the run has ended.
+
+It is read from the run folder by a thread of its own, so that it disturbs the trials no more than
+`trainlab status` from another window does.
+"""
+
+import contextvars
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from html import escape
+from importlib import import_module
+from typing import Any
+
+from trainlab.errors import RecordError
+from trainlab.lab.progress.labels import end_text, trial_label
+from trainlab.lab.progress.overview import Onlooker, Overview
+from trainlab.lab.progress.overview_text import progress_line, running_lines
+from trainlab.lab.watcher import Activity, Watcher
+from trainlab.record.folder import RunFolder
+from trainlab.spec.plain_text import plain
+from trainlab.words import Words
+
+POLL_S = 0.5
+"""Between two looks at the run."""
+LOOK_SHARE = 0.02
+"""Looks take at most this share of the time: a run of thousands of trials is looked at less often."""
+MOST_LINES = 8
+"""Lines below the bar."""
+
+
+class NotebookWatcher(Watcher):
+    """A bar, what runs, and the trials that failed."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self._output = _Output()
+
+    @contextmanager
+    def status(self, activity: Activity) -> Iterator[None]:
+        if activity == "starting_torch":
+            self._output.show([self._words(f"activity_{activity}")])
+        yield
+
+    def downloads(self, name: str, done: int, total: int | None) -> None:
+        share = done / total if total else None
+        self._output.show([self._words("activity_fetching", name=name)], share)
+
+    @contextmanager
+    def running(self, run: RunFolder) -> Iterator[None]:
+        """Looks again and again, and once more when all is over."""
+        onlooker, is_over = Onlooker(run), threading.Event()
+
+        def watch() -> None:
+            pause_s = 0.0
+            while not is_over.wait(pause_s):
+                begun_s = time.monotonic()
+                self._look(onlooker)
+                pause_s = max(POLL_S, (time.monotonic() - begun_s) / LOOK_SHARE)
+
+        # A kernel knows by its context which cell an output belongs to.
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=context.run, args=(watch,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+            self._look(onlooker)
+
+    def _look(self, onlooker: Onlooker) -> None:
+        try:
+            overview = onlooker.look()
+        except (OSError, RecordError):
+            return  # told when the run is read
+        self._output.show(_lines(overview, self._words), _share_done(overview))
+
+
+class _Output:
+    """One output of the cell; nothing is shown twice."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._shown = ""
+
+    def show(self, lines: Sequence[str], share: float | None = None) -> None:
+        """A bar where the share is known, and lines below it; the first one is bold."""
+        display = import_module("IPython.display").display
+        html = _html(lines, share)
+        if html == self._shown:
+            return
+        self._shown = html
+        data = {"text/html": html, "text/plain": "\n".join(map(plain, lines))}
+        if self._handle is None:
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
+
+
+def _html(lines: Sequence[str], share: float | None) -> str:
+    first, *others = (escape(plain(line)) for line in lines)
+    bar = ""
+    if share is not None:
+        bar = f'<progress max="100" value="{100 * share:.0f}" style="width:24em"></progress> '
+    inner = "".join(f"<div>{line}</div>" for line in others)
+    return f'<div class="trainlab-progress"><div>{bar}<b>{first}</b></div>{inner}</div>'
+
+
+def _lines(overview: Overview, words: Words) -> list[str]:
+    is_study = len({trial.cell for trial in overview.trials}) > 1
+    running = list(running_lines(overview, words))
+    failed = [
+        f"{trial_label(trial, words, is_study=is_study)}{words('colon')}{end_text(trial, words)}"
+        for trial in overview.in_state("failed")
+    ]
+    return [progress_line(overview, words), *[*failed, *running][:MOST_LINES]]
+
+
+def _share_done(overview: Overview) -> float:
+    """Of all trials; one that runs counts by its own share."""
+    done = sum(trial.is_finished for trial in overview.trials)
+    begun = sum(
+        len(group.trials) * (group.last.share or 0.0)
+        for group in overview.running
+        if group.last is not None and not all(trial.is_finished for trial in group.trials)
+    )
+    return min(1.0, (done + begun) / len(overview.trials)) if overview.trials else 1.0

@@ -1,0 +1,58 @@
+"""A run at a glance: the answer, its tables and a few charts, for a place smaller than a report."""
+
+from collections.abc import Iterator
+
+from trainlab.analyse.metrics import compared_metrics
+from trainlab.errors import SpecError
+from trainlab.report.document import Block, Figure
+from trainlab.report.figures.cell_values import COSTS, cost_values
+from trainlab.report.run_data import RunData
+from trainlab.report.sections.answer import answer_section, notices
+from trainlab.report.sections.factors import cost_figure
+from trainlab.report.sections.learning import curve_figure, metric_figure
+from trainlab.report.sections.trouble import trouble_section
+from trainlab.report.tables.cost import cost_table
+from trainlab.report.tables.learning import learn_table
+from trainlab.spec.suggestion import did_you_mean
+from trainlab.words import Words
+
+
+def glance(data: RunData, words: Words) -> tuple[str, list[Block]]:
+    """A title, and what stands below it: what went wrong, the answer, tables, charts."""
+    evidence = data.evidence
+    blocks: list[Block] = [*notices(data, words)]
+    answer = answer_section(data, words)
+    blocks += [block for block in answer.blocks if not isinstance(block, Figure)]
+    if (trouble := trouble_section(data, words)) is not None:
+        blocks += trouble.blocks
+    blocks += [learn_table(evidence, words)] if evidence.learned else []
+    blocks += [cost_table(evidence, words)] if evidence.measured else []
+    figures = {block.id: block for block in answer.blocks if isinstance(block, Figure)}
+    figures |= {figure.id: figure for figure in _charts(data, words)}
+    title = words.builtin(evidence.study.title) or evidence.name
+    return title, [*blocks, *figures.values()]
+
+
+def _charts(data: RunData, words: Words) -> Iterator[Figure]:
+    for metric in compared_metrics(data.evidence)[:1]:
+        yield chart_of(data, metric, words)
+
+
+def chart_of(data: RunData, name: str, words: Words) -> Figure:
+    """A metric over training, or where each cell ended if that is all there is; a cost by cell. SpecError,
+    naming what there is, for a name that the run has no values of."""
+    figure: Figure | None = None
+    if name in data.evidence.metrics:
+        figure = curve_figure(data, name, words) or metric_figure(data, name, words)
+    elif name in COSTS and (values := cost_values(data.evidence, name)) is not None:
+        figure = cost_figure(values, words)
+    if figure is not None:
+        return figure
+    there = [*data.evidence.metrics]
+    there += [cost for cost in COSTS if cost_values(data.evidence, cost) is not None]
+    if name in there:
+        raise SpecError([f"plot: {name}: has no finite value in this run"])
+    has = f"it has {', '.join(there)}" if there else "no trial of it has ended"
+    raise SpecError(
+        [f"plot: got {name!r}, which this run has not{did_you_mean(name, there)}; {has}"]
+    )

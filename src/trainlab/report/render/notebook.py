@@ -1,0 +1,132 @@
+"""HTML for the output of a notebook's cell: tables and still pictures; no scripts, nothing from outside."""
+
+import base64
+import os
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+from trainlab.errors import MissingExtraError
+from trainlab.report.document import (
+    Block,
+    Figure,
+    Listing,
+    Notice,
+    Paragraph,
+    Row,
+    Statements,
+    Table,
+)
+from trainlab.report.render.pictures import picture
+from trainlab.spec.plain_text import plain
+from trainlab.words import Words
+from trainlab.words.error_lines import error_line
+
+MOST_ROWS = 40
+"""Of a table; the report has them all."""
+CHART_WIDTH = 440
+STYLE = """
+.trainlab-run { max-width: 72em; line-height: 1.45; }
+.trainlab-run h3 { margin: 0 0 .3em; font-size: 1.15em; }
+.trainlab-run p, .trainlab-run ul { margin: .35em 0; }
+.trainlab-run table { border-collapse: collapse; margin: .7em 0 .3em; font-size: .92em; }
+.trainlab-run caption { text-align: left; font-weight: 600; padding: .2em 0; white-space: nowrap; }
+.trainlab-run th, .trainlab-run td { text-align: left; padding: .25em .9em .25em 0; vertical-align: top;
+  border-bottom: 1px solid #8a93a055; background: none; }
+.trainlab-run .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.trainlab-run tbody th { font-weight: 500; }
+.trainlab-run .failure { border-left: 3px solid #c2410c; padding-left: .6em; }
+.trainlab-run .warning { border-left: 3px solid #b7791f; padding-left: .6em; }
+.trainlab-run .note { opacity: .72; font-size: .88em; max-width: 60em; }
+.trainlab-run .charts { display: flex; flex-wrap: wrap; gap: 1em; }
+.trainlab-run figure { margin: .5em 0; }
+.trainlab-run figcaption { font-weight: 600; font-size: .92em; }
+.trainlab-run pre { font-size: .85em; white-space: pre-wrap; }
+"""
+
+
+def notebook_html(
+    title: str, blocks: Sequence[Block], run: Path, report: Path | None, words: Words
+) -> str:
+    """The blocks below a title, charts last, side by side; then the report, a link where there is one."""
+    charts = [_figure(block, words) for block in blocks if isinstance(block, Figure)]
+    others = [_block(block, words) for block in blocks if not isinstance(block, Figure)]
+    inner = "".join(others) + f'<div class="charts">{"".join(charts)}</div>'
+    folder = _text(words("run_folder", path=run))
+    return (
+        f'<div class="trainlab-run" lang="{words.language.tag}"><style>{STYLE}</style>'
+        f"<h3>{_text(title)}</h3>{inner}<p>{folder} &nbsp; {_report(report, words)}</p></div>"
+    )
+
+
+def _report(report: Path | None, words: Words) -> str:
+    if report is None:
+        return _text(words("report_to_write"))
+    # Relative to the notebook: that is what its server can open.
+    place = quote(Path(os.path.relpath(report)).as_posix())
+    return f'<a href="{place}" target="_blank">{_text(words("report_link"))}</a>'
+
+
+def _block(block: Block, words: Words) -> str:
+    match block:
+        case Notice():
+            mark = f"<b>{_text(words(f'{block.tone}_mark') + words('colon'))}</b>"
+            return f'<p class="{block.tone}">{mark}{_text(block.text)}</p>'
+        case Paragraph():
+            return f"<p>{_text(block.text)}</p>"
+        case Statements():
+            return f"<ul>{''.join(f'<li>{_text(item.text)}</li>' for item in block.items)}</ul>"
+        case Listing():
+            return (
+                f"<details><summary>{_text(block.caption)}</summary>"
+                f"<pre>{_text(block.text)}</pre></details>"
+            )
+        case Table():
+            return _table(block, words)
+        case _:
+            raise AssertionError(block)
+
+
+def _table(table: Table, words: Words) -> str:
+    rows = table.rows[: min(MOST_ROWS, table.num_shown or MOST_ROWS)]
+    numbers = [' class="number"' if column.is_number else "" for column in table.columns]
+    head = "".join(
+        f'<th scope="col"{number}>{_text(column.heading)}</th>'
+        for column, number in zip(table.columns, numbers, strict=True)
+    )
+    body = "".join(_row(row, numbers) for row in rows)
+    left_out = len(table.rows) - len(rows)
+    notes = [table.note, words("and_more", number=left_out) if left_out else ""]
+    note = words.sentences(*notes)
+    return (
+        f"<table><caption>{_text(table.caption)}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        + (f'<p class="note">{_text(note)}</p>' if note else "")
+    )
+
+
+def _row(row: Row, numbers: Sequence[str]) -> str:
+    first, *others = row.entries
+    entries = "".join(
+        f"<td{number}>{_text(entry.text)}</td>"
+        for entry, number in zip(others, numbers[1:], strict=True)
+    )
+    return f'<tr><th scope="row">{_text(first.text)}</th>{entries}</tr>'
+
+
+def _figure(figure: Figure, words: Words) -> str:
+    """As an image by itself: pictures that share a page would share the names in them."""
+    try:
+        svg = picture(figure, CHART_WIDTH)
+    except MissingExtraError as error:
+        return f"<p>{_text(words('no_chart', why=error_line(str(error), words.lang)))}</p>"
+    source = base64.b64encode(svg.encode()).decode()
+    return (
+        f"<figure><figcaption>{_text(figure.caption)}</figcaption>"
+        f'<img src="data:image/svg+xml;base64,{source}" alt="{_text(figure.alt)}"></figure>'
+    )
+
+
+def _text(text: str) -> str:
+    return escape(plain(text))

@@ -1,0 +1,58 @@
+"""The notebooks under examples/, run as a person runs them: by a kernel, from the first cell to the last."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+
+
+def test_there_is_a_notebook_for_each_lab() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["fashion_lab", "mnist_lab"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_committed_without_outputs(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert cells
+    assert not any(cell.outputs or cell.execution_count for cell in cells)
+
+
+def shown(notebook: Any, mime: str) -> Iterator[str]:
+    """What the cells show of a kind."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            if mime in output.get("data", ()):
+                yield output["data"][mime]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_shows_progress_a_table_and_a_chart(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("TRAINLAB_LANG", "en")
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    pages = list(shown(notebook, "text/html"))
+    progress = [page for page in pages if "trainlab-progress" in page]
+    assert progress
+    for page in progress:
+        assert '<progress max="100" value="100"' in page
+        assert "trials finished" in page
+    runs = [page for page in pages if "trainlab-run" in page]
+    assert runs
+    assert all("<table>" in page and "data:image/svg+xml;base64," in page for page in runs)
+    assert not any("<script" in page or "://" in page for page in runs)
+    charts = list(shown(notebook, "image/svg+xml"))
+    assert charts
+    assert all(chart.startswith("<svg") for chart in charts)
+    assert (tmp_path / "runs").is_dir()
