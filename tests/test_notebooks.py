@@ -1,4 +1,4 @@
-"""The notebooks under examples/, run as a person runs them: by a kernel, from the first cell to the last."""
+"""The notebooks under examples/, run as a person runs them: by a kernel, from first cell to last."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -89,5 +89,5 @@ class OutputError(TrainlabError):
     """What is printed cannot be written."""
 
 
-class TrialsFailedWarning(UserWarning):
+class TrialsFailedWarning(RuntimeWarning):
     """Trials of a run that was asked for from Python have failed; the others have their results."""

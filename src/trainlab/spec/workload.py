@@ -9,7 +9,7 @@ from trainlab.spec.settings import TrainSpec
 from trainlab.spec.suggestion import did_you_mean
 
 AS_OBJECT = " (given as an object)"
-"""Ends the name of a workload that was given from Python, and that no other process can find."""
+"""Ends the name of a workload that was given from Python, and that no other process finds by its name."""
 
 
 def is_builtin(reference: str) -> bool:

@@ -1,0 +1,147 @@
+"""A run in a notebook or a session: its HTML, its report, its charts, whatever state it is in."""
+
+import random
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import trainlab as product
+from fabricate import Fabricated, made_study
+from trainlab.errors import SpecError
+from trainlab.lab import Run
+from trainlab.record.folder import RunFolder
+from trainlab.spec import CostSpec
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+VOID = {"img", "br"}
+
+
+class Balanced(HTMLParser):
+    """Counts elements, and sees that each is closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.seen: list[str] = []
+        self.feed(html)
+        assert not self.opened
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen.append(tag)
+        if tag not in VOID:
+            self.opened.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.opened.pop() == tag
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    study = made_study(vary={"lr": (0.1, 0.2)}, seeds=2, cost=CostSpec(processes=2))
+    Fabricated(step_points=1).write(tmp_path / "r", study)
+    return product.open_run(tmp_path / "r")
+
+
+@pytest.mark.parametrize(("lang", "heading"), [("en", "What each setting learned"), ("zh", "种子")])
+def test_a_run_shows_its_tables_and_charts(
+    run: Run, lang: str, heading: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINLAB_LANG", lang)
+    html = run._repr_html_()
+    seen = Balanced(html).seen
+    assert seen.count("table") == 2
+    assert seen.count("img") >= 2
+    assert heading in html
+    assert "lr=0.1" in html
+    assert "run.report()" in html
+    assert "://" not in html
+    assert "<script" not in html
+
+
+def test_a_run_links_to_its_report(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.path.parent)
+    assert run.report() == run.path / "report" / "report.html"
+    assert 'href="r/report/report.html"' in run._repr_html_()
+    assert run.report(lang="zh", formats=["md"]).read_text().count("试验")
+
+
+def test_names_in_a_run_are_text_and_no_markup(tmp_path: Path) -> None:
+    study = made_study(workload=HOSTILE, vary={"lr": (0.1, 0.2)}, seeds=2)
+    study = study.model_copy(update={"title": f"{HOSTILE}?", "name": "x"})
+    Fabricated().write(tmp_path / "r", study)
+    html = Run(tmp_path / "r")._repr_html_()
+    Balanced(html)
+    assert HOSTILE not in html
+    assert "&lt;img src=x" in html
+
+
+@pytest.mark.parametrize("state", ["failed", "interrupted", "running", "pending"])
+def test_a_run_that_did_not_end_well_says_so(run: Run, state: str) -> None:
+    folder = run.trial("learn-lr=0.1-seed1")
+    folder.write(folder.read().model_copy(update={"state": state}))
+    html = run._repr_html_()
+    Balanced(html)
+    assert "Not complete" in html
+    assert "learn-lr=0.1-seed1" in html
+    assert f"1 {state}" in repr(run)
+
+
+def test_a_folder_without_a_study_is_named_with_what_is_wrong(tmp_path: Path) -> None:
+    lost = Run(tmp_path / "<b>lost")
+    html = lost._repr_html_()
+    Balanced(html)
+    assert "&lt;b&gt;lost" in html
+    assert "no such file" in html
+    assert "no such file" in repr(lost)
+
+
+def test_a_damaged_run_never_raises(run: Run, tmp_path: Path) -> None:
+    files = [path for path in run.path.rglob("*") if path.suffix in (".json", ".jsonl")]
+    draw = random.Random(3)
+    for number in range(25):
+        shutil.copytree(run.path, copy := tmp_path / str(number))
+        for path in draw.sample(files, 3):
+            place = copy / path.relative_to(run.path)
+            content = bytearray(place.read_bytes())
+            match number % 3:
+                case 0:
+                    content = content[: draw.randrange(len(content))]
+                case 1:
+                    content[draw.randrange(len(content))] = draw.randrange(256)
+                case 2:
+                    content = bytearray(b"[1, null]\n")
+            place.write_bytes(content)
+        Balanced(Run(copy)._repr_html_())
+        repr(Run(copy))
+
+
+def test_a_plot_of_a_metric_is_its_curve(run: Run, tmp_path: Path) -> None:
+    chart = run.plot("test/accuracy")
+    assert {row["cell"] for row in chart.rows} == {"lr=0.1", "lr=0.2"}
+    shown = chart._repr_mimebundle_()
+    assert shown["image/svg+xml"].startswith("<svg")
+    assert "test accuracy" in shown["text/plain"].lower()
+    assert chart.save(tmp_path / "x.svg").read_text() == chart.svg()
+    assert chart.save(tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SpecError, match=r"x\.gif: must end in \.svg or \.png"):
+        chart.save("x.gif")
+
+
+def test_a_plot_of_a_cost_is_by_cell(run: Run) -> None:
+    assert {row["cell"] for row in run.plot("step_ms").rows} >= {"lr=0.1", "lr=0.2"}
+
+
+def test_an_unknown_metric_is_told_with_those_there_are(run: Run) -> None:
+    told = r"plot: got 'test/acuracy'.*did you mean test/accuracy\?.*it has .*test/loss.*step_ms"
+    with pytest.raises(SpecError, match=told):
+        run.plot("test/acuracy")
+
+
+def test_a_run_without_results_has_nothing_to_plot(tmp_path: Path) -> None:
+    Fabricated().write(tmp_path / "r", made_study(seeds=1))
+    folder = RunFolder(tmp_path / "r").trial("learn-seed1")
+    folder.write(folder.read().model_copy(update={"state": "pending", "final": {}}))
+    with pytest.raises(SpecError, match="no trial of it has ended"):
+        Run(tmp_path / "r").plot("test/loss")
