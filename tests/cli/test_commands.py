@@ -84,7 +84,7 @@ def test_a_subset_used_for_want_of_the_full_set_is_said_with_the_reason(
         ),
         (["run", "fashion-mpl"], ["did you mean fashion-mlp?"]),
         (["run", "fashion-mlp", "--seed", "a"], ["--seed: got 'a', must be whole numbers"]),
-        (["run", "fashion-mlp", "--seed", "1,1"], ["seeds: got 1 twice"]),
+        (["run", "fashion-mlp", "--seed", "1,1"], ["--seed: got 1 twice"]),
         (
             ["run", "fashion-mlp", "--data", "nowhere"],
             ["data: got 'nowhere', must be full, bundled"],

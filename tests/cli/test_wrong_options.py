@@ -36,7 +36,7 @@ OPTIONS = [
     ("--seeds x", "--seeds: got 'x', must be a whole number"),
     ("--seed -1", "--seed: got '-1', must be whole numbers from 0, as in 1 or 1,2,3"),
     ("--seed ''", "--seed: got '', must be whole numbers"),
-    ("--seed 1,1", "--seeds: got 1 twice, seeds must differ"),
+    ("--seed 1,1", "--seed: got 1 twice, seeds must differ"),
     ("--budget 10", "--budget: got '10', which has no unit; write 10s, 10m or 10h"),
     ("--budget soon", "--budget: got 'soon', must be a time, as in 90s, 10m or 2h"),
     ("--lang fr", "--lang: got 'fr', must be one of en, zh"),

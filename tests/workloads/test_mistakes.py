@@ -369,7 +369,7 @@ def test_in_python_a_trial_that_fails_is_never_silent(
     with pytest.warns(RuntimeWarning, match="own.py:10: loss raised ValueError: planted") as told:
         run = product.run(reference, out="r", seeds=2, device="cpu")
     assert len(told) == 1
-    assert "and 1 more" in str(told[0].message)
+    assert "2 of 2 trials failed; the first is learn-seed1" in str(told[0].message)
     assert [trial.state for trial in run.trials()] == ["failed", "failed"]
     write(tmp_path, "")
     with warnings.catch_warnings():

@@ -102,7 +102,7 @@ class TrainSpec(Spec):
             resolves_to=("batch_size", "steps_per_epoch", "log_every_steps", "tuned"),
         ),
     ] = 64
-    """Training samples per update; with accumulate, per batch of it."""
+    """Training samples per batch."""
     accumulate: Annotated[
         PositiveInt,
         Setting(

@@ -99,7 +99,10 @@ class LeadingSession(SharingSession):
         try:
             return super().advance(num_steps)
         except Exception as error:
-            raise self._crew.reason_of(error) from error
+            if (reason := self._crew.reason_of(error)) is error:
+                raise
+            # Not from that error, which is none of the user's code: it names what another process lost.
+            raise reason from None
 
     def change_learning_rates(self) -> None:
         self._crew.tell("change_learning_rates")
