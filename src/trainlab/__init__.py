@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from trainlab.spec import Study as Study
     from trainlab.spec import TrainSpec as TrainSpec
     from trainlab.train.moments import Instrument as Instrument
+    from trainlab.workloads.metrics import OfWholeSet as OfWholeSet
     from trainlab.workloads.workload import Workload as Workload
 
 _HOMES = {
     "Dataset": "trainlab.data.dataset",
     "Instrument": "trainlab.train.moments",
+    "OfWholeSet": "trainlab.workloads.metrics",
     "Run": "trainlab.lab",
     "RunFolder": "trainlab.record.folder",
     "Split": "trainlab.data.dataset",

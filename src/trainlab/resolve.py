@@ -55,7 +55,7 @@ def resolve(
     if (count := _count_trials(question, len(cells) or 1)) > most:
         raise SpecError([*problems, prefix + _too_many(count, most)])
     with _gathering(problems):
-        study = _without_cells(question, facts.name, where)
+        study = _without_cells(question, facts, where)
     for cell in cells:
         with _gathering(problems):
             facts.check_parameters(cell.settings.model, where)
@@ -181,7 +181,7 @@ def _repetition_problems(question: Question) -> Iterator[str]:
         )
 
 
-def _without_cells(question: Question, name: str, where: str) -> Study:
+def _without_cells(question: Question, facts: WorkloadFacts, where: str) -> Study:
     """The study with all but its cells and its base settings, checked."""
     not_shared = {"vary", "design", "name", "seeds", "settings", "cells"}
     shared = question.model_dump(exclude={*not_shared, "until_decided", "max_seeds"})
@@ -190,10 +190,11 @@ def _without_cells(question: Question, name: str, where: str) -> Study:
     except SpecError as error:
         raise SpecError(error.problems, where) from None
     own = {
-        "name": question.name or name,
+        "name": question.name or facts.name,
         "seeds": seeds,
         "looks": looks,
         "settings": TrainSpec(),
+        "higher_is_better": dict(facts.higher_is_better),
     }
     return checked(Study, {**shared, **own}, where)
 

@@ -15,7 +15,7 @@ from trainlab.spec.cell import BASE, Cell
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.settings import TrainSpec
-from trainlab.spec.target import WrittenTarget
+from trainlab.spec.target import WrittenTarget, lower_is_better
 
 
 class Study(Spec):
@@ -44,6 +44,8 @@ class Study(Spec):
     """Measure what a step costs in every cell, in fresh processes."""
     targets: dict[str, WrittenTarget] = {}
     """Metric to the value whose reaching is timed."""
+    higher_is_better: dict[str, bool] = {}
+    """Of the metrics that say so themselves; of others it follows from their name."""
     margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter."""
     spreads: dict[str, dict[str, PositiveFloat]] = {}
@@ -55,6 +57,11 @@ class Study(Spec):
     """Write TensorBoard event files beside the records."""
     save_model: bool = False
     """Keep the trained weights."""
+
+    def is_better_lower(self, metric: str) -> bool:
+        """Whether a metric, as `test/auc`, is better when lower."""
+        higher = self.higher_is_better.get(metric.rpartition("/")[2])
+        return lower_is_better(metric) if higher is None else not higher
 
     @property
     def all_cells(self) -> tuple[Cell, ...]:

@@ -33,6 +33,8 @@ class WorkloadFacts:
 
     model_least: Mapping[str, int] = field(default_factory=dict)
     """The least that the model's parameters which are whole numbers may be, where that is known."""
+    higher_is_better: Mapping[str, bool] = field(default_factory=dict)
+    """Of the metrics that say so themselves."""
     num_train: Mapping[str, int] = field(default_factory=dict)
     """Training samples by what `data` chooses, where that is known without reading them."""
 

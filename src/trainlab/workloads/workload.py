@@ -19,6 +19,7 @@ from trainlab.data.dataset import Dataset
 from trainlab.errors import WorkloadError
 from trainlab.spec.settings import Scalar
 from trainlab.spec.workload import WorkloadFacts
+from trainlab.workloads.metrics import directions, of_samples
 from trainlab.workloads.user_code import DATA, MODEL
 
 
@@ -80,9 +81,10 @@ class Workload:
     """(model, settings) to a torch optimizer, or (optimizer, schedule), or several optimizers by name; not
     given: the one that the settings name. A schedule changes the learning rate after each epoch; as
     (optimizer, schedule, "step") after each update."""
-    metrics: Mapping[str, Callable[[Any, Any], Tensor]] = field(default_factory=lambda: NOT_GIVEN)
-    """Name to (outputs, targets) to one value per sample; averaged over samples by us. Not given: accuracy
-    where there is a `loss`, none beside a step of your own."""
+    metrics: Mapping[str, Any] = field(default_factory=lambda: NOT_GIVEN)
+    """Name to (outputs, targets) to one value per sample; averaged over samples by us. Or to a metric of
+    the whole test set: `trainlab.OfWholeSet`, or one of torchmetrics. Not given: accuracy where there is a
+    `loss`, none beside a step of your own."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Settings to start from, as in TrainSpec."""
     summary: str = ""
@@ -125,6 +127,12 @@ class Workload:
         if self.loss is None and self.prepare is not unchanged:
             yield "prepare: goes with loss; your own function gets the batch as the data gives it"
 
+    @cached_property
+    def sample_metrics(self) -> Mapping[str, Callable[[Any, Any], Tensor]]:
+        """The metrics that are means over samples; all others are of whole sets, and so of no part of an
+        epoch, during which the weights change."""
+        return of_samples(self.metrics)
+
     @property
     def own(self) -> str | None:
         """Which part of a step is the user's own function, and so only eager can make; None where model,
@@ -160,7 +168,10 @@ class Workload:
             if isinstance(parameter.default, Scalar)
         }
         metrics = tuple(self.metrics)
-        return WorkloadFacts(self.name, self.defaults, names, metrics, model_defaults)
+        higher = directions(self.metrics)
+        return WorkloadFacts(
+            self.name, self.defaults, names, metrics, model_defaults, higher_is_better=higher
+        )
 
     def dataset(self, choice: str) -> Dataset:
         """The data for a choice."""

@@ -11,7 +11,6 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.effects import Effect
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.metric_table import MetricTable, never_diverged
-from trainlab.spec.target import lower_is_better
 from trainlab.stats.contrasts import (
     LEVEL,
     Floats,
@@ -98,7 +97,7 @@ def best_findings(
         return
     cells = [cell.id for cell in table.cells]
     num_trained = sum(one.id in evidence.learned for one in with_like_seeds(evidence.cells))
-    sign = -1.0 if lower_is_better(table.metric) else 1.0
+    sign = -1.0 if evidence.study.is_better_lower(table.metric) else 1.0
     lead = sign * _leads(table)
     best = int(np.argmax(lead))
     others = [row for row in range(len(cells)) if row != best]

@@ -65,7 +65,7 @@ class EagerSession:
         meter: Meter | None = None,
     ) -> None:
         """`step`, `meter`: in place of those that are made here."""
-        setup, metrics = member.setup, member.setup.workload.metrics
+        setup, metrics = member.setup, member.setup.workload.sample_metrics
         self._setup, self._moments, self._progress = setup, member.moments, member.progress
         self._carried: Carried = {}
         self._step = step or make_training_step(

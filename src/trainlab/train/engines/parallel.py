@@ -51,7 +51,7 @@ class SharingSession(EagerSession):
 
     def __init__(self, member: Member, model: CallModel) -> None:
         setup = member.setup
-        meter = SharedMeter(setup.workload.metrics, setup.device, stops_explosions=True)
+        meter = SharedMeter(setup.workload.sample_metrics, setup.device, stops_explosions=True)
         super().__init__(member, step=self._shared_step(member, model), meter=meter)
         self._epoch = self._number = 0
         """The update that comes next, of the current epoch."""

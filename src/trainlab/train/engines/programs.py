@@ -185,7 +185,7 @@ class ProgramSession:
         view = self._view(stacked)
         self._watch = program_watch([member.moments for member in self._members], view)
         settings = [one.settings for one in self._setups]
-        metrics = list(self._setups[0].workload.metrics)
+        metrics = list(self._setups[0].workload.sample_metrics)
         num_steps = len(self._batches)
         self._group = Group(
             setups=self._setups,

@@ -77,7 +77,7 @@ def rehearse(
                 loss = loss_of(outputs, targets)
         check_mean(loss)
         check_gradient(loss, "loss")
-        for name, metric in workload.metrics.items():
+        for name, metric in workload.sample_metrics.items():
             with Running(f"metrics.{name}"):
                 values = metric(outputs.detach(), targets)
             per_sample(name, values, len(targets))

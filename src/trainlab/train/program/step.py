@@ -153,7 +153,7 @@ class GroupStep:
         outputs = outputs.detach()
         values = [
             per_sample(name, metric(outputs, targets), len(targets))
-            for name, metric in self._workload.metrics.items()
+            for name, metric in self._workload.sample_metrics.items()
         ]
         return loss, values
 

@@ -13,6 +13,7 @@ from trainlab.train.setup import Setup
 from trainlab.train.steps.forward import CallModel, Carried, Forward
 from trainlab.train.steps.meter import Means, Meter
 from trainlab.train.steps.outcome import Outcome
+from trainlab.workloads.metrics import of_samples, of_whole_set
 from trainlab.workloads.user_code import naming
 
 
@@ -28,7 +29,9 @@ class Evaluation:
         self._setup, self._batches = setup, batches or setup.test_batches
         self._carried: Carried = {}
         self._step = make_inference_step(setup, Moments([]), call_model, self._carried)
-        self._meter = Meter(setup.workload.metrics, setup.device)
+        metrics = setup.workload.metrics
+        whole = of_whole_set(metrics, setup.device)
+        self._meter = Meter(of_samples(metrics), setup.device, whole=whole)
         self._is_stored = isinstance(self._batches, SplitBatches)
 
     def run(self, epoch: int) -> Means:

@@ -11,6 +11,7 @@ from torch import Tensor
 from trainlab.data.nesting import detached
 from trainlab.errors import WorkloadError
 from trainlab.train.steps.outcome import Outcome, check_mean
+from trainlab.workloads.metrics import WholeMetric
 from trainlab.workloads.user_code import Running
 
 Metric = Callable[[Any, Any], Tensor]
@@ -53,10 +54,13 @@ class Meter:
         *,
         stops_explosions: bool = False,
         per_step: int = 1,
+        whole: Mapping[str, WholeMetric] | None = None,
         max_pending_bytes: int = 1 << 20,
         max_pending_steps: int = 64,
     ) -> None:
-        """`per_step`: batches of a step, fewer perhaps of the last one."""
+        """`per_step`: batches of a step, fewer perhaps of the last one; `whole`: metrics that are no means
+        over samples, computed of all that was added."""
+        self._whole = whole or {}
         self.metrics, self._per_step = metrics, per_step
         # float64 sums are exact to far below what is shown; Apple GPUs have only float32.
         self._dtype = torch.float32 if device.type == "mps" else torch.float64
@@ -80,6 +84,9 @@ class Meter:
     def reset(self) -> None:
         """Forgets everything added so far."""
         self._drop_pending()
+        for name, metric in self._whole.items():
+            with Running(f"metrics.{name}"):
+                metric.reset()
         self._sums = torch.zeros(1 + len(self.metrics), dtype=self._dtype, device=self._device)
         self._logged_sums: dict[str, Tensor | float] = {}
         self._num_samples = self._num_batches = 0
@@ -97,11 +104,15 @@ class Meter:
         for name, value in logged.items():
             self._logged.setdefault(name, []).append(value)
         are_tensors = isinstance(outputs, Tensor) and isinstance(targets, Tensor)
-        if self.metrics:
+        if self.metrics or self._whole:
             if outputs is None:
                 raise WorkloadError(
                     "metrics: the step gave no outputs for them; let it give `outputs` and `targets` too"
                 )
+            for name, metric in self._whole.items():
+                with Running(f"metrics.{name}"):
+                    metric.update(detached(outputs), targets)
+        if self.metrics:
             self._outputs.append(detached(outputs))
             self._targets.append(targets)
             if are_tensors:
@@ -119,6 +130,8 @@ class Meter:
         values = (self._sums / max(self._num_samples, 1)).tolist()
         means = dict(zip(("loss", *self.metrics), values, strict=True))
         means |= {n: float(s) / max(self._num_samples, 1) for n, s in self._logged_sums.items()}
+        for name, metric in self._whole.items():
+            means |= _computed(name, metric)
         step, loss = self._first_bad(means["loss"])
         num_steps = -(-self._num_batches // self._per_step)
         return Means(means, self._num_samples, num_steps, step, loss)
@@ -199,6 +212,22 @@ class Meter:
         self._logged: dict[str, list[Tensor]] = {}
         self._counts: list[int] = []
         self._pending_bytes = 0
+
+
+def _computed(name: str, metric: WholeMetric) -> dict[str, float]:
+    """The value of a metric of a whole set, or its values by name."""
+    with Running(f"metrics.{name}"):
+        given = metric.compute()
+    values = (
+        {f"{name}_{n}": v for n, v in given.items()}
+        if isinstance(given, Mapping)
+        else {name: given}
+    )
+    for place, value in values.items():
+        if torch.as_tensor(value).numel() != 1:
+            shape = tuple(torch.as_tensor(value).shape)
+            raise WorkloadError(f"metrics.{place}: computed shape {shape}, must be one number")
+    return {place: float(value) for place, value in values.items()}
 
 
 def _gives_the_same(name: str, metric: Metric, apart: Sequence[tuple[Any, Any, int]]) -> bool:

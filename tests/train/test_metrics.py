@@ -1,0 +1,105 @@
+"""Metrics of whole sets are computed of the whole set, not as a mean over batches or samples."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import trainlab
+from asking import study_of
+from trainlab import Dataset, OfWholeSet, Split, Workload
+from trainlab.record.trial import TrialRecord
+from trainlab.workloads.metrics import directions
+
+DRAWN = torch.Generator().manual_seed(0)
+X, X_TEST = torch.randn(60, 5, generator=DRAWN), torch.randn(37, 5, generator=DRAWN)
+Y, Y_TEST = ((x.sum(1) + x[:, 0] ** 2 > 0.5).long() for x in (X, X_TEST))
+
+
+def rmse(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs[:, 0] - targets).square().mean().sqrt()
+
+
+def workload(**metrics: Any) -> Workload:
+    return Workload(
+        name="own",
+        model=lambda: nn.Linear(5, 2),
+        data=Dataset("own", Split(X, Y), Split(X_TEST, Y_TEST)),
+        loss=F.cross_entropy,
+        metrics=metrics,
+    )
+
+
+def trained(tmp_path: Path, own: Workload, **settings: Any) -> tuple[TrialRecord, nn.Module]:
+    asked = {"batch_size": 7, "test_batch_size": 10, "epochs": 2, "device": "cpu", "lr": 0.1}
+    run = trainlab.run(own, out=tmp_path / "r", save_model=True, **(asked | settings))
+    (trial,) = run.trials()
+    assert trial.state == "done", trial.error
+    model = nn.Linear(5, 2)
+    model.load_state_dict(torch.load(run.trial(trial.id).model_file, weights_only=True))
+    return trial, model
+
+
+@pytest.mark.parametrize("engine", ["eager", "tuned", "lanes", "compiled"])
+def test_a_function_of_the_whole_set(engine: str, tmp_path: Path) -> None:
+    own = workload(rmse=OfWholeSet(rmse, higher_is_better=False), hit=lambda o, t: o.argmax(1) == t)
+    trial, model = trained(tmp_path, own, engine=engine)
+    with torch.no_grad():
+        outputs = model(X_TEST)
+    assert trial.final["test/rmse"] == pytest.approx(float(rmse(outputs, Y_TEST)), rel=1e-5)
+    hits = float((outputs.argmax(1) == Y_TEST).double().mean())
+    assert trial.final["test/hit"] == pytest.approx(hits)
+    assert "train/rmse" not in trial.final, "the weights change while an epoch goes on"
+    parts = [rmse(o, t) for o, t in zip(outputs.split(10), Y_TEST.split(10), strict=True)]
+    assert trial.final["test/rmse"] != pytest.approx(float(torch.stack(parts).mean()), rel=1e-6)
+
+
+def test_the_metrics_of_torchmetrics(tmp_path: Path) -> None:
+    classification = pytest.importorskip("torchmetrics.classification")
+    auroc = classification.MulticlassAUROC(2)
+    f1 = classification.MulticlassF1Score(2, average="macro")
+    trial, model = trained(tmp_path, workload(auroc=auroc, f1=f1))
+    with torch.no_grad():
+        outputs = model(X_TEST)
+    positive, negative = (outputs.softmax(1)[c == Y_TEST, 1] for c in (1, 0))
+    pairs = (positive[:, None] > negative).double() + 0.5 * (positive[:, None] == negative).double()
+    assert trial.final["test/auroc"] == pytest.approx(float(pairs.mean()), abs=1e-6)
+    predicted = outputs.argmax(1)
+    scores = []
+    for c in (0, 1):
+        both = ((predicted == c) & (c == Y_TEST)).sum()
+        scores.append(2 * both / ((predicted == c).sum() + (c == Y_TEST).sum()))
+    assert trial.final["test/f1"] == pytest.approx(float(sum(scores) / 2), abs=1e-6)
+    assert not auroc.update_called, "the user's own object is left as it was"
+
+
+def test_several_values_of_one_metric_go_by_their_names(tmp_path: Path) -> None:
+    both = OfWholeSet(lambda o, t: {"low": o.min(), "high": o.max()})
+    trial, _ = trained(tmp_path, workload(scores=both))
+    assert trial.final["test/scores_low"] < trial.final["test/scores_high"]
+
+
+def test_a_metric_says_itself_which_way_is_better() -> None:
+    metrics = {
+        "distance": OfWholeSet(rmse, higher_is_better=False),
+        "bleu_error": OfWholeSet(rmse, higher_is_better=True),
+    }
+    assert directions(metrics) == {"distance": False, "bleu_error": True}
+
+
+def test_the_study_knows_which_way_is_better(tmp_path: Path) -> None:
+    own = workload(distance=OfWholeSet(rmse, higher_is_better=False))
+    run = trainlab.run(own, out=tmp_path / "r", batch_size=7, device="cpu")
+    study = run.study().to_study("study.json")
+    assert study.is_better_lower("test/distance")
+    assert study.is_better_lower("test/loss")
+    assert not study_of("fashion-mlp", {}).is_better_lower("test/accuracy")
+
+
+def test_a_metric_without_one_number_is_refused(tmp_path: Path) -> None:
+    own = workload(every=OfWholeSet(lambda o, t: o.mean(0)))
+    with pytest.warns(trainlab.TrialsFailedWarning, match="metrics.every: computed shape"):
+        trainlab.run(own, out=tmp_path / "r", batch_size=7, device="cpu")
