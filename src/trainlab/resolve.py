@@ -59,6 +59,7 @@ def resolve(
     for cell in cells:
         with _gathering(problems):
             facts.check_parameters(cell.settings.model, where)
+            facts.check_options(cell.settings, where)
         if (too_large := facts.batch_problem(cell.settings)) is not None:
             problems.append(prefix + too_large)
         if cell.settings.processes > 1 and question.cost and "inference" in question.cost.modes:

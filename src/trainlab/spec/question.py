@@ -265,13 +265,16 @@ def layout_of(
 
 
 def _factor(name: str, parameters: Collection[str] | None, place: str, problems: list[str]) -> str:
-    """The full name of a factor: a setting, an optimizer's option, or `model.<parameter>`."""
+    """The full name of a factor: a setting, an optimizer's option, or a parameter of the model, the loss or
+    the data, as `model.hidden`, `loss.label_smoothing`, `data_options.fraction`."""
     is_setting = name in TrainSpec.model_fields
     if is_setting and setting_of(TrainSpec, name).is_factor:
         return name
     outer, _, inner = name.partition(".")
-    if outer == "optimizer_options" and inner:
+    if outer in ("optimizer_options", "loss", "data_options") and inner:
         return name
+    if outer == "data" and inner:
+        return f"data_options.{inner}"
     parameter = inner if outer == "model" and inner else name
     if parameters is None or parameter in parameters:
         return f"model.{parameter}"

@@ -299,6 +299,23 @@ class TrainSpec(Spec):
         ),
     ] = {}
     """Parameters of the workload's model, as hidden=256."""
+    loss: Annotated[
+        dict[str, Scalar], BeforeValidator(pairs_of), Setting("name=value", holds_commas=True)
+    ] = {}
+    """Parameters of the workload's loss or step, as label_smoothing=0.1; varied as loss.label_smoothing."""
+    data_options: Annotated[
+        dict[str, Scalar],
+        BeforeValidator(pairs_of),
+        Setting(
+            "name=value",
+            holds_commas=True,
+            resolves_to=(
+                *("batch_size", "steps_per_epoch", "log_every_steps", "data_resident", "tuned"),
+                *("data.name", "data.num_train", "data.num_test", "data.num_val", "data.is_subset"),
+            ),
+        ),
+    ] = {}
+    """Parameters of the workload's data function, as fraction=0.1; varied as data.fraction."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TrainSpec":

@@ -33,6 +33,10 @@ class WorkloadFacts:
 
     model_least: Mapping[str, int] = field(default_factory=dict)
     """The least that the model's parameters which are whole numbers may be, where that is known."""
+    loss_parameters: tuple[str, ...] | None = ()
+    """Those of the loss or step beyond what we give it; None where it takes any."""
+    data_parameters: tuple[str, ...] | None = ()
+    """Those of the function that gives the data; None where it takes any."""
     higher_is_better: Mapping[str, bool] = field(default_factory=dict)
     """Of the metrics that say so themselves."""
     num_train: Mapping[str, int] = field(default_factory=dict)
@@ -43,6 +47,20 @@ class WorkloadFacts:
         one must be; `where` they were given."""
         if (problem := self._parameter_problem(given)) is not None:
             raise WorkloadError(f"{where}: {problem}" if where else problem)
+
+    def check_options(self, settings: TrainSpec, where: str = "") -> None:
+        """The same for the parameters of the loss and of the data."""
+        asked = (
+            ("loss", settings.loss, self.loss_parameters),
+            ("data_options", settings.data_options, self.data_parameters),
+        )
+        for place, given, names in asked:
+            unknown = [] if names is None else [name for name in given if name not in names]
+            if unknown:
+                has = f"it has {', '.join(names)}" if names else "it has none"
+                told = f"{place}.{unknown[0]}: {self.name} has no such parameter; {has}"
+                told += did_you_mean(unknown[0], names or ())
+                raise WorkloadError(f"{where}: {told}" if where else told)
 
     def _parameter_problem(self, given: Mapping[str, Any]) -> str | None:
         names = self.parameters

@@ -1,7 +1,9 @@
 """Loads workloads and their data, each once, so that all trials of a process really share them."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from trainlab.data.dataset import Dataset
 from trainlab.errors import TrainlabError, WorkloadError, said_by
@@ -51,13 +53,17 @@ class Loader:
         """The workload's data as the settings ask for it: so many training samples of it, a part of them
         held out. What it draws itself is the same for every trial and seed."""
         choice, num_train, share = settings.data, settings.train_samples, settings.val_fraction
-        whole, fewer = (reference, choice, None, 0.0), (reference, choice, num_train, 0.0)
+        options = json.dumps(settings.data_options, sort_keys=True)
+        which = f"{choice} {options}"
+        whole, fewer = (reference, which, None, 0.0), (reference, which, num_train, 0.0)
         if whole not in self._datasets:
             with seeded(0, "data"):
-                self._datasets[whole] = _data_of(self.workload(reference), choice)
+                self._datasets[whole] = _data_of(
+                    self.workload(reference), choice, settings.data_options
+                )
         if fewer not in self._datasets and num_train is not None:
             self._datasets[fewer] = _with_fewer(self._datasets[whole], num_train)
-        key = (reference, choice, num_train, share)
+        key = (reference, which, num_train, share)
         if key not in self._datasets:
             self._datasets[key] = _with_held_out(self._datasets[fewer], share)
         return self._datasets[key]
@@ -87,10 +93,10 @@ def _with_held_out(whole: Dataset, share: float) -> Dataset:
     return replace(whole, train=whole.train.part(left), val=whole.train.part(held_out))
 
 
-def _data_of(workload: Workload, choice: str) -> Dataset:
+def _data_of(workload: Workload, choice: str, options: Mapping[str, Any]) -> Dataset:
     """The user's function, its mistakes told as such."""
     try:
-        dataset = workload.dataset(choice)
+        dataset = workload.dataset(choice, options)
     except TrainlabError:
         raise
     except (Exception, SystemExit) as error:

@@ -259,6 +259,7 @@ def set_up(
     """Everything a trial needs before its first update; initial weights derive from its seed alone.
     `rank_number`: which of the trial's processes this is."""
     settings = trial.settings
+    workload = workload.with_loss(settings.loss)
     prepare_process(settings)
     device, rank = pick_device(settings.device), Rank(number=rank_number, of=settings.processes)
     if rank.of > 1 and workload.own is not None:

@@ -4,8 +4,8 @@ import hashlib
 import inspect
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from types import CodeType, MappingProxyType
@@ -170,15 +170,46 @@ class Workload:
         metrics = tuple(self.metrics)
         higher = directions(self.metrics)
         return WorkloadFacts(
-            self.name, self.defaults, names, metrics, model_defaults, higher_is_better=higher
+            self.name,
+            self.defaults,
+            names,
+            metrics,
+            model_defaults,
+            higher_is_better=higher,
+            loss_parameters=self._loss_parameters(),
+            data_parameters=()
+            if isinstance(self.data, Dataset)
+            else named_parameters(self.data, 1),
         )
 
-    def dataset(self, choice: str) -> Dataset:
-        """The data for a choice."""
+    def _loss_parameters(self) -> tuple[str, ...] | None:
+        """Of loss, step, evaluate and update: what has a name and a default."""
+        own = filter(None, (self.loss, self.step, self.evaluate, self.update))
+        found = [named_parameters(one, 2) for one in own]
+        if None in found:
+            return None
+        return tuple(dict.fromkeys(name for names in found for name in names or ()))
+
+    def dataset(self, choice: str, options: Mapping[str, Any] | None = None) -> Dataset:
+        """The data for a choice, made with these options."""
         if isinstance(self.data, Dataset):
             return self.data
         with DATA:
-            return self.data(choice)
+            return self.data(choice, **(options or {}))
+
+    def with_loss(self, parameters: Mapping[str, Any]) -> "Workload":
+        """The same with these parameters of its loss, or of its step and update; each function gets those
+        that it has."""
+        if not parameters:
+            return self
+        changed: dict[str, Any] = {}
+        for field_name in ("loss", "step", "evaluate", "update"):
+            own = getattr(self, field_name)
+            if own is not None:
+                names = named_parameters(own, 2)
+                given = {n: v for n, v in parameters.items() if names is None or n in names}
+                changed[field_name] = partial(own, **given)
+        return replace(self, **changed)
 
     def build(self, parameters: Mapping[str, Any]) -> nn.Module:
         """The untrained model with these parameters."""
@@ -211,6 +242,21 @@ def _check_own(model: nn.Module) -> None:
     _LEARNED.update({id(one): one for one in learned.values()})
 
 
+def named_parameters(own: Callable[..., Any], num_given: int) -> tuple[str, ...] | None:
+    """What can be set of a function beyond the first arguments that it is given: parameters with a default.
+    None where it takes any."""
+    try:
+        parameters = list(inspect.signature(own).parameters.values())
+    except (TypeError, ValueError):
+        return ()
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return None
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    placed = [one for one in parameters if one.kind is not one.KEYWORD_ONLY]
+    later = [one for one in parameters if one not in placed[:num_given]]
+    return tuple(one.name for one in later if one.kind in kinds and one.default is not one.empty)
+
+
 def takes_carried(own: Callable[..., Any]) -> bool:
     """Whether a step takes a third argument: what is handed on from batch to batch."""
     try:
@@ -224,6 +270,7 @@ def takes_carried(own: Callable[..., Any]) -> bool:
 
 def _file_of(part: object) -> Path | None:
     """The file with the source of a function, class or instance; None if typed into a session."""
+    part = part.func if isinstance(part, partial) else part
     source = part if inspect.isroutine(part) or inspect.isclass(part) else type(part)
     try:
         file = inspect.getsourcefile(inspect.unwrap(source))
@@ -234,6 +281,7 @@ def _file_of(part: object) -> Path | None:
 
 def _instructions(part: object) -> Iterator[bytes]:
     """What a function or the functions of a class do, wherever and in whichever cell they stand."""
+    part = part.func if isinstance(part, partial) else part
     owner = part if inspect.isclass(part) else type(part)
     functions = [part] if inspect.isfunction(part) else vars(owner).values()
     for function in functions:
