@@ -270,11 +270,10 @@ def _factor(name: str, parameters: Collection[str] | None, place: str, problems:
     is_setting = name in TrainSpec.model_fields
     if is_setting and setting_of(TrainSpec, name).is_factor:
         return name
+    name = _with_options(name)
     outer, _, inner = name.partition(".")
     if outer in ("optimizer_options", "loss", "data_options") and inner:
         return name
-    if outer == "data" and inner:
-        return f"data_options.{inner}"
     parameter = inner if outer == "model" and inner else name
     if parameters is None or parameter in parameters:
         return f"model.{parameter}"
@@ -288,6 +287,12 @@ def _factor(name: str, parameters: Collection[str] | None, place: str, problems:
     hint = name_hint(name, [*settings, *parameters], known, other_names(TrainSpec))
     problems.append(f"{place}.{name}: unknown factor; {hint}")
     return name
+
+
+def _with_options(name: str) -> str:
+    """`data.fraction` is an option of the data; `data` itself says which data."""
+    outer, dot, inner = name.partition(".")
+    return f"data_options.{inner}" if dot and outer == "data" else name
 
 
 def _misspelt(vary: Mapping[str, Any], cells: Sequence[Any]) -> Iterator[str]:
@@ -322,6 +327,7 @@ def _value_problems(
 
 
 def _level_problems(place: str, name: str, level: Any) -> Iterator[str]:
+    name = _with_options(name)
     is_setting = name.partition(".")[0] in TrainSpec.model_fields
     if is_setting and level != EACH_DEVICE and isinstance(level, Scalar):
         for problem in field_problems(TrainSpec, with_levels({}, {name: level})):
