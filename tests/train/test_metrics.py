@@ -103,3 +103,18 @@ def test_a_metric_without_one_number_is_refused(tmp_path: Path) -> None:
     own = workload(every=OfWholeSet(lambda o, t: o.mean(0)))
     with pytest.warns(trainlab.TrialsFailedWarning, match="metrics.every: computed shape"):
         trainlab.run(own, out=tmp_path / "r", batch_size=7, device="cpu")
+
+
+@pytest.mark.parametrize(("reduction", "is_told"), [("mean", False), ("sum", True)])
+@pytest.mark.parametrize("engine", ["eager", "lanes"])
+def test_a_loss_that_is_a_sum_is_noticed(
+    reduction: str, is_told: bool, engine: str, tmp_path: Path
+) -> None:
+    own = Workload(
+        name="own",
+        model=lambda: nn.Linear(5, 2),
+        data=Dataset("own", Split(X, Y), Split(X_TEST, Y_TEST)),
+        loss=nn.CrossEntropyLoss(reduction=reduction),
+    )
+    trial, _ = trained(tmp_path, own, engine=engine, lr=0.001)
+    assert ("loss_is_sum" in {one.code for one in trial.notes}) == is_told

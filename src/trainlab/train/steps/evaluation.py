@@ -1,10 +1,14 @@
 """Evaluation: a whole test or validation set through a model in eval mode."""
 
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
+from trainlab.record.note import note
 from trainlab.train.batches import Batches, SplitBatches
 from trainlab.train.batches.batches import Batch
 from trainlab.train.moments import Moments
@@ -32,6 +36,8 @@ class Evaluation:
         metrics = setup.workload.metrics
         whole = of_whole_set(metrics, setup.device)
         self._meter = Meter(of_samples(metrics), setup.device, whole=whole)
+        self._is_looked_at = False
+        """Whether the loss has been seen to be a mean, or to be none."""
         self._is_stored = isinstance(self._batches, SplitBatches)
 
     def run(self, epoch: int) -> Means:
@@ -43,8 +49,36 @@ class Evaluation:
         # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
         with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
             for batch in naming("data", self._batches.in_order()):
-                meter.add(self._step(self._own(batch)))
+                outcome = self._step(self._own(batch))
+                meter.add(outcome)
+                if not self._is_looked_at:
+                    self._look_at(outcome)
             return meter.means()
+
+    def _look_at(self, outcome: Outcome) -> None:
+        """Notes where the loss of a batch is the sum of the losses of its halves, and not their mean: it
+        then grows with the batch, and so does every update."""
+        setup, self._is_looked_at = self._setup, True
+        outputs, targets, half = outcome.outputs, outcome.targets, outcome.num_samples // 2
+        are_tensors = isinstance(outputs, Tensor) and isinstance(targets, Tensor)
+        if setup.workload.loss is None or half == 0 or not are_tensors:
+            return
+        if not len(outputs) == len(targets) == outcome.num_samples:
+            return
+        with suppress(Exception):  # of the user's code, on a batch that it will never get
+            parts = [
+                float(setup.loss(outputs[rows], targets[rows]))
+                for rows in (slice(half), slice(half, 2 * half))
+            ]
+            whole = float(setup.loss(outputs[: 2 * half], targets[: 2 * half]))
+            is_sum = math.isclose(whole, sum(parts), rel_tol=1e-4)
+            told = note("loss_is_sum")
+            if (
+                is_sum
+                and not math.isclose(whole, sum(parts) / 2, rel_tol=1e-4)
+                and told not in setup.notes
+            ):
+                setup.notes.append(told)
 
     def _own(self, batch: Batch) -> Batch:
         """A copy of what the model could change in place, where the batch is a view of the stored set."""
