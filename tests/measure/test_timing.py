@@ -7,12 +7,16 @@ import time
 from importlib import import_module
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
 
 from training import MakeSetup
+from trainlab import Split
 from trainlab.analyse.cost.overhead import round_ratios
 from trainlab.measure import stopwatch as stopwatch_module
 from trainlab.measure import timing
@@ -256,3 +260,31 @@ def test_phases_add_up_to_the_step_on_a_gpu(make_setup: MakeSetup) -> None:
     record = measure(setup, CostSpec(budget_s=6, tight=1e-9))
     # Pairs of neighbouring rounds; benchmarks/cost.py holds them to 3%.
     assert statistics.median(round_ratios(record)) == pytest.approx(1, abs=0.1)
+
+
+class Slow(TorchDataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Fetching a sample takes 4 ms."""
+
+    def __init__(self, split: Split) -> None:
+        self._split = split
+
+    def __len__(self) -> int:
+        return len(self._split)
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, torch.Tensor]:
+        time.sleep(0.004)
+        return self._split.inputs[row], self._split.targets[row]
+
+
+@pytest.mark.parametrize("batch_size", [2, 8])
+def test_what_a_loader_costs_is_the_phase_of_the_data(
+    batch_size: int, make_setup: MakeSetup, tiny: Workload
+) -> None:
+    given = tiny.dataset("auto")
+    loader: DataLoader[Any] = DataLoader(Slow(given.train), 5, shuffle=True)
+    own = dataclasses.replace(tiny, data=dataclasses.replace(given, train=loader))
+    record = measure(make_setup(workload=own, batch_size=batch_size), QUICK)
+    assert record.batch_size == batch_size
+    assert min(record.phases_ms["data"]) >= 4 * batch_size
+    others = (ms for phase, ms in record.phases_ms.items() if phase != "data")
+    assert sum(map(min, others)) < 4 * batch_size
