@@ -1,6 +1,8 @@
 """Steps, updates, optimizers and loaders of the user's own give what a plain loop written by hand gives."""
 
 import copy
+import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
 from torch.utils.data import Dataset as TorchDataset
 
+import trainlab
 from training import homed, train
 from trainlab import Dataset, Split, TrainSpec, Workload
 from trainlab.data.nesting import tensors_in
@@ -538,3 +541,27 @@ def test_only_what_is_a_batch_is_looked_into_for_tensors() -> None:
     found = list(tensors_in([Batch(tensor, tensor, ["a"]), {"x": Named(tensor, tensor)}]))
     assert [one is tensor for one in found] == [True] * 4
     assert not list(tensors_in((net(), Batch, "text", torch.float32, None)))
+
+
+class Waiting(Noisy):
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        time.sleep(0.003)
+        return super().__getitem__(row)
+
+
+@pytest.mark.slow
+def test_a_loader_that_takes_most_of_a_step_is_told_with_what_could_be_gained(
+    tmp_path: Path,
+) -> None:
+    brief = {"processes": 1, "extra_s": 0, "budget_s": 0.3, "active_steps": 1, "trace_mb": 0}
+    told = {}
+    for name, samples in (("loader", DataLoader(Waiting(), 8)), ("tensors", Split(X, Y))):
+        own = Workload(
+            name="own", model=net, data=Dataset("d", samples, Split(X, Y)), loss=F.cross_entropy
+        )
+        run = trainlab.profile(own, out=tmp_path / name, batch_size=8, device="cpu", **brief)
+        told[name] = run.report(formats=("md",)).read_text()
+    assert re.search(
+        r"Fetching the samples takes \d\d% of the step: .* at most \d+", told["loader"]
+    )
+    assert "Fetching the samples" not in told["tensors"]

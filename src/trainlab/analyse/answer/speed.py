@@ -190,6 +190,10 @@ def _same_speed(
     return Sentence(text, section_of(ratios[0].factor), tuple(ratios))
 
 
+WORTH_TELLING = 0.2
+"""Of a step that is spent on fetching samples."""
+
+
 def _step(
     evidence: Evidence, mode: str, measurement: Measurement, words: Words
 ) -> Iterator[Sentence]:
@@ -209,6 +213,11 @@ def _step(
         shares = sorted(summary.phases_ms.items(), key=lambda phase: -phase[1])[:2]
         named = (f"{words.phase(name)} {whole_percent(ms / total)}" for name, ms in shares)
         yield Sentence(words("answer_phases", phases=joined(named, words)), "phases")
+        fetching = summary.phases_ms.get("data", 0.0) / total
+        if WORTH_TELLING <= fetching < 1 and not measurement.trial.resolved.get("data_resident"):
+            times = f"{1 / (1 - fetching):.1f}"
+            text = words("answer_loader", share=whole_percent(fetching), times=times)
+            yield Sentence(text, "phases")
     if measurement.operators is not None and (rows := ranked(measurement.operators, "self")):
         whole = "share_of_device" if is_on_device(measurement.operators) else "share_of_step"
         text = words(
