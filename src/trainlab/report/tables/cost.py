@@ -51,10 +51,16 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
             value(words("peak_mib"), peak_mib),
         ],
         evidence.measured,
-        words("cost_table_note"),
+        words.sentences(words("cost_table_note"), _accumulated(evidence, words)),
         cell=_cell,
         is_sortable=True,
     )
+
+
+def _accumulated(evidence: Evidence, words: Words) -> str:
+    """What a batch is where several make an update."""
+    does = any(cell.settings.accumulate > 1 for cell in evidence.cells)
+    return words("cost_table_accumulated") if does else ""
 
 
 def step_table(title: str, measurement: Measurement, words: Words) -> Table:

@@ -62,10 +62,18 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
             value(words("total_s_training"), total),
         ],
         [cell.id for cell in evidence.cells if evidence.learned.get(cell.id)],
-        words.sentences(words("learn_table_note"), _engine_text(evidence, words)),
+        words.sentences(
+            words("learn_table_note"), _best_text(evidence, words), _engine_text(evidence, words)
+        ),
         cell=str,
         is_sortable=True,
     )
+
+
+def _best_text(evidence: Evidence, words: Words) -> str:
+    """Which epoch the values are of, where that is not the last."""
+    keeps = any(cell.settings.keep_best for cell in evidence.cells)
+    return words("learn_table_best") if keeps else ""
 
 
 def epoch_table(evidence: Evidence, words: Words) -> Table | None:
