@@ -1,6 +1,7 @@
 """Data is loaded once, and a part of it is the same for every trial."""
 
 import dataclasses
+from pathlib import Path
 
 import torch
 
@@ -51,3 +52,15 @@ def test_a_held_out_share_is_for_validation_and_not_trained_on(tiny: Workload) -
     assert sorted(both.flatten().tolist()) == sorted(whole.train.inputs.flatten().tolist())
     assert split.test is whole.test
     assert len(split.val.targets.unique()) > 5
+
+
+def test_what_a_file_draws_as_it_is_imported_is_the_same_in_every_process(tmp_path: Path) -> None:
+    (tmp_path / "drawing.py").write_text(
+        "import random, numpy, torch\n"
+        "from trainlab import Dataset, Split, Workload\n"
+        "x = torch.randn(4, 1) + random.random() + numpy.random.rand()\n"
+        "own = Workload(name='own', model=lambda: torch.nn.Linear(1, 1), loss=torch.nn.MSELoss(),\n"
+        "               metrics={}, data=Dataset('d', Split(x, x), Split(x, x)))\n"
+    )
+    drawn = [Loader().workload(f"{tmp_path}/drawing.py:own").dataset("auto") for _ in range(2)]
+    assert torch.equal(drawn[0].train.inputs, drawn[1].train.inputs)

@@ -33,10 +33,12 @@ class Loader:
         self._datasets: dict[tuple[str, str, int | None, float], Dataset] = {}
 
     def workload(self, reference: str) -> Workload:
-        """A workload given as an object, or found by its reference."""
+        """A workload given as an object, or found by its reference. What its file draws as it is imported,
+        data say, is the same in every process."""
         if reference not in self._workloads:
             file = self.files.get(reference)
-            found = find_workload(reference) if file is None else received(file, reference)
+            with seeded(0, "workload"):
+                found = find_workload(reference) if file is None else received(file, reference)
             self._workloads[reference] = found
         return self._workloads[reference]
 
