@@ -22,6 +22,8 @@ class Entry:
     """The parameters of its model, and what they are where they are not set."""
     model_least: Mapping[str, int] = field(default_factory=dict)
     """The least that parameters which are whole numbers may be."""
+    loss_parameters: tuple[str, ...] = ()
+    """What can be set of its loss."""
 
     @property
     def facts(self) -> WorkloadFacts:
@@ -33,6 +35,7 @@ class Entry:
             metrics=("accuracy",),
             model_defaults=self.model_defaults,
             model_least=self.model_least,
+            loss_parameters=self.loss_parameters,
             num_train=NUM_TRAIN,
         )
 
@@ -54,6 +57,7 @@ _ENTRIES = (
             "schedule": "step",
             "lr_gamma": 0.7,
         },
+        loss_parameters=("ignore_index", "reduction"),
     ),
     Entry(
         name="fashion-mlp",
@@ -63,6 +67,7 @@ _ENTRIES = (
         defaults={"epochs": 5, "batch_size": 32, "optimizer": "adam", "lr": 0.001},
         model_defaults={"hidden": 128},
         model_least={"hidden": 1},
+        loss_parameters=("ignore_index", "reduction", "label_smoothing"),
     ),
 )
 

@@ -243,8 +243,8 @@ def _check_own(model: nn.Module) -> None:
 
 
 def named_parameters(own: Callable[..., Any], num_given: int) -> tuple[str, ...] | None:
-    """What can be set of a function beyond the first arguments that it is given: parameters with a default.
-    None where it takes any."""
+    """What can be set of a function beyond the first arguments that it is given: parameters whose default is a
+    number, a text, true or false. None where it takes any."""
     try:
         parameters = list(inspect.signature(own).parameters.values())
     except (TypeError, ValueError):
@@ -254,7 +254,7 @@ def named_parameters(own: Callable[..., Any], num_given: int) -> tuple[str, ...]
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     placed = [one for one in parameters if one.kind is not one.KEYWORD_ONLY]
     later = [one for one in parameters if one not in placed[:num_given]]
-    return tuple(one.name for one in later if one.kind in kinds and one.default is not one.empty)
+    return tuple(one.name for one in later if one.kind in kinds and isinstance(one.default, Scalar))
 
 
 def takes_carried(own: Callable[..., Any]) -> bool:
