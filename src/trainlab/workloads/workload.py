@@ -243,8 +243,8 @@ def _check_own(model: nn.Module) -> None:
 
 
 def named_parameters(own: Callable[..., Any], num_given: int) -> tuple[str, ...] | None:
-    """What can be set of a function beyond the first arguments that it is given: parameters whose default is a
-    number, a text, true or false. None where it takes any."""
+    """What can be set of a function beyond the first arguments, which it is given: parameters whose default
+    is a number, a text, true or false. None where it takes any."""
     try:
         parameters = list(inspect.signature(own).parameters.values())
     except (TypeError, ValueError):
