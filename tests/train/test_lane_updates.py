@@ -50,7 +50,7 @@ def reference(spec: TrainSpec, start: torch.Tensor, gradients: torch.Tensor) -> 
     parameter = nn.Parameter(start.clone())
     spec = spec.model_copy(update={"optimizer_code": "loop"})
     optimizer = make_optimizer(spec, [parameter], torch.device("cpu"))
-    schedule = make_schedule(spec, optimizer)
+    schedule = make_schedule(spec, optimizer, spec.epochs)
     for number, gradient in enumerate(gradients, start=1):
         parameter.grad = gradient.clone()
         optimizer.step()
@@ -62,7 +62,7 @@ def reference(spec: TrainSpec, start: torch.Tensor, gradients: torch.Tensor) -> 
 def rates(spec: TrainSpec) -> list[float]:
     """The learning rate of each of five epochs, as torch's schedule gives it."""
     optimizer = make_optimizer(spec, [nn.Parameter(torch.zeros(1))], torch.device("cpu"))
-    schedule, found = make_schedule(spec, optimizer), []
+    schedule, found = make_schedule(spec, optimizer, spec.epochs), []
     for _ in range(5):
         found.append(float(optimizer.param_groups[0]["lr"]))
         optimizer.step()

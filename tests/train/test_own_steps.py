@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, WeightedRandomSampler
 from torch.utils.data import Dataset as TorchDataset
 
 import trainlab
@@ -565,3 +565,27 @@ def test_a_loader_that_takes_most_of_a_step_is_told_with_what_could_be_gained(
         r"Fetching the samples takes \d\d% of the step: .* at most \d+", told["loader"]
     )
     assert "Fetching the samples" not in told["tensors"]
+
+
+def test_a_test_loader_is_tested_on_the_samples_that_its_sampler_names(tmp_path: Path) -> None:
+    flipped = Y.clone()
+    flipped[25:] = 1 - flipped[25:]
+    both: Any = torch.utils.data.TensorDataset(X, flipped)
+    halves = [SubsetRandomSampler(range(25)), SubsetRandomSampler(range(25, SIZE))]
+    train_set, test_set = (DataLoader(both, 5, sampler=half) for half in halves)
+    own = Workload(
+        name="own", model=net, data=Dataset("d", train_set, test_set), loss=F.cross_entropy
+    )
+    last = curve_of(own, tmp_path, epochs=40, lr=0.5).last
+    assert last is not None
+    assert last.metrics["train/accuracy"] > 0.8
+    assert last.metrics["test/accuracy"] < 0.3
+
+
+def test_every_sample_is_tested_whatever_is_dropped_in_training(tmp_path: Path) -> None:
+    both: Any = torch.utils.data.TensorDataset(X, Y)
+    data = Dataset("d", both, DataLoader(both, 16, drop_last=True), drop_last=True)
+    own = Workload(name="own", model=net, data=data, loss=F.cross_entropy)
+    found = [curve_of(own, tmp_path, test_batch_size=size).last for size in (7, 16, 1000)]
+    losses = [point and point.metrics["test/loss"] for point in found]
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-6)

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -164,10 +165,7 @@ def test_the_learning_rate_rises_in_equal_parts_to_that_of_the_schedule(tmp_path
         optimizer.step()
         schedule.step()
     wanted = [rate * min(1, (step + 1) / 10) for step, rate in enumerate(rates)]
-    # The rate of a point is that after its last update: that of the next one.
-    within = [step for step in range(20) if (step + 1) % 7]
-    told = [point.metrics["lr"] for point in curve.points]
-    assert [told[step] for step in within] == pytest.approx([wanted[step + 1] for step in within])
+    assert [point.metrics["lr"] for point in curve.points] == pytest.approx(wanted)
 
 
 def test_an_average_of_weights_is_what_is_tested_and_kept(tmp_path: Path) -> None:
@@ -365,3 +363,119 @@ def test_what_only_our_update_does_is_refused_beside_an_own_update(tmp_path: Pat
 def test_wrong_values_are_refused(settings: dict[str, Any], problem: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=problem):
         trainlab.run(workload(), **settings, out=str(tmp_path / "r"))
+
+
+@pytest.mark.parametrize("kind", ["lambda", "step", "one cycle"])
+def test_warm_up_multiplies_what_a_schedule_of_the_users_own_sets(
+    kind: str, tmp_path: Path
+) -> None:
+    def schedule_of(optimizer: torch.optim.Optimizer) -> Any:
+        if kind == "lambda":
+            return lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
+        if kind == "step":
+            return lr_scheduler.StepLR(optimizer, 2, 0.5)
+        return lr_scheduler.OneCycleLR(optimizer, 0.4, total_steps=30)
+
+    def optimizer(model: nn.Module, settings: Any) -> tuple[Any, Any, str]:
+        made = torch.optim.SGD(model.parameters(), lr=0.1)
+        return made, schedule_of(made), "step"
+
+    curve, _, _ = trained(tmp_path, workload(optimizer=optimizer), warmup_steps=10)
+    plain = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+    schedule, wanted = schedule_of(plain), []
+    for step in range(1, 15):
+        wanted.append(plain.param_groups[0]["lr"] * min(1, step / 10))
+        plain.step()
+        schedule.step()
+    assert [point.metrics["lr"] for point in curve.points] == pytest.approx(wanted)
+
+
+def test_clipping_looks_at_what_the_optimizer_holds(tmp_path: Path) -> None:
+    def last_only(model: Any, settings: Any) -> torch.optim.Optimizer:
+        return torch.optim.SGD(model[-1].parameters(), lr=settings.lr)
+
+    own = workload(optimizer=last_only)
+    losses = [
+        trained(tmp_path / name, own, precision=name, clip_grad_norm=clip, epochs=5)[0].losses
+        for name, clip in (("fp16", None), ("fp16", 1e3))
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_validation_that_is_not_finite_at_first_is_not_the_best_for_ever(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def evaluate(model: nn.Module, batch: Any) -> Tensor:
+        loss = F.cross_entropy(model(batch[0]), batch[1])
+        if len(batch[1]) != 20:
+            return loss
+        seen.append(1)
+        return loss * (float("nan") if len(seen) == 1 else 1 / len(seen))
+
+    own = workload(
+        loss=None,
+        step=lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
+        evaluate=evaluate,
+        metrics={},
+        data=Dataset("own", Split(X, Y), Split(X_OTHER, Y_OTHER), val=Split(X[:20], Y[:20])),
+    )
+    _, progress, _ = trained(tmp_path, own, patience=2, keep_best=True, epochs=6)
+    assert (progress.epochs_done, progress.best_epoch) == (6, 6)
+
+
+def test_a_step_fetches_one_batch_after_the_other(tmp_path: Path) -> None:
+    fetched: list[str] = []
+
+    class Told(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return SIZE
+
+        def __getitem__(self, row: int) -> Any:
+            fetched.append("fetch")
+            return X[row], Y[row]
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        fetched.append("loss")
+        return F.cross_entropy(outputs, targets)
+
+    own = workload(data=Dataset("own", Told(), Split(X, Y)), loss=loss)
+    trained(tmp_path, own, accumulate=3, max_steps=1)
+    assert fetched[:27] == (["fetch"] * 8 + ["loss"]) * 3
+
+
+def test_a_factor_that_the_users_own_optimizer_does_not_read_is_refused(tmp_path: Path) -> None:
+    own = workload(
+        optimizer=lambda model, settings: torch.optim.SGD(model.parameters(), settings.lr)
+    )
+    with pytest.raises(
+        SpecError, match="weight_decay: is varied, but the workload's own optimizer"
+    ):
+        trainlab.run(own, vary={"weight_decay": [0.0, 1.0]}, batch_size=8, out=str(tmp_path / "r"))
+
+
+def test_what_a_run_says_of_these_settings_is_true(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"batch_size": 8, "device": "cpu"}
+    run = trainlab.run(workload(), accumulate=3, out=tmp_path / "a", **given)
+    assert not any("no more training samples" in one for one in run.sentences())
+    run = trainlab.run(workload(), max_steps=5, out=tmp_path / "m", **given)
+    report = run.report(formats=("md",)).read_text()
+    assert "after 5 updates" in report
+    assert "epochs = " not in report.partition("[settings]")[2]
+    run = trainlab.run(
+        workload(), epochs=3, keep_best=True, val_fraction=0.2, out=tmp_path / "k", **given
+    )
+    report = run.report(formats=("md",)).read_text()
+    assert "in the epoch with the lowest validation loss" in report
+    assert "after 3 epochs" not in report
+
+
+def test_losses_by_different_losses_are_not_compared(tmp_path: Path) -> None:
+    run = trainlab.run(
+        workload(),
+        vary={"loss.label_smoothing": [0.0, 0.5]},
+        seeds=3,
+        batch_size=8,
+        device="cpu",
+        out=tmp_path / "r",
+    )
+    assert {finding.subject for finding in run.findings()}.isdisjoint({"test/loss", "train/loss"})

@@ -41,7 +41,7 @@ def trial_confounds(
     return (
         *_differences(first.resolved, second.resolved, expected),
         *_differences(first.settings, second.settings, ignored),
-        *_differences(_data(first), _data(second), frozenset()),
+        *_differences(_data(first), _data(second), expected),
     )
 
 

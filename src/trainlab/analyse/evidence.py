@@ -120,6 +120,8 @@ class Evidence:
     def level_that_ran(self, cell: Cell, factor: str) -> Scalar | None:
         """The level of a factor in a cell as its trials had it: a batch is no larger than the data."""
         ran = self._resolved.get(cell.id, {}).get(factor) if factor == "batch_size" else None
+        if cell.settings.accumulate > 1:
+            ran = None  # what was resolved is that of an update, of several batches
         return level_of(cell, factor) if ran is None else ran
 
     @cached_property

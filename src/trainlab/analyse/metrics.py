@@ -14,8 +14,11 @@ USUAL = (ACCURACY, "test/loss", "train/loss")
 
 
 def compared_metrics(evidence: Evidence) -> list[str]:
-    """Those of the run that are compared, the most wanted first."""
-    return in_order(evidence.metrics)
+    """Those of the run that are compared, the most wanted first. Losses of different losses are not."""
+    names = in_order(evidence.metrics)
+    if any(factor.startswith("loss.") for factor in evidence.factors):
+        return [name for name in names if not name.endswith("/loss")]
+    return names
 
 
 def in_order(metrics: Iterable[str]) -> list[str]:

@@ -96,7 +96,9 @@ def usage_line(error: Any, words: Sequence[str]) -> str:
     if extra := re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message):
         return f"{path}: got {extra[1]!r}, one word too many; options begin with --; {see}"
     if type(error).__name__ == "MissingParameter":
-        return f"{path}: {error.param.metavar or error.param.name.upper()}: is required; {see}"
+        option = next((opt for opt in error.param.opts if opt.startswith("--")), "")
+        value = error.param.metavar or error.param.name.upper()
+        return f"{path}: {f'{option} {value}' if option else value}: is required; {see}"
     if (parameter := getattr(error, "param", None)) is not None:
         name = next((opt for opt in parameter.opts if opt.startswith("--")), parameter.name)
         got = _value_of(parameter.opts, words)

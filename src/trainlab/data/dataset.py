@@ -1,7 +1,7 @@
 """Dataset: samples in splits, as tensors or as torch's loaders give them, and where they came from."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -77,8 +77,10 @@ class Dataset:
             given = getattr(self, name)
             if not isinstance(given, Split | Loaded | None):
                 drops = self.drop_last and name == "train"
-                found = loaded(given, f"{self.name}: {name}", self.collate_fn, drops)
-                object.__setattr__(self, name, found)
+                given = loaded(given, f"{self.name}: {name}", self.collate_fn, drops)
+            if isinstance(given, Loaded) and name != "train":
+                given = replace(given, drop_last=False)  # every sample is tested
+            object.__setattr__(self, name, given)
 
     @property
     def is_tensors(self) -> bool:

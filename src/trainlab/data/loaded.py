@@ -53,7 +53,8 @@ class Loaded:
         """Those samples of it."""
         if self.is_counted or self.sampler is not None:
             raise DataError(
-                "train_samples: only of data that is indexed by number; leave it out, or give a smaller set"
+                "train_samples, val_fraction: only of data that is indexed by number; leave them out, or "
+                "give such a part yourself"
             )
         return replace(self, samples=Subset(self.samples, rows.tolist()))
 

@@ -1,6 +1,7 @@
 """The preflight: what only the machine that runs the trials can say, checked before any of them runs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -39,6 +40,7 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
     _check_batches(study, dataset)
     _check_validation(study, dataset)
     _check_own_update(study, workload)
+    _check_own_optimizer(study, workload)
     _check_models(study, workload)
     if study.probes:
         trial = Trial(id="probes", workload=study.workload, seed=0, settings=base)
@@ -117,6 +119,46 @@ def _check_own_update(study: Study, workload: Workload) -> None:
                 raise SpecError([f"{name}: got {getattr(cell.settings, name)}, {rule}"])
         if cell.settings.precision == "fp16":
             raise SpecError(["precision: got fp16, but the workload has its own update; use bf16"])
+
+
+class _Read:
+    """Settings that remember which of them were asked for."""
+
+    def __init__(self, settings: TrainSpec) -> None:
+        self._settings, self.names = settings, set[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        self.names.add(name)
+        return getattr(self._settings, name)
+
+
+OF_OPTIMIZER = (
+    "optimizer",
+    "optimizer_options",
+    "optimizer_code",
+    "momentum",
+    "weight_decay",
+    "schedule",
+)
+"""What the workload's own optimizer may do without."""
+
+
+def _check_own_optimizer(study: Study, workload: Workload) -> None:
+    """SpecError for a factor that the workload's own optimizer never looks at: it would change nothing."""
+    varied = {factor.partition(".")[0] for factor in study.factors}.intersection(OF_OPTIMIZER)
+    if workload.optimizer is None or not varied:
+        return
+    settings = study.all_cells[0].settings
+    read = _Read(settings)
+    try:
+        with seeded(0, "weights"):
+            workload.optimizer(workload.build(settings.model), read)
+    except Exception:  # noqa: BLE001  the user's code: its trials will fail and say so
+        return
+    if unread := sorted(varied - read.names) if "model_dump" not in read.names else []:
+        rule = "but the workload's own optimizer does not read it"
+        remedy = f"use settings.{unread[0]} there, or leave it out"
+        raise SpecError([f"vary.{unread[0]}: is varied, {rule}; {remedy}"])
 
 
 def _check_models(study: Study, workload: Workload) -> None:

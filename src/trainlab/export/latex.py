@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.cost.summary import Estimate
 from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.metrics import compared_metrics
+from trainlab.analyse.metrics import in_order
 from trainlab.report.document import Entry, Table
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.factors import comparison_section
@@ -122,7 +122,7 @@ def _learn_table(evidence: Evidence, words: Words) -> Table:
         [
             name(words("cell"), str),
             value(words("seeds"), lambda cell: Entry(str(len(evidence.learned[cell])))),
-            *(value(words.metric_title(m), final_mean(m)) for m in compared_metrics(evidence)),
+            *(value(words.metric_title(m), final_mean(m)) for m in in_order(evidence.metrics)),
         ],
         [cell.id for cell in evidence.cells if evidence.learned.get(cell.id)],
         words("latex_learn_note"),

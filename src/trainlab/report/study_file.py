@@ -57,8 +57,10 @@ def _shared(study: Study) -> dict[str, Any]:
 
 
 def _unused(study: Study) -> set[str]:
-    schedules = {cell.settings.schedule for cell in study.all_cells}
-    return set() if "step" in schedules else set(STEP_SCHEDULE_ONLY)
+    cells = [cell.settings for cell in study.all_cells]
+    has_steps = any(one.schedule == "step" for one in cells)
+    unused = set() if has_steps else set(STEP_SCHEDULE_ONLY)
+    return unused | ({"epochs"} if all(one.max_steps for one in cells) else set())
 
 
 def _own(cell: Cell, study: Study, shared: Mapping[str, Any]) -> dict[str, Any]:

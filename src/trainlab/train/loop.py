@@ -127,8 +127,11 @@ def _run_epoch(
 
 
 def _is_best(progress: Progress, epoch: int, val_loss: float) -> bool:
-    """Whether the validation loss is lower than ever; then it is remembered. That of the first epoch is,
-    whatever it is."""
+    """Whether the validation loss is lower than ever; then it is remembered. The first epoch is, until
+    one comes whose loss is finite."""
+    if not math.isfinite(val_loss):
+        is_first, progress.best_epoch = progress.best_epoch == 0, progress.best_epoch or epoch
+        return is_first
     if progress.best_val_loss is not None and not val_loss < progress.best_val_loss:
         return False
     progress.best_epoch, progress.best_val_loss = epoch, val_loss

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler, StepLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau, StepLR
 
 from trainlab.errors import DeviceError, SpecError, WorkloadError
 from trainlab.spec import TrainSpec
@@ -96,6 +96,11 @@ def own_optimizers(
     if schedule is not None and not (hasattr(schedule, "step") and hasattr(schedule, "state_dict")):
         kind = type(schedule).__name__
         raise WorkloadError(f"optimizer: its schedule is a {kind}, must be one of torch's")
+    if isinstance(schedule, ReduceLROnPlateau):
+        raise WorkloadError(
+            "optimizer: its schedule is a ReduceLROnPlateau, which needs a metric at each step; must be "
+            "one that needs none, as CosineAnnealingLR"
+        )
     if each not in ("epoch", "step"):
         raise WorkloadError(f"optimizer: its schedule changes each {each!r}, must be epoch or step")
     return Optimizers(by_name, schedule, each)
@@ -129,11 +134,24 @@ def make_schedule(settings: TrainSpec, optimizer: Optimizer, num_epochs: int) ->
     return None
 
 
-def make_warmup(settings: TrainSpec, optimizer: Optimizer) -> LRScheduler | None:
-    """What raises the learning rate in equal parts, stepped after each update; it only multiplies what a
-    schedule has set. None where the first update is at the full rate already."""
-    num = settings.warmup_steps
-    return LinearLR(optimizer, 1 / num, total_iters=num - 1) if num > 1 else None
+class Warmup:
+    """Raises the learning rates of an optimizer in equal parts, from update to update, to what a schedule
+    has set. The schedule never sees it: rates are lowered for an update and put back."""
+
+    def __init__(self, optimizer: Optimizer, num_steps: int) -> None:
+        self._groups, self._num_steps = optimizer.param_groups, num_steps
+        self._rates: list[Any] = []
+
+    def begin(self, step: int) -> None:
+        """For an update, counted from 1."""
+        self._rates = [group["lr"] for group in self._groups]
+        for group in self._groups:
+            group["lr"] = group["lr"] * min(1.0, step / self._num_steps)
+
+    def end(self) -> None:
+        """That update has been made."""
+        for group, rate in zip(self._groups, self._rates, strict=True):
+            group["lr"] = rate
 
 
 def optimizer_settings(settings: TrainSpec) -> dict[str, float | bool]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from trainlab.data.dataset import Dataset, Split
@@ -27,10 +26,10 @@ from trainlab.train.lazy import finish_lazy, is_lazy
 from trainlab.train.moments import Arguments, TrialView
 from trainlab.train.optimizers import (
     Optimizers,
+    Warmup,
     can_be_fused,
     make_optimizer,
     make_schedule,
-    make_warmup,
     optimizer_code,
     own_optimizers,
 )
@@ -120,11 +119,10 @@ class Setup:
         return make_schedule(self.settings, self.optimizer, self.num_epochs)
 
     @cached_property
-    def warmups(self) -> Sequence[LRScheduler]:
-        """What raises the learning rates, update by update, where the settings ask for it. To be asked for
-        after `schedule`, on whose rates they work."""
-        optimizers = self.optimizers.by_name.values()
-        return [made for one in optimizers if (made := make_warmup(self.settings, one)) is not None]
+    def warmups(self) -> Sequence[Warmup]:
+        """What raises the learning rates, update by update, where the settings ask for it."""
+        num_steps = self.settings.warmup_steps
+        return [Warmup(one, num_steps) for one in self.optimizers.by_name.values() if num_steps > 1]
 
     @cached_property
     def scaler(self) -> torch.amp.GradScaler | None:

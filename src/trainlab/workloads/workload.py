@@ -94,6 +94,10 @@ class Workload:
         if self.metrics is NOT_GIVEN:
             own = {} if self.loss is None else {"accuracy": accuracy}
             object.__setattr__(self, "metrics", own)
+        if not isinstance(self.metrics, Mapping):
+            kind = type(self.metrics).__name__
+            rule = 'must be a mapping from name to metric, as {"f1": f1}'
+            raise WorkloadError(f"{self.name}: metrics: is a {kind}, {rule}")
         for problem in self._problems():
             raise WorkloadError(f"{self.name}: {problem}")
 

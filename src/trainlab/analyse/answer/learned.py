@@ -89,7 +89,7 @@ def _one_setting(evidence: Evidence, metric: str, words: Words) -> Iterator[Sent
     parts = {
         "metric": words.capital(words.metric(metric)),
         "value": value_text(metric, sum(values) / len(values)),
-        "epochs": words.counted("one_epoch", "epochs", _num_epochs(evidence, cell)),
+        "when": _when(evidence, cell, words),
     }
     if len(values) == 1:
         yield Sentence(words("answer_value", **parts), "learning")
@@ -101,10 +101,15 @@ def _one_setting(evidence: Evidence, metric: str, words: Words) -> Iterator[Sent
     yield from _course(evidence, cell, words)
 
 
-def _num_epochs(evidence: Evidence, cell: Cell) -> int:
-    """That were trained; the settings need not say it: updates may be counted, training may stop early."""
+def _when(evidence: Evidence, cell: Cell, words: Words) -> str:
+    """After how much training the values are; not always what was asked: training may stop early."""
+    if cell.settings.keep_best:
+        return words("answer_best_epoch")
+    if cell.settings.max_steps is not None:
+        return words("answer_after_updates", number=f"{cell.settings.max_steps:,}")
     trained = evidence.learned.get(cell.id, {}).values()
-    return max((one.trial.epochs_done for one in trained), default=0) or cell.settings.epochs
+    number = max((one.trial.epochs_done for one in trained), default=0) or cell.settings.epochs
+    return words("answer_after", epochs=words.counted("one_epoch", "epochs", number))
 
 
 def _course(evidence: Evidence, cell: Cell, words: Words) -> Iterator[Sentence]:
@@ -112,7 +117,7 @@ def _course(evidence: Evidence, cell: Cell, words: Words) -> Iterator[Sentence]:
     trained = list(evidence.learned.get(cell.id, {}).values())
     epochs_s = [time_s for one in trained if (time_s := one.epoch_s()) is not None]
     totals_s = [one.trial.total_s for one in trained if one.trial.total_s is not None]
-    if epochs_s and totals_s:
+    if epochs_s and totals_s and cell.settings.max_steps is None:
         text = words(
             "answer_time",
             total=figure(statistics.median(totals_s)),

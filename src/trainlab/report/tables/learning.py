@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable
 
 from trainlab.analyse.evidence import ENDED_WELL, Evidence
-from trainlab.analyse.metrics import compared_metrics, limits_of
+from trainlab.analyse.metrics import in_order, limits_of
 from trainlab.analyse.trial_records import Line
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table
@@ -56,7 +56,7 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
             value(words("seeds"), seeds),
             *(
                 value(words.metric(metric), final_mean(metric))
-                for metric in compared_metrics(evidence)
+                for metric in in_order(evidence.metrics)
             ),
             value(words("epoch_s_training"), seconds),
             value(words("total_s_training"), total),

@@ -89,6 +89,8 @@ class Batches(ABC):
 
 def kept_samples(num_samples: int, batch_size: int, *, drop_last: bool) -> int:
     """Of an epoch; WorkloadError where a smaller last batch that is dropped was the only one."""
+    if num_samples == 0:
+        raise WorkloadError("data: a split has no samples; it must have at least one")
     kept = num_samples - num_samples % batch_size if drop_last else num_samples
     if not kept:
         raise WorkloadError(

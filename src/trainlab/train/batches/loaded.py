@@ -59,8 +59,7 @@ class LoadedBatches(Batches):
         return piece.epoch.take(piece)
 
     def in_order(self) -> Iterator[Batch]:
-        rows = None if self._split.is_counted else torch.arange(len(self._split)).tolist()
-        epoch = _Epoch(self, rows, 0, 0)
+        epoch = _Epoch(self, self._rows_in_order(), 0, 0)
         for piece in epoch.pieces:
             yield self.move(epoch.take(piece))
 
@@ -71,8 +70,14 @@ class LoadedBatches(Batches):
     def last_smaller(self) -> Batch | None:
         if self._split.is_counted or self.num_samples % self.batch_size == 0:
             return None
-        epoch = _Epoch(self, torch.arange(len(self._split)).tolist(), 0, 0)
+        epoch = _Epoch(self, self._rows_in_order(), 0, 0)
         return self.move(epoch.fetch(epoch.pieces[-1])) if len(epoch.pieces) > 1 else None
+
+    def _rows_in_order(self) -> list[int] | None:
+        """As stored; those that a sampler of the user's own names, in an order that repeats."""
+        if self._split.sampler is not None:
+            return self._rows(0, 0)
+        return None if self._split.is_counted else list(range(len(self._split)))
 
     def _rows(self, seed: int, number: int) -> list[int] | None:
         """Of an epoch, in its order; None where the data has an order of its own."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 
 from torch import Tensor, nn
@@ -79,6 +80,8 @@ class EagerSession:
         if setup.val_batches is not None:
             self._validation = Evaluation(setup, call_model, setup.val_batches)
         self._schedule, self._warmups = setup.schedule, setup.warmups
+        self._rate = float(setup.optimizer.param_groups[0]["lr"])
+        """That of the last update."""
         self._best: dict[str, Tensor] | None = None
         """The weights of the best epoch, where they are to be kept."""
         self._batches: Iterator[Piece] = iter(())
@@ -86,7 +89,7 @@ class EagerSession:
         """Updates of the current epoch."""
 
     def learning_rates(self) -> Sequence[float]:
-        return [float(self._setup.optimizer.param_groups[0]["lr"])]
+        return [self._rate]
 
     @contextmanager
     def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
@@ -107,18 +110,21 @@ class EagerSession:
 
     def advance(self, num_steps: int) -> Sequence[Means]:
         moments, progress, meter, step = self._moments, self._progress, self._meter, self._step
-        warmups = self._warmups
+        warmups, group = self._warmups, self._setup.optimizer.param_groups[0]
         schedule = self._schedule if self._setup.optimizers.changes_each == "step" else None
         meter.reset()
         for number, rows in enumerate(islice(self._batches, num_steps), progress.steps_done + 1):
+            for warmup in warmups:
+                warmup.begin(number)
             moments.step_begins(number)
             meter.add(step(rows))
             moments.step_ends(number)
+            self._rate = float(group["lr"])
+            for warmup in warmups:
+                warmup.end()
             if schedule is not None:
                 with SCHEDULE:
                     schedule.step()
-            for warmup in warmups:
-                warmup.step()
             progress.steps_done = number
         self._done += num_steps
         return [meter.means()]
@@ -160,7 +166,7 @@ class EagerSession:
             "done": self._done,
             "limit": self._meter.limit,
             "schedule": None if schedule is None else schedule.state_dict(),
-            "warmups": [warmup.state_dict() for warmup in self._warmups],
+            "rate": self._rate,
         }
         kept = {
             "scaler": None if setup.scaler is None else setup.scaler.state_dict(),
@@ -185,8 +191,7 @@ class EagerSession:
         self._meter.keep_limit(state.values["limit"])
         if self._schedule is not None:
             self._schedule.load_state_dict(state.values["schedule"])
-        for warmup, was in zip(self._warmups, state.values["warmups"], strict=True):
-            warmup.load_state_dict(was)
+        self._rate = state.values["rate"]
         kept = restored_nested("kept", state)
         if self._setup.scaler is not None:
             self._setup.scaler.load_state_dict(kept["scaler"])
@@ -204,22 +209,24 @@ def make_training_step(
 ) -> Step:
     """The update as a function of the batch's rows; everything it needs is looked up once, here.
     `weighted`: what is differentiated in place of the loss itself."""
-    batches, phase_ends = setup.train_batches, moments.phase_ends
+    batches, phase_ends = setup.forward_batches, moments.phase_ends
     update = (
         _own_update(setup, moments, carried)
         if setup.workload.update is not None
         else _update(setup, moments, call_model, weighted, carried)
     )
 
-    def step(piece: Piece) -> Outcome:
+    def fetched(piece: Piece) -> Batch:
         with DATA:
             batch = batches.gather(piece)
             phase_ends("data")
             batch = batches.move(batch)
         phase_ends("transfer")
-        return update(batch)
+        return batch
 
-    return step
+    if setup.settings.accumulate > 1:
+        return lambda pieces: update([partial(fetched, piece) for piece in pieces])
+    return lambda piece: update(fetched(piece))
 
 
 def _update(
@@ -261,14 +268,15 @@ def _update(
 
 def _accumulated(
     forward: Forward, moments: Moments, descent: Descent, reset: Callable[[], None] | None
-) -> Callable[[Sequence[Batch]], Outcome]:
-    """The mean gradient of several batches, each of which counts the same."""
+) -> Callable[[Sequence[Callable[[], Batch]]], Outcome]:
+    """The mean gradient of several batches, which count the same; each is fetched when the one before is
+    done with."""
     prepare, run, phase_ends = forward.prepare, forward.run, moments.phase_ends
 
-    def update(batches: Sequence[Batch]) -> Outcome:
+    def update(batches: Sequence[Callable[[], Batch]]) -> Outcome:
         outcomes: list[Outcome] = []
-        for number, batch in enumerate(batches, start=1):
-            prepared = prepare(batch)
+        for number, fetched in enumerate(batches, start=1):
+            prepared = prepare(fetched())
             if number == 1 and reset is not None:
                 reset()
             phase_ends("zero_grad")

@@ -16,7 +16,8 @@ class Descent:
         self._scaler, self._average, self._model = setup.scaler, setup.average, setup.model
         self._where = "loss" if setup.workload.step is None else "step"
         self._most = setup.settings.clip_grad_norm
-        self._parameters = list(setup.model.parameters())
+        groups = self._optimizer.param_groups
+        self._parameters = [parameter for group in groups for parameter in group["params"]]
 
     def backward(self, loss: Tensor, *, is_last: bool = True) -> None:
         """Adds to the gradients of an update; after the last of its losses they are whole."""

@@ -37,6 +37,9 @@ def outcome_of(given: Any, batch: Any, where: str) -> Outcome:
         raise WorkloadError(
             f"{where}: gave {_kind(given)}, must give the loss as a tensor, or a mapping with `loss`"
         )
+    if isinstance(given.get("loss"), Real):
+        rule = "must be a tensor, which has a gradient; leave out .item() or float()"
+        raise WorkloadError(f"{where}.loss: is a {type(given['loss']).__name__}, {rule}")
     if not isinstance(given.get("loss"), Tensor):
         has = ", ".join(map(str, given)) or "nothing"
         raise WorkloadError(f"{where}: gave a mapping with {has}; it must have `loss`, a tensor")
