@@ -113,6 +113,11 @@ class Workload:
         if not callable(self.data) and not isinstance(self.data, Dataset):
             kind = type(self.data).__name__
             yield f"data: is a {kind}, must be a trainlab.Dataset or a function that gives one"
+        if isinstance(self.loss, nn.Module):
+            names = [name for name, one in self.loss.named_parameters() if one.requires_grad]
+            if names:
+                rule = "which nothing would train; keep them in the model and use step"
+                yield f"loss: has parameters of its own, {', '.join(names)}, {rule}"
         if "loss" in self.metrics:
             yield "metrics.loss: the loss is recorded by itself; rename it"
         yield from self._contradictions()

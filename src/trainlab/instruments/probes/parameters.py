@@ -34,6 +34,10 @@ class ProbedParameters:
                 names += [name for name, module in model.named_modules() if name]
                 types = [types_of(module)[0] for module in model.modules()]
                 raise no_match(str(spec), missed[0], names, types, "parameter")
+            for name, parameter in parameters.items():
+                if parameter.is_complex():
+                    problem = "is complex, which cannot be probed; name others"
+                    raise SpecError([f"probe {spec}: {name} {problem}"])
             self._channels[spec] = [
                 (
                     self._channel(model, spec, name, place),
@@ -74,7 +78,9 @@ class ProbedParameters:
 
     def _channel(self, model: nn.Module, spec: ProbeSpec, name: str, place: int) -> Channel:
         channel = self._all.at(spec, name, 1, ("parameter",), "parameter", place)
-        channel.owner = types_of(model.get_submodule(name.rpartition(".")[0]))[0]
+        # A scripted model has no `get_submodule`.
+        modules = dict(model.named_modules(remove_duplicate=False))
+        channel.owner = types_of(modules[name.rpartition(".")[0]])[0]
         return channel
 
     def _of(self, quantity: str) -> Iterator[tuple[Channel, Tensor]]:

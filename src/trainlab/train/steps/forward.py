@@ -30,7 +30,8 @@ class Forward:
         in_test: bool = False,
     ) -> None:
         self._moments, self._autocast = moments, setup.autocast
-        workload, model = setup.workload, call_model or setup.model
+        # A compiled model has no truth value: its length is that of what it wraps.
+        workload, model = setup.workload, setup.model if call_model is None else call_model
         own = (workload.evaluate if in_test else None) or workload.step
         if own is None:
             self.prepare, self.run = self._by_loss(setup, model)

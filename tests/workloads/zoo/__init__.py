@@ -1,0 +1,10 @@
+"""Small workloads of many kinds: whoever brings one of these has a pattern to start from."""
+
+from zoo import control, data_kinds, generative, odd_models, sequences, vision
+from zoo.specimen import Specimen as Specimen
+
+FAMILIES = (vision, sequences, generative, control, odd_models, data_kinds)
+
+ZOO: dict[str, Specimen] = {
+    name: kind for family in FAMILIES for name, kind in family.KINDS.items()
+}

@@ -1,0 +1,287 @@
+"""Models that learn what data looks like."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainlab import Dataset, Split, Workload
+from zoo.specimen import Specimen, drawn, images, points, splits
+
+
+def same(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Points near a plane in 8 dimensions, to be given back."""
+    draw = drawn(seed)
+    basis = torch.randn(2, 8, generator=drawn(0))
+    x = torch.randn(count, 2, generator=draw) @ basis
+    x = x + 0.05 * torch.randn(count, 8, generator=draw)
+    return x, x
+
+
+class Points(torch.utils.data.Dataset[Tensor]):
+    """The points alone: a batch is one tensor."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.points = same(count, seed)[0]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __getitem__(self, row: int) -> Tensor:
+        return self.points[row]
+
+
+POINTS = Dataset("points", Points(64, 1), Points(32, 2))
+
+
+def autoencoder(code: int = 2) -> nn.Module:
+    """Through a narrow layer and back."""
+    return nn.Sequential(
+        *(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, code)),
+        *(nn.Linear(code, 16), nn.Tanh(), nn.Linear(16, 8)),
+    )
+
+
+class VariationalAutoencoder(nn.Module):
+    """A code that is drawn; gives what the loss needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+        self.decoder = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 8))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean, log_variance = self.encoder(x).chunk(2, dim=1)
+        code = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
+        return self.decoder(code), mean, log_variance
+
+
+def elbo_step(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
+    """Both parts are logged."""
+    made, mean, log_variance = model(x)
+    error = F.mse_loss(made, x)
+    distance = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum(1).mean()
+    return {"loss": error + 0.01 * distance, "error": error, "distance": distance}
+
+
+def adversaries(width: int = 16) -> dict[str, nn.Module]:
+    """By name."""
+    return {
+        "generator": nn.Sequential(nn.Linear(2, width), nn.ReLU(), nn.Linear(width, 8)),
+        "critic": nn.Sequential(nn.Linear(8, width), nn.LeakyReLU(0.2), nn.Linear(width, 1)),
+    }
+
+
+def adams(models: nn.ModuleDict, settings: Any) -> dict[str, torch.optim.Optimizer]:
+    """One each."""
+    return {
+        name: torch.optim.Adam(one.parameters(), lr=settings.start_lr, betas=(0.5, 0.9))
+        for name, one in models.items()
+    }
+
+
+def judged(critic: nn.Module, x: Tensor, is_real: bool) -> Tensor:
+    """How wrong the critic is."""
+    scores = critic(x)
+    return F.binary_cross_entropy_with_logits(scores, torch.full_like(scores, float(is_real)))
+
+
+def gan_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
+    """First the critic, then the generator."""
+    critic, made = ctx.models["critic"], ctx.models["generator"](torch.randn(len(real), 2))
+    ctx.optimizers["critic"].zero_grad()
+    loss = judged(critic, real, True) + judged(critic, made.detach(), False)
+    ctx.backward(loss)
+    ctx.optimizers["critic"].step()
+    ctx.optimizers["generator"].zero_grad()
+    deceived = judged(critic, made, True)
+    ctx.backward(deceived)
+    ctx.optimizers["generator"].step()
+    return {"loss": loss, "generator": deceived}
+
+
+def gan_test(models: nn.ModuleDict, real: Tensor) -> dict[str, Tensor]:
+    """On fresh noise."""
+    made = models["generator"](torch.randn(len(real), 2))
+    loss = judged(models["critic"], real, True) + judged(models["critic"], made, False)
+    return {"loss": loss, "spread": made.std()}
+
+
+def slope_penalty(critic: nn.Module, real: Tensor, made: Tensor) -> Tensor:
+    """How far the critic's slope between real and made is from 1: a gradient that is differentiated."""
+    between = torch.lerp(made, real, torch.rand(len(real), 1)).requires_grad_()
+    (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
+    return (slope.norm(dim=1) - 1).square().mean()
+
+
+def penalised_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
+    """A Wasserstein critic with the penalty, then the generator."""
+    critic, made = ctx.models["critic"], ctx.models["generator"](torch.randn(len(real), 2))
+    penalty = slope_penalty(critic, real, made.detach())
+    loss = critic(made.detach()).mean() - critic(real).mean() + 10 * penalty
+    ctx.optimizers["critic"].zero_grad()
+    ctx.backward(loss)
+    ctx.optimizers["critic"].step()
+    ctx.optimizers["generator"].zero_grad()
+    ctx.backward(-critic(made).mean())
+    ctx.optimizers["generator"].step()
+    return {"loss": loss, "penalty": penalty}
+
+
+def penalised_test(models: nn.ModuleDict, real: Tensor) -> Tensor:
+    """The distance as the critic sees it; a test has no gradients and so no penalty."""
+    made = models["generator"](torch.randn(len(real), 2))
+    distance: Tensor = models["critic"](made).mean() - models["critic"](real).mean()
+    return distance
+
+
+class Denoiser(nn.Module):
+    """Tells the noise in a point from the point and the time."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.into, self.out = nn.Linear(10, width), nn.Linear(width, 8)
+
+    def forward(self, x: Tensor, time: Tensor) -> Tensor:
+        angle = math.pi * time
+        noise: Tensor = self.out(F.silu(self.into(torch.cat([x, angle.sin(), angle.cos()], 1))))
+        return noise
+
+
+def denoising_step(model: nn.Module, x: Tensor) -> Tensor:
+    """Noise and time are drawn in every step."""
+    time, noise = torch.rand(len(x), 1), torch.randn_like(x)
+    kept = (0.5 * math.pi * time).cos()
+    return F.mse_loss(model(kept * x + (1 - kept.square()).sqrt() * noise, time), noise)
+
+
+class Triplets(torch.utils.data.Dataset[tuple[Tensor, Tensor, Tensor]]):
+    """An image, another of its class, one of the other class."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        pixels, labels = images(count, seed)
+        self.sides = [pixels[labels == label] for label in (0, 1)]
+
+    def __len__(self) -> int:
+        return 2 * min(map(len, self.sides))
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor, Tensor]:
+        own, other = self.sides[row % 2], self.sides[1 - row % 2]
+        near, far = (int(torch.randint(len(side), ())) for side in (own, other))
+        return own[row // 2], own[near], other[far]
+
+
+def embedder() -> nn.Module:
+    """Images to four numbers."""
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(3), nn.Flatten(), nn.Linear(36, 4)
+    )
+
+
+def triplet_step(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    """The same network three times."""
+    return F.triplet_margin_loss(*map(model, batch))
+
+
+def two_views(count: int, seed: int) -> Split:
+    """The same points seen twice, each time with other noise."""
+    x, _ = points(count, seed)
+    views = x[:, None] + 0.3 * torch.randn(count, 2, 8, generator=drawn(seed + 10))
+    return Split(views, torch.arange(count))
+
+
+class Temperature(nn.Module):
+    """A loss module with a temperature of its own, which is learnt."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, codes: Tensor) -> Tensor:
+        first, second = F.normalize(codes, dim=-1).unbind(1)
+        scores = self.log_scale.exp() * first @ second.t()
+        own = torch.arange(len(scores))
+        return (F.cross_entropy(scores, own) + F.cross_entropy(scores.t(), own)) / 2
+
+
+def encoder_and_temperature() -> dict[str, nn.Module]:
+    """The loss module beside the encoder, so that the optimizer has its parameter too."""
+    encoder = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    return {"encoder": encoder, "loss": Temperature()}
+
+
+def contrast_step(models: Any, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+    """Each view must find its partner in the batch."""
+    loss = models["loss"](models["encoder"](batch[0]))
+    return {"loss": loss, "scale": models["loss"].log_scale.exp()}
+
+
+VIEWS = Dataset("views", two_views(64, 1), two_views(32, 2))
+
+KINDS = {
+    "autoencoder": Specimen(
+        workload=Workload(
+            name="autoencoder",
+            model=autoencoder,
+            data=Dataset("plane", *splits(same)),
+            loss=F.mse_loss,
+            metrics={},
+        ),
+        vary={"code": [1, 2]},
+        settings={"lr": 0.01},
+        probes=("2:activation:std",),
+    ),
+    "vae": Specimen(
+        workload=Workload(name="vae", model=VariationalAutoencoder, data=POINTS, step=elbo_step),
+        probes=("decoder:grad_output:norm",),
+    ),
+    "gan": Specimen(
+        workload=Workload(
+            name="gan",
+            model=adversaries,
+            data=POINTS,
+            update=gan_update,
+            evaluate=gan_test,
+            optimizer=adams,
+        ),
+        probes=("critic.*:grad:norm",),
+        learns=False,
+        is_fast=True,
+    ),
+    "gradient-penalty": Specimen(
+        workload=Workload(
+            name="gradient-penalty",
+            model=adversaries,
+            data=POINTS,
+            update=penalised_update,
+            evaluate=penalised_test,
+            optimizer=adams,
+        ),
+        probes=("critic.*:grad:norm",),
+        learns=False,
+    ),
+    "diffusion": Specimen(
+        workload=Workload(name="diffusion", model=Denoiser, data=POINTS, step=denoising_step),
+        settings={"epochs": 4},
+        probes=("out:activation:std",),
+    ),
+    "triplets": Specimen(
+        workload=Workload(
+            name="triplets",
+            model=embedder,
+            data=Dataset("triplets", Triplets(64, 1), Triplets(32, 2)),
+            step=triplet_step,
+        ),
+        settings={"epochs": 2},
+        probes=("0:grad:norm",),
+    ),
+    "contrastive": Specimen(
+        workload=Workload(
+            name="contrastive", model=encoder_and_temperature, data=VIEWS, step=contrast_step
+        ),
+        settings={"epochs": 2},
+        probes=("loss.log_scale:weight:mean",),
+    ),
+}

@@ -1,0 +1,281 @@
+"""Text and other series: state that is carried, padding, masks, attention, teacher forcing."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+
+from trainlab import Dataset, Workload
+from zoo.specimen import Specimen, drawn
+
+WORDS = 12
+MASK = 0
+
+
+def text(count: int, seed: int) -> Tensor:
+    """Words that mostly follow each other in one order."""
+    draw = drawn(seed)
+    steps = 1 + (torch.rand(count, generator=draw) < 0.1).long()
+    return 1 + steps.cumsum(0) % (WORDS - 1)
+
+
+def sentences(count: int, seed: int, length: int = 8) -> Tensor:
+    """A row each."""
+    return text(count * length, seed).view(count, length)
+
+
+class Windows:
+    """Columns of text in windows that follow each other."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.columns = text(count, seed).view(4, -1).t()
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for start in range(0, len(self.columns) - 6, 6):
+            yield self.columns[start : start + 6], self.columns[start + 1 : start + 7]
+
+
+class WordModel(nn.Module):
+    """An LSTM over words whose state is handed in and out; words go in and out by the same weights."""
+
+    def __init__(self, width: int = 16, tied: bool = False) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, width)
+        self.lstm = nn.LSTM(width, width)
+        self.scores = nn.Linear(width, WORDS)
+        if tied:
+            self.scores.weight = self.words.weight
+
+    def forward(self, words: Tensor, state: Any) -> tuple[Tensor, Any]:
+        hidden, state = self.lstm(self.words(words), state)
+        return self.scores(hidden), state
+
+
+def carried_step(model: nn.Module, batch: tuple[Tensor, Tensor], carried: dict[str, Any]) -> Any:
+    """The state goes on, its gradient does not."""
+    scores, state = model(batch[0], carried.get("state"))
+    carried["state"] = tuple(part.detach() for part in state)
+    loss = F.cross_entropy(scores.flatten(0, 1), batch[1].flatten())
+    return {"loss": loss, "perplexity": loss.detach().exp()}
+
+
+class Reviews(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
+    """Series of 2 to 8 words; the class is whether high words prevail."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        draw = drawn(seed)
+        lengths = torch.randint(2, 9, (count,), generator=draw).tolist()
+        self.rows = [torch.randint(1, WORDS, (n,), generator=draw) for n in lengths]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        words = self.rows[row]
+        return words, (words.float().mean() > WORDS / 2).long()
+
+
+def padded(samples: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+    """Rows of one length, and how long each was."""
+    words, labels = zip(*samples, strict=True)
+    lengths = torch.tensor([len(one) for one in words])
+    return {
+        "words": pad_sequence(list(words), batch_first=True),
+        "lengths": lengths,
+        "labels": torch.stack(labels),
+    }
+
+
+class Reader(nn.Module):
+    """An LSTM over packed series."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, 8, padding_idx=0)
+        self.lstm = nn.LSTM(8, 16, batch_first=True)
+        self.scores = nn.Linear(16, 2)
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(
+            self.words(words), lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        scores: Tensor = self.scores(self.lstm(packed)[1][0][-1])
+        return scores
+
+
+def padded_step(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Gives outputs for the metric too."""
+    scores = model(batch["words"], batch["lengths"])
+    loss = F.cross_entropy(scores, batch["labels"])
+    return {"loss": loss, "outputs": scores, "targets": batch["labels"]}
+
+
+def is_right(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Per sample."""
+    return outputs.argmax(1) == targets
+
+
+class Sentences(torch.utils.data.Dataset[dict[str, Tensor]]):
+    """Rows of words as mappings, as tokenizers give them."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.rows = sentences(count, seed)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: int) -> dict[str, Tensor]:
+        return {"input_ids": self.rows[row], "attention_mask": torch.ones(self.rows.shape[1])}
+
+
+class Attention(nn.Module):
+    """Several heads; a causal one looks back only."""
+
+    def __init__(self, width: int, heads: int, causal: bool) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.mixed, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = self.mixed(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(*parts, is_causal=self.causal)
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return out
+
+
+class Transformer(nn.Module):
+    """One block over words and positions; words go in and out by the same weights."""
+
+    def __init__(self, width: int = 16, heads: int = 2, causal: bool = True) -> None:
+        super().__init__()
+        self.words, self.positions = nn.Embedding(WORDS, width), nn.Embedding(8, width)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads, causal)
+        self.mlp = nn.Sequential(nn.Linear(width, 32), nn.GELU(), nn.Linear(32, width))
+        self.scores = nn.Linear(width, WORDS, bias=False)
+        nn.init.normal_(self.words.weight, std=1 / math.sqrt(width))
+        self.scores.weight = self.words.weight
+
+    def forward(self, words: Tensor) -> Tensor:
+        x = self.words(words) + self.positions.weight[: words.shape[1]]
+        x = x + self.attention(self.norm1(x))
+        scores: Tensor = self.scores(x + self.mlp(self.norm2(x)))
+        return scores
+
+
+def causal_step(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """Every word from those before it."""
+    words = batch["input_ids"]
+    scores = model(words[:, :-1])
+    return F.cross_entropy(scores.flatten(0, 1), words[:, 1:].flatten())
+
+
+def reading_both_ways(width: int = 16) -> nn.Module:
+    """The same block without the causal mask."""
+    return Transformer(width, causal=False)
+
+
+def masked_step(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A third of the words is hidden, others in every step, and must be told from the rest."""
+    words = batch["input_ids"]
+    hidden = torch.rand(words.shape, device=words.device) < 0.3
+    hidden[:, 0] = True
+    scores = model(words.masked_fill(hidden, MASK))
+    return {"loss": F.cross_entropy(scores[hidden], words[hidden]), "hidden": hidden.float().mean()}
+
+
+class Translator(nn.Module):
+    """A GRU reads, another writes: what it should have written is handed to it in training, its own words
+    in a test."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, width)
+        self.reads, self.writes = (nn.GRU(width, width, batch_first=True) for _ in range(2))
+        self.scores = nn.Linear(width, WORDS)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        _, state = self.reads(self.words(source))
+        if self.training:
+            start = torch.zeros_like(target[:, :1])
+            hidden, _ = self.writes(self.words(torch.cat([start, target[:, :-1]], 1)), state)
+            scores: Tensor = self.scores(hidden)
+            return scores
+        word, written = torch.zeros_like(target[:, :1]), []
+        for _ in range(target.shape[1]):
+            hidden, state = self.writes(self.words(word), state)
+            written.append(self.scores(hidden))
+            word = written[-1].argmax(-1)
+        return torch.cat(written, 1)
+
+
+def translation_step(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """The target is the source read backwards."""
+    source = batch["input_ids"][:, :4]
+    target = source.flip(1)
+    return F.cross_entropy(model(source, target).flatten(0, 1), target.flatten())
+
+
+SENTENCES = Dataset("sentences", Sentences(64, 1), Sentences(32, 2))
+
+
+KINDS = {
+    "lstm-language-model": Specimen(
+        workload=Workload(
+            name="lstm-language-model",
+            model=WordModel,
+            data=Dataset("text", Windows(400, 1), Windows(200, 2)),
+            step=carried_step,
+        ),
+        vary={"clip_grad_norm": [0.25, 1.0]},
+        settings={"lr": 0.02},
+        probes=("lstm:activation:std", "lstm:grad:norm"),
+        is_fast=True,
+    ),
+    "weight-tying": Specimen(
+        workload=Workload(
+            name="weight-tying",
+            model=WordModel,
+            data=Dataset("text", Windows(400, 1), Windows(200, 2)),
+            step=carried_step,
+        ),
+        vary={"tied": [False, True]},
+        settings={"lr": 0.02},
+        probes=("words.weight:grad:norm",),
+    ),
+    "padded-lstm": Specimen(
+        workload=Workload(
+            name="padded-lstm",
+            model=Reader,
+            data=Dataset("reviews", Reviews(64, 1), Reviews(32, 2), collate_fn=padded),
+            step=padded_step,
+            metrics={"right": is_right},
+        ),
+        settings={"epochs": 2},
+        probes=("scores:grad_output:norm",),
+    ),
+    "gpt": Specimen(
+        workload=Workload(name="gpt", model=Transformer, data=SENTENCES, step=causal_step),
+        vary={"heads": [1, 2]},
+        settings={"lr": 0.01},
+        probes=("attention.mixed:activation:std", "mlp.*:grad:norm"),
+        is_fast=True,
+    ),
+    "masked-language-model": Specimen(
+        workload=Workload(
+            name="masked-language-model",
+            model=reading_both_ways,
+            data=SENTENCES,
+            step=masked_step,
+        ),
+        probes=("attention:grad_output:norm",),
+    ),
+    "seq2seq": Specimen(
+        workload=Workload(name="seq2seq", model=Translator, data=SENTENCES, step=translation_step),
+        probes=("writes:activation:std",),
+    ),
+}
