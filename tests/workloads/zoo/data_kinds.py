@@ -208,12 +208,13 @@ KINDS = {
             model=classifier,
             data=Dataset(
                 "points",
-                DataLoader(samples(640, 1), batch_size=4, shuffle=True, num_workers=2),
+                DataLoader(samples(160, 1), batch_size=4, shuffle=True, num_workers=2),
                 Split(*points(32, 2)),
             ),
             loss=F.cross_entropy,
         ),
-        vary={"batch_size": [4, 8]},  # its processes start anew in every epoch: few and long ones
+        vary={"batch_size": [8, 16]},
+        is_profiled=False,
         settings={"lr": 0.02},
         probes=("0.weight:grad:norm",),
     ),

@@ -205,6 +205,8 @@ KINDS = {
     ),
     "frozen-backbone": Specimen(
         workload=on_points("frozen-backbone", Tuned, optimizer=groups_and_schedule),
+        vary={"lr": [0.05, 0.1]},
+        settings={"epochs": 2},
         probes=("neck.weight:update:norm",),
     ),
     "average-accumulate-warmup": Specimen(
