@@ -181,7 +181,16 @@ def test_rooms_of_values_hold_no_torch_and_no_clock(room: str) -> None:
 
 def test_every_public_name_can_be_imported() -> None:
     assert trainlab.__all__ == [
-        *("__version__", "Dataset", "Instrument", "Run", "RunFolder", "Split", "Study"),
+        *(
+            "__version__",
+            "Dataset",
+            "Instrument",
+            "OfWholeSet",
+            "Run",
+            "RunFolder",
+            "Split",
+            "Study",
+        ),
         *("TrainSpec", "TrainlabError", "Trial", "TrialsFailedWarning", "Workload"),
         *("open_run", "profile", "run"),
     ]

@@ -450,7 +450,9 @@ def test_a_factor_that_the_users_own_optimizer_does_not_read_is_refused(tmp_path
     with pytest.raises(
         SpecError, match="weight_decay: is varied, but the workload's own optimizer"
     ):
-        trainlab.run(own, vary={"weight_decay": [0.0, 1.0]}, batch_size=8, out=str(tmp_path / "r"))
+        trainlab.run(
+            own, vary={"weight_decay": [0.0, 1.0]}, batch_size=8, lr=0.1, out=str(tmp_path / "r")
+        )
 
 
 def test_what_a_run_says_of_these_settings_is_true(tmp_path: Path) -> None:
