@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, W
 from torch.utils.data import Dataset as TorchDataset
 
 import trainlab
+from children import children
 from training import homed, train
 from trainlab import Dataset, Split, TrainSpec, Workload
 from trainlab.data.nesting import tensors_in
@@ -589,3 +590,19 @@ def test_every_sample_is_tested_whatever_is_dropped_in_training(tmp_path: Path) 
     found = [curve_of(own, tmp_path, test_batch_size=size).last for size in (7, 16, 1000)]
     losses = [point and point.metrics["test/loss"] for point in found]
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-6)
+
+
+@pytest.mark.parametrize("num_taken", [2, 7])
+def test_the_workers_of_a_loader_end_with_their_epoch_at_once(num_taken: int) -> None:
+    from trainlab.data.loaded import loaded
+    from trainlab.train.batches.loaded import LoadedBatches
+
+    before = {child.pid for child in children()}
+    loader: Any = DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=2)
+    batches = LoadedBatches(loaded(loader, "train", None, drop_last=False), 8, CPU)
+    pieces = batches.epoch(1, 1)
+    for piece in pieces[:num_taken]:
+        batches.gather(piece)
+    assert {child.pid for child in children()} - before
+    del batches, piece, pieces, loader
+    assert {child.pid for child in children()} <= before

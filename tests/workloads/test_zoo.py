@@ -60,7 +60,7 @@ def test_a_kind_of_model_is_trained_probed_profiled_and_reported(name: str, tmp_
         kind.workload,
         vary=kind.vary,
         seeds=2,
-        profile=BRIEFEST if kind.is_profiled else False,
+        profile=BRIEFEST,
         probes=tuple(map(probe_of, kind.probes)),
         on="inline",
         out=tmp_path / "r",
@@ -77,7 +77,7 @@ def test_a_kind_of_model_is_trained_probed_profiled_and_reported(name: str, tmp_
     if kind.learns:
         assert falls(run)
     measured = [part for part in run.evidence().measured if not part.trial.again]
-    assert len(measured) == (2 if kind.is_profiled else 0)
+    assert len(measured) == 2
     assert all(part.operators and part.layers and part.memory for part in measured)
     watched = {row.split("@")[0] for row in run.probes()["probe"]} if kind.probes else set()
     assert watched == set(kind.probes)

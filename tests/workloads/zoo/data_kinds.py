@@ -214,7 +214,6 @@ KINDS = {
             loss=F.cross_entropy,
         ),
         vary={"batch_size": [8, 16]},
-        is_profiled=False,
         settings={"lr": 0.02},
         probes=("0.weight:grad:norm",),
     ),

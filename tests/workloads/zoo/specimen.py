@@ -20,8 +20,6 @@ class Specimen:
     settings: Mapping[str, Any] = field(default_factory=dict)
     learns: bool = True
     """Whether its test loss must fall; an adversarial one need not."""
-    is_profiled: bool = True
-    """Whether its cost is measured; a loader's processes take seconds to end, epoch by epoch."""
     is_fast: bool = False
     """Whether it stands for its family in the fast run."""
 

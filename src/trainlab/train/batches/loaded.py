@@ -33,6 +33,7 @@ class LoadedBatches(Batches):
         self.device, self.rank, self.batch_size = device, Rank(), batch_size
         self._split, self.is_cut = split, not split.is_counted
         self._num_batches: int | None = None
+        self._taking: _Taking | None = None
         if split.is_counted:
             counts = [count_of(batch) for batch in self._stream(0, 0)]
             if not counts:
@@ -56,12 +57,16 @@ class LoadedBatches(Batches):
         return _Epoch(self, self._rows(seed, number), seed, number).pieces[first:]
 
     def gather(self, piece: "Fetch") -> Batch:
-        return piece.epoch.take(piece)
+        if self._taking is None or self._taking.epoch is not piece.epoch:
+            self._taking = None  # its workers end before others begin
+            self._taking = _Taking(piece.epoch)
+        return self._taking.take(piece)
 
     def in_order(self) -> Iterator[Batch]:
         epoch = _Epoch(self, self._rows_in_order(), 0, 0)
+        taking = _Taking(epoch)
         for piece in epoch.pieces:
-            yield self.move(epoch.take(piece))
+            yield self.move(taking.take(piece))
 
     def sample(self) -> Batch:
         epoch = _Epoch(self, None if self._split.is_counted else self._rows(0, 1), 0, 1)
@@ -173,24 +178,6 @@ class _Epoch:
             ]
             self._stream = None
         self._places = {id(piece): place for place, piece in enumerate(self.pieces)}
-        self._next: int | None = None
-        self._coming: Iterator[Batch] = iter(())
-
-    def take(self, piece: Fetch) -> Batch:
-        """The batch of a piece; of those that follow each other, from the workers."""
-        place = self._places[id(piece)]
-        if self._next is None:
-            self._begin(place)
-        if place != self._next:
-            return self.fetch(piece)
-        self._next += 1
-        batch = next(self._coming, self)
-        if batch is self:
-            raise WorkloadError(
-                f"data: gave {place} batches in an epoch and {len(self.pieces)} in the first; it must give "
-                "as many each time"
-            )
-        return batch
 
     def fetch(self, piece: Fetch) -> Batch:
         """The batch of a piece, out of turn."""
@@ -198,11 +185,14 @@ class _Epoch:
             return next(islice(self._stream, self._places[id(piece)], None))
         return _Fetching(self._split).__getitems__(piece)
 
-    def _begin(self, place: int) -> None:
-        self._next = place
+    def place_of(self, piece: Fetch) -> int:
+        """Among the pieces, from 0."""
+        return self._places[id(piece)]
+
+    def coming(self, place: int) -> Iterator[Batch]:
+        """The batches from a place on, by the workers."""
         if self._stream is not None:
-            self._coming = islice(self._stream, place, None)
-            return
+            return islice(self._stream, place, None)
         split = self._split
         loader: DataLoader[Any] = DataLoader(
             _Fetching(split),  # type: ignore[arg-type]
@@ -213,7 +203,34 @@ class _Epoch:
         )
         # Seeds of its own for the workers, which each batch sets anew: nothing of ours is drawn from.
         loader.generator = torch.Generator().manual_seed(0)
-        self._coming = iter(loader)
+        return iter(loader)
+
+
+class _Taking:
+    """The batches of an epoch as they come, the workers behind them. Nothing that the workers are given
+    refers to it, so that it goes, and they with it, as soon as it is dropped: as part of a circle their
+    queues would be gone before they are told to end, and each would be waited for."""
+
+    def __init__(self, epoch: _Epoch) -> None:
+        self.epoch = epoch
+        self._next: int | None = None
+        self._coming: Iterator[Batch] = iter(())
+
+    def take(self, piece: Fetch) -> Batch:
+        """The batch of a piece; of those that follow each other, from the workers."""
+        place = self.epoch.place_of(piece)
+        if self._next is None:
+            self._next, self._coming = place, self.epoch.coming(place)
+        if place != self._next:
+            return self.epoch.fetch(piece)
+        self._next += 1
+        batch = next(self._coming, self)
+        if batch is self:
+            raise WorkloadError(
+                f"data: gave {place} batches in an epoch and {len(self.epoch.pieces)} in the first; it "
+                "must give as many each time"
+            )
+        return batch
 
 
 def _as_it_is(batch: Any) -> Any:
