@@ -13,6 +13,12 @@ USUAL = (ACCURACY, "test/loss", "train/loss")
 """The metrics that people ask about, the most wanted first."""
 
 
+OF_ONE = frozenset(
+    {"f1", "auc", "auroc", "roc_auc", "precision", "recall", "iou", "dice", "map", "specificity"}
+)
+"""Metrics of the usual names that lie between 0 and 1."""
+
+
 def compared_metrics(evidence: Evidence) -> list[str]:
     """Those of the run that are compared, the most wanted first. Losses of different losses are not."""
     names = in_order(evidence.metrics)
@@ -31,7 +37,7 @@ def in_order(metrics: Iterable[str]) -> list[str]:
 def limits_of(metric: str, values: Iterable[float] = ()) -> Interval:
     """What the metric can be at all: a share is one of 1, and a loss or an error of which none of the
     values is negative is taken to have no negative ones."""
-    if is_share(metric):
+    if is_share(metric) or metric.rpartition("/")[2].lower() in OF_ONE:
         return SHARES
     finite = [value for value in values if math.isfinite(value)]
     if finite and min(finite) >= 0 and lower_is_better(metric):

@@ -180,6 +180,8 @@ def data_text(data: DataRecord, words: Words) -> str:
         train=f"{data.num_train:,}",
         test=f"{data.num_test:,}",
     )
+    if data.num_val:
+        text = f"{text}\n{words('data_held_out', number=f'{data.num_val:,}')}"
     if not data.note:
         return text
     return words.sentences(text, words("data_why", why=error_line(data.note, words.lang)))

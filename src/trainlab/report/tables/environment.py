@@ -2,6 +2,7 @@
 
 from trainlab.analyse.evidence import Evidence
 from trainlab.record.environment import Environment
+from trainlab.record.trial import DataRecord
 from trainlab.report.document import Table
 from trainlab.report.tables.columns import Field, name, table_of
 from trainlab.words import Words
@@ -14,7 +15,8 @@ def environment_table(
     rows = environment_rows(environment, words)
     data = [t.data for t in (evidence.trials if evidence else ()) if t.data is not None]
     texts = dict.fromkeys(
-        f"{d.name}: {d.num_train:,} + {d.num_test:,} ({words.named('source', d.source)})"
+        f"{d.name}: {d.num_train:,} + {d.num_test:,}{_held_out(d, words)} "
+        f"({words.named('source', d.source)})"
         for d in data
     )
     rows += [(words("env_data"), text) for text in texts]
@@ -57,3 +59,7 @@ def environment_rows(env: Environment, words: Words) -> list[tuple[str, str]]:
         dirty = f" ({words('env_dirty')})" if env.git_dirty else ""
         rows.append((words("env_commit"), env.git_commit[:12] + dirty))
     return rows
+
+
+def _held_out(data: DataRecord, words: Words) -> str:
+    return f" + {words('validation_samples', number=f'{data.num_val:,}')}" if data.num_val else ""

@@ -1,7 +1,8 @@
 """What was learned, as tables: each cell's means, and every epoch."""
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.metrics import in_order, limits_of
@@ -9,6 +10,7 @@ from trainlab.analyse.trial_records import Line
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import count, mean, name, number, table_of, value
+from trainlab.spec import TrainSpec
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
 from trainlab.words.numbers import metric_value
@@ -165,6 +167,18 @@ def _engine_text(evidence: Evidence, words: Words) -> str:
     return words.sentences(text, words("their_share", number=most)) if most > 1 else text
 
 
+OF_UPDATES = (
+    *("accumulate", "clip_grad_norm", "warmup_steps", "max_steps", "ema"),
+    *("val_fraction", "patience", "keep_best"),
+)
+"""Settings that are named where they are asked for."""
+
+
+def _is_set(settings: Mapping[str, Any], name: str) -> bool:
+    default = TrainSpec.model_fields[name].default
+    return bool(settings.get(name, default) != default)
+
+
 def _settings(evidence: Evidence, words: Words) -> str:
     """The main settings of the study's only cell, in short."""
     trial = next(trial for trial in evidence.trials if trial.kind == "learn")
@@ -176,5 +190,10 @@ def _settings(evidence: Evidence, words: Words) -> str:
         settings["precision"],
         *(f"{key}={setting}" for key, setting in settings["model"].items()),
         *([] if settings["zero_grad"] else [words("never_reset")]),
+        *(
+            f"{name}={words.setting(settings[name])}"
+            for name in OF_UPDATES
+            if _is_set(settings, name)
+        ),
     ]
     return words.listed(parts)
