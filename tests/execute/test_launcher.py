@@ -93,9 +93,9 @@ def test_a_forked_process_finds_what_one_started_cold_does(
     forked = told_by(tiny_file, tmp_path, forks=True)
     assert len(cold) == len(forked) == 2
     assert forked[0]["facts"] == forked[1]["facts"] == cold[0]["facts"]
-    # Each draws numbers of its own.
-    numbers = [number for one in forked for number in one["drawn"]]
-    assert len(set(numbers)) == 6
+    # What a file draws as it is imported, data say, is the same everywhere.
+    assert forked[0]["drawn"] == forked[1]["drawn"] == cold[0]["drawn"]
+    assert len(set(cold[0]["drawn"])) == 3
 
 
 @pytest.mark.slow

@@ -139,18 +139,19 @@ class Warmup:
     has set. The schedule never sees it: rates are lowered for an update and put back."""
 
     def __init__(self, optimizer: Optimizer, num_steps: int) -> None:
-        self._groups, self._num_steps = optimizer.param_groups, num_steps
+        self._optimizer, self._num_steps = optimizer, num_steps
         self._rates: list[Any] = []
 
     def begin(self, step: int) -> None:
         """For an update, counted from 1."""
-        self._rates = [group["lr"] for group in self._groups]
-        for group in self._groups:
+        groups = self._optimizer.param_groups  # others once a state has been loaded
+        self._rates = [group["lr"] for group in groups]
+        for group in groups:
             group["lr"] = group["lr"] * min(1.0, step / self._num_steps)
 
     def end(self) -> None:
         """That update has been made."""
-        for group, rate in zip(self._groups, self._rates, strict=True):
+        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate
 
 
