@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_zoo import BRIEFEST, asked_of
 from zoo import ZOO
 
 import trainlab
-from test_zoo import BRIEFEST, asked_of
 from trainlab.execute import worker
 from trainlab.measure.limits import measured_limits
 from trainlab.spec.probe import probe_of
