@@ -67,12 +67,13 @@ def replay_update(ctx: Any, situation: Tensor) -> dict[str, Tensor]:
     """Acts, remembers, and learns from what is drawn of the memory."""
     with torch.no_grad():
         greedy = ctx.model(situation).argmax(1)
-    tried = torch.where(torch.rand(len(greedy)) < 0.3, torch.randint(ARMS, greedy.shape), greedy)
+    any_arm = torch.randint_like(greedy, ARMS)
+    tried = torch.where(torch.rand(len(greedy), device=greedy.device) < 0.3, any_arm, greedy)
     memory = ctx.state.setdefault("memory", [])
     memory.append((situation, tried, reward(situation, tried)))
     del memory[:-20]
     situations, actions, rewards = (torch.cat(part) for part in zip(*memory, strict=True))
-    rows = torch.randint(len(actions), (32,))
+    rows = torch.randint(len(actions), (32,), device=actions.device)
     values = ctx.model(situations[rows]).gather(1, actions[rows, None])[:, 0]
     ctx.optimizer.zero_grad()
     loss = F.smooth_l1_loss(values, rewards[rows])
@@ -125,7 +126,7 @@ class ForwardForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The goodness of each class, summed over layers."""
-        each = [torch.full((len(x),), label) for label in range(2)]
+        each = [torch.full((len(x),), label, device=x.device) for label in range(2)]
         sums = [sum(good for good, _ in self.goodness(x, labels)) for labels in each]
         return torch.stack(sums, 1)  # type: ignore[arg-type]
 

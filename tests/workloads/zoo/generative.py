@@ -90,7 +90,10 @@ def judged(critic: nn.Module, x: Tensor, is_real: bool) -> Tensor:
 
 def gan_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
     """First the critic, then the generator."""
-    critic, made = ctx.models["critic"], ctx.models["generator"](torch.randn(len(real), 2))
+    critic, made = (
+        ctx.models["critic"],
+        ctx.models["generator"](torch.randn(len(real), 2, device=real.device)),
+    )
     ctx.optimizers["critic"].zero_grad()
     loss = judged(critic, real, True) + judged(critic, made.detach(), False)
     ctx.backward(loss)
@@ -104,21 +107,24 @@ def gan_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
 
 def gan_test(models: nn.ModuleDict, real: Tensor) -> dict[str, Tensor]:
     """On fresh noise."""
-    made = models["generator"](torch.randn(len(real), 2))
+    made = models["generator"](torch.randn(len(real), 2, device=real.device))
     loss = judged(models["critic"], real, True) + judged(models["critic"], made, False)
     return {"loss": loss, "spread": made.std()}
 
 
 def slope_penalty(critic: nn.Module, real: Tensor, made: Tensor) -> Tensor:
     """How far the critic's slope between real and made is from 1: a gradient that is differentiated."""
-    between = torch.lerp(made, real, torch.rand(len(real), 1)).requires_grad_()
+    between = torch.lerp(made, real, torch.rand(len(real), 1, device=real.device)).requires_grad_()
     (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
     return (slope.norm(dim=1) - 1).square().mean()
 
 
 def penalised_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
     """A Wasserstein critic with the penalty, then the generator."""
-    critic, made = ctx.models["critic"], ctx.models["generator"](torch.randn(len(real), 2))
+    critic, made = (
+        ctx.models["critic"],
+        ctx.models["generator"](torch.randn(len(real), 2, device=real.device)),
+    )
     penalty = slope_penalty(critic, real, made.detach())
     loss = critic(made.detach()).mean() - critic(real).mean() + 10 * penalty
     ctx.optimizers["critic"].zero_grad()
@@ -132,7 +138,7 @@ def penalised_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
 
 def penalised_test(models: nn.ModuleDict, real: Tensor) -> Tensor:
     """The distance as the critic sees it; a test has no gradients and so no penalty."""
-    made = models["generator"](torch.randn(len(real), 2))
+    made = models["generator"](torch.randn(len(real), 2, device=real.device))
     distance: Tensor = models["critic"](made).mean() - models["critic"](real).mean()
     return distance
 
@@ -152,7 +158,7 @@ class Denoiser(nn.Module):
 
 def denoising_step(model: nn.Module, x: Tensor) -> Tensor:
     """Noise and time are drawn in every step."""
-    time, noise = torch.rand(len(x), 1), torch.randn_like(x)
+    time, noise = torch.rand(len(x), 1, device=x.device), torch.randn_like(x)
     kept = (0.5 * math.pi * time).cos()
     return F.mse_loss(model(kept * x + (1 - kept.square()).sqrt() * noise, time), noise)
 
@@ -202,7 +208,7 @@ class Temperature(nn.Module):
     def forward(self, codes: Tensor) -> Tensor:
         first, second = F.normalize(codes, dim=-1).unbind(1)
         scores = self.log_scale.exp() * first @ second.t()
-        own = torch.arange(len(scores))
+        own = torch.arange(len(scores), device=scores.device)
         return (F.cross_entropy(scores, own) + F.cross_entropy(scores.t(), own)) / 2
 
 
