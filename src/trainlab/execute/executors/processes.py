@@ -7,7 +7,7 @@ bench take turns.
 
 import select
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from itertools import chain, groupby
@@ -40,6 +40,7 @@ from trainlab.train.loader import Loader
 MAX_TOGETHER = 8
 LAST_ROUNDS = 3
 """So many rounds of jobs before the end, the longest are started first."""
+AT_ONCE_S = 2.0
 SHORT_S, IN_TURN_S = 1.5, 6.0
 """Trials that take less than the first are run one after the other by one process, for about the second."""
 PER_VCPU = 2
@@ -95,13 +96,14 @@ class ProcessesExecutor:
                 code=self._load.known_code(study.workload),
                 files=self._load.files,
             )
-            for kind, some in groupby(groups, kind_of):
-                members = list(some)
+            parts = [(kind, list(some)) for kind, some in groupby(groups, kind_of)]
+            for number, (kind, members) in enumerate(parts):
                 if kind == "timed":
                     run_benches(run, study, members, host.run_bench, is_over)
                     continue
                 if kind == "shared":
-                    host.run_side_by_side(members, jobs, is_over)
+                    later = [part for kind, part in parts[number + 1 :] if kind == "shared"]
+                    host.run_side_by_side(members, jobs, is_over, later)
                     continue
                 for first in range(0, len(members), num_together):
                     if is_over():
@@ -132,11 +134,25 @@ class _Host:
         self._times_s: dict[str, float] = {}
         """Of a trial, by cell, in the last group that ended."""
 
-    def run_side_by_side(self, groups: Sequence[Group], jobs: Jobs, is_over: IsOver) -> None:
+    def run_side_by_side(
+        self,
+        groups: Sequence[Group],
+        jobs: Jobs,
+        is_over: IsOver,
+        later: Sequence[list[Group]] = (),
+    ) -> None:
         """Keeps so many processes running as there are jobs, in the order planned; what is tried once more
-        comes last. Towards the end those that take longest go first, so that none is left running alone."""
+        comes last. Towards the end those that take longest go first, so that none is left running alone.
+        Where a place is free, those of later that should end before the last of these are begun."""
         waiting, running = list(groups), dict[WorkerProcess, Group]()
+        waiting_for = _WaitingFor(groups, self._took_s)
         with _ending() as processes:
+
+            def start(group: Group) -> None:
+                process = self._process(group, jobs.threads)
+                processes.append(process)
+                running[process] = group
+
             while True:
                 if len(waiting) <= LAST_ROUNDS * jobs.number:
                     waiting.sort(key=self._took_s, reverse=True)
@@ -145,14 +161,20 @@ class _Host:
                     group = self._with_others(group, waiting, jobs)
                     taken = set(group.ids)
                     waiting = [one for one in waiting if taken.isdisjoint(one.ids)]
-                    process = self._process(group, jobs.threads)
-                    processes.append(process)
-                    running[process] = group
+                    start(group)
+                for part in later if not waiting else ():
+                    worth_it = [group for group in part if waiting_for.has_time_for(group)]
+                    while (group := _next(worth_it, running.values(), jobs)) and not is_over():
+                        worth_it.remove(group)
+                        part.remove(group)
+                        start(group)
                 if not running:
                     return
                 for process in _answering(running):
                     if process.has_begun:
-                        waiting += self._end(process, running.pop(process))
+                        group = running.pop(process)
+                        waiting += self._end(process, group)
+                        waiting_for.ended(group)
                         processes.remove(process)
                     else:
                         process.wait_until_ready()
@@ -237,6 +259,25 @@ class _Host:
             self._code,
             self._files,
         )
+
+
+class _WaitingFor:
+    """The groups that others wait for: while they run, places that are free can be used."""
+
+    def __init__(self, groups: Iterable[Group], took_s: Callable[[Group], float]) -> None:
+        self._left, self._took_s = {group.ids for group in groups}, took_s
+        self._since_s = time.monotonic()
+
+    def ended(self, group: Group) -> None:
+        self._left = {ids for ids in self._left if set(ids).isdisjoint(group.ids)}
+
+    def has_time_for(self, group: Group) -> bool:
+        """Whether one on a CPU should have ended before the last of them. What has run for so long goes on
+        for about as long; where none of its cell has ended, this holds for those begun at once."""
+        if not self._left or group.is_alone or not _is_on_cpu(group):
+            return False
+        passed_s, took_s = time.monotonic() - self._since_s, self._took_s(group)
+        return took_s <= passed_s if took_s else passed_s < AT_ONCE_S
 
 
 def _next(waiting: Iterable[Group], running: Collection[Group], jobs: Jobs) -> Group | None:

@@ -94,10 +94,10 @@ class TimeLeft:
         self._num_starting = 0
 
     def group_begins(self, *trial_ids: str, num_side_by_side: int = 1) -> None:
-        """These trials start, one after the other, beside other groups; those planned before that never ran
-        are passed over."""
-        if len(trial_ids) > 1 and self._is_shared(trial_ids[0]):
-            # Trained together, whatever was planned between them.
+        """These trials start, one after the other, beside other groups. Where they measure, those planned
+        before that never ran are passed over."""
+        if self._is_shared(trial_ids[0]):
+            # Those that share the machine are not begun in the order planned.
             passed = set(trial_ids)
         else:
             is_next = trial_ids[-1] in self._waiting  # else it is started once more
