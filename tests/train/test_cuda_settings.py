@@ -152,6 +152,6 @@ def test_a_trial_out_of_memory_is_an_outcome_and_the_others_go_on(tmp_path: Path
             on="processes",
             out=tmp_path / "r",
         )
-    states = {(trial.settings.batch_size, trial.seed): trial.state for trial in run.trials()}
+    states = {(trial.settings["batch_size"], trial.seed): trial.state for trial in run.trials()}
     assert [states[BATCH, seed] for seed in (1, 2)] == ["done", "done"]
     assert [states[2 * BATCH, seed] for seed in (1, 2)] == ["failed", "failed"]

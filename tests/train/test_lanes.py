@@ -294,7 +294,7 @@ class Projecting(nn.Module):
         self.projection = torch.randn(8, 8)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.last(inputs + self.gate * (inputs @ self.projection))  # type: ignore[no-any-return]
+        return self.last(inputs + self.gate * (inputs @ self.projection.to(inputs.device)))  # type: ignore[no-any-return]
 
 
 class Deciding(nn.Module):

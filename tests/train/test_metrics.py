@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import trainlab
 from asking import study_of
 from trainlab import Dataset, OfWholeSet, Split, Workload
+from trainlab.analyse.findings.sampling import SamplingError
 from trainlab.record.trial import TrialRecord
 from trainlab.workloads.metrics import directions
 
@@ -118,3 +119,11 @@ def test_a_loss_that_is_a_sum_is_noticed(
     )
     trial, _ = trained(tmp_path, own, engine=engine, lr=0.001)
     assert ("loss_is_sum" in {one.code for one in trial.notes}) == is_told
+
+
+def test_an_accuracy_in_per_cent_is_no_share(tmp_path: Path) -> None:
+    """What another draw of the test set would change is told of shares only."""
+    own = workload(accuracy=lambda o, t: 100.0 * (o.argmax(1) == t))
+    run = trainlab.run(own, out=tmp_path / "r", epochs=1, batch_size=7, device="cpu", seeds=2)
+    assert run.epochs()["test/accuracy"].max() > 1
+    assert not any(isinstance(finding, SamplingError) for finding in run.findings())

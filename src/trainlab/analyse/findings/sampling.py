@@ -47,6 +47,8 @@ def sampling_findings(evidence: Evidence, table: MetricTable) -> Iterator[Findin
     if not is_share(table.metric) or not num_samples or not table.cells:
         return
     value = float(np.nanmax(table.means))
+    if not 0 <= value <= 1:
+        return  # no share, whatever its name says
     # Two right and two wrong more: without them nothing would be left to chance at 100%.
     share = (value * num_samples + 2) / (num_samples + 4)
     # Both test sets are drawn: this one and the other.
