@@ -57,3 +57,37 @@ def test_a_notebook_shows_progress_a_table_and_a_chart(
     assert charts
     assert all(chart.startswith("<svg") for chart in charts)
     assert (tmp_path / "runs").is_dir()
+
+
+CELLS = """\
+import trainlab
+run = trainlab.run("fashion-mlp", data="bundled", train_samples=64, epochs=1, device="cpu")
+%load_ext tensorboard
+%tensorboard --logdir runs --host 127.0.0.1 --port 0
+import json, time, urllib.request
+from tensorboard import manager
+(server,) = [one for one in manager.get_all() if one.logdir == "runs"]
+seen, address = {}, f"http://127.0.0.1:{server.port}/data/plugin/scalars/tags"
+for _ in range(100):
+    seen = json.load(urllib.request.urlopen(address))
+    if seen: break
+    time.sleep(0.2)
+print("TAGS", sorted({tag for tags in seen.values() for tag in tags}))
+import os, signal; os.kill(server.pid, signal.SIGTERM)
+"""
+
+
+@pytest.mark.slow
+def test_tensorboard_in_a_cell_shows_the_runs_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where TensorBoard notes its servers
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELLS)])
+    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    assert any("tensorboard-frame" in page for page in shown(notebook, "text/html"))
+    printed = "".join(out.get("text", "") for out in notebook.cells[0].outputs)
+    tags = printed.partition("TAGS ")[2].splitlines()[0]
+    assert "loss/train over samples" in tags
+    assert "accuracy/test over samples" in tags
