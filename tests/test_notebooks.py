@@ -1,5 +1,6 @@
 """The notebooks under examples/, run as a person runs them: by a kernel, from first cell to last."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,7 @@ def test_tensorboard_in_a_cell_shows_the_runs_of_a_folder(
 ) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # where TensorBoard notes its servers
+    monkeypatch.setenv("TENSORBOARD_BINARY", str(Path(sys.executable).with_name("tensorboard")))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELLS)])
     client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()
