@@ -264,6 +264,120 @@ BROKEN = {
     ),
 }
 """What is planted, and what is told."""
+
+NOTHING = "gave None (is `return` missing?), must"
+NET = "class Own(nn.Module):\n"
+FLOATS = "Dataset('own', Split(x, y.float()), Split(x, y.float()))"
+HELPED = {
+    "a forward without return": (
+        NET
+        + "    def __init__(self):\n        super().__init__()\n        self.a = nn.Linear(8, 2)\n"
+        "    def forward(self, x):\n        self.a(x)\nfields.update(model=Own)",
+        [f"own.py:37: model: Own.forward {NOTHING} give a tensor"],
+    ),
+    "a layer without return": (
+        NET + "    def forward(self, x):\n        x * 2\n"
+        "fields.update(model=lambda: nn.Sequential(nn.Linear(8, 4), Own(), nn.Linear(4, 2)))",
+        [
+            "own.py:37: model, in layer 2 (Linear) raised TypeError",
+            "None came where a value is due; a function without `return` gives None",
+        ],
+    ),
+    "a prepare without return": (
+        "def halve(inputs):\n    inputs / 2\nfields.update(prepare=halve)",
+        [f"own.py:33: prepare: halve {NOTHING} give a tensor"],
+    ),
+    "no super().__init__()": (
+        NET + "    def __init__(self):\n        self.a = nn.Linear(8, 2)\nfields.update(model=Own)",
+        [
+            "model(): own.py:35: AttributeError: cannot assign module before Module.__init__() call",
+            "the model does not call super().__init__(); make that the first line of its __init__",
+        ],
+    ),
+    "no super().__init__() and no layers": (
+        NET + "    def __init__(self):\n        self.width = 3\nfields.update(model=Own)",
+        ["own.py:34: model: Own.__init__ does not call super().__init__(); make that its first"],
+    ),
+    "float targets of a cross-entropy": (
+        f"fields.update(data={FLOATS})",
+        ["own.py:34: loss raised RuntimeError", "make the targets so with .long()"],
+    ),
+    "float targets and an accuracy": (
+        f"fields.update(data={FLOATS}, loss=lambda o, t: F.mse_loss(o[:, 0], t))\n"
+        "del fields['metrics']",
+        ["own.py:35: metrics.accuracy: targets are no classes; give metrics={} or your own"],
+    ),
+    "targets of a column": (
+        "fields.update(data=Dataset('own', Split(x, y[:, None]), Split(x, y[:, None])))",
+        ["cross-entropy takes one class number per sample; make targets of shape (n, 1) flat"],
+    ),
+    "data that gives nothing": (
+        "def data(choice):\n    Dataset('own', Split(x, y), Split(x, y))\nfields.update(data=data)",
+        [f"own.py:33: tiny: data {NOTHING} be trainlab.Dataset"],
+    ),
+    "data without a choice that gives nothing": (
+        "def data():\n    Dataset('own', Split(x, y), Split(x, y))\nfields.update(data=data)",
+        [f"own.py:33: tiny: data {NOTHING} be trainlab.Dataset"],
+    ),
+    "data that gives a pair": (
+        "def data():\n    return x, y\nfields.update(data=data)",
+        ["own.py:33: tiny: data gave tuple, must be trainlab.Dataset"],
+    ),
+    "no data": (
+        "fields.update(data=None)",
+        ["own.py:34: tiny: data: is None, must be a trainlab.D"],
+    ),
+    "a field that is misspelt": (
+        "fields.update(los=fields.pop('loss'))",
+        ["own.py:34: Workload: has no field 'los'; did you mean loss?"],
+    ),
+    "a field as others call it": (
+        "fields.update(criterion=fields.pop('loss'))",
+        ["own.py:34: Workload: has no field 'criterion'; did you mean loss?"],
+    ),
+    "no name": ("fields.pop('name')", ["own.py:34: Workload: lacks name; give name=…"]),
+    "fields without names": (
+        "Workload('tiny', model)",
+        ["own.py:33: Workload: got a value without a name; write name=…"],
+    ),
+    "labels of a split": (
+        "Split(x, labels=y)",
+        ["own.py:33: Split: has no field 'labels'; did you mean targets?"],
+    ),
+    "a split without targets": ("Split(x)", ["own.py:33: Split: lacks targets; give targets=…"]),
+    "a split of None": ("Split(x, None)", ["own.py:33: Split: targets: is None, must be a tensor"]),
+    "no test data": (
+        "Dataset('own', Split(x, y), None)",
+        ["own.py:33: own: test: is None, must be a trainlab.Split"],
+    ),
+    "a class as metric": (
+        "from torchmetrics import MeanSquaredError\n"
+        "fields.update(metrics={'mine': MeanSquaredError})",
+        ["own.py:35: tiny: metrics.mine: is the class MeanSquaredError; make one: MeanSquaredErr"],
+    ),
+    "a number as metric": (
+        "fields.update(metrics={'mine': 3})",
+        ["own.py:34: tiny: metrics.mine: is a int, must be a function"],
+    ),
+    "a class as loss": (
+        "fields.update(loss=nn.CrossEntropyLoss)",
+        ["own.py:34: tiny: loss: is the class CrossEntropyLoss; make one: CrossEntropyLoss(…)"],
+    ),
+    "a list as defaults": (
+        "fields.update(defaults=[3])",
+        ["own.py:34: tiny: defaults: is a list, must be a mapping from setting to value"],
+    ),
+    "a metric of a library": (
+        "from torchmetrics import MeanSquaredError\n"
+        "fields.update(metrics={'mine': MeanSquaredError()})",
+        ["own.py:35: metrics.mine raised RuntimeError: Predictions and targets are expected"],
+    ),
+    "a loss of one argument": (
+        "fields.update(loss=lambda o: o.mean())",
+        ["own.py:34: loss raised TypeError", "loss and metrics get (outputs, targets)"],
+    ),
+}
+"""What is planted, and the lines and the help that are told."""
 ENGINES = ("eager", "lanes")
 
 
@@ -306,6 +420,24 @@ def test_what_breaks_a_rule_is_told_by_its_field(
     planted, expected = BROKEN[mistake]
     told = check_told(trainlab, "run", write(tmp_path, planted), "--out", "r", "--quiet")
     assert expected in told
+
+
+@pytest.mark.parametrize("mistake", HELPED)
+def test_what_people_often_get_wrong_is_told_with_its_line_and_help(
+    mistake: str, trainlab: Verb, tmp_path: Path
+) -> None:
+    planted, expected = HELPED[mistake]
+    told = check_told(trainlab, "run", write(tmp_path, planted), "--out", "r", "--quiet")
+    for line in expected:
+        assert line in told
+    assert "<string>" not in told, "a frame of our own constructor"
+    assert "site-packages" not in told
+
+
+def test_data_may_come_from_a_function_without_a_choice(trainlab: Verb, tmp_path: Path) -> None:
+    planted = "def data(*, noise=0.0):\n    return whole\nfields.update(data=data)"
+    words = ("--out", "r", "--quiet", "--device", "cpu", "--data-options", "noise=0.5")
+    trainlab("run", write(tmp_path, planted), *words)
 
 
 @pytest.mark.parametrize("mistake", ["model", "data", "loss", "prepare", "forward", "sample"])
@@ -382,6 +514,31 @@ def test_what_is_ours_is_not_blamed_on_the_user() -> None:
     assert not is_own(product.__file__)
     assert is_own(__file__)
     assert not is_own(warnings.__file__)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "own.py:37: model: Own.forward gave None (is `return` missing?), must give a tensor",
+        "own.py:34: model: Own.__init__ does not call super().__init__(); make that its first line",
+        "metrics.accuracy: targets are no classes; give metrics={} or your own",
+        "own.py:33: tiny: data gave None (is `return` missing?), must be trainlab.Dataset",
+        "tiny: data: is None, must be a trainlab.Dataset or a function that gives one",
+        "Workload: has no field 'los'; did you mean loss?",
+        "Workload: lacks name, model; give name=…, model=…",
+        "Workload: got a value without a name; write name=…",
+        "Split: targets: is None, must be a tensor with a row for each sample, as torch.tensor(y)",
+        "own: test: is None, must be a trainlab.Split, a torch Dataset or DataLoader",
+        "tiny: metrics.mine: is the class Accuracy; make one: Accuracy(…)",
+        "tiny: loss: is a int, must be a function",
+        'tiny: defaults: is a list, must be a mapping from setting to value, as {"epochs": 3}',
+        "tiny: loss, step, update: has loss and step, must have one of them",
+    ],
+)
+def test_what_we_say_of_a_workload_has_a_chinese(line: str) -> None:
+    said = error_line(line, "zh")
+    assert set("须请否") & set(said)
+    assert "must" not in said
 
 
 def test_every_hint_has_a_chinese() -> None:

@@ -66,10 +66,11 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 def _tell_mistake(error: BaseException, lang: str | None) -> "UserMistake | None":
     """Shows where in the user's code an error came from, if it did."""
+    from trainlab.record.trial import OF_RULES
     from trainlab.workloads.user_code import mistake_in
 
     mistake = mistake_in(error)
-    if mistake is not None and mistake.line:
+    if mistake is not None and mistake.trace and mistake.kind not in OF_RULES:
         _show_trace(mistake.trace, lang)
     return mistake
 
@@ -97,8 +98,8 @@ def exit_for_failures(evidence: "Evidence", lang: str | None = None) -> None:
         return
     mistakes = {one.mistake: one for one in failed if one is not None and one.mistake}
     for mistake, error in list(mistakes.items())[:MOST_MISTAKES]:
-        if error.line:
-            _show_trace(error.traceback, lang)
+        if error.own_traceback:
+            _show_trace(error.own_traceback, lang)
         tell(mistake, lang)
         _tell_hint(error.message, lang)
     raise typer.Exit(2 if mistakes else 1)

@@ -7,10 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainlab.data.given import tells_names
 from trainlab.data.loaded import Loaded, loaded
 from trainlab.errors import DataError
 
 
+@tells_names({"x": "inputs", "data": "inputs", "y": "targets", "labels": "targets"})
 @dataclass(frozen=True)
 class Split:
     """Samples and their targets, one row each, stored as they are kept (images as uint8)."""
@@ -21,6 +23,11 @@ class Split:
     """Copies on other devices, which all trials of a process share."""
 
     def __post_init__(self) -> None:
+        for name in ("inputs", "targets"):
+            if not isinstance(one := getattr(self, name), Tensor):
+                kind = "None" if one is None else f"a {type(one).__name__}"
+                rule = f"must be a tensor with a row for each sample, as torch.tensor({name})"
+                raise DataError(f"Split: {name}: is {kind}, {rule}")
         if len(self.inputs) != len(self.targets) or len(self.inputs) == 0:
             raise DataError(
                 f"a split has {len(self.inputs)} inputs and {len(self.targets)} targets, "
@@ -48,6 +55,7 @@ class Split:
         return Split(self.inputs[rows], self.targets[rows])
 
 
+@tells_names({"training": "train", "testing": "test", "valid": "val", "validation": "val"})
 @dataclass(frozen=True)
 class Dataset:
     """What a workload trains and tests on. A split is a `Split` of tensors, which is fastest; or a torch
@@ -75,6 +83,9 @@ class Dataset:
     def __post_init__(self) -> None:
         for name in ("train", "test", "val"):
             given = getattr(self, name)
+            if given is None and name != "val":
+                rule = "must be a trainlab.Split, a torch Dataset or DataLoader"
+                raise DataError(f"{self.name}: {name}: is None, {rule}")
             if not isinstance(given, Split | Loaded | None):
                 drops = self.drop_last and name == "train"
                 given = loaded(given, f"{self.name}: {name}", self.collate_fn, drops)

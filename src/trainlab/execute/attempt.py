@@ -40,6 +40,8 @@ class Attempt:
         self._raised: BaseException | None = None
         self._failure: Failure | None = None
         self._is_open = False
+        self._place = ""
+        """Where the user makes the workload, once that is known."""
 
     def begin(self) -> None:
         """Records that the trial runs; what an earlier attempt left is set aside."""
@@ -52,6 +54,7 @@ class Attempt:
     def record_setup(self, setup: Setup, engine: Mapping[str, Any]) -> None:
         """Records what the settings became on this machine, by which engine, and the data that is really
         used."""
+        self._place = setup.workload.place
         dataset, train, test = setup.dataset, setup.train_batches, setup.test_batches
         data = DataRecord(
             name=dataset.name,
@@ -78,7 +81,7 @@ class Attempt:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if error is not None and self._raised is None:
             if not isinstance(error, KeyboardInterrupt):
-                self._failure = _failure(error)
+                self._failure = _failure(error, self._place)
             # Without its traceback: the frames would keep the model alive beside the next one.
             self._raised = error.with_traceback(None)
         return error is not None
@@ -153,17 +156,18 @@ def new_token() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def _failure(error: BaseException) -> Failure:
-    """What is recorded of an error; of one of the user's code, its traceback from her file on."""
+def _failure(error: BaseException, place: str) -> Failure:
+    """What is recorded of an error; of one of the user's code, its traceback from her file on. `place`:
+    where she makes the workload."""
     kind = OUT_OF_MEMORY if is_out_of_memory(error) else type(error).__name__
-    mistake = mistake_in(error)
+    mistake = mistake_in(error, place)
     if mistake is None:
         message, trace = said_by(error), _traceback(error)
         return Failure(kind=kind, message=_writable(message), traceback=_writable(trace))
     return Failure(
         kind=OUT_OF_MEMORY if kind == OUT_OF_MEMORY else mistake.kind,
         message=_writable(mistake.message),
-        traceback=_writable(mistake.trace if mistake.line else _traceback(error)),
+        traceback=_writable(mistake.trace or _traceback(error)),
         field=mistake.field,
         line=_writable(mistake.line),
     )

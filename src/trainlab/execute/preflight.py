@@ -20,6 +20,7 @@ from trainlab.train.loader import Loader
 from trainlab.train.optimizers import check_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import set_up
+from trainlab.workloads.user_code import told_place
 from trainlab.workloads.workload import Workload, line_in_file
 
 
@@ -177,7 +178,7 @@ def _check_models(study: Study, workload: Workload) -> None:
             problems[written] = str(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001  the user's code may raise anything
             reason = f"{type(error).__name__}: {said_by(error)}".partition("\n")[0]
-            line = line_in_file(error, workload.model)
+            line = line_in_file(error, workload.model) or told_place(workload.place)
             problems[written] = f"model({written}): {line}{reason}"
             first = first or error
         else:

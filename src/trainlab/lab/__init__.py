@@ -108,7 +108,7 @@ def _told(outcome: Outcome) -> Run:
     for trial in trials:
         if trial.state == "failed" and (error := trial.error) is not None:
             reason = error.mistake or f"{error.kind}: {error.message}".partition("\n")[0]
-            trace = f"\n{error.traceback.rstrip()}" if error.line else ""
+            trace = f"\n{error.own_traceback.rstrip()}" if error.own_traceback else ""
             failed.setdefault(f"{reason}{trace}", []).append(trial.id)
     for reason, ids in failed.items():
         warnings.warn(

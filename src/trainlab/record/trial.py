@@ -51,11 +51,25 @@ class Failure(Record):
     def mistake(self) -> str:
         """The user's mistake in a line: what raised it, or which rule the workload breaks; empty where
         neither."""
-        first = self.message.partition("\n")[0]
-        if self.field:
-            raised = f"{self.field} raised {self.kind}: {first}"
-            return f"{self.line}: {raised}" if self.line else raised
-        return first if self.kind in ("WorkloadError", "DataError") else ""
+        is_told = self.field or self.kind in OF_RULES
+        return mistake_line(self.line, self.field, self.kind, self.message) if is_told else ""
+
+    @property
+    def own_traceback(self) -> str:
+        """From the user's file on; empty where none of her lines is in it."""
+        is_whole = self.traceback.startswith("Traceback")
+        return self.traceback if self.line and not is_whole and self.kind not in OF_RULES else ""
+
+
+OF_RULES = ("WorkloadError", "DataError")
+"""Errors that say themselves which field breaks which rule."""
+
+
+def mistake_line(line: str, field: str, kind: str, message: str) -> str:
+    """A mistake of the user's: where, in which field of the workload, and what was raised there."""
+    first = message.partition("\n")[0]
+    told = first if kind in OF_RULES else f"{field} raised {kind}: {first}"
+    return f"{line}: {told}" if line else told
 
 
 class ResolvedFacts(Record):

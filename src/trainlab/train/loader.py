@@ -12,8 +12,8 @@ from trainlab.spec.workload import num_held_out
 from trainlab.train.seeds import data_order, seeded
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.sent import received
-from trainlab.workloads.user_code import own_line
-from trainlab.workloads.workload import Workload
+from trainlab.workloads.user_code import gave, own_line, told_place
+from trainlab.workloads.workload import Workload, line_of
 
 
 class Loader:
@@ -103,10 +103,10 @@ def _data_of(workload: Workload, choice: str, options: Mapping[str, Any]) -> Dat
         raise
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {said_by(error)}"
-        line = own_line(error)
-        where = f"{line}: " if line else ""
+        where = told_place(own_line(error, workload.place) or workload.place)
         raise WorkloadError(f"{where}{workload.name}: data raised {reason}") from error
     if not isinstance(dataset, Dataset):
-        kind = type(dataset).__name__
-        raise WorkloadError(f"{workload.name}: data gave {kind}, must be trainlab.Dataset")
+        where = told_place(line_of(workload.data) or workload.place)
+        rule = "must be trainlab.Dataset"
+        raise WorkloadError(f"{where}{workload.name}: data gave {gave(dataset)}, {rule}")
     return dataset

@@ -63,11 +63,14 @@ def _translated(text: str) -> str | None:
 
 
 def _filled(chinese: str, match: re.Match[str]) -> str | None:
-    values = {
-        name: _translated(value) if name in NESTED else value
-        for name, value in match.groupdict().items()
-    }
-    return None if None in values.values() else chinese.format(**values)
+    values: dict[str, str] = {}
+    for name, value in match.groupdict().items():
+        said = _translated(value) if name in NESTED else value
+        if said is None:
+            return None
+        values[name] = said
+    # Not `format`: other braces, as in {"f1": f1}, stay as they are.
+    return HOLE.sub(lambda hole: values[hole[1]], chinese)
 
 
 def _splits(text: str, joint: str) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from trainlab.errors import WorkloadError, said_by
+from trainlab.errors import TrainlabError, WorkloadError, said_by
 from trainlab.workloads.catalogue import BUILTIN
 from trainlab.workloads.reference import check_reference
 from trainlab.workloads.user_code import FILE
@@ -77,4 +77,6 @@ def _line_of(error: BaseException, path: Path) -> str:
 
 
 def _error_text(error: BaseException) -> str:
+    if isinstance(error, TrainlabError):
+        return str(error)
     return f"{type(error).__name__}: {said_by(error)}"

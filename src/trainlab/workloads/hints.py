@@ -17,11 +17,30 @@ HINTS = (
         "targets must be class numbers from 0 to one less than the model has outputs",
     ),
     (
+        r"multi-target not supported",
+        "cross-entropy takes one class number per sample; make targets of shape (n, 1) flat with "
+        ".squeeze(1), or those of one column per class float",
+    ),
+    (
+        r"before Module\.__init__\(\) call",
+        "the model does not call super().__init__(); make that the first line of its __init__",
+    ),
+    (
+        r"must be Tensor, not NoneType|'NoneType' object (has no attribute|is not)",
+        "None came where a value is due; a function without `return` gives None",
+    ),
+    (
+        r"takes (from )?\d+ .*positional arguments? .*but \d+ (was|were) given",
+        "the function takes fewer than it is given; loss and metrics get (outputs, targets), step gets "
+        "(model, batch), optimizer (model, settings)",
+    ),
+    (
         r"same dtype|scalar type (Double|Float) but found|Found dtype (Double|Float)|dtype.*Double",
         "numbers of different types meet; make data and model float32, with .float()",
     ),
     (
-        r"expected scalar type Long|nll_loss.*not implemented|must be Long|expected floating point",
+        r"expected target dtype|expected scalar type Long|nll_loss.*not implemented|must be Long"
+        r"|expected floating point",
         "class numbers must be of type int64; make the targets so with .long()",
     ),
     (

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from trainlab.errors import MOST_SAID, said_by
+from trainlab.record.trial import mistake_line
 
 Item = TypeVar("Item")
 
@@ -87,13 +88,12 @@ class UserMistake:
     """From her file on."""
 
     def __str__(self) -> str:
-        first, *_ = self.message.splitlines() or [""]
-        raised = f"{self.field} raised {self.kind}: {first}"
-        return f"{self.line}: {raised}" if self.line else raised
+        return mistake_line(self.line, self.field, self.kind, self.message)
 
 
-def mistake_in(error: BaseException | None) -> UserMistake | None:
-    """The mistake that an error is, or was raised from; None where the user's code raised nothing."""
+def mistake_in(error: BaseException | None, place: str = "") -> UserMistake | None:
+    """The mistake that an error is, or was raised from; None where the user's code raised nothing. `place`:
+    where she makes the workload, which stands for a line of hers where only libraries were at work."""
     while error is not None and not hasattr(error, FIELD):
         error = error.__cause__
     if error is None:
@@ -102,10 +102,10 @@ def mistake_in(error: BaseException | None) -> UserMistake | None:
         return _sent_mistake(error, sent["trace"])
     return UserMistake(
         field=getattr(error, FIELD),
-        line=own_line(error),
+        line=own_line(error, place) or Path(place).name,
         kind=type(error).__name__,
         message=said_by(error),
-        trace=own_traceback(error),
+        trace=own_traceback(error) if own_line(error, place) else "",
     )
 
 
@@ -123,11 +123,17 @@ def _sent_mistake(error: BaseException, trace: str) -> UserMistake:
     )
 
 
-def own_line(error: BaseException) -> str:
-    """The innermost line of the user's that an error came from."""
+def own_line(error: BaseException, place: str = "") -> str:
+    """The innermost line of the user's that an error came from. A library that she uses is not hers; what
+    is installed is where her workload, of this place, is in it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}"
-    own = [one for one in traceback.extract_tb(error.__traceback__) if is_own(one.filename)]
+    library = _library_of(place)
+    own = [
+        one
+        for one in traceback.extract_tb(error.__traceback__)
+        if is_own(one.filename) and _library_of(one.filename) in ("", library)
+    ]
     return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
 
 
@@ -142,15 +148,36 @@ def own_traceback(error: BaseException) -> str:
     return "".join(line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)
 
 
+def is_hers(file: str) -> bool:
+    """Whether a file is the user's, and not of a library."""
+    return is_own(file) and not _library_of(file) and Path(file).is_file()
+
+
+def told_place(place: str) -> str:
+    """`file.py:12: ` for the beginning of an error line; empty where there is no place."""
+    return f"{Path(place).name}: " if place else ""
+
+
+def gave(value: object) -> str:
+    """What a function returned, in words."""
+    return "None (is `return` missing?)" if value is None else type(value).__name__
+
+
 def is_own(file: str) -> bool:
     """Whether a file is the user's, or of a library that she uses beside torch."""
     if file.startswith("<frozen "):
         return False
     path = Path(file)
-    is_installed = {"site-packages", "dist-packages"} & set(path.parts)
-    if not is_installed and any(path.is_relative_to(folder) for folder in _python_folders()):
+    if not _library_of(file) and any(path.is_relative_to(folder) for folder in _python_folders()):
         return False
     return not path.is_relative_to(OURS) and not any(map(path.is_relative_to, _torch_folders()))
+
+
+def _library_of(file: str) -> str:
+    """`torchmetrics` for a file of an installed package; empty for any other."""
+    parts = Path(file).parts
+    homes = [n for n, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
+    return parts[homes[-1] + 1].partition(".py")[0] if homes and homes[-1] + 1 < len(parts) else ""
 
 
 def _keep_own(told: traceback.TracebackException | None) -> None:
@@ -176,7 +203,8 @@ def _layer_of(trace: TracebackType) -> str:
     if torch is None:
         return ""
     layers = [one for one in _selves(trace) if isinstance(one, torch.nn.Module)]
-    if len(layers) < 2:
+    # Without its set-up, for want of super().__init__(), a model cannot list its layers.
+    if len(layers) < 2 or "_modules" not in vars(layers[0]):
         return ""
     names = {id(layer): name for name, layer in layers[0].named_modules()}
     name = names.get(id(layers[-1]))

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from trainlab.data.dataset import Dataset
+from trainlab.data.given import PLACE, tells_names
 from trainlab.errors import WorkloadError
 from trainlab.spec.settings import Scalar
 from trainlab.spec.workload import WorkloadFacts
-from trainlab.workloads.metrics import directions, of_samples
-from trainlab.workloads.user_code import DATA, MODEL
+from trainlab.workloads.metrics import OfWholeSet, WholeMetric, directions, of_samples
+from trainlab.workloads.user_code import DATA, MODEL, gave, is_hers, told_place
 
 
 def unchanged(inputs: Tensor) -> Tensor:
@@ -41,9 +42,22 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     return outputs.argmax(dim=-1) == targets
 
 
+ALSO_CALLED = {
+    **dict.fromkeys(("net", "network", "module"), "model"),
+    **dict.fromkeys(("criterion", "loss_fn", "loss_function", "objective"), "loss"),
+    **dict.fromkeys(("dataset", "datasets", "loader", "dataloader"), "data"),
+    **dict.fromkeys(("transform", "preprocess"), "prepare"),
+    **dict.fromkeys(("training_step", "train_step"), "step"),
+    **dict.fromkeys(("validation_step", "test_step", "eval"), "evaluate"),
+    **dict.fromkeys(("configure_optimizers", "optim"), "optimizer"),
+    **dict.fromkeys(("settings", "hparams", "config"), "defaults"),
+}
+"""What others call the fields."""
+
 NOT_GIVEN: Mapping[str, Any] = MappingProxyType({})
 
 
+@tells_names(ALSO_CALLED, WorkloadError)
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """What is trained and on what; plain callables, so that your own needs no base class.
@@ -61,8 +75,9 @@ class Workload:
     name: str
     model: Callable[..., Any]
     """Makes the model, untrained, or several by name; its keyword parameters can be set and varied."""
-    data: Callable[[str], Dataset] | Dataset
-    """The data, or what gives it for `full`, `bundled`, `auto` or a folder; may ignore the choice."""
+    data: Callable[..., Dataset] | Dataset
+    """The data, or what gives it: for `full`, `bundled`, `auto` or a folder, or a function that takes no
+    such choice."""
     loss: Callable[[Any, Any], Tensor] | None = None
     """(outputs, targets) to the mean loss of the batch: what is differentiated. Of batches that are pairs
     of inputs and targets."""
@@ -98,6 +113,10 @@ class Workload:
             kind = type(self.metrics).__name__
             rule = 'must be a mapping from name to metric, as {"f1": f1}'
             raise WorkloadError(f"{self.name}: metrics: is a {kind}, {rule}")
+        if not isinstance(self.defaults, Mapping):
+            kind = type(self.defaults).__name__
+            rule = 'must be a mapping from setting to value, as {"epochs": 3}'
+            raise WorkloadError(f"{self.name}: defaults: is a {kind}, {rule}")
         for problem in self._problems():
             raise WorkloadError(f"{self.name}: {problem}")
 
@@ -106,13 +125,16 @@ class Workload:
             kind = type(self.model).__name__
             remedy = f"give what makes one, as model={kind} or model=lambda: {kind}(...)"
             yield f"model: is a {kind}, which all trials would share; {remedy}"
-        for name in ("model", "loss", "step", "evaluate", "update", "optimizer"):
+        for name in ("model", "step", "evaluate", "update", "optimizer"):
             value = getattr(self, name)
-            if value is not None and not callable(value):
+            if value is None and name == "model":
+                yield "model: is None, must be a function"
+            elif value is not None and not callable(value):
                 yield f"{name}: is a {type(value).__name__}, must be a function"
+        yield from self._made_too_late()
         if not callable(self.data) and not isinstance(self.data, Dataset):
-            kind = type(self.data).__name__
-            yield f"data: is a {kind}, must be a trainlab.Dataset or a function that gives one"
+            kind = "None" if self.data is None else f"a {type(self.data).__name__}"
+            yield f"data: is {kind}, must be a trainlab.Dataset or a function that gives one"
         if isinstance(self.loss, nn.Module):
             names = [name for name, one in self.loss.named_parameters() if one.requires_grad]
             if names:
@@ -121,6 +143,16 @@ class Workload:
         if "loss" in self.metrics:
             yield "metrics.loss: the loss is recorded by itself; rename it"
         yield from self._contradictions()
+
+    def _made_too_late(self) -> Iterator[str]:
+        """Classes where one of them is due, and metrics that are none."""
+        given = {"loss": self.loss, **{f"metrics.{n}": one for n, one in self.metrics.items()}}
+        for name, one in given.items():
+            if isinstance(one, type) and issubclass(one, nn.Module | OfWholeSet):
+                remedy = f"make one: {one.__name__}(…)"
+                yield f"{name}: is the class {one.__name__}; {remedy}"
+            elif one is not None and not callable(one) and not isinstance(one, WholeMetric):
+                yield f"{name}: is a {type(one).__name__}, must be a function"
 
     def _contradictions(self) -> Iterator[str]:
         given = [one for one in ("loss", "step", "update") if getattr(self, one) is not None]
@@ -135,6 +167,11 @@ class Workload:
             yield "evaluate: goes with step or update; beside loss the test is as the training"
         if self.loss is None and self.prepare is not unchanged:
             yield "prepare: goes with loss; your own function gets the batch as the data gives it"
+
+    @property
+    def place(self) -> str:
+        """`folder/own.py:12`, where the user's file makes it; empty where that is not known."""
+        return str(getattr(self, PLACE, ""))
 
     @cached_property
     def sample_metrics(self) -> Mapping[str, Callable[[Any, Any], Tensor]]:
@@ -188,7 +225,7 @@ class Workload:
             loss_parameters=self._loss_parameters(),
             data_parameters=()
             if isinstance(self.data, Dataset)
-            else named_parameters(self.data, 1),
+            else named_parameters(self.data, int(_takes_choice(self.data))),
         )
 
     def _loss_parameters(self) -> tuple[str, ...] | None:
@@ -203,8 +240,9 @@ class Workload:
         """The data for a choice, made with these options."""
         if isinstance(self.data, Dataset):
             return self.data
+        given = (choice,) if _takes_choice(self.data) else ()
         with DATA:
-            return self.data(choice, **(options or {}))
+            return self.data(*given, **(options or {}))
 
     def with_loss(self, parameters: Mapping[str, Any]) -> "Workload":
         """The same with these parameters of its loss, or of its step and update; each function gets those
@@ -218,18 +256,25 @@ class Workload:
                 names = named_parameters(own, 2)
                 given = {n: v for n, v in parameters.items() if names is None or n in names}
                 changed[field_name] = partial(own, **given)
-        return replace(self, **changed)
+        made = replace(self, **changed)
+        object.__setattr__(made, PLACE, getattr(self, PLACE, ""))
+        return made
 
     def build(self, parameters: Mapping[str, Any]) -> nn.Module:
         """The untrained model with these parameters."""
         self.facts.check_parameters(parameters)
         with MODEL:
             model = self.model(**parameters)
+        if isinstance(model, nn.Module) and "_modules" not in vars(model):
+            rule = "does not call super().__init__(); make that its first line"
+            raise WorkloadError(
+                f"{told_place(line_of(type(model).__init__))}model: {type(model).__name__}.__init__ {rule}"
+            )
         if isinstance(model, Mapping) and not isinstance(model, nn.Module):
             model = nn.ModuleDict(model)
         if not isinstance(model, nn.Module):
-            kind = type(model).__name__
-            raise WorkloadError(f"{self.name}: model gave {kind}, must be nn.Module")
+            where = told_place(line_of(self.model) or self.place)
+            raise WorkloadError(f"{where}{self.name}: model gave {gave(model)}, must be nn.Module")
         _check_own(model)
         return model
 
@@ -264,6 +309,15 @@ def named_parameters(own: Callable[..., Any], num_given: int) -> tuple[str, ...]
     placed = [one for one in parameters if one.kind is not one.KEYWORD_ONLY]
     later = [one for one in parameters if one not in placed[:num_given]]
     return tuple(one.name for one in later if one.kind in kinds and isinstance(one.default, Scalar))
+
+
+def _takes_choice(own: Callable[..., Any]) -> bool:
+    """Whether what gives the data takes an argument by its place; without one it has no choice of data."""
+    try:
+        parameters = inspect.signature(own).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD) for one in parameters)
 
 
 def takes_carried(own: Callable[..., Any]) -> bool:
@@ -314,6 +368,15 @@ def line_in_file(error: BaseException, part: object) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if file and Path(frame.filename) == file]
     return f"{file.name}:{lines[-1]}: " if file and lines else ""
+
+
+def line_of(part: object) -> str:
+    """`folder/file.py:12`, where a function of the user's begins; empty for one that is not hers."""
+    part = part.func if isinstance(part, partial) else part
+    code = getattr(inspect.unwrap(part) if callable(part) else part, "__code__", None)
+    if not isinstance(code, CodeType) or not is_hers(code.co_filename):
+        return ""
+    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 class Scale:

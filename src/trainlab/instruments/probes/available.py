@@ -60,7 +60,7 @@ def probeable(setup: Setup) -> list[Probeable]:
     except TrainlabError:
         raise
     except (Exception, SystemExit) as error:
-        mistake = mistake_in(error)
+        mistake = mistake_in(error, setup.workload.place)
         reason = f"{type(error).__name__}: {said_by(error)}" if mistake is None else str(mistake)
         raise WorkloadError(f"{setup.workload.name}: cannot run a batch: {reason}") from error
     finally:

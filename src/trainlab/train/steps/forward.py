@@ -3,12 +3,21 @@
 from collections.abc import Callable
 from typing import Any
 
+from trainlab.errors import WorkloadError
 from trainlab.train.batches.batches import Batch
 from trainlab.train.moments import Moments
 from trainlab.train.setup import Setup
 from trainlab.train.steps.outcome import Outcome, check_mean, outcome_of, pair_of
-from trainlab.workloads.user_code import EVALUATE, LOSS, MODEL, PREPARE, STEP
-from trainlab.workloads.workload import takes_carried
+from trainlab.workloads.user_code import (
+    EVALUATE,
+    LOSS,
+    MODEL,
+    PREPARE,
+    STEP,
+    gave,
+    told_place,
+)
+from trainlab.workloads.workload import line_of, takes_carried
 
 CallModel = Callable[[Any], Any]
 """The model, or a way to call it."""
@@ -59,6 +68,8 @@ class Forward:
             stored, targets = pair_of(batch)
             with PREPARE:
                 inputs = prepare_inputs(stored)
+            if inputs is None:
+                raise _none("prepare", prepare_inputs)
             phase_ends("prepare")
             batch_ready(inputs, targets)
             return inputs, targets
@@ -69,6 +80,8 @@ class Forward:
             with autocast():
                 with MODEL:
                     outputs = model(inputs)
+                if outputs is None:
+                    raise _none("model", type(setup.model).forward)
                 phase_ends("forward")
                 with LOSS:
                     loss = loss_of(outputs, targets)
@@ -102,3 +115,11 @@ class Forward:
             return outcome
 
         return prepare, run
+
+
+def _none(field: str, part: Callable[..., Any]) -> WorkloadError:
+    """That a function of the user's gave nothing, with the line where it begins."""
+    called = getattr(part, "__qualname__", type(part).__name__)
+    return WorkloadError(
+        f"{told_place(line_of(part))}{field}: {called} gave {gave(None)}, must give a tensor"
+    )
