@@ -164,8 +164,9 @@ VERBS = [
     ("run ''", "workload '' is not known; built in: mnist-cnn, fashion-mlp"),
     ("run nowhere.toml", "nowhere.toml: cannot be read: No such file"),
     ("run nowhere.py:x", "nowhere.py: no such file; name one that has a trainlab.Workload"),
-    ("run own.py", "workload 'own.py': which one? Write own.py:NAME"),
-    ("run own.py:", "workload 'own.py:': which one? Write own.py:NAME"),
+    ("run own.py", "own.py: has no workload; write one, as NAME = trainlab.Workload(…)"),
+    ("run own.py:", "or name what makes it: own.py:NAME"),
+    ("run two.py", "workload 'two.py': which one? Write one of two.py:first, two.py:second"),
     ("run broken.py:work", "broken.py:1: SyntaxError"),
     ("run own.py:work --epochs 0", "--epochs: got '0', must be greater than 0"),
     ("run own.py:work --threads 100000", "--threads: got 100000, but this machine has"),
@@ -222,6 +223,7 @@ def test_a_wrong_command_line_is_one_line_without_torch(
     line: str, told: str, torchless: Torchless, tmp_path: Path
 ) -> None:
     (tmp_path / "own.py").write_text("import torch\nwork = torch.nope\n")
+    (tmp_path / "two.py").write_text("first = Workload()\nsecond = Workload()\n")
     (tmp_path / "broken.py").write_text("a b\n")
     assert_told(torchless.ask(shlex.split(line), tmp_path), told)
     assert_told_in_chinese(torchless.ask(shlex.split(line), tmp_path, TRAINLAB_LANG="zh"))

@@ -5,11 +5,44 @@ from pathlib import Path
 import pytest
 
 from trainlab.errors import WorkloadError
+from trainlab.words.error_lines import error_line
 from trainlab.workloads.find import find_workload
+from trainlab.workloads.reference import with_name
 
 
 def test_a_users_file_gives_its_workload(tiny_file: Path) -> None:
     assert find_workload(f"{tiny_file}:tiny").name == "tiny"
+
+
+def test_a_file_with_one_workload_needs_no_name(tiny_file: Path) -> None:
+    assert with_name(str(tiny_file)) == f"{tiny_file}:tiny"
+    assert find_workload(str(tiny_file)).name == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (
+            "a = Workload()\nb: object = lab.Workload()",
+            "which one? Write one of {file}:a, {file}:b",
+        ),
+        ("from trainlab import Workload as W\na = W()\nb = W()", "Write one of {file}:a, {file}:b"),
+        (
+            "def make():\n    return Workload()\na = make()",
+            "{file}: has no workload; write one, as",
+        ),
+        ("", "NAME = trainlab.Workload(…), or name what makes it: {file}:NAME"),
+    ],
+)
+def test_a_file_with_several_workloads_or_none_is_told_with_their_names(
+    tmp_path: Path, code: str, told: str
+) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(code)
+    with pytest.raises(WorkloadError) as caught:
+        with_name(str(file))
+    assert told.format(file=file) in str(caught.value)
+    assert error_line(str(caught.value), "zh") != str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -17,7 +50,6 @@ def test_a_users_file_gives_its_workload(tiny_file: Path) -> None:
     [
         ("fashion-mpl", "'fashion-mpl' is not known; did you mean fashion-mlp?"),
         ("qqq", "built in: mnist-cnn, fashion-mlp"),
-        ("{file}", "which one? Write"),
         ("{file}:tyni", "has no 'tyni'; it has tiny"),
         ("{file}:data", "is a function, must be a trainlab.Workload"),
         ("nowhere.py:w", "nowhere.py: no such file"),

@@ -469,13 +469,19 @@ def test_a_file_named_like_a_module_of_python_is_told_as_any_other(
 
 @pytest.mark.parametrize(
     ("reference", "told"),
-    [("own.py", "Write own.py:NAME"), ("own.py:other", "it has tiny"), ("own.py:x", "is a Tensor")],
+    [("own.py:other", "it has tiny"), ("own.py:x", "is a Tensor")],
 )
 def test_which_workload_of_a_file_is_meant(
     reference: str, told: str, trainlab: Verb, tmp_path: Path
 ) -> None:
     write(tmp_path, "")
     assert told in check_told(trainlab, "run", reference)
+
+
+def test_a_file_with_one_workload_is_run_without_its_name(trainlab: Verb, tmp_path: Path) -> None:
+    write(tmp_path, "")
+    trainlab("run", "own.py", "--out", "r", "--quiet", "--device", "cpu")
+    assert RunFolder(Path("r")).study().study["workload"] == "own.py:tiny"
 
 
 def test_a_plan_tells_what_a_file_raises(trainlab: Verb, tmp_path: Path) -> None:

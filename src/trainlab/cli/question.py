@@ -16,6 +16,7 @@ from trainlab.spec.settings import Scalar, pairs_of, scalar_of
 from trainlab.spec.suggestion import nearest
 from trainlab.studies import builtin_study, study_names
 from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import with_name
 
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -217,13 +218,14 @@ def _base_question(what: str) -> tuple[Question, str]:
         near = nearest(what, [*BUILTIN, *study_names()])
         if near is not None and near not in BUILTIN:
             raise SpecError([f"{what}: no such workload or study; did you mean {near}?"])
-    return Question(workload=what), "settings"
+    return Question(workload=with_name(what)), "settings"
 
 
 def _beside(question: Question, path: Path) -> Question:
     """The question of a study file: a workload's file lies beside it, or else in the current folder."""
-    place, _, name = question.workload.rpartition(":")
+    written = question.workload
+    place, name = (written, "") if written.endswith(".py") else written.rpartition(":")[::2]
     near = path.parent / place
-    if not place.endswith(".py") or Path(place).is_absolute() or not near.is_file():
-        return question
-    return question.model_copy(update={"workload": f"{near}:{name}"})
+    if place.endswith(".py") and not Path(place).is_absolute() and near.is_file():
+        written = f"{near}:{name}"
+    return question.model_copy(update={"workload": with_name(written, str(path))})

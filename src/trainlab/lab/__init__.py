@@ -19,6 +19,7 @@ from trainlab.spec import CostSpec, Question, checked
 from trainlab.spec.cost import cost_margins
 from trainlab.spec.question import checked_question
 from trainlab.spec.workload import AS_OBJECT
+from trainlab.workloads.reference import with_name
 
 if TYPE_CHECKING:
     from trainlab.execute.jobs import AskedJobs
@@ -139,6 +140,8 @@ def _asked(
     if isinstance(workload, Workload):
         name = f"{workload.name}{AS_OBJECT}"
         workloads[name], workload = workload, name
+    elif isinstance(workload, str):
+        workload = with_name(workload)
     values = {
         **fields,
         "workload": workload,

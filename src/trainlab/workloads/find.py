@@ -9,7 +9,7 @@ from types import ModuleType
 
 from trainlab.errors import TrainlabError, WorkloadError, said_by
 from trainlab.workloads.catalogue import BUILTIN
-from trainlab.workloads.reference import check_reference
+from trainlab.workloads.reference import check_reference, with_name
 from trainlab.workloads.user_code import FILE
 from trainlab.workloads.workload import Workload
 
@@ -19,7 +19,7 @@ def find_workload(reference: str) -> Workload:
     if reference in BUILTIN:
         workload = importlib.import_module(BUILTIN[reference].module).workload
     else:
-        place, name = check_reference(reference)
+        place, name = check_reference(with_name(reference))
         module = _from_file(Path(place)) if place.endswith(".py") else _from_package(place)
         if not hasattr(module, name):
             raise WorkloadError(f"{place}: has no {name!r}{_workloads_in(module)}")

@@ -29,6 +29,24 @@ def check_reference(text: str, where: str = "") -> Reference:
     return Reference(place, name)
 
 
+def with_name(text: str, where: str = "") -> str:
+    """A file alone as `file.py:name`, where it makes one workload; WorkloadError where it makes several, or
+    none. Any other text as it is."""
+    file = text.removesuffix(":")
+    if not file.endswith(".py"):
+        return text
+    before = f"{where}: " if where else ""
+    source = _check_file(Path(file))
+    names = _workloads_made(source)
+    if not names:
+        rule = "has no workload; write one, as NAME = trainlab.Workload(…)"
+        raise WorkloadError(f"{before}{file}: {rule}, or name what makes it: {file}:NAME")
+    if len(names) > 1:
+        written = ", ".join(f"{file}:{name}" for name in names)
+        raise WorkloadError(f"{before}workload {text!r}: which one? Write one of {written}")
+    return f"{file}:{names[0]}"
+
+
 def file_digest(text: str) -> str | None:
     """SHA-256 of the file that a workload of the user's own is in; None for any other."""
     place, _, _ = text.rpartition(":")
@@ -38,14 +56,12 @@ def file_digest(text: str) -> str | None:
 
 
 def _unknown(text: str) -> str:
-    if text.endswith((".py", ".py:")):
-        file = text.removesuffix(":")
-        return f"workload {text!r}: which one? Write {file}:NAME"
     hint = name_hint(text, BUILTIN, f"built in: {', '.join(BUILTIN)}")
     return f"workload {text!r} is not known; {hint}; your own is FILE.py:NAME"
 
 
-def _check_file(path: Path) -> None:
+def _check_file(path: Path) -> ast.Module:
+    """The file as Python reads it."""
     try:
         source = path.read_bytes()
     except FileNotFoundError:
@@ -55,8 +71,25 @@ def _check_file(path: Path) -> None:
     except OSError as error:
         raise WorkloadError(f"{path}: cannot be read: {error.strerror or error}") from None
     try:
-        ast.parse(source, str(path))
+        return ast.parse(source, str(path))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         where = f":{line}" if line else ""
         raise WorkloadError(f"{path}{where}: {type(error).__name__}: {error}") from None
+
+
+def _workloads_made(source: ast.Module) -> list[str]:
+    """The names that a file gives to `Workload(…)`, however it calls that."""
+    called = {"Workload"}
+    names: dict[str, None] = {}
+    for line in source.body:
+        if isinstance(line, ast.ImportFrom):
+            called |= {one.asname for one in line.names if one.name == "Workload" and one.asname}
+        if not isinstance(line, ast.Assign | ast.AnnAssign) or not isinstance(line.value, ast.Call):
+            continue
+        function = line.value.func
+        made = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if made in called:
+            targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+            names |= {one.id: None for one in targets if isinstance(one, ast.Name)}
+    return list(names)
