@@ -208,7 +208,7 @@ WRONG = {
         "必须是以下之一",
     ),
     "r --to perfetto": (
-        "r: has no trace of a profiled step; profile it: trainlab run … --profile, or trainlab profile",
+        "r: has no trace of a profiled step; profile it and export that run: trainlab profile tiny",
         "r：没有性能分析的轨迹",
     ),
     "r --to csv --tracking-uri x": (

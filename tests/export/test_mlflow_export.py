@@ -1,6 +1,8 @@
 """Exports to a real MLflow server: a run per trial, nothing twice, errors in one line."""
 
 import json
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,7 +147,7 @@ def test_no_server_and_no_package_are_told_in_one_line(
     def missing(package: str, purpose: str, extra: str) -> None:
         raise MissingExtraError(f"{purpose} needs {package}: pip install 'trainlab[{extra}]'")
 
-    monkeypatch.setattr("trainlab.export.tracking.import_extra", missing)
+    monkeypatch.setattr("trainlab.export.tracking.check_extra", missing)
     line = ("export", "r", "--to", "mlflow", "--tracking-uri", "http://127.0.0.1:1")
     assert trainlab(*line, code=2).stderr == (
         "trainlab: --to mlflow needs mlflow: pip install 'trainlab[mlflow]'\n"
@@ -155,10 +157,31 @@ def test_no_server_and_no_package_are_told_in_one_line(
     )
 
 
-@pytest.mark.slow
-def test_a_server_that_is_not_there_is_told_in_one_line(trainlab: Verb, tmp_path: Path) -> None:
+def test_a_server_that_is_not_there_is_told_in_one_line_and_soon(
+    trainlab: Verb, tmp_path: Path
+) -> None:
     pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
     Fabricated().write(tmp_path / "r", made_study())
     line = ("export", "r", "--to", "mlflow", "--tracking-uri", "http://127.0.0.1:1")
-    told = trainlab(*line, code=2).stderr.splitlines()[-1]
-    assert told.startswith("trainlab: http://127.0.0.1:1: MLflow says: ")
+    assert trainlab(*line, code=2).stderr == (
+        "trainlab: http://127.0.0.1:1: no server answers there; start one with "
+        "`mlflow server --port 1`, or name another with --tracking-uri\n"
+    )
+    assert trainlab(*line, "--lang", "zh", code=2).stderr == (
+        "trainlab: http://127.0.0.1:1：那里没有服务器应答；请用 `mlflow server --port 1` 启动，"
+        "或用 --tracking-uri 指定别的服务器\n"
+    )
+
+
+def test_a_server_that_is_silent_is_given_up_in_seconds(
+    trainlab: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
+    monkeypatch.setattr("trainlab.export.tracking.PATIENCE_S", 0.2)
+    Fabricated().write(tmp_path / "r", made_study())
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        begun_s = time.monotonic()
+        told = trainlab("export", "r", "--to", "mlflow", "--tracking-uri", address, code=2).stderr
+        assert time.monotonic() - begun_s < 3
+    assert f"{address}: no server answers there" in told

@@ -12,6 +12,7 @@ from trainlab.errors import RecordError
 from trainlab.record.files import COPY_AGAIN, read_bytes, replacing
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
+from trainlab.spec.workload import AS_OBJECT
 
 STEPS, CURVES = "steps.json.gz", "curves.json.gz"
 FLOW_IDS = 1 << 40
@@ -25,7 +26,9 @@ Event = dict[str, Any]
 def check_traces(folder: RunFolder, evidence: Evidence) -> None:
     """RecordError where a run has no trace."""
     if not _traced(folder, evidence):
-        remedy = "profile it: trainlab run … --profile, or trainlab profile"
+        workload = str(evidence.record.study.get("workload", ""))
+        named = "WORKLOAD" if workload.endswith(AS_OBJECT) else workload
+        remedy = f"profile it and export that run: trainlab profile {named}"
         raise RecordError(f"{folder.path}: has no trace of a profiled step; {remedy}")
 
 

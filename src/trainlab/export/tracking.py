@@ -1,14 +1,19 @@
 """MLflow: an experiment per study, a run per trial below one for the whole, nothing twice."""
 
 import hashlib
+import http.client
 import os
 import re
+import ssl
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from trainlab import __version__
 from trainlab.analyse.evidence import Evidence
@@ -16,7 +21,7 @@ from trainlab.analyse.results import csv_of, trial_values
 from trainlab.analyse.trial_records import UNFINISHED
 from trainlab.errors import ExportError, SpecError
 from trainlab.export.tables import settings_of, tables_of
-from trainlab.extras import import_extra
+from trainlab.extras import check_extra, import_extra
 from trainlab.record.digests import run_digests
 from trainlab.record.files import sha256_of, temporary_folder
 from trainlab.record.folder import RunFolder
@@ -30,6 +35,8 @@ QUIET = {
 }
 """Unless set otherwise: nothing is sent but to the server named, one that is not there is told soon, and
 only trainlab prints."""
+PATIENCE_S = 3.0
+"""For a server to answer at all."""
 MOST_AT_ONCE = 1000
 """Metrics that a server takes in one request."""
 LONGEST_VALUE = 500
@@ -58,6 +65,8 @@ def export_to_server(
     if not uri:
         remedy = f"give --tracking-uri, as http://127.0.0.1:5000, or set {VARIABLE}"
         raise SpecError([f"--to mlflow: no server is named; {remedy}"])
+    check_extra("mlflow", "--to mlflow", "mlflow")
+    _check_there(uri)
     with _quiet():
         mlflow = import_extra("mlflow", "--to mlflow", "mlflow")
         with _telling(mlflow, uri):
@@ -75,6 +84,27 @@ def _quiet() -> Iterator[None]:
     finally:
         for name in missing:
             os.environ.pop(name, None)
+
+
+def _check_there(uri: str) -> None:
+    """ExportError where nothing answers at the address of a server; MLflow itself would try for minutes."""
+    if not uri.startswith(("http://", "https://")):
+        return
+    try:
+        with urllib.request.urlopen(uri, timeout=PATIENCE_S):  # noqa: S310  the server that the user names
+            return
+    except urllib.error.HTTPError:
+        return  # it answers
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLError) or isinstance(error, http.client.HTTPException):
+            return  # it answers; MLflow has its own settings for certificates, and says what it got
+        where = urlsplit(uri)
+        with suppress(ValueError):
+            port = f" --port {where.port}" if where.port else ""
+            remedy = f"start one with `mlflow server{port}`, or name another with --tracking-uri"
+            raise ExportError(f"{uri}: no server answers there; {remedy}") from None
+        raise ExportError(f"{uri}: is no address of a server; give --tracking-uri") from None
 
 
 @contextmanager
