@@ -12,7 +12,9 @@ from pathlib import Path
 
 from clusters import _free_ports
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
+PLAIN = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+"""Nothing is sent anywhere, and nothing starts beside the server."""
 SERVER = "TRAINLAB_TEST_MLFLOW"
 """Names an `mlflow` executable, where it is not on the path: its packages may not go with ours."""
 
@@ -36,7 +38,7 @@ def mlflow_server(executable: str, folder: Path) -> Iterator[str | None]:
                 *("--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db"),
                 *("--artifacts-destination", str(folder / "artifacts")),
             ],
-            env={**variables, "MLFLOW_DISABLE_TELEMETRY": "true"},
+            env={**variables, **PLAIN},
             cwd=folder,
             stdout=log,
             stderr=log,

@@ -330,3 +330,25 @@ def test_a_subset_is_named_wherever_its_numbers_are_shown(trainlab: Verb, tmp_pa
         )
     for runs in (["a"], ["a", "b"]):
         assert "a subset of tiny" in trainlab("show", *runs).stdout
+
+
+@pytest.mark.parametrize("verb", ["show", "status"])
+def test_without_a_run_those_that_there_are_are_listed_newest_first(
+    verb: str, trainlab: Verb, tmp_path: Path
+) -> None:
+    told = trainlab(verb, code=2).stderr
+    assert told.startswith("trainlab: runs: has no run; name a run folder, or make one with")
+    assert "没有运行" in trainlab(verb, "--lang", "zh", code=2).stderr
+    for number, name in enumerate(("older", "newer")):
+        run = Fabricated(state=lambda trial: "done").write(tmp_path / "runs" / name, made_study())
+        record = run.study()
+        moment = f"2026-01-0{number + 1}T10:00:00+00:00"
+        run.write_study(record.model_copy(update={"created": moment}))
+    (tmp_path / "runs" / "damaged").mkdir()
+    (tmp_path / "runs" / "damaged" / "study.json").write_text("{")
+    lines = [line.split() for line in trainlab(verb).stdout.splitlines()]
+    assert [Path(words[0]).name for words in lines] == ["damaged", "newer", "older"]
+    assert lines[1][1:] == ["finished", "2026-01-02", "10:00", "3", "of", "3", "trials", "finished"]
+    assert "已完成" in trainlab(verb, "--lang", "zh").stdout
+    listed = json.loads(trainlab(verb, "--json").stdout)
+    assert [run["state"] for run in listed] == ["damaged", "finished", "finished"]

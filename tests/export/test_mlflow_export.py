@@ -46,7 +46,7 @@ def runs_of(client: Any, experiment: str) -> dict[str, Any]:
     return by_trial
 
 
-@pytest.mark.cluster
+@pytest.mark.slow
 def test_every_trial_is_a_run_with_settings_curve_and_tags(
     server: str, client: Any, trainlab: Verb, tmp_path: Path
 ) -> None:
@@ -88,7 +88,7 @@ def test_every_trial_is_a_run_with_settings_curve_and_tags(
     }
 
 
-@pytest.mark.cluster
+@pytest.mark.slow
 def test_a_second_export_adds_only_what_is_new_and_replaces_what_changed(
     server: str, client: Any, tmp_path: Path
 ) -> None:

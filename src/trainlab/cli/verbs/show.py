@@ -12,9 +12,12 @@ from trainlab.cli.options import JsonOption, LangOption, print_json
 
 def command(
     runs: Annotated[
-        list[Path],
-        typer.Argument(help="A run folder, finished or not; several of one study are pooled."),
-    ],
+        list[Path] | None,
+        typer.Argument(
+            help="A run folder, finished or not; several of one study are pooled. Without one, those in "
+            "runs/ are listed."
+        ),
+    ] = None,
     with_all: Annotated[
         bool, typer.Option("--all", help="Show every finding before the answer.")
     ] = False,
@@ -35,6 +38,11 @@ def command(
     from trainlab.report.run_data import RunData
 
     words = words_in(lang)
+    if not runs:
+        from trainlab.cli.verbs.under_way.listed import print_runs
+
+        print_runs(words, print_json if as_json else None)
+        return
     folders = [open_run(path) for path in runs]
     evidence, is_pooled = pooled([folder.evidence() for folder in folders], runs), len(folders) > 1
     if as_json and is_pooled:

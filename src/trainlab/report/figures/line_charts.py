@@ -34,7 +34,9 @@ def curve_chart(
     rows = _curve_rows(curves)
     axis = _curve_axis(curves, rows)
     _add_bands(rows, axis)
-    ticks = {"tickMinStep": 0.1 if curves.by_step else 1, "tickCount": 6}
+    # Parts of an epoch only where there are few whole ones.
+    is_short = curves.by_step and max((row["x"] for row in rows), default=0) < 2
+    ticks = {"tickMinStep": 0.1 if is_short else 1, "tickCount": 6}
     x = quantity("x", x_title, scale={"nice": False}, axis=ticks)
     y = quantity("y", words.metric_title(curves.metric), scale=axis)
     hover = [

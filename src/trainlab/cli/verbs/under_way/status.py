@@ -11,6 +11,7 @@ from rich.text import Text
 
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption, print_json
+from trainlab.cli.verbs.under_way.listed import print_runs
 from trainlab.lab import open_run
 from trainlab.lab.progress.overview import Onlooker
 from trainlab.lab.progress.overview_text import overview_json, overview_lines
@@ -23,7 +24,13 @@ LINES_S = 5.0
 
 
 def command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, finished or not.")],
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="RUN",
+            help="A run folder, finished or not; without one, those in runs/ are listed.",
+        ),
+    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Look again and again, until nobody runs it.")
     ] = False,
@@ -33,7 +40,11 @@ def command(
     ] = False,
 ) -> None:
     """Say how far a run is; nothing of it is changed."""
-    words, onlooker = words_in(lang), Onlooker(open_run(run))
+    words = words_in(lang)
+    if run is None:
+        print_runs(words, print_json if as_json else None)
+        return
+    onlooker = Onlooker(open_run(run))
     if as_json:
         print_json(overview_json(onlooker.look(), str(run)))
         return

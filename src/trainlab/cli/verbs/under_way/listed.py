@@ -1,0 +1,61 @@
+"""The runs of a folder, newest first: what a verb shows that was given no run."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trainlab.errors import RecordError, TrainlabError
+from trainlab.lab import open_run
+from trainlab.lab.progress.overview import Onlooker
+from trainlab.words import Words
+
+HOME = Path("runs")
+"""Where `trainlab run` puts them."""
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run as it is listed."""
+
+    path: Path
+    state: str
+    created: str
+    num_finished: int = 0
+    num_trials: int = 0
+
+
+def print_runs(words: Words, print_json: Any = None) -> None:
+    """The runs in the current folder's `runs/`; RecordError where there is none."""
+    runs = sorted(
+        map(_listed, HOME.glob("*/study.json")), key=lambda run: run.created, reverse=True
+    )
+    if not runs:
+        remedy = "name a run folder, or make one with `trainlab run mnist-lab`"
+        raise RecordError(f"{HOME}: has no run; {remedy}")
+    if print_json is not None:
+        print_json([{**vars(run), "path": str(run.path)} for run in runs])
+        return
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for run in runs:
+        trials = words("status_finished", some=run.num_finished, all=run.num_trials)
+        state = words(f"listed_{run.state}")
+        cells = (str(run.path), state, run.created.replace("T", " ")[:16], trials)
+        table.add_row(*(Text(cell, overflow="fold") for cell in cells))
+    Console().print(table)
+
+
+def _listed(file: Path) -> ListedRun:
+    try:
+        run = open_run(file.parent)
+        overview, created = Onlooker(run).look(), run.study().created
+    except TrainlabError:
+        changed = datetime.fromtimestamp(file.stat().st_mtime).isoformat()
+        return ListedRun(file.parent, "damaged", changed)
+    state = "running" if overview.is_driven else "finished" if overview.is_finished else "left"
+    num_finished = sum(trial.is_finished for trial in overview.trials)
+    return ListedRun(file.parent, state, created, num_finished, len(overview.trials))
