@@ -92,7 +92,7 @@ def test_every_option_is_explained_in_chinese(
 ) -> None:
     option = "--help" if verb == "data" else "--help-all"
     page = torchless.ask([*verb.split(), option], tmp_path, TRAINLAB_LANG="zh", COLUMNS="80").stdout
-    assert page.startswith(f"用法： trainlab {verb}")
+    assert page.startswith(f"用法：trainlab {verb}")
     assert [row for row in rows_of(page) if not re.search(r"[\u4e00-\u9fff]", row)] == []
     assert [line for line in page.splitlines() if cell_len(line) > 80] == []
 

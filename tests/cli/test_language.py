@@ -13,7 +13,9 @@ from torchless import Torchless
 from trainlab.analyse.evidence import gather
 from trainlab.cli import VERBS
 from trainlab.cli.language import asked_language
+from trainlab.cli.summary import data_text
 from trainlab.language import environment_language
+from trainlab.record.trial import DataRecord
 from trainlab.report.contents import report_of
 from trainlab.report.run_data import RunData
 from trainlab.spec import CostSpec
@@ -142,3 +144,9 @@ def test_a_report_has_the_title_of_a_built_in_study_in_its_language(
     data = RunData(gather(Fabricated().write(tmp_path / "r", study)))
     assert report_of(data, "zh").title == shown
     assert report_of(data, "en").title == title
+
+
+def test_where_data_came_from_is_said_in_the_language() -> None:
+    data = DataRecord(name="own", source="given", is_subset=False, num_train=20, num_test=10)
+    assert "given" not in data_text(data, Words("zh"))
+    assert "自备" in data_text(data, Words("zh"))

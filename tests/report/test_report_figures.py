@@ -1,5 +1,6 @@
 """Figures as values, on hand-worked numbers; then as charts."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,13 @@ def exploding_curves(*peak: float) -> Curves:
     calm = [CurvePoint("a", n, mean, None, None, 1) for n, mean in enumerate((2.3, 0.9, 0.4))]
     wild = [CurvePoint("b", n, mean, None, None, 1) for n, mean in enumerate(peak)]
     return Curves("train/loss", (*calm, *wild), by_step=True)
+
+
+@pytest.mark.parametrize(("last_epoch", "least"), [(1.0, 0.1), (3.0, 1)])
+def test_ticks_are_at_whole_epochs_where_there_are_several(last_epoch: float, least: float) -> None:
+    points = tuple(CurvePoint("a", e, 1.0, None, None, 1) for e in (0.5, last_epoch))
+    chart = curve_chart(Curves("train/loss", points, by_step=True), ["a"], Words("en"))
+    assert f'"tickMinStep": {least}' in json.dumps(chart)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def main() -> None:
 
 def overview(lang: str | None = None) -> str:
     """The help of `trainlab` itself, in the language asked for or that of the environment."""
-    from trainlab.cli.help import OF_A_VERB, Group, Texts, help_page
+    from trainlab.cli.help import OF_A_VERB, Group, Texts, headed, help_page
     from trainlab.cli.language import spoken_language
 
     texts = Texts(spoken_language(lang))
@@ -86,5 +86,5 @@ def overview(lang: str | None = None) -> str:
     ]
     verbs = [(name, texts(meaning)) for name, meaning in VERBS.items()]
     groups = [Group(texts("Verbs"), verbs), Group(texts("Options"), options)]
-    usage = f"{texts('Usage:')} trainlab VERB [OPTIONS]"
+    usage = headed(texts("Usage:"), "trainlab VERB [OPTIONS]")
     return help_page(usage, texts(SUMMARY), groups, texts(OF_A_VERB, path="trainlab"))

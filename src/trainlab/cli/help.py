@@ -50,6 +50,11 @@ class Texts:
         return first + ("。" if is_chinese else ".")
 
 
+def headed(heading: str, text: str) -> str:
+    """A text after its heading; a Chinese colon brings its own space."""
+    return f"{heading} {text}" if heading.isascii() else f"{heading}{text}"
+
+
 def help_page(usage: str, summary: str, groups: Iterable[Group], ending: str = "") -> str:
     """The whole page; `ending` is its last line."""
     width = min(max(_terminal_width(), NARROWEST), WIDEST)

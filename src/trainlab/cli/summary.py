@@ -176,7 +176,7 @@ def data_text(data: DataRecord, words: Words) -> str:
     text = words(
         "data_subset" if data.is_subset else "data_line",
         name=data.name,
-        source=data.source,
+        source=words.named("source", data.source),
         train=f"{data.num_train:,}",
         test=f"{data.num_test:,}",
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from trainlab.cli.help import OF_A_VERB, Group, Texts, help_page
+from trainlab.cli.help import OF_A_VERB, Group, Texts, headed, help_page
 
 HELP_ALL = "--help-all"
 REST = "`{path} --help-all` shows the other {number} options too."
@@ -63,7 +63,8 @@ def _usage(command: Any, context: Any, texts: Texts) -> str:
     arguments = [p for p in command.get_params(context) if p.param_type_name == "argument"]
     names = [_name(p) if p.required else f"[{_name(p).strip('[]')}]" for p in arguments]
     verb = ["VERB"] if hasattr(command, "list_commands") else []
-    return " ".join([texts("Usage:"), context.command_path, *verb, "[OPTIONS]", *names])
+    words = [context.command_path, *verb, "[OPTIONS]", *names]
+    return headed(texts("Usage:"), " ".join(words))
 
 
 def _group_of(parameter: Any) -> str:
