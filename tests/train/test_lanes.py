@@ -445,6 +445,18 @@ SUITED: dict[str, Callable[[], nn.Module]] = {
     "own parameter": models.OwnParameter,
     "frozen": models.Frozen,
 }
+
+
+class Mapped(nn.Linear):
+    """Gives its outputs by name."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 3)
+
+    def forward(self, inputs: Tensor) -> Any:
+        return {"logits": super().forward(inputs)}
+
+
 UNSUITED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "counting": (Counting, "not_stateless"),
     "remembering": (Remembering, "not_stateless"),
@@ -470,6 +482,7 @@ UNSUITED: dict[str, tuple[Callable[[], nn.Module], str]] = {
         "not_vectorisable",
     ),
     "LSTM": (lambda: Words(nn.LSTM(6, 6, batch_first=True)), "not_vectorisable"),
+    "outputs by name": (Mapped, "not_one_output"),
 }
 
 

@@ -73,6 +73,8 @@ def rehearse(
         with setup.autocast(), dropout, watching or _ValuesRead():  # type: ignore[no-untyped-call]
             with MODEL:
                 outputs = model(inputs)
+            if not isinstance(outputs, Tensor):
+                raise Unsuited("not_one_output", what=type(outputs).__name__)
             with LOSS:
                 loss = loss_of(outputs, targets)
         check_mean(loss)
