@@ -13,6 +13,7 @@ from rich.console import Console
 from rich_run import SUBSET, rich_data, rich_report, rich_run, rich_study, run_data, section_of
 
 from fabricate import DATA, Fabricated, made_study
+from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings.cost import CostRatio, MemoryRatio
 from trainlab.analyse.findings.effects import Effect
 from trainlab.plan import Trial
@@ -22,6 +23,8 @@ from trainlab.report.document import Bullets, Document, Entry, Figure, Paragraph
 from trainlab.report.render.terminal import print_blocks
 from trainlab.report.sections.files import typed_command
 from trainlab.report.study_file import study_file
+from trainlab.report.tables.cost import cost_table
+from trainlab.spec import CostSpec
 from trainlab.spec.probe import probe_of
 from trainlab.spec.question import cells_of, read_question
 from trainlab.stats.means import mean_of
@@ -388,3 +391,14 @@ def test_a_machine_without_a_gpu_says_so(tmp_path: Path) -> None:
     assert isinstance(table, Table)
     rows = {row.entries[0].text: row.entries[1].text for row in table.rows}
     assert rows["GPU"] == rows["CUDA"] == "none"
+
+
+@pytest.mark.parametrize(("accumulate", "heading"), [(1, "ms per batch"), (2, "ms per step")])
+def test_a_step_of_several_batches_is_not_called_a_batch(
+    accumulate: int, heading: str, tmp_path: Path
+) -> None:
+    study = made_study(cost=CostSpec(processes=1), settings={"accumulate": accumulate})
+    evidence = gather(Fabricated().write(tmp_path, study))
+    table = cost_table(evidence, Words("en"))
+    assert heading in [column.heading for column in table.columns]
+    assert ("one update" in table.note) == (accumulate > 1)

@@ -21,6 +21,7 @@ SOURCE = Path(trainlab.__file__).parent
 BUILT = ("state_", "mode_", "step_", "phase_", "memory_", "near_", "subject_", "mark_", "file_")
 """Starts of keys that are put together from names in records."""
 BUILT += (
+    "listed_",
     "status_",
     "cost_of_",
     "update_",

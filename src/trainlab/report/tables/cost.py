@@ -44,7 +44,7 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
             name(words("cell"), lambda m: measured_cell(m, words)),
             name(words("mode"), lambda m: words.mode(m.summary.mode)),
             name(words("device"), _device, is_extra=True),
-            value(words("step_ms"), lambda m: m.summary.step_ms.value),
+            value(words(step_heading(evidence)), lambda m: m.summary.step_ms.value),
             value(words("sample_us"), lambda m: estimate(m.summary.sample_us)),
             value(words("epoch_s"), lambda m: m.summary.epoch_s.value),
             value(words("samples_per_s"), lambda m: m.summary.samples_per_s.value, is_extra=True),
@@ -57,9 +57,15 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
     )
 
 
-def _accumulated(evidence: Evidence, words: Words) -> str:
-    """What a batch is where several make an update."""
+def step_heading(evidence: Evidence) -> str:
+    """The key of what a step is called: a batch, but not where several batches make an update."""
     does = any(cell.settings.accumulate > 1 for cell in evidence.cells)
+    return "accumulated_ms" if does else "step_ms"
+
+
+def _accumulated(evidence: Evidence, words: Words) -> str:
+    """What a step is where several batches make an update."""
+    does = step_heading(evidence) == "accumulated_ms"
     return words("cost_table_accumulated") if does else ""
 
 

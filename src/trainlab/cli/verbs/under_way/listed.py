@@ -43,7 +43,7 @@ def print_runs(words: Words, print_json: Any = None) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for run in runs:
         trials = words("status_finished", some=run.num_finished, all=run.num_trials)
-        state = words(f"listed_{run.state}")
+        state = words.named("listed", run.state)
         cells = (str(run.path), state, run.created.replace("T", " ")[:16], trials)
         table.add_row(*(Text(cell, overflow="fold") for cell in cells))
     Console().print(table)
