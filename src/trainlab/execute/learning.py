@@ -8,6 +8,7 @@ import torch
 
 from trainlab.execute.attempt import Attempt, ending_together
 from trainlab.execute.signals import signals_held
+from trainlab.instruments.confusion import record_confusion
 from trainlab.machine.load import LoadMeter
 from trainlab.record.note import note
 from trainlab.train.checkpoint.checkpoints import Checkpoints
@@ -74,7 +75,7 @@ def _learn_together(
 
 def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
     attempts, members = [one.attempt for one in ready], [one.member for one in ready]
-    meter, apart = LoadMeter(), None
+    meter, apart, session = LoadMeter(), None, None
     with ending_together(attempts):
         opened = _opened(engines, ready)
         if isinstance(opened, Apart):
@@ -95,10 +96,12 @@ def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
         _train_apart(apart)
         return
     load_meanwhile = meter.read()
-    for one in ready:
+    for number, one in enumerate(ready):
         one.attempt.load = load_meanwhile
         with one.attempt:
             one.member.moments.trial_ends(one.attempt.progress)
+            if session is not None:
+                record_confusion(session, number, one.member, one.attempt.folder)
 
 
 def _saved(ready: Sequence[Ready]) -> SavedGroup | None:

@@ -8,6 +8,7 @@ from shutil import rmtree
 from typing import Any
 
 from trainlab.errors import RecordError
+from trainlab.record.confusion import ConfusionRecord
 from trainlab.record.cost import (
     CostRecord,
     LayersRecord,
@@ -45,6 +46,7 @@ class TrialFolder:
         self.trial_file = path / "trial.json"
         self.curve_file = path / "curve.jsonl"
         self.network = RecordFile(path / "network.json", NetworkRecord)
+        self.confusion = RecordFile(path / "confusion.json", ConfusionRecord)
         self.cost = RecordFile(path / "cost.json", CostRecord)
         self.operators = RecordFile(path / "operators.json", OperatorsRecord)
         self.layers = RecordFile(path / "layers.json", LayersRecord)
@@ -173,7 +175,7 @@ class TrialFolder:
         """Every record of a trial beside trial.json, and what reads and checks it."""
         files: tuple[RecordFile[Any], ...] = (
             *(self.network, self.cost, self.operators, self.layers, self.memory, self.limits),
-            *(self.probe_price, self.probes),
+            *(self.probe_price, self.probes, self.confusion),
         )
         read: dict[Path, Callable[[], object]] = {file.path: file.read for file in files}
         return read | {self.curve_file: self.curve, self.probes_file: self.probe_lines}

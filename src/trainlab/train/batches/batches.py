@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import torch
 
-from trainlab.data.nesting import moved
+from trainlab.data.nesting import count_of, moved
 from trainlab.errors import WorkloadError
 from trainlab.train.rank import Rank
 
@@ -82,9 +82,29 @@ class Batches(ABC):
     def last_smaller(self) -> Batch | None:
         """The last batch as stored, on the device, where it is smaller than the others."""
 
+    def inputs_of(self, places: Sequence[int]) -> Iterator[Any]:
+        """The inputs of single samples as stored, by their places in `in_order`, from the lowest on;
+        None for a sample whose batch is no pair of inputs and targets."""
+        left, first = sorted(places), 0
+        for batch in self.in_order():
+            count = count_of(batch)
+            while left and left[0] < first + count:
+                yield input_in(batch, left.pop(0) - first)
+            first += count
+            if not left:
+                return
+
     def move(self, batch: Batch) -> Batch:
         """A gathered batch on the device."""
         return moved(batch, self.device)
+
+
+def input_in(batch: Batch, row: int) -> Any:
+    """The inputs of one sample of a batch; None where it is no pair of inputs and targets."""
+    inputs = batch[0] if isinstance(batch, tuple | list) and len(batch) == 2 else None
+    if not isinstance(inputs, torch.Tensor) or inputs.dim() == 0 or row >= len(inputs):
+        return None
+    return inputs[row]
 
 
 def kept_samples(num_samples: int, batch_size: int, *, drop_last: bool) -> int:

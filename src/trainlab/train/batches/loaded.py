@@ -5,7 +5,7 @@ it is the same however many workers fetch and wherever a training is resumed.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from trainlab.data.loaded import Loaded, generator_of
 from trainlab.data.nesting import count_of
 from trainlab.errors import WorkloadError
-from trainlab.train.batches.batches import Batch, Batches, kept_samples
+from trainlab.train.batches.batches import Batch, Batches, input_in, kept_samples
 from trainlab.train.rank import Rank
 from trainlab.train.seeds import data_order, derived_seed, seeded
 
@@ -77,6 +77,16 @@ class LoadedBatches(Batches):
             return None
         epoch = _Epoch(self, self._rows_in_order(), 0, 0)
         return self.move(epoch.fetch(epoch.pieces[-1])) if len(epoch.pieces) > 1 else None
+
+    def inputs_of(self, places: Sequence[int]) -> Iterator[Any]:
+        if not self.is_cut:
+            yield from super().inputs_of(places)
+            return
+        epoch = _Epoch(self, self._rows_in_order(), 0, 0)
+        for number, of_batch in groupby(sorted(places), lambda place: place // self.batch_size):
+            batch = epoch.fetch(epoch.pieces[number])
+            for place in of_batch:
+                yield input_in(batch, place - number * self.batch_size)
 
     def _rows_in_order(self) -> list[int] | None:
         """As stored; those that a sampler of the user's own names, in an order that repeats."""

@@ -1,6 +1,6 @@
 """Batches of a split, gathered where the data lies: on the device if it fits, else on the host."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -92,6 +92,9 @@ class SplitBatches(Batches):
         stored = (one[: self.num_samples] for one in (self._inputs, self._targets))
         pieces = [one.split(self.batch_size) for one in stored]
         yield from map(self.move, zip(*pieces, strict=True))
+
+    def inputs_of(self, places: Sequence[int]) -> Iterator[Tensor]:
+        return (self._inputs[place] for place in sorted(places))
 
     def last_smaller(self) -> tuple[Tensor, Tensor] | None:
         rest = self.num_samples % self.batch_size

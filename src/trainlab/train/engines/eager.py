@@ -8,6 +8,7 @@ from itertools import islice
 from torch import Tensor, nn
 
 from trainlab.data.nesting import moved
+from trainlab.record.confusion import ConfusionRecord
 from trainlab.train.batches.batches import Batch, Piece
 from trainlab.train.checkpoint.state import (
     State,
@@ -23,6 +24,7 @@ from trainlab.train.engines.engine import Member, Update
 from trainlab.train.moments import Grain, Moments
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
+from trainlab.train.steps.classified import KeptScores
 from trainlab.train.steps.context import Context
 from trainlab.train.steps.descent import Descent
 from trainlab.train.steps.evaluation import Evaluation, make_inference_step
@@ -84,6 +86,7 @@ class EagerSession:
         """That of the last update."""
         self._best: dict[str, Tensor] | None = None
         """The weights of the best epoch, where they are to be kept."""
+        self._best_scores: KeptScores | None = None
         self._batches: Iterator[Piece] = iter(())
         self._done = 0
         """Updates of the current epoch."""
@@ -137,12 +140,17 @@ class EagerSession:
 
     def keep(self) -> None:
         self._best = {name: one.detach().clone() for name, one in self._tested.state_dict().items()}
+        self._best_scores = self._evaluation.kept
 
     def settle(self) -> None:
         if self._best is not None:
             self._tested.load_state_dict(self._best)
+            self._evaluation.kept = self._best_scores
         if self._setup.average is not None:
             self._own_model.load_state_dict(self._tested.state_dict())
+
+    def confusion(self, number: int, epoch: int) -> ConfusionRecord | None:
+        return self._evaluation.confusion(epoch)
 
     @property
     def _own_model(self) -> nn.Module:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from trainlab.record.confusion import ConfusionRecord
 from trainlab.train.checkpoint.state import State
 from trainlab.train.moments import Grain, Moments, Progress
 from trainlab.train.setup import Setup
@@ -56,6 +57,10 @@ class Session(Protocol):
 
     def settle(self) -> None:
         """Training is over: each model gets the weights that its result is of."""
+
+    def confusion(self, number: int, epoch: int) -> ConfusionRecord | None:
+        """Which classes the test set of one member was taken for, once settled; `epoch` is the one that its
+        result is of. None where the trial is about no classes."""
 
     def change_learning_rates(self) -> None:
         """As the schedules say; called after each epoch."""

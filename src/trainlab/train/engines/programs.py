@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trainlab.errors import TrainlabError
+from trainlab.record.confusion import ConfusionRecord
 from trainlab.train.checkpoint.state import State, merged, random_state, restore_random
 from trainlab.train.engines.engine import Member
 from trainlab.train.moments import program_watch
@@ -158,6 +159,9 @@ class ProgramSession:
 
     def settle(self) -> None:
         """The weights are those of the last update."""
+
+    def confusion(self, number: int, epoch: int) -> ConfusionRecord | None:
+        return self._evaluations[number].confusion(epoch)
 
     def _build(self, sizes: Sequence[int]) -> None:
         """Rehearses every trial, then makes the steps and looks whether they do what was rehearsed."""

@@ -8,12 +8,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from trainlab.record.confusion import ConfusionRecord
 from trainlab.record.note import note
 from trainlab.train.batches import Batches, SplitBatches
 from trainlab.train.batches.batches import Batch
 from trainlab.train.moments import Moments
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
+from trainlab.train.steps.classified import Classified, KeptScores, scores_of
 from trainlab.train.steps.forward import CallModel, Carried, Forward
 from trainlab.train.steps.meter import Means, Meter
 from trainlab.train.steps.outcome import Outcome
@@ -39,6 +41,9 @@ class Evaluation:
         self._is_looked_at = False
         """Whether the loss has been seen to be a mean, or to be none."""
         self._is_stored = isinstance(self._batches, SplitBatches)
+        self.kept: KeptScores | None = None
+        """What the last run of a test set gave; None where this process has made none."""
+        self._keeps = batches is None
 
     def run(self, epoch: int) -> Means:
         """Means over the set; what it draws derives from (seed, epoch)."""
@@ -46,14 +51,36 @@ class Evaluation:
         setup.model.eval()
         meter.reset()
         self._carried.clear()
+        kept = self.kept = KeptScores() if self._keeps else None
         # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
         with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
             for batch in naming("data", self._batches.in_order()):
                 outcome = self._step(self._own(batch))
                 meter.add(outcome)
+                if kept is not None:
+                    kept.add(outcome)
                 if not self._is_looked_at:
                     self._look_at(outcome)
             return meter.means()
+
+    def confusion(self, epoch: int) -> ConfusionRecord | None:
+        """Which classes the set was taken for in the last run; None where there are none. Where that run is
+        not kept, the set is run once more, as in that epoch."""
+        found = Classified()
+        if self.kept is not None and self.kept.is_whole:
+            for scores in self.kept.batches or ():
+                found.add(*scores)
+            return found.record()
+        setup = self._setup
+        setup.model.eval()
+        self._carried.clear()
+        with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
+            for batch in naming("data", self._batches.in_order()):
+                again = scores_of(self._step(self._own(batch)))
+                if again is None:
+                    return None
+                found.add(*again)
+        return found.record()
 
     def _look_at(self, outcome: Outcome) -> None:
         """Notes where the loss of a batch is the sum of the losses of its halves, and not their mean: it

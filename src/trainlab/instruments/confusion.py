@@ -1,0 +1,98 @@
+"""confusion.json: how a trained classifier took the test set, with its worst mistakes as pictures."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainlab.errors import said_by
+from trainlab.record.confusion import LONGEST_SIDE, ConfusionRecord, Mistake, Picture
+from trainlab.record.folder import TrialFolder
+from trainlab.record.note import note
+from trainlab.train.engines.engine import Member, Session
+from trainlab.train.setup import Setup
+
+LONGEST_REASON = 300
+SHORTEST_SIDE = 4
+"""Of what is taken for an image, in pixels."""
+
+
+def record_confusion(session: Session, number: int, member: Member, folder: TrialFolder) -> None:
+    """Writes it for a member of a session that is done; nothing where there are no classes. A trial whose
+    training is over does not fail for it: why it is missing is noted."""
+    setup, progress = member.setup, member.progress
+    if progress.state != "done":
+        return
+    epoch = progress.best_epoch if setup.settings.keep_best else progress.epochs_done
+    try:
+        found = session.confusion(number, epoch)
+        if found is not None:
+            folder.confusion.write(_with_names(found, setup))
+    except Exception as error:  # noqa: BLE001  a full disk, or the user's data, which may raise anything
+        reason = " ".join(said_by(error).split())[:LONGEST_REASON]
+        setup.notes.append(note("confusion_failed", kind=type(error).__name__, reason=reason))
+
+
+def _with_names(found: ConfusionRecord, setup: Setup) -> ConfusionRecord:
+    """With the names of the classes and the pictures of the mistakes, where the data has them."""
+    names = tuple(map(str, setup.dataset.classes))
+    places = [mistake.index for mistake in found.worst]
+    inputs = setup.test_batches.inputs_of(places)
+    drawn = dict(zip(sorted(places), pictures_of(list(inputs)), strict=False))
+    worst = [one.model_copy(update={"picture": drawn.get(one.index)}) for one in found.worst]
+    known = names if len(names) == found.num_classes else ()
+    return found.model_copy(update={"classes": known, "worst": tuple[Mistake, ...](worst)})
+
+
+def pictures_of(inputs: Sequence[object]) -> list[Picture]:
+    """Inputs as they are stored, as images of 8 bits; none where they are no images of one kind."""
+    images = [image for one in inputs if (image := _channels_last(one)) is not None]
+    if len(images) != len(inputs) or not images:
+        return []
+    scaled = _in_bytes(images)
+    return [] if scaled is None else [_picture(image) for image in scaled]
+
+
+def _channels_last(one: object) -> Tensor | None:
+    """(height, width, channels) of a tensor of one of the usual shapes; None of any other."""
+    if not isinstance(one, Tensor) or one.is_complex() or one.dim() not in (2, 3):
+        return None
+    image = one.detach().cpu()
+    if image.dim() == 2:
+        # Rows of a table look the same but for this: a pixel is not below 0.
+        image = image.unsqueeze(0) if bool((image >= 0).all()) else image
+    if image.dim() != 3 or image.shape[0] not in (1, 3) or min(image.shape[1:]) < SHORTEST_SIDE:
+        return None
+    return image.permute(1, 2, 0)
+
+
+def _in_bytes(images: Sequence[Tensor]) -> list[Tensor] | None:
+    """Values from 0 to 255, all images alike: bytes as they are; numbers from 0 to 1 times 255; others from
+    the lowest to the highest of all. None where whole numbers are no bytes, or nothing is finite."""
+    if all(image.dtype == torch.bool for image in images):
+        return [image.float() * 255 for image in images]
+    if not any(image.is_floating_point() for image in images):
+        fit = all(int(image.min()) >= 0 and int(image.max()) <= 255 for image in images)
+        return [image.float() for image in images] if fit else None
+    values = torch.cat([image.double().flatten() for image in images])
+    values = values[values.isfinite()]
+    if not len(values):
+        return None
+    low, high = float(values.min()), float(values.max())
+    if low >= 0 and high <= 1:
+        low, high = 0.0, 1.0
+    scale = 255 / (high - low) if high > low else 0.0
+    return [
+        ((image.double() - low) * scale).nan_to_num(0.0, 255.0, 0.0).float() for image in images
+    ]
+
+
+def _picture(image: Tensor) -> Picture:
+    height, width, _ = image.shape
+    if (longest := max(height, width)) > LONGEST_SIDE:
+        size = [max(1, round(side * LONGEST_SIDE / longest)) for side in (height, width)]
+        image = F.interpolate(image.permute(2, 0, 1)[None], size, mode="area")[0].permute(1, 2, 0)
+        height, width = size
+    content = image.round().clamp(0, 255).to(torch.uint8).contiguous()
+    return Picture.of(height, width, content.numpy().tobytes())
