@@ -205,6 +205,8 @@ def assert_same(ours: RunFolder, theirs: RunFolder) -> None:
         ours_last, theirs_last = (torch.load(folder.model_file) for folder in folders)
         assert all(torch.equal(ours_last[name], theirs_last[name]) for name in theirs_last)
         assert trial.state == "done"
+        confused = [one.confusion.read() if one.confusion.exists() else None for one in folders]
+        assert confused[0] == confused[1]
         assert not folders[0].resume_folder.exists()
 
 
@@ -215,6 +217,7 @@ def assert_same(ours: RunFolder, theirs: RunFolder) -> None:
         ("eager", "restless", {"optimizer": "sgd", "momentum": 0.9, "zero_grad": False}),
         ("tuned", "restless", {"optimizer": "adadelta", "schedule": "cosine"}),
         ("eager", "restless", {"optimizer": "adam", "schedule": "step", "processes": 2}),
+        ("eager", "restless", {"keep_best": True, "val_fraction": 0.3, "lr": 2.0}),
         ("eager", "carried", {}),
         ("eager", "two", {}),
         ("graphed", "lanes", {"optimizer": "rmsprop"}),
@@ -236,6 +239,10 @@ def test_a_curve_that_was_cut_again_and_again_is_the_undisturbed_one(
     assert before == sorted(before)
     assert cut.trials()[0].resolved["engine"] == engine
     assert_same(cut, whole)
+    has_classes = name in ("restless", "lanes")  # the others give a loss alone
+    assert [cut.trial(one.id).confusion.exists() for one in cut.trials()] == [has_classes] * len(
+        cut.trials()
+    )
 
 
 @pytest.mark.parametrize("engine", ["eager", "lanes"])

@@ -1,0 +1,396 @@
+"""confusion.json: counts and mistakes of a test set, worked out by hand and held against the accuracy."""
+
+import base64
+import dataclasses
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from training import HomedSetup, MakeSetup
+from trainlab import Dataset, Split
+from trainlab.errors import RecordError
+from trainlab.instruments.confusion import pictures_of, record_confusion
+from trainlab.record.confusion import ConfusionRecord
+from trainlab.train.engines import ENGINES
+from trainlab.train.engines.engine import Member
+from trainlab.train.loop import train
+from trainlab.train.moments import Moments, Progress
+from trainlab.train.steps import classified
+from trainlab.train.steps.classified import Classified
+from trainlab.workloads.workload import Workload
+
+TRUE = (0, 0, 0, 1, 1, 2, 2, 2)
+SAID = (0, 1, 0, 1, 2, 2, 2, 0)
+SURE = (0.9, 0.6, 0.5, 0.8, 0.95, 0.7, 0.9, 0.6)
+"""The share given to the class that is said."""
+
+
+class Fixed(nn.Module):
+    """Says of each sample what stands in it: the class, and how sure it is of it. The rest goes to the next
+    class, so that the shares of the right one are known too."""
+
+    def __init__(self, form: str = "log") -> None:
+        super().__init__()
+        self.form, self.scale = form, nn.Parameter(torch.zeros(()))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        said, sure = inputs.flatten(1)[:, 0].long(), inputs.flatten(1)[:, 1]
+        shares = torch.full((len(inputs), 3), 1e-30)
+        rows = torch.arange(len(inputs))
+        shares[rows, said], shares[rows, (said + 1) % 3] = sure, 1 - sure
+        shares = shares + 0 * self.scale
+        if self.form == "share":
+            return shares
+        return shares.log() + (5.0 if self.form == "score" else 0.0)
+
+
+def known(form: str = "log") -> Workload:
+    """Three classes, eight test samples."""
+    inputs = torch.zeros(8, 1, 4, 4)
+    inputs[:, 0, 0, 0], inputs[:, 0, 0, 1] = torch.tensor(SAID), torch.tensor(SURE)
+    inputs[:, 0, 3, 3] = torch.linspace(0, 1, 8)
+    split = Split(inputs, torch.tensor(TRUE))
+    loss = F.nll_loss if form == "log" else F.cross_entropy
+    data = Dataset("known", split, split, classes=("ant", "bee", "cat"))
+    return Workload(name="known", model=lambda: Fixed(form), data=data, loss=loss)
+
+
+def done(setups: Sequence[HomedSetup], engine: str = "eager") -> list[Progress]:
+    """Trains together and records what was confused."""
+    members = [Member(setup, Moments([]), Progress()) for setup in setups]
+    session = ENGINES[engine].open(members)
+    train(session, members)
+    for number, (member, setup) in enumerate(zip(members, setups, strict=True)):
+        record_confusion(session, number, member, setup.folder)
+    return [member.progress for member in members]
+
+
+def confused(setup: HomedSetup, engine: str = "eager") -> ConfusionRecord:
+    done([setup], engine)
+    return setup.folder.confusion.read()
+
+
+@pytest.mark.parametrize("form", ["log", "score", "share"])
+@pytest.mark.parametrize("size", [3, 8])
+def test_counts_and_mistakes_are_those_worked_out_by_hand(
+    form: str, size: int, make_setup: MakeSetup
+) -> None:
+    found = confused(make_setup(workload=known(form), test_batch_size=size, epochs=1))
+    assert found.counts == ((2, 1, 0), (0, 1, 1), (1, 0, 2))
+    assert found.num_samples == 8 == sum(map(sum, found.counts))
+    assert found.num_right == 5
+    assert found.classes == ("ant", "bee", "cat")
+    told = [(m.index, m.true, m.said) for m in found.worst]
+    # Of two that are as sure the one with less for the truth comes first, then the earlier one.
+    assert told == [(4, 1, 2), (1, 0, 1), (7, 2, 0)]
+    assert [m.said_probability for m in found.worst] == pytest.approx([0.95, 0.6, 0.6])
+    assert [m.true_probability for m in found.worst] == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)
+
+
+def test_pictures_are_the_stored_samples(make_setup: MakeSetup) -> None:
+    setup = make_setup(workload=known(), epochs=1)
+    stored = setup.dataset.test.inputs
+    for mistake in confused(setup).worst:
+        assert mistake.picture is not None
+        assert (mistake.picture.height, mistake.picture.width) == (4, 4)
+        pixels = np.frombuffer(mistake.picture.values, dtype=np.uint8).reshape(4, 4)
+        image = stored[mistake.index, 0].numpy()
+        low, high = (0.0, 2.0)  # of the pictures that are shown
+        assert np.abs(pixels - (image - low) / (high - low) * 255).max() <= 0.5
+
+
+@pytest.mark.parametrize("engine", list(ENGINES))
+@pytest.mark.slow
+def test_the_diagonal_is_the_accuracy_whatever_the_engine(
+    engine: str, make_setup: MakeSetup
+) -> None:
+    setup = make_setup(test_batch_size=7, epochs=1, lr=0.001)
+    (progress,) = done([setup], engine)
+    found = setup.folder.confusion.read()
+    assert found.num_samples == 31
+    assert found.num_right == round(31 * progress.final["test/accuracy"])
+    assert found.num_right / 31 == pytest.approx(progress.final["test/accuracy"], abs=1e-12)
+    assert 0 < found.num_right < 31
+    assert found.classes == ()
+    assert all(mistake.picture is None for mistake in found.worst), "rows of numbers are no images"
+
+
+def test_every_lane_confuses_what_it_confuses_by_itself(make_setup: MakeSetup) -> None:
+    asked = [{"seed": seed, "lr": lr, "epochs": 1} for seed in (1, 2) for lr in (0.0003, 0.001)]
+    together, apart = ([make_setup(**one) for one in asked] for _ in range(2))
+    done(together, "lanes")
+    for one in apart:
+        done([one])
+    records = [[setup.folder.confusion.read() for setup in some] for some in (together, apart)]
+    assert [one.counts for one in records[0]] == [one.counts for one in records[1]]
+    assert len({one.counts for one in records[0]}) > 1
+    for ours, alone in zip(*records, strict=True):
+        assert [m.index for m in ours.worst] == [m.index for m in alone.worst]
+        shares = [m.said_probability for m in alone.worst]
+        assert [m.said_probability for m in ours.worst] == pytest.approx(shares, rel=1e-3)
+
+
+def test_kept_weights_are_those_that_the_counts_are_of(make_setup: MakeSetup) -> None:
+    asked: dict[str, Any] = {"keep_best": True, "epochs": 6, "lr": 1.0, "optimizer": "sgd"}
+    setup = make_setup(**asked)
+    halves = (
+        setup.dataset.train.part(torch.arange(40)),
+        setup.dataset.train.part(torch.arange(40, 80)),
+    )
+    data = Dataset("held", halves[0], setup.dataset.test, val=halves[1])
+    setup = make_setup(workload=dataclasses.replace(setup.workload, data=data), **asked)
+    (progress,) = done([setup])
+    assert 0 < progress.best_epoch < 6, "or this shows nothing"
+    found = setup.folder.confusion.read()
+    assert found.num_right / 31 == pytest.approx(progress.final["test/accuracy"], abs=1e-12)
+    setup.model.eval()
+    said = setup.model(setup.dataset.test.inputs).argmax(-1)
+    assert found.num_right == int((said == setup.dataset.test.targets).sum())
+
+
+def test_scores_too_many_to_keep_are_made_once_more(
+    make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = confused(make_setup(test_batch_size=7))
+    monkeypatch.setattr(classified, "MOST_KEPT_BYTES", 100)
+    states = torch.get_rng_state(), random.getstate()
+    again = confused(make_setup(test_batch_size=7))
+    assert again == kept
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert states[1] == random.getstate()
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_data_that_is_loaded_sample_by_sample_has_pictures_too(
+    is_stream: bool, make_setup: MakeSetup
+) -> None:
+    workload = known()
+    data = workload.dataset("")
+    pairs = TensorDataset(data.test.inputs, data.test.targets)
+    batches = [
+        (data.test.inputs[:5], data.test.targets[:5]),
+        (data.test.inputs[5:], data.test.targets[5:]),
+    ]
+    given = Batches(batches) if is_stream else pairs
+    loaded = Dataset("loaded", pairs, given, classes=data.classes)
+    own = dataclasses.replace(workload, data=loaded)
+    found = confused(make_setup(workload=own, epochs=1, test_batch_size=3))
+    assert found == confused(make_setup(workload=workload, epochs=1))
+
+
+class Batches:
+    """Batches that are made elsewhere."""
+
+    def __init__(self, batches: Sequence[Any]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Any:
+        return iter(self._batches)
+
+
+def regression() -> Workload:
+    inputs = torch.randn(20, 8, generator=torch.Generator().manual_seed(0))
+    split = Split(inputs, inputs[:, :1])
+    return Workload(
+        name="line",
+        model=lambda: nn.Linear(8, 1),
+        data=Dataset("d", split, split),
+        loss=F.mse_loss,
+        metrics={},
+    )
+
+
+def next_letters() -> Workload:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(9, 9)
+
+        def forward(self, letters: Tensor) -> Tensor:
+            return self.table(letters)
+
+    letters = torch.randint(9, (20, 6), generator=torch.Generator().manual_seed(0))
+    split = Split(letters[:, :-1], letters[:, 1:])
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
+
+    return Workload(
+        name="letters", model=Model, data=Dataset("d", split, split), loss=loss, metrics={}
+    )
+
+
+def own_step(tiny: Workload) -> Workload:
+    def step(model: nn.Module, batch: Any) -> Tensor:
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    return Workload(name="own", model=tiny.model, data=tiny.data, step=step)
+
+
+@pytest.mark.parametrize("what", ["regression", "letters", "own"])
+def test_what_has_no_classes_writes_nothing_and_says_nothing(
+    what: str, make_setup: MakeSetup, tiny: Workload
+) -> None:
+    workload = {"regression": regression, "letters": next_letters, "own": lambda: own_step(tiny)}[
+        what
+    ]()
+    setup = make_setup(workload=workload, epochs=1, batch_size=5)
+    done([setup])
+    assert not setup.folder.confusion.exists()
+    assert not [note for note in setup.notes if note.code == "confusion_failed"]
+
+
+def test_an_own_step_that_gives_scores_and_classes_is_recorded(
+    make_setup: MakeSetup, tiny: Workload
+) -> None:
+    def step(model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        outputs = model(batch[0])
+        return {"loss": F.cross_entropy(outputs, batch[1]), "outputs": outputs, "targets": batch[1]}
+
+    workload = Workload(name="own", model=tiny.model, data=tiny.data, step=step)
+    assert confused(make_setup(workload=workload, epochs=1)).num_samples == 31
+
+
+def test_targets_that_are_no_class_give_no_record() -> None:
+    found = Classified()
+    found.add(torch.randn(4, 3), torch.tensor([0, 1, 2, -100]))
+    assert found.record() is None
+    found = Classified()
+    found.add(torch.tensor([[0.0, float("nan")], [0.0, 1.0]]), torch.tensor([0, 1]))
+    assert found.record() is None
+
+
+def test_of_many_mistakes_the_twelve_surest_are_kept_over_all_batches() -> None:
+    scores = torch.zeros(100, 2)
+    scores[:, 1] = torch.randperm(100, generator=torch.Generator().manual_seed(0)) / 10 + 0.05
+    found = Classified()
+    for rows in torch.arange(100).split(17):
+        found.add(scores[rows], torch.zeros(len(rows), dtype=torch.int64))
+    record = found.record()
+    assert record is not None
+    assert record.counts == ((0, 100), (0, 0))
+    assert [m.index for m in record.worst] == scores[:, 1].argsort(descending=True)[:12].tolist()
+
+
+def test_a_full_disk_leaves_the_trial_done_with_a_note(
+    make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise RecordError("confusion.json: cannot be written: No space left on device")
+
+    setup = make_setup(epochs=1)
+    monkeypatch.setattr(type(setup.folder.confusion), "write", full)
+    (progress,) = done([setup])
+    assert progress.state == "done"
+    (note,) = setup.notes
+    assert note.code == "confusion_failed"
+    assert "No space left" in str(note.values["reason"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "drawn"),
+    [
+        ((1, 28, 28), torch.uint8, (28, 28, 1)),
+        ((28, 28), torch.uint8, (28, 28, 1)),
+        ((3, 32, 24), torch.float32, (32, 24, 3)),
+        ((3, 300, 150), torch.uint8, (64, 32, 3)),
+        ((2, 8, 8), torch.uint8, None),
+        ((64,), torch.float32, None),
+        ((3, 2, 2), torch.float32, None),
+        ((1, 8, 8), torch.int64, None),
+    ],
+)
+def test_only_what_looks_like_an_image_is_drawn(
+    shape: tuple[int, ...], dtype: torch.dtype, drawn: tuple[int, ...] | None
+) -> None:
+    values = torch.arange(int(np.prod(shape))).view(shape)
+    image = (values * 7 + 300 if dtype == torch.int64 else values % 256).to(dtype)
+    found = pictures_of([image])
+    if drawn is None:
+        assert found == []
+        return
+    (picture,) = found
+    assert (picture.height, picture.width, picture.channels) == drawn
+    assert len(picture.values) == np.prod(drawn)
+    if dtype == torch.uint8 and max(shape) <= 64:
+        expected = image.reshape(1, *shape[-2:]).permute(1, 2, 0).numpy()
+        assert picture.values == expected.tobytes()
+
+
+def test_rows_of_a_table_with_negative_numbers_are_no_image() -> None:
+    assert pictures_of([torch.randn(20, 6, generator=torch.Generator().manual_seed(0))]) == []
+    assert len(pictures_of([torch.rand(20, 6)])) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"counts": [[1, 2], [3, 4]]}, "must add up to num_samples"),
+        ({"counts": [[1, 2, 0], [3, 2]]}, "as many columns as rows"),
+        ({"num_samples": -8}, "num_samples"),
+        ({"classes": ["a"]}, "classes: must be as many"),
+        (
+            {
+                "worst": [
+                    {"index": 9, "true": 0, "said": 1, "said_probability": 1, "true_probability": 0}
+                ]
+            },
+            "sample",
+        ),
+        (
+            {
+                "worst": [
+                    {"index": 1, "true": 0, "said": 7, "said_probability": 1, "true_probability": 0}
+                ]
+            },
+            "class",
+        ),
+        (
+            {
+                "worst": [
+                    {"index": 1, "true": 0, "said": 1, "said_probability": 2, "true_probability": 0}
+                ]
+            },
+            "said_probability",
+        ),
+        (
+            {
+                "worst": [
+                    {
+                        "index": 1,
+                        "true": 0,
+                        "said": 1,
+                        "said_probability": 1,
+                        "true_probability": 0,
+                        "picture": {
+                            "height": 9,
+                            "width": 9,
+                            "channels": 1,
+                            "pixels": base64.b64encode(bytes(80)).decode(),
+                        },
+                    }
+                ]
+            },
+            "pixels",
+        ),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_told(
+    change: dict[str, Any], problem: str, make_setup: MakeSetup
+) -> None:
+    setup = make_setup(workload=known(), epochs=1)
+    confused(setup)
+    file = setup.folder.confusion
+    value = json.loads(file.path.read_text())
+    del value["sha256"]
+    file.path.write_text(json.dumps(value | change))
+    with pytest.raises(RecordError, match=problem):
+        file.read()
