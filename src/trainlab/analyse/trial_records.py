@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from trainlab.analyse.probes import ProbedTrial
 from trainlab.errors import RecordError
+from trainlab.record.confusion import ConfusionRecord
 from trainlab.record.cost import (
     CostRecord,
     LayersRecord,
@@ -46,6 +47,8 @@ class LearnedTrial:
     """Reads the lines of kind `step`: there are many, and only reports that draw them need them."""
     read_network: Callable[[], NetworkRecord | None] = lambda: None
     """Reads the calls of its model; None where they were not recorded."""
+    read_confusion: Callable[[], ConfusionRecord | None] = lambda: None
+    """Reads which classes it took for which; None where that was not recorded."""
 
     def epoch_s(self) -> float | None:
         """The median training time of its epochs; None where none ended."""
@@ -129,11 +132,13 @@ def _learned(files: TrialFolder, trial: TrialRecord) -> LearnedTrial:
         # No digest vouches for what is read later.
         files.curve()
         _read(files.network)
+        _read(files.confusion)
     return LearnedTrial(
         trial,
         epochs=tuple(files.epochs()),
         read_steps=lambda: [line for line in files.curve() if line["kind"] == "step"],
         read_network=lambda: _read(files.network),
+        read_confusion=lambda: _read(files.confusion),
     )
 
 

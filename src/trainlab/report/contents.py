@@ -7,6 +7,7 @@ from trainlab import __version__
 from trainlab.report.document import Block, Document, Figure, Section, with_live_links
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import answer_section, notices, unstable_notices
+from trainlab.report.sections.classes import class_section
 from trainlab.report.sections.cost import (
     cold_section,
     limits_section,
@@ -34,6 +35,7 @@ SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     environment_section,
     network_section,
     learn_section,
+    class_section,
     operator_section,
     phase_section,
     comparison_section,

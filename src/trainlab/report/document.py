@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
+from trainlab.record.confusion import Picture
+
 Mark = Literal["different", "equivalent", "identical", "cannot tell", "fact"]
 
 
@@ -87,6 +89,10 @@ class Entry:
     text: str
     value: float | None = None
     mark: Mark | None = None
+    tone: Literal["right", "wrong"] | None = None
+    """The colour of its field, in a matrix; None: that of the paper."""
+    shade: float = 0.0
+    """How strong that colour is, from 0 to 1."""
 
     @property
     def parts(self) -> list[str]:
@@ -118,6 +124,8 @@ class Table:
     """Rows shown before a reader unfolds the table, or at all where the format cannot; None: every row."""
     is_code: bool = False
     """Whether the first column holds names from code."""
+    is_matrix: bool = False
+    """Whether the headings of its columns are those of its rows, and its fields are coloured."""
 
     @property
     def verdict_column(self) -> int | None:
@@ -167,6 +175,27 @@ class Drawing:
 
 
 @dataclass(frozen=True)
+class GalleryItem:
+    """A small picture and what is said of it."""
+
+    picture: Picture
+    alt: str
+    text: str
+    remark: str
+    """Below the text, for who wants to look it up."""
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Small pictures side by side, each with its own text."""
+
+    id: str
+    caption: str
+    items: tuple[GalleryItem, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Listing:
     """Text to copy, such as a command or a file."""
 
@@ -194,7 +223,18 @@ class OwnText:
     parts: tuple[OwnPart, ...]
 
 
-Block = Paragraph | Notice | Bullets | Statements | Table | Figure | Drawing | Listing | OwnText
+Block = (
+    Paragraph
+    | Notice
+    | Bullets
+    | Statements
+    | Table
+    | Figure
+    | Drawing
+    | Gallery
+    | Listing
+    | OwnText
+)
 
 
 def chart_groups(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:
@@ -273,3 +313,7 @@ class Document:
     def drawings(self) -> list[Drawing]:
         """Every drawing, in reading order."""
         return [block for block in self.all_blocks() if isinstance(block, Drawing)]
+
+    def galleries(self) -> list[Gallery]:
+        """Every gallery, in reading order."""
+        return [block for block in self.all_blocks() if isinstance(block, Gallery)]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trainlab.analyse.answer import Answer, answer
+from trainlab.analyse.classes.confusion import Confusion, best_confusion
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings import findings
@@ -42,6 +43,11 @@ class RunData:
     def profiled(self, mode: str) -> list[Measurement]:
         """The measurements of a mode whose operators were recorded, one per cell."""
         return [m for m in self.evidence.measured_in(mode) if m.operators is not None]
+
+    @cached_property
+    def confusion(self) -> Confusion | None:
+        """Which classes the best setting confuses; None where the trials are about no classes."""
+        return best_confusion(self.evidence)
 
     @cached_property
     def drawn_cells(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ Section = Literal[
     "run",
     "factors",
     "learning",
+    "classes",
     "probes",
     "operators",
     "phases",

@@ -10,8 +10,8 @@ from trainlab.analyse.findings.best import best_findings
 from trainlab.analyse.findings.effects import Effect, effect_findings
 from trainlab.analyse.findings.finding import Finding, arrow
 from trainlab.analyse.findings.patterns import pattern_findings
-from trainlab.analyse.findings.sampling import sampling_findings
 from trainlab.analyse.findings.spread import spread_findings
+from trainlab.analyse.findings.test_set import confused_findings, sampling_findings
 from trainlab.analyse.metric_table import metric_table
 from trainlab.analyse.metrics import compared_metrics
 from trainlab.analyse.time_to_target import EpochValue, time_to_target
@@ -126,6 +126,7 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
             yield from pattern_findings(evidence, table)
         yield from spread_findings(evidence, metric)
         yield from sampling_findings(evidence, table)
+    yield from confused_findings(evidence)
     yield from _divergence(evidence)
     for metric, target in evidence.study.targets.items():
         yield from _times_to_target(evidence, target_of(metric, target))

@@ -1,15 +1,18 @@
 """HTML: one self-contained file that opens from disk, offline."""
 
+import base64
 import json
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from trainlab.extras import import_extra
+from trainlab.record.confusion import Picture
 from trainlab.report.document import Document, chart_groups
 from trainlab.report.figures.vega import PALETTE, VEGA_LITE, config
 from trainlab.report.render.fonts import embedded_font
 from trainlab.report.render.numbering import Labels
+from trainlab.report.render.png import png_of_picture
 from trainlab.words import Words
 
 FONT = "'Trainlab Report', system-ui, sans-serif"
@@ -35,6 +38,7 @@ def html_of(document: Document) -> str:
             chart_groups=chart_groups,
             kind_of=lambda block: type(block).__name__,
             svg=lambda block: _markup(block.svg),
+            embedded=_embedded,
             style=_markup(_resource("page.css") + embedded_font(document)),
             charts=_markup(_charts(document)),
             origin=_markup(_in_script(document.origin)),
@@ -43,6 +47,11 @@ def html_of(document: Document) -> str:
         )
     )
     return page
+
+
+def _embedded(picture: Picture) -> str:
+    """A small picture inside the page."""
+    return f"data:image/png;base64,{base64.b64encode(png_of_picture(picture)).decode()}"
 
 
 def _charts(document: Document) -> str:

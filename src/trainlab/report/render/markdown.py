@@ -3,12 +3,14 @@
 import base64
 import re
 
+from trainlab.record.confusion import Picture
 from trainlab.report.document import (
     Block,
     Bullets,
     Document,
     Drawing,
     Figure,
+    Gallery,
     Listing,
     Notice,
     OwnText,
@@ -20,9 +22,14 @@ from trainlab.report.document import (
 )
 from trainlab.report.render.numbering import Labels, table_note
 from trainlab.report.render.pictures import pictures, png_of
+from trainlab.report.render.png import png_of_picture
 from trainlab.words import LANGUAGES, Words
 
 FOLDER = "figures"
+SMALL_SIDE = 84
+"""Pixels: smaller pictures are shown larger."""
+PER_ROW = 6
+"""Small pictures side by side."""
 ALERTS = {"warning": "NOTE", "failure": "WARNING"}
 SPECIAL = re.compile(r"([\\`*\[\]|~$#])")
 EDGE_UNDERSCORE = re.compile(r"(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
@@ -54,7 +61,20 @@ def figure_files(document: Document) -> dict[str, bytes]:
     return {
         f"{FOLDER}/{name}.{suffix}": png_of(svg) if suffix == "png" else svg.encode()
         for name, svg in pictures(document).items()
+    } | {
+        _file_of(gallery, number): png_of_picture(item.picture, _scale(item.picture))
+        for gallery in document.galleries()
+        for number, item in enumerate(gallery.items)
     }
+
+
+def _file_of(gallery: Gallery, number: int) -> str:
+    return f"{FOLDER}/{gallery.id}-{number}.png"
+
+
+def _scale(picture: Picture) -> int:
+    """So many times larger that it can be seen."""
+    return max(1, SMALL_SIDE // max(picture.height, picture.width))
 
 
 def _suffix(lang: str) -> str:
@@ -110,7 +130,7 @@ def _block(block: Block, words: Words, labels: Labels) -> list[str]:
             return ["\n".join(_statement(item) for item in items)]
         case Table():
             return _table(block, words, labels)
-        case Figure() | Drawing():
+        case Figure() | Drawing() | Gallery():
             return _picture(block, words, labels)
         case Listing(caption, text, language, is_folded):
             fence = _fence(text, 3)
@@ -151,11 +171,32 @@ def _notice(notice: Notice) -> str:
     return f"> [!{ALERTS[notice.tone]}]\n> {escaped(notice.text)}"
 
 
-def _picture(block: Figure | Drawing, words: Words, labels: Labels) -> list[str]:
+def _picture(block: Figure | Drawing | Gallery, words: Words, labels: Labels) -> list[str]:
+    if isinstance(block, Gallery):
+        return _gallery(block, words, labels)
     path = f"{FOLDER}/{block.id}.{_suffix(words.lang)}"
     stop = words("full_stop") if block.note else ""
     caption = f"{words('colon')}{escaped(block.caption)}{stop}{escaped(block.note)}"
     return [f"![{escaped(block.alt)}]({path})", f"**{labels.of(block)}**{caption}"]
+
+
+def _gallery(block: Gallery, words: Words, labels: Labels) -> list[str]:
+    """A table of pictures with their texts below them."""
+    lines: list[str] = []
+    for first in range(0, len(block.items), PER_ROW):
+        numbers = range(first, min(first + PER_ROW, len(block.items)))
+        empty = [" "] * (PER_ROW - len(numbers)) if first else []
+        shown = [f"![{escaped(block.items[n].alt)}]({_file_of(block, n)})" for n in numbers]
+        told = [
+            f"{escaped(i.text)}<br>{escaped(i.remark)}"
+            for i in map(block.items.__getitem__, numbers)
+        ]
+        lines.append("| " + " | ".join([*shown, *empty]) + " |")
+        lines += [] if first else ["|" + "|".join([":---:"] * len(shown)) + "|"]
+        lines.append("| " + " | ".join([*told, *empty]) + " |")
+    caption = f"**{labels.of(block)}**{words('colon')}{escaped(block.caption)}"
+    note = f"*{escaped(block.note)}*"
+    return ["\n".join(lines), caption, *([note] if block.note else [])]
 
 
 def _table(block: Table, words: Words, labels: Labels) -> list[str]:

@@ -1,6 +1,6 @@
 """What every format writes about figures and tables alike: their numbers, and the notes of tables."""
 
-from trainlab.report.document import Document, Drawing, Figure, Table
+from trainlab.report.document import Document, Drawing, Figure, Gallery, Table
 from trainlab.words import Words
 
 
@@ -9,7 +9,7 @@ class Labels:
 
     def __init__(self, document: Document, words: Words) -> None:
         blocks = list(document.all_blocks())
-        figures = [block for block in blocks if isinstance(block, Figure | Drawing)]
+        figures = [block for block in blocks if isinstance(block, Figure | Drawing | Gallery)]
         tables = [block for block in blocks if isinstance(block, Table)]
         # By identity: two tables may be equal in every field.
         self._labels = {
@@ -18,7 +18,7 @@ class Labels:
             for number, block in enumerate(counted, start=1)
         }
 
-    def of(self, block: Figure | Drawing | Table) -> str:
+    def of(self, block: Figure | Drawing | Gallery | Table) -> str:
         """The label of one of them."""
         return self._labels[id(block)]
 

@@ -16,6 +16,7 @@ from trainlab.report.document import (
     Drawing,
     Entry,
     Figure,
+    Gallery,
     Listing,
     Notice,
     OwnText,
@@ -28,6 +29,7 @@ from trainlab.report.document import (
 from trainlab.report.render.fonts import FAMILY, font_folder, lacks_glyphs
 from trainlab.report.render.numbering import Labels, table_note
 from trainlab.report.render.pictures import pictures
+from trainlab.report.render.png import png_of_picture
 from trainlab.report.render.wrapping import cells
 from trainlab.words import Words
 
@@ -51,6 +53,9 @@ def pdf_of(document: Document) -> bytes:
     with temporary_folder() as root:
         for name, svg in pictures(document, _widths(document)).items():
             (root / f"{name}.svg").write_text(svg, encoding="utf-8")
+        for gallery in document.galleries():
+            for number, item in enumerate(gallery.items):
+                (root / _file_of(gallery, number)).write_bytes(png_of_picture(item.picture))
         (root / "data.json").write_text(json.dumps(_data(document, words)), encoding="utf-8")
         template = (files("trainlab.report.render") / "report.typ").read_text(encoding="utf-8")
         (root / "report.typ").write_text(template, encoding="utf-8")
@@ -126,6 +131,8 @@ def _block(block: Block, words: Words, labels: Labels) -> dict[str, Any]:
             return _table(block, words, labels)
         case Figure() | Drawing():
             return _picture(block, labels)
+        case Gallery():
+            return _gallery(block, labels)
         case Listing(caption, text, _, is_folded):
             size = _fitting_pt(text) if is_folded else LISTING_PT
             return {"kind": "listing", "caption": caption, "text": text, "size": size}
@@ -159,6 +166,19 @@ def _picture(block: Figure | Drawing, labels: Labels) -> dict[str, Any]:
     return picture
 
 
+def _gallery(block: Gallery, labels: Labels) -> dict[str, Any]:
+    items = [
+        {"path": _file_of(block, number), "alt": one.alt, "text": one.text, "remark": one.remark}
+        for number, one in enumerate(block.items)
+    ]
+    facts = {"label": labels.of(block), "caption": block.caption, "note": block.note}
+    return {"kind": "gallery", "items": items, **facts}
+
+
+def _file_of(gallery: Gallery, number: int) -> str:
+    return f"{gallery.id}-{number}.png"
+
+
 def _table(block: Table, words: Words, labels: Labels) -> dict[str, Any]:
     return {
         "kind": "table",
@@ -170,16 +190,27 @@ def _table(block: Table, words: Words, labels: Labels) -> dict[str, Any]:
         ],
         "flexible": _flexible(block),
         "rows": [
-            [{"text": _text(entry, block), "mark": entry.mark} for entry in row.entries]
+            [
+                {
+                    "text": _text(entry, block),
+                    "mark": entry.mark,
+                    "tone": entry.tone,
+                    "shade": entry.shade,
+                }
+                for entry in row.entries
+            ]
             for row in block.shown
         ],
         "is_code": block.is_code,
+        "is_matrix": block.is_matrix,
         "note": table_note(block, words),
     }
 
 
 def _heading(text: str, block: Table) -> str:
     """`self µs per step` in two lines, to leave room for the column of names."""
+    if block.is_matrix:
+        return text
     lines = text.replace(" per ", "\nper ", 1).split("\n")
     if len(block.columns) < MANY_COLUMNS:
         return "\n".join(lines)

@@ -23,6 +23,7 @@ FILES = {
     "trials/*/trial.json": "trial",
     "trials/*/curve.jsonl": "curve",
     "trials/*/network.json": "network",
+    "trials/*/confusion.json": "confusion",
     "trials/*/probes.jsonl": "probes",
     "trials/*/probes.json": "probe_proof",
     "trials/*/cost.json": "cost",

@@ -1,0 +1,1 @@
+"""What the test set shows of a classifier, class by class."""
