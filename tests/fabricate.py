@@ -1,12 +1,14 @@
 """Run folders made of records alone: what analysis reads, without any training."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from trainlab.plan import Trial, plan, trials_of
+from trainlab.record.confusion import ConfusionRecord, Mistake, Picture
 from trainlab.record.cost import (
     CostRecord,
     LayersRecord,
@@ -52,6 +54,38 @@ PHASES_MS = {
     "train": {"forward": 0.5, "optimizer": 0.25, "other": 0.25},
     "inference": {"forward": 0.75, "other": 0.25},
 }
+
+
+def confusion(
+    counts: Sequence[Sequence[int]], seed: int = 0, classes: Sequence[str] = (), side: int = 0
+) -> ConfusionRecord:
+    """A record of these counts; its mistakes are drawn by chance, with pictures of `side` pixels."""
+    chance = Random(repr((seed, counts)))
+    number, num_samples = len(counts), sum(map(sum, counts))
+    pairs = [(a, b) for a in range(number) for b in range(number) if a != b and counts[a][b]]
+    mistakes = []
+    for true, said in pairs[:12]:
+        sure = chance.uniform(0.5, 1)
+        picture = Picture.of(side, side, chance.randbytes(side * side)) if side else None
+        mistakes.append(
+            Mistake(
+                index=chance.randrange(num_samples),
+                true=true,
+                said=said,
+                said_probability=sure,
+                true_probability=chance.uniform(0, 1 - sure),
+                picture=picture,
+            )
+        )
+    mistakes.sort(key=lambda one: -one.said_probability)
+    return ConfusionRecord(
+        num_samples=num_samples,
+        counts=tuple(map(tuple, counts)),
+        classes=tuple(classes),
+        worst=tuple(mistakes),
+    )
+
+
 FINAL = {"train/loss": 0.3, "test/loss": 0.4, "test/accuracy": 0.9}
 
 

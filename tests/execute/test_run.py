@@ -23,9 +23,11 @@ def test_a_run_leaves_every_record_readable(tiny_file: Path, tmp_path: Path) -> 
     assert all(f"{trial.environment}.json" in environment for trial in folder.trials())
     assert [name for name in names if name not in (environment, events, driver)] == [
         "study.json",
+        "trials/learn-seed1/confusion.json",
         "trials/learn-seed1/curve.jsonl",
         "trials/learn-seed1/network.json",
         "trials/learn-seed1/trial.json",
+        "trials/learn-seed2/confusion.json",
         "trials/learn-seed2/curve.jsonl",
         "trials/learn-seed2/trial.json",
     ]

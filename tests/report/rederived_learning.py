@@ -5,7 +5,7 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
-from raw_run import Expected, Json, Pair, RawRun, Within
+from raw_run import Expected, Json, Pair, RawRun, Within, read
 from rederived_contrasts import Row, Table, family
 from scipy import stats
 
@@ -313,6 +313,40 @@ def sampling(run: RawRun, found: Finding) -> Expected:
         "half_width_difference": half * math.sqrt(2),
     }
     return Expected(numbers, size)
+
+
+def confused_classes(run: RawRun, found: Finding) -> Expected:
+    """The matrices of all seeds of the best cell, added up."""
+    steady = {
+        cell: np.mean(list(values.values()))
+        for cell in run.cells
+        if (values := run.values(cell, found.subject)) and np.isfinite([*values.values()]).all()
+    }
+    best = max(steady, key=lambda cell: steady[cell])
+    assert found.cells == (best,)
+    files = [run.path / "trials" / t["id"] / "confusion.json" for t in run.learned(best).values()]
+    records = [read(file) for file in files]
+    whole = np.sum([record["counts"] for record in records], axis=0)
+    wrong = whole - np.diag(np.diag(whole))
+    both = np.triu(wrong + wrong.T)
+    first, second = np.unravel_index(both.argmax(), both.shape)
+    assert (both == both.max()).sum() == 1, "which pair comes first would be chance"
+    if wrong[first, second] < wrong[second, first]:
+        first, second = second, first
+    numbers = {
+        "first": str(first),
+        "second": str(second),
+        "num_taken": wrong[first, second],
+        "num_first": whole[first].sum(),
+        "num_other_way": wrong[second, first],
+        "num_second": whole[second].sum(),
+        "num_wrong": wrong.sum(),
+        "share": both.max() / wrong.sum(),
+        "num_tested": whole.sum(),
+        "num_samples": records[0]["num_samples"],
+        "num_settings": len(run.cells),
+    }
+    return Expected(numbers, len(records))
 
 
 def seed_spread(run: RawRun, found: Finding) -> Expected:

@@ -30,6 +30,7 @@ REDERIVED: dict[str, Callable[[RawRun, Finding], Expected]] = {
     "interaction": learning.interaction,
     "ran_as": learning.ran_as,
     "test_set": learning.sampling,
+    "confused_classes": learning.confused_classes,
     "seed_spread": learning.seed_spread,
     "time_to_target": learning.time_to_target,
     "time_difference": learning.time_difference,

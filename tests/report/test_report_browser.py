@@ -47,7 +47,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
     for lang in ("en", "zh"):
         layers = [row("fc1", [-1]), row(SCRIPT, [0], type=SCRIPT)]
-        report = rich_report(home / f"run-{lang}", lang, layers=lambda trial, rows=layers: rows)
+        classes = [SCRIPT, "T-shirt/top", *map(str, range(8))]
+        report = rich_report(
+            home / f"run-{lang}", lang, layers=lambda trial, rows=layers: rows, classes=classes
+        )
         made[lang] = home / f"{lang}.html"
         made[lang].write_text(html_of(report), encoding="utf-8")
     return made

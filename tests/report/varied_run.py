@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fabricate import QUIET, Fabricated, made_study, made_turns, operator
+from fabricate import QUIET, Fabricated, confusion, made_study, made_turns, operator
 from trainlab.plan import Trial
 from trainlab.record.cost import TurnRecord
 from trainlab.record.folder import RunFolder
@@ -79,6 +79,23 @@ def _vary_curve(folder: RunFolder, trial: TrialRecord) -> None:
     if trial.state == "diverged":
         step = None if trial.seed == 7 else chance.randrange(100, 2000)
         home.write(trial.model_copy(update={"diverged_at_step": step}))
+
+
+def classes_run(path: Path) -> RunFolder:
+    """Three classes in two cells; one seed of the better one diverged, and has no counts."""
+    study = made_study(vary={"lr": (0.01, 0.1)}, seeds=5)
+    folder = Fabricated(final=_final, state=_state_of_classes).write(path, study)
+    for trial in folder.trials():
+        if trial.state == "done":
+            chance = drawn("classes", trial.id)
+            wrong = [[chance.randrange(2, 40) * (a != b) for b in range(3)] for a in range(3)]
+            counts = [[n or 131 - sum(row) for n in row] for row in wrong]
+            folder.trial(trial.id).confusion.write(confusion(counts, trial.seed))
+    return folder
+
+
+def _state_of_classes(trial: Trial) -> str:
+    return "diverged" if (trial.cell, trial.seed) == ("lr=0.1", 4) else "done"
 
 
 def grid_run(path: Path) -> RunFolder:
@@ -301,6 +318,7 @@ def _fired(probe: str, layer: str, place: int) -> FiredRecord:
 RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "learn": learn_run,
     "grid": grid_run,
+    "classes": classes_run,
     "large batch": large_batch_run,
     "seed parts": seed_parts_run,
     "cost": cost_run,

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from trainlab.analyse.cost.summary import epoch_s_of
+from trainlab.analyse.classes.confusion import best_confusion
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.parallel import FACTOR, efficiency
 from trainlab.analyse.probes import ProbedTrial
@@ -252,3 +253,15 @@ def _bins(histogram: HistogramRecord) -> Iterator[tuple[float, float, int]]:
     yield 0.0 if histogram.log else -math.inf, edges[0], histogram.below
     yield from zip(edges, edges[1:], histogram.counts, strict=False)
     yield edges[-1], math.inf, histogram.above
+
+
+def confusion_table(evidence: Evidence) -> pd.DataFrame:
+    """Test samples of the best setting by true class (rows) and by the class they were taken for."""
+    found = best_confusion(evidence)
+    if found is None:
+        return pd.DataFrame()
+    return pd.DataFrame(
+        found.counts,
+        index=pd.Index(found.classes, name="true"),
+        columns=pd.Index(found.classes, name="said"),
+    )

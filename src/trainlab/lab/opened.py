@@ -59,6 +59,13 @@ class Run(RunFolder):
 
         return histogram_table(self.evidence().probed)
 
+    def confusion(self) -> "pd.DataFrame":
+        """Test samples by the class that they are of (rows) and the class they were taken for (columns): of
+        the best setting, all seeds together. No rows where the trials are about no classes."""
+        from trainlab.analyse.results import confusion_table
+
+        return confusion_table(self.evidence())
+
     def findings(self) -> "tuple[Finding, ...]":
         """What the study shows and what it cannot tell, as values."""
         from trainlab.analyse.findings import findings

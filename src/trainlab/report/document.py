@@ -78,6 +78,8 @@ class Column:
     """Whether a narrow terminal may leave it out."""
 
 
+LONGEST_LYING = 3
+"""Letters of the heading of a narrow column that need not be turned."""
 SHORT_NAME = 20
 """Names of up to so many letters stay on one line."""
 
@@ -132,6 +134,13 @@ class Table:
         """The column with marks in it, which a narrow screen never hides; None where there is none."""
         marked = (n for row in self.rows for n, entry in enumerate(row.entries) if entry.mark)
         return next(marked, None)
+
+    @property
+    def has_upright_headings(self) -> bool:
+        """Whether the headings of a matrix are too long to lie beside each other."""
+        return self.is_matrix and any(
+            len(one.heading) > LONGEST_LYING for one in self.columns[1:-1]
+        )
 
     @property
     def shown(self) -> tuple[Row, ...]:

@@ -203,6 +203,7 @@ def _table(block: Table, words: Words, labels: Labels) -> dict[str, Any]:
         ],
         "is_code": block.is_code,
         "is_matrix": block.is_matrix,
+        "is_upright": block.has_upright_headings,
         "note": table_note(block, words),
     }
 

@@ -1,0 +1,158 @@
+"""Which classes are confused, as a report shows it in every format and language."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich_run import confused_counts, rich_data, rich_report, rich_run, run_data, section_of
+
+from trainlab import open_run
+from trainlab.record.confusion import Picture
+from trainlab.record.digests import verify
+from trainlab.report.contents import report_of
+from trainlab.report.document import Bullets, Gallery, Paragraph, Table
+from trainlab.report.render.html import html_of
+from trainlab.report.render.markdown import figure_files, markdown_of
+from trainlab.report.render.pdf import pdf_of
+from trainlab.report.render.png import png_of_picture
+from trainlab.report.sections.classes import chance_text
+from trainlab.report.tables.classes import share_text
+
+CLASSES = ("ant", "bee", "cat", "dog", "elk")
+SEEDS = range(1, 9)
+
+
+def summed(number: int = 5) -> list[list[int]]:
+    every = [confused_counts(number, seed) for seed in SEEDS]
+    return [[sum(one[a][b] for one in every) for b in range(number)] for a in range(number)]
+
+
+def test_the_matrix_is_the_sum_of_the_seeds_of_the_best_setting(tmp_path: Path) -> None:
+    folder = rich_run(tmp_path / "run", classes=CLASSES)
+    other = folder.trial("learn-batch_size=1-seed1").confusion
+    counts = [[0, 500, 0, 0, 0], *[[0] * 5] * 4]
+    other.write(other.read().model_copy(update={"counts": counts, "num_samples": 500}))
+    section = section_of(report_of(run_data(folder)), "classes")
+    intro, bullets, matrix, gallery = section.blocks
+    assert isinstance(intro, Paragraph)
+    whole = summed()
+    right = sum(whole[n][n] for n in range(5))
+    assert (
+        f"batch_size=16, the setting with the best test accuracy: {right:,} of 4,000" in intro.text
+    )
+    assert "8 seeds, 500 test samples each" in intro.text
+    assert isinstance(bullets, Bullets)
+    (point,) = bullets.items
+    assert f"bee and ant are confused most often with batch_size=16: {whole[1][0]}" in point.text
+    assert isinstance(matrix, Table)
+    assert [column.heading for column in matrix.columns[1:-1]] == list(CLASSES)
+    for true, row in enumerate(matrix.rows):
+        name, *fields, samples = row.entries
+        assert (name.text, samples.text) == (CLASSES[true], "800")
+        assert [one.value for one in fields] == pytest.approx([n / 800 for n in whole[true]])
+        tones = [one.tone for one in fields]
+        expected = ["right" if said == true else "wrong" for said in range(5)]
+        assert tones == [e if n else None for e, n in zip(expected, whole[true], strict=True)]
+    assert isinstance(gallery, Gallery)
+    probabilities = re.findall(r"\(([\d.]+)%\)", " ".join(one.text for one in gallery.items))
+    assert len(probabilities) == len(gallery.items) == 12
+    assert sorted(map(float, probabilities), reverse=True) == list(map(float, probabilities))
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.slow
+def test_every_format_shows_matrix_and_pictures(lang: str, tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "run", lang, classes=CLASSES)
+    title = {"en": "Which classes are confused", "zh": "哪些类别被混淆"}[lang]
+    (gallery,) = report.galleries()
+    page, text = html_of(report), markdown_of(report)
+    assert title in page
+    assert page.count("data:image/png;base64,") == 12
+    assert "--shade:" in page
+    assert f"## {title}" in text
+    files = figure_files(report)
+    shown = [name for name in files if "/mistakes-" in name]
+    assert len(shown) == 12
+    assert all(f"({name})" in text for name in shown)
+    assert pdf_of(report).startswith(b"%PDF")
+    said = {"en": "true", "zh": "实际"}[lang]
+    assert all(item.text.startswith(said) for item in gallery.items)
+
+
+def test_a_png_has_the_pixels_of_the_picture() -> None:
+    image = pytest.importorskip("PIL.Image")
+    for channels in (1, 3):
+        values = bytes(range(5 * 4 * channels))
+        picture = Picture.of(5, 4, values)
+        drawn = image.open(io.BytesIO(png_of_picture(picture)))
+        assert (drawn.size, drawn.tobytes()) == ((4, 5), values)
+        large = image.open(io.BytesIO(png_of_picture(picture, 3)))
+        assert large.size == (12, 15)
+        assert large.resize((4, 5), image.Resampling.NEAREST).tobytes() == values
+
+
+def test_inputs_that_are_no_images_are_listed(tmp_path: Path) -> None:
+    section = section_of(rich_report(tmp_path / "run", classes=CLASSES, side=0), "classes")
+    listed = section.blocks[-1]
+    assert isinstance(listed, Table)
+    assert len(listed.rows) == 12
+    shares = [row.entries[4].value for row in listed.rows]
+    assert shares == sorted(shares, key=lambda share: -(share or 0))
+
+
+def test_of_many_classes_the_pairs_confused_most_often_are_listed(tmp_path: Path) -> None:
+    names = [f"kind {number}" for number in range(30)]
+    section = section_of(rich_report(tmp_path / "run", classes=names), "classes")
+    pairs = section.blocks[2]
+    assert isinstance(pairs, Table)
+    first = [entry.text for entry in pairs.rows[0].entries]
+    assert first[:3] == ["kind 1", "kind 0", str(summed(30)[1][0])]
+
+
+def test_a_run_without_classes_has_no_such_section(tmp_path: Path) -> None:
+    assert "classes" not in [one.id for one in rich_report(tmp_path / "run").sections]
+    assert open_run(tmp_path / "run").confusion().empty
+
+
+def test_python_gets_the_matrix_as_a_table(tmp_path: Path) -> None:
+    folder = rich_run(tmp_path / "run", classes=CLASSES)
+    table = open_run(folder.path).confusion()
+    assert table.to_numpy().tolist() == summed()
+    assert table.loc["bee", "ant"] == summed()[1][0]
+
+
+def test_a_damaged_record_is_told_and_its_trial_left_out(tmp_path: Path) -> None:
+    folder = rich_run(tmp_path / "run", classes=CLASSES)
+    path = folder.trial("learn-batch_size=16-seed3").confusion.path
+    path.write_text(path.read_text().replace('"num_samples": 500', '"num_samples": 501'))
+    (line,) = verify(folder).damaged
+    assert "learn-batch_size=16-seed3/confusion.json" in line
+    data = run_data(folder)
+    assert data.confusion is not None
+    assert data.confusion.seeds == (1, 2, 4, 5, 6, 7, 8)
+    assert "confusion.json" in json.dumps([notice.text for notice in report_of(data).notices])
+
+
+def test_when_all_is_right_there_is_nothing_to_show(tmp_path: Path) -> None:
+    folder = rich_run(tmp_path / "run", classes=CLASSES)
+    counts = [[100 * (a == b) for b in range(5)] for a in range(5)]
+    for trial in folder.trials():
+        file = folder.trial(trial.id).confusion
+        if file.exists():
+            file.write(file.read().model_copy(update={"counts": counts, "worst": ()}))
+    section = section_of(report_of(run_data(folder)), "classes")
+    assert [type(block) for block in section.blocks] == [Paragraph, Paragraph]
+    assert rich_data(tmp_path / "other", classes=CLASSES).findings_in("classes")
+
+
+def test_shares_do_not_look_like_none_or_all() -> None:
+    assert [share_text(one) for one in (1, 0.99999, 0.5, 0.0001)] == [
+        "100",
+        ">99.9",
+        "50.0",
+        "<0.1",
+    ]
+    told = [chance_text(one) for one in (1, 0.999999, 0.9999, 0.996, 0.62)]
+    assert told == ["100%", ">99.99%", "99.99%", "99.6%", "62%"]
