@@ -1,12 +1,19 @@
 """Which classes are confused, as a report shows it in every format and language."""
 
 import io
-import json
 import re
 from pathlib import Path
 
 import pytest
-from rich_run import confused_counts, rich_data, rich_report, rich_run, run_data, section_of
+from rich_run import (
+    confused_counts,
+    rich_data,
+    rich_report,
+    rich_run,
+    rich_study,
+    run_data,
+    section_of,
+)
 
 from trainlab import open_run
 from trainlab.record.confusion import Picture
@@ -22,6 +29,7 @@ from trainlab.report.tables.classes import share_text
 
 CLASSES = ("ant", "bee", "cat", "dog", "elk")
 SEEDS = range(1, 9)
+LEARNED = rich_study(cost=None)
 
 
 def summed(number: int = 5) -> list[list[int]]:
@@ -30,9 +38,9 @@ def summed(number: int = 5) -> list[list[int]]:
 
 
 def test_the_matrix_is_the_sum_of_the_seeds_of_the_best_setting(tmp_path: Path) -> None:
-    folder = rich_run(tmp_path / "run", classes=CLASSES)
+    folder = rich_run(tmp_path / "run", study=LEARNED, classes=CLASSES)
     other = folder.trial("learn-batch_size=1-seed1").confusion
-    counts = [[0, 500, 0, 0, 0], *[[0] * 5] * 4]
+    counts = ((0, 500, 0, 0, 0), *((0,) * 5,) * 4)
     other.write(other.read().model_copy(update={"counts": counts, "num_samples": 500}))
     section = section_of(report_of(run_data(folder)), "classes")
     intro, bullets, matrix, gallery = section.blocks
@@ -64,7 +72,7 @@ def test_the_matrix_is_the_sum_of_the_seeds_of_the_best_setting(tmp_path: Path) 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.slow
 def test_every_format_shows_matrix_and_pictures(lang: str, tmp_path: Path) -> None:
-    report = rich_report(tmp_path / "run", lang, classes=CLASSES)
+    report = rich_report(tmp_path / "run", lang, study=LEARNED, classes=CLASSES)
     title = {"en": "Which classes are confused", "zh": "哪些类别被混淆"}[lang]
     (gallery,) = report.galleries()
     page, text = html_of(report), markdown_of(report)
@@ -94,7 +102,9 @@ def test_a_png_has_the_pixels_of_the_picture() -> None:
 
 
 def test_inputs_that_are_no_images_are_listed(tmp_path: Path) -> None:
-    section = section_of(rich_report(tmp_path / "run", classes=CLASSES, side=0), "classes")
+    section = section_of(
+        rich_report(tmp_path / "run", study=LEARNED, classes=CLASSES, side=0), "classes"
+    )
     listed = section.blocks[-1]
     assert isinstance(listed, Table)
     assert len(listed.rows) == 12
@@ -104,7 +114,7 @@ def test_inputs_that_are_no_images_are_listed(tmp_path: Path) -> None:
 
 def test_of_many_classes_the_pairs_confused_most_often_are_listed(tmp_path: Path) -> None:
     names = [f"kind {number}" for number in range(30)]
-    section = section_of(rich_report(tmp_path / "run", classes=names), "classes")
+    section = section_of(rich_report(tmp_path / "run", study=LEARNED, classes=names), "classes")
     pairs = section.blocks[2]
     assert isinstance(pairs, Table)
     first = [entry.text for entry in pairs.rows[0].entries]
@@ -112,19 +122,21 @@ def test_of_many_classes_the_pairs_confused_most_often_are_listed(tmp_path: Path
 
 
 def test_a_run_without_classes_has_no_such_section(tmp_path: Path) -> None:
-    assert "classes" not in [one.id for one in rich_report(tmp_path / "run").sections]
+    assert "classes" not in [
+        one.id for one in rich_report(tmp_path / "run", study=LEARNED).sections
+    ]
     assert open_run(tmp_path / "run").confusion().empty
 
 
 def test_python_gets_the_matrix_as_a_table(tmp_path: Path) -> None:
-    folder = rich_run(tmp_path / "run", classes=CLASSES)
+    folder = rich_run(tmp_path / "run", study=LEARNED, classes=CLASSES)
     table = open_run(folder.path).confusion()
     assert table.to_numpy().tolist() == summed()
     assert table.loc["bee", "ant"] == summed()[1][0]
 
 
 def test_a_damaged_record_is_told_and_its_trial_left_out(tmp_path: Path) -> None:
-    folder = rich_run(tmp_path / "run", classes=CLASSES)
+    folder = rich_run(tmp_path / "run", study=LEARNED, classes=CLASSES)
     path = folder.trial("learn-batch_size=16-seed3").confusion.path
     path.write_text(path.read_text().replace('"num_samples": 500', '"num_samples": 501'))
     (line,) = verify(folder).damaged
@@ -132,19 +144,20 @@ def test_a_damaged_record_is_told_and_its_trial_left_out(tmp_path: Path) -> None
     data = run_data(folder)
     assert data.confusion is not None
     assert data.confusion.seeds == (1, 2, 4, 5, 6, 7, 8)
-    assert "confusion.json" in json.dumps([notice.text for notice in report_of(data).notices])
+    trouble = section_of(report_of(data), "trouble")
+    assert "learn-batch_size=16-seed3/confusion.json" in repr(trouble)
 
 
 def test_when_all_is_right_there_is_nothing_to_show(tmp_path: Path) -> None:
-    folder = rich_run(tmp_path / "run", classes=CLASSES)
-    counts = [[100 * (a == b) for b in range(5)] for a in range(5)]
+    folder = rich_run(tmp_path / "run", study=LEARNED, classes=CLASSES)
+    counts = tuple(tuple(100 * (a == b) for b in range(5)) for a in range(5))
     for trial in folder.trials():
         file = folder.trial(trial.id).confusion
         if file.exists():
             file.write(file.read().model_copy(update={"counts": counts, "worst": ()}))
     section = section_of(report_of(run_data(folder)), "classes")
     assert [type(block) for block in section.blocks] == [Paragraph, Paragraph]
-    assert rich_data(tmp_path / "other", classes=CLASSES).findings_in("classes")
+    assert rich_data(tmp_path / "other", study=LEARNED, classes=CLASSES).findings_in("classes")
 
 
 def test_shares_do_not_look_like_none_or_all() -> None:

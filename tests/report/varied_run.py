@@ -81,25 +81,8 @@ def _vary_curve(folder: RunFolder, trial: TrialRecord) -> None:
         home.write(trial.model_copy(update={"diverged_at_step": step}))
 
 
-def classes_run(path: Path) -> RunFolder:
-    """Three classes in two cells; one seed of the better one diverged, and has no counts."""
-    study = made_study(vary={"lr": (0.01, 0.1)}, seeds=5)
-    folder = Fabricated(final=_final, state=_state_of_classes).write(path, study)
-    for trial in folder.trials():
-        if trial.state == "done":
-            chance = drawn("classes", trial.id)
-            wrong = [[chance.randrange(2, 40) * (a != b) for b in range(3)] for a in range(3)]
-            counts = [[n or 131 - sum(row) for n in row] for row in wrong]
-            folder.trial(trial.id).confusion.write(confusion(counts, trial.seed))
-    return folder
-
-
-def _state_of_classes(trial: Trial) -> str:
-    return "diverged" if (trial.cell, trial.seed) == ("lr=0.1", 4) else "done"
-
-
 def grid_run(path: Path) -> RunFolder:
-    """Three sizes of two widths: a trend, and an effect that depends on the other factor."""
+    """Three sizes of two widths: a trend, and an effect that depends on the other factor; three classes."""
     study = made_study(vary={"batch_size": (1, 4, 16), "hidden": (3, 5)}, seeds=4)
 
     def final(trial: Trial) -> dict[str, float]:
@@ -113,7 +96,13 @@ def grid_run(path: Path) -> RunFolder:
             "train/loss": loss,
         }
 
-    return Fabricated(final=final).write(path, study)
+    folder = Fabricated(final=final).write(path, study)
+    for trial in folder.trials():
+        chance = drawn("classes", trial.id)
+        wrong = [[chance.randrange(2, 40) * (a != b) for b in range(3)] for a in range(3)]
+        counts = [[n or 131 - sum(row) for n in row] for row in wrong]
+        folder.trial(trial.id).confusion.write(confusion(counts, trial.seed))
+    return folder
 
 
 def large_batch_run(path: Path) -> RunFolder:
@@ -318,7 +307,6 @@ def _fired(probe: str, layer: str, place: int) -> FiredRecord:
 RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "learn": learn_run,
     "grid": grid_run,
-    "classes": classes_run,
     "large batch": large_batch_run,
     "seed parts": seed_parts_run,
     "cost": cost_run,

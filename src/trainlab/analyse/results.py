@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from trainlab.analyse.cost.summary import epoch_s_of
 from trainlab.analyse.classes.confusion import best_confusion
+from trainlab.analyse.cost.summary import epoch_s_of
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.parallel import FACTOR, efficiency
 from trainlab.analyse.probes import ProbedTrial

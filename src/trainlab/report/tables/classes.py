@@ -2,9 +2,9 @@
 
 import math
 
-from trainlab.analyse.classes.confusion import Confusion
+from trainlab.analyse.classes.confusion import Confusion, SeenMistake
 from trainlab.report.document import Column, Entry, Row, Table
-from trainlab.report.tables.columns import name, table_of, value
+from trainlab.report.tables.columns import Field, name, table_of, value
 from trainlab.words import Words
 from trainlab.words.numbers import count, percent
 
@@ -79,7 +79,7 @@ def pair_table(confusion: Confusion, words: Words) -> Table:
     number = range(len(confusion.classes))
     taken = [(a, b) for a in number for b in number if a != b and confusion.counts[a][b]]
     taken.sort(key=lambda pair: -confusion.counts[pair[0]][pair[1]])
-    fields = [
+    fields: list[Field[tuple[int, int]]] = [
         name(words("true_class"), lambda pair: confusion.classes[pair[0]]),
         name(words("said_class"), lambda pair: confusion.classes[pair[1]]),
         value(words("num_taken"), lambda pair: _counted(confusion.counts[pair[0]][pair[1]])),
@@ -91,7 +91,7 @@ def pair_table(confusion: Confusion, words: Words) -> Table:
 
 def mistake_table(confusion: Confusion, words: Words) -> Table:
     """The worst mistakes where the inputs are no images."""
-    fields = [
+    fields: list[Field[SeenMistake]] = [
         name(words("mistake_sample"), lambda one: str(one.mistake.index)),
         name(words("mistake_seed"), lambda one: str(one.seed)),
         name(words("true_class"), lambda one: confusion.classes[one.mistake.true]),
