@@ -73,7 +73,7 @@ def test_the_matrix_is_the_sum_of_the_seeds_of_the_best_setting(tmp_path: Path) 
 @pytest.mark.slow
 def test_every_format_shows_matrix_and_pictures(lang: str, tmp_path: Path) -> None:
     report = rich_report(tmp_path / "run", lang, study=LEARNED, classes=CLASSES)
-    title = {"en": "Which classes are confused", "zh": "哪些类别被混淆"}[lang]
+    title = {"en": "Which classes are confused", "zh": "哪些类被判错"}[lang]
     (gallery,) = report.galleries()
     page, text = html_of(report), markdown_of(report)
     assert title in page
