@@ -352,3 +352,15 @@ def test_without_a_run_those_that_there_are_are_listed_newest_first(
     assert "已完成" in trainlab(verb, "--lang", "zh").stdout
     listed = json.loads(trainlab(verb, "--json").stdout)
     assert [run["state"] for run in listed] == ["damaged", "finished", "finished"]
+
+
+@pytest.mark.parametrize(
+    ("options", "modes"),
+    [(("--no-profile",), set()), (("--mode", "train"), {"train"}), ((), {"train", "inference"})],
+)
+def test_a_lab_can_measure_less_than_its_file_says(
+    options: tuple[str, ...], modes: set[str], trainlab: Verb
+) -> None:
+    planned = json.loads(trainlab("run", "mnist-lab", "--dry-run", "--json", *options).stdout)
+    trials = [trial.split("-") for group in planned["groups"] for trial in group]
+    assert {mode for kind, mode, *_ in trials if kind == "cost"} == modes

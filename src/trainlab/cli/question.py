@@ -11,6 +11,7 @@ from trainlab.errors import DataError, DeviceError, SpecError, WorkloadError
 from trainlab.spec import CostSpec, Question, TrainSpec, checked
 from trainlab.spec.base import option_of, setting_of
 from trainlab.spec.contradictions import STEP_SCHEDULE_ONLY
+from trainlab.spec.cost import cost_margins
 from trainlab.spec.question import checked_question, read_question
 from trainlab.spec.settings import Scalar, pairs_of, scalar_of
 from trainlab.spec.suggestion import nearest
@@ -52,9 +53,14 @@ class Asked:
         changed = {
             f"cost.{name}": value for name, value in before.items() if now.get(name) != value
         }
+        # A margin of what is no longer measured says nothing; one that never was stays, and is refused.
+        left_out = cost_margins(own).keys() - cost_margins(cost).keys()
+        margins = {
+            name: margin for name, margin in self.question.margins.items() if name not in left_out
+        }
         return replace(
             self,
-            question=self.question.model_copy(update={"cost": cost}),
+            question=self.question.model_copy(update={"cost": cost, "margins": margins}),
             overridden=self.overridden | changed,
         )
 

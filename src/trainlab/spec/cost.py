@@ -55,6 +55,8 @@ class CostSpec(Spec):
         return ("train", "inference") if self.mode == "both" else (self.mode,)
 
 
-def cost_margins(cost: CostSpec) -> dict[str, float]:
-    """The margins of a profile, by what is compared."""
+def cost_margins(cost: CostSpec | None) -> dict[str, float]:
+    """The margins of a profile, by what is compared; none where nothing is measured."""
+    if cost is None:
+        return {}
     return {f"{mode}/sample_us": COST_MARGIN for mode in cost.modes}
