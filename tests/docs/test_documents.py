@@ -1,0 +1,151 @@
+"""Commands, options and links in the documents, held against the command line without running them."""
+
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from pages import (
+    LANGUAGES,
+    PAGES,
+    ROOT,
+    Command,
+    anchors,
+    blocks,
+    commands,
+    inline_code,
+    links,
+    words_of,
+)
+from reader import folder_of_a_reader
+from small import NOT_RUN
+from typer.main import get_command
+
+from torchless import Torchless
+from trainlab.cli import VERBS, build
+
+ALL_COMMANDS = [command for page in PAGES for block in blocks(page) for command in commands(block)]
+BY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+PROGRAMS = ("trainlab", "make", "docker", "source", "python", "pip")
+
+OPTIONS_OF_OTHERS = {
+    "--max-restarts": "torchrun",
+    "--logdir": "tensorboard",
+}
+"""In backticks, and not ours."""
+
+
+@cache
+def options_of(verb: str) -> frozenset[str]:
+    """Every option that a verb takes, or those of its own verbs."""
+    group = get_command(build([verb]))
+    command = group.get_command(None, verb)  # type: ignore[attr-defined, arg-type]
+    inner = getattr(command, "commands", {"": command}).values()
+    names = {name for one in inner for option in one.params for name in option.opts}
+    negative = {name for one in inner for option in one.params for name in option.secondary_opts}
+    return frozenset({*names, *negative, "--help", "--help-all", "--lang"})
+
+
+def unknown_options(words: list[str]) -> Iterator[str]:
+    """Options that the verb of a command line does not take."""
+    verb = next((word for word in words if word in VERBS), None)
+    known = options_of(verb) if verb else {"--help", "--version"}
+    for word in words:
+        option = word.partition("=")[0]
+        if option.startswith("--") and option not in known:
+            yield f"{verb or 'trainlab'}: {option}"
+
+
+@BY_PAGE
+def test_every_block_says_what_it_is(page: Path) -> None:
+    for block in blocks(page):
+        assert block.language in LANGUAGES, f"{block.place}: {block.language!r}"
+        if block.language == "text":
+            lines = block.text.splitlines()
+            typed = [line for line in lines if re.match(r"(\$ )?(trainlab|make) [a-z]", line)]
+            assert not typed, f"{block.place}: a command in a block that is not run"
+
+
+@pytest.mark.parametrize("command", ALL_COMMANDS, ids=lambda command: command.place)
+def test_a_command_names_a_program_that_is_known(command: Command) -> None:
+    assert command.words[0] in PROGRAMS, f"{command.place}: {command.text}"
+    if command.words[0] == "trainlab":
+        assert list(unknown_options(list(command.words[1:]))) == [], command.place
+
+
+@pytest.mark.slow
+def test_every_study_of_built_in_workloads_has_a_plan(torchless: Torchless, tmp_path: Path) -> None:
+    folder = folder_of_a_reader(tmp_path)
+    planned = set()
+    for command in ALL_COMMANDS:
+        if command.words[:2] != ("trainlab", "run") or command.text in planned:
+            continue
+        words = list(command.words[1:])
+        # A model of one's own imports torch, which takes seconds: these are run, in test_pages_run.py.
+        if ".py:" in words[1] or words[1].startswith("my_study/"):
+            continue
+        planned.add(command.text)
+        answer = torchless.ask([*words, *([] if "--help" in words else ["--dry-run"])], folder)
+        assert answer.code == 0, f"{command.place}: {answer.stderr}"
+        assert not answer.imported_torch
+    assert len(planned) > 20
+
+
+def test_make_knows_every_target() -> None:
+    targets = {command.words[1] for command in ALL_COMMANDS if command.words[0] == "make"}
+    assert {"lab", "test", "check"} <= targets
+    for target in sorted(targets):
+        done = subprocess.run(
+            ["make", "--dry-run", "--directory", str(ROOT), target], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@BY_PAGE
+def test_options_in_backticks_exist(page: Path) -> None:
+    everywhere = {option for verb in VERBS for option in options_of(verb)} | {"--version"}
+    for code in inline_code(page):
+        if code.startswith("trainlab ") and "\\" not in code:
+            words = list(words_of(code))
+            told = list(unknown_options([word.strip("[]") for word in words[1:]]))
+            assert told == [], code
+            assert words[1] in (*VERBS, "--help", "--version", "…"), code
+        elif not code.startswith(("python ", "pip ", "docker ", "tensorboard ")):
+            named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", code))
+            assert named <= everywhere | OPTIONS_OF_OTHERS.keys(), code
+
+
+def test_a_wrong_option_would_be_seen() -> None:
+    assert list(unknown_options(["run", "mnist-lab", "--sedes", "3"])) == ["run: --sedes"]
+    assert list(unknown_options(["show", "RUN", "--vary", "lr=1"])) == ["show: --vary"]
+    assert list(unknown_options(["run", "mnist-lab", "--no-zero-grad"])) == []
+
+
+def test_what_is_not_run_is_still_in_the_documents() -> None:
+    shown = {command.text for command in ALL_COMMANDS}
+    assert NOT_RUN.keys() - shown == set()
+
+
+@BY_PAGE
+def test_study_files_are_toml(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "toml":
+            assert tomllib.loads(block.text), block.place
+
+
+@BY_PAGE
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in links(page):
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name) if name else page
+        assert there.exists(), f"{page.name}: {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{page.name}: {target}"
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    reached = {(ROOT / link.partition("#")[0]).resolve() for link in links(ROOT / "README.md")}
+    assert {page for page in PAGES if page != ROOT / "README.md"} <= reached
