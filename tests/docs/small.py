@@ -68,7 +68,9 @@ def smaller(words: Sequence[str]) -> list[str]:
     if verb not in ("run", "profile") or {"--help", "--help-all", "--dry-run"} & set(asked):
         return asked
     is_study = asked[1].endswith(("-lab", ".toml"))
-    added = [*LEARN, *(("--max-steps", "2") if "--max-steps" in asked else SHORT)]
+    # A stream of batches cannot be cut to so many samples; that of the example is short.
+    learn = ("--data", "bundled") if "language_model" in asked[1] else LEARN
+    added = [*learn, *(("--max-steps", "2") if "--max-steps" in asked else SHORT)]
     if verb == "profile" or "--profile" in asked:
         added += COST
     elif is_study:
