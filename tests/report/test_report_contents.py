@@ -17,7 +17,6 @@ from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings.cost import CostRatio, MemoryRatio
 from trainlab.analyse.findings.effects import Effect
 from trainlab.plan import Trial
-from trainlab.record.probe import ProbeRecord
 from trainlab.report.contents import report_of
 from trainlab.report.document import Bullets, Document, Entry, Figure, Paragraph, Statements, Table
 from trainlab.report.render.terminal import print_blocks
@@ -261,35 +260,6 @@ def test_a_report_needs_no_torch(tmp_path: Path) -> None:
         [sys.executable, "-c", script, str(folder.path)], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_probes_are_drawn_a_curve_per_cell(tmp_path: Path) -> None:
-    folder = rich_run(tmp_path / "run")
-    for trial in folder.trials():
-        if trial.kind == "learn":
-            lines = [
-                ProbeRecord(
-                    probe="relu:grad_input:sq_sum@epoch",
-                    layer="<b>relu",
-                    quantity="grad_input",
-                    reducer="sq_sum",
-                    every="epoch",
-                    epoch=epoch,
-                    step=10 * epoch,
-                    num_steps=10,
-                    fired=10,
-                    count=100,
-                    value=trial.seed / epoch,
-                ).line()
-                for epoch in (1, 2)
-            ]
-            text = "".join(json.dumps(line) + "\n" for line in lines)
-            folder.trial(trial.id).probes_file.write_text(text)
-    report = report_of(run_data(folder), "zh")
-    section = section_of(report, "probes")
-    (chart,) = [block for block in section.blocks if isinstance(block, Figure)]
-    rows = [r for r in chart.spec["data"]["values"] if r["cell"] == "batch_size=16"]
-    assert [(r["x"], r["y"]) for r in rows] == [(10.0, 4.5), (20.0, 2.25)]
 
 
 @pytest.mark.parametrize(

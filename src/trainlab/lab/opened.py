@@ -104,8 +104,9 @@ class Run(RunFolder):
         make_folder(self.report_folder)
         return write_report(self.evidence(), self.report_folder, names, session_words(lang).lang)[0]
 
-    def plot(self, metric: str, *, lang: str | None = None) -> "Chart":
-        """The chart of a metric, as `test/accuracy`, over training, or of a cost, as `step_ms`, by cell.
+    def plot(self, metric: str, *, by_depth: bool = False, lang: str | None = None) -> "Chart":
+        """The chart of a metric, as `test/accuracy`, or of a probe, as `*.weight:grad:norm@100`, over
+        training; of a cost, as `step_ms`, by cell. `by_depth`: of a probe, from first to last layer.
 
         SpecError, naming what the run has, for any other name.
         """
@@ -113,7 +114,8 @@ class Run(RunFolder):
         from trainlab.report.render.chart import Chart
         from trainlab.report.run_data import RunData
 
-        return Chart(chart_of(RunData(self.evidence()), metric, session_words(lang)))
+        data, words = RunData(self.evidence()), session_words(lang)
+        return Chart(chart_of(data, metric, words, by_depth=by_depth))
 
     def __repr__(self) -> str:
         """The folder, and how many trials are in which state."""

@@ -6,15 +6,20 @@ from trainlab.analyse.metrics import compared_metrics
 from trainlab.errors import SpecError
 from trainlab.report.document import Block, Figure
 from trainlab.report.figures.cell_values import COSTS, cost_values
+from trainlab.report.figures.probed_quantities import probed_quantities
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import answer_section, notices
 from trainlab.report.sections.factors import cost_figure
 from trainlab.report.sections.learning import curve_figure, metric_figure
+from trainlab.report.sections.probes import probe_figures
 from trainlab.report.sections.trouble import trouble_section
 from trainlab.report.tables.cost import cost_table
 from trainlab.report.tables.learning import learn_table
 from trainlab.spec.suggestion import did_you_mean
 from trainlab.words import Words
+
+MOST_PROBED = 2
+"""Quantities of probes that are drawn; the report has more."""
 
 
 def glance(data: RunData, words: Words) -> tuple[str, list[Block]]:
@@ -36,19 +41,26 @@ def glance(data: RunData, words: Words) -> tuple[str, list[Block]]:
 def _charts(data: RunData, words: Words) -> Iterator[Figure]:
     for metric in compared_metrics(data.evidence)[:1]:
         yield chart_of(data, metric, words)
+    for number, one in enumerate(probed_quantities(data)[:MOST_PROBED], start=1):
+        yield from probe_figures(one, words, f"probe-{number}", num_settings=1)
 
 
-def chart_of(data: RunData, name: str, words: Words) -> Figure:
-    """A metric over training, or where each cell ended if that is all there is; a cost by cell. SpecError,
-    naming what there is, for a name that the run has no values of."""
+def chart_of(data: RunData, name: str, words: Words, *, by_depth: bool = False) -> Figure:
+    """A metric over training, or where each cell ended if that is all there is; a cost by cell; a probe
+    over training, or by depth if asked for or if that is all there is. SpecError, naming what there is, for
+    a name that the run has no values of."""
     figure: Figure | None = None
+    probed = {probe: one for one in probed_quantities(data) for probe in one.probes}
     if name in data.evidence.metrics:
         figure = curve_figure(data, name, words) or metric_figure(data, name, words)
     elif name in COSTS and (values := cost_values(data.evidence, name)) is not None:
         figure = cost_figure(values, words)
+    elif name in probed:
+        figures = probe_figures(probed[name], words, "probe", num_settings=1)
+        figure = next(iter(figures if by_depth else reversed(figures)), None)
     if figure is not None:
         return figure
-    there = [*data.evidence.metrics]
+    there = [*data.evidence.metrics, *probed]
     there += [cost for cost in COSTS if cost_values(data.evidence, cost) is not None]
     if name in there:
         raise SpecError([f"plot: {name}: has no finite value in this run"])

@@ -25,11 +25,13 @@ class CurvePoint:
     low: float | None
     high: float | None
     n: int
+    line: str = ""
+    """Which curve of the cell it is on, where a cell has several."""
 
 
 @dataclass(frozen=True)
 class Curves:
-    """One metric over training, a curve per cell."""
+    """One metric over training, a curve per cell, or several."""
 
     metric: str
     points: tuple[CurvePoint, ...]

@@ -25,15 +25,12 @@ ABOVE = 1.25
 """Of a chart that is cut above: room for the curves that leave it to be seen leaving."""
 
 
-def curve_chart(
-    curves: Curves, cells: Sequence[str], words: Words, *, x_title: str | None = None
-) -> Spec:
-    """Curves with the band of the interval over seeds; over epochs unless `x_title` is given."""
-    if x_title is None:
-        x_title = words("epochs_seen")
-    rows = _curve_rows(curves)
+def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> Spec:
+    """Curves over epochs with the band of the interval over seeds."""
+    x_title = words("epochs_seen")
+    rows = curve_rows(curves)
     axis = _curve_axis(curves, rows)
-    _add_bands(rows, axis)
+    add_bands(rows, axis)
     # Parts of an epoch only where there are few whole ones.
     is_short = curves.by_step and max((row["x"] for row in rows), default=0) < 2
     ticks = {"tickMinStep": 0.1 if is_short else 1, "tickCount": 6}
@@ -49,11 +46,12 @@ def curve_chart(
     ]
     hue = colour("cell", cells, words("cell"))
     encoding = {"x": x, "y": y, "color": hue, "tooltip": tooltip(hover)}
-    points = {"mark": _points(rows), "encoding": encoding}
+    points = {"mark": point_mark(rows), "encoding": encoding}
     return chart(rows, [*band_and_line(rows, x, y, hue, zoomed=["x"]), points], 260)
 
 
-def _curve_rows(curves: Curves) -> list[Spec]:
+def curve_rows(curves: Curves) -> list[Spec]:
+    """A row per point: where it is, its value and the ends of its interval."""
     scale = 100 if is_share(curves.metric) else 1
     return [
         {
@@ -63,16 +61,23 @@ def _curve_rows(curves: Curves) -> list[Spec]:
             "low": None if point.low is None else scale * point.low,
             "high": None if point.high is None else scale * point.high,
             "n": point.n,
+            "line": point.line or None,
         }
         for point in curves.points
     ]
 
 
 def _curve_axis(curves: Curves, rows: Sequence[Spec]) -> Spec:
-    """Fits the means: intervals of few seeds, which may be far wider, must not flatten the curves, nor must
-    a setting that explodes flatten the others."""
+    """Without those of a setting that explodes, which would flatten the others."""
     cut = exploding(curves)
     rows = [row for row in rows if row["cell"] not in cut]
+    highest = 100.0 if is_share(curves.metric) else math.inf
+    return fitted_axis(rows, room=ABOVE if cut else 1.0, highest=highest)
+
+
+def fitted_axis(rows: Sequence[Spec], *, room: float = 1.0, highest: float = math.inf) -> Spec:
+    """Fits the means: intervals of few seeds, which may be far wider, must not flatten the curves. `room`
+    multiplies its upper end."""
     means = [row["y"] for row in rows]
     lows = [row["low"] for row in rows if row["low"] is not None]
     highs = [row["high"] for row in rows if row["high"] is not None]
@@ -80,19 +85,18 @@ def _curve_axis(curves: Curves, rows: Sequence[Spec]) -> Spec:
     if axis.get("type") == "log":
         bottom = max(min(means) / 3, min([low for low in lows if low > 0] + means))
         top = min(3 * max(means), max([*highs, *means]))
-        return axis | {"domain": [bottom, ABOVE * top if cut else top]}
+        return axis | {"domain": [bottom, room * top]}
     margin = 0.5 * (max(means) - min(means)) or 1.0
     bottom = max(min(means) - margin, min([*lows, min(means)]))
-    top = min(max(means) + margin, max([*highs, max(means)])) * (ABOVE if cut else 1)
+    top = min(max(means) + margin, max([*highs, max(means)])) * room
     if bottom == top:
         bottom, top = bottom - margin, top + margin
-    if is_share(curves.metric):
-        top = min(top, 100.0)
+    top = min(top, highest)
     domain = [max(0.0, bottom) if min(means) >= 0 else bottom, top]
     return axis | {"domain": domain, "nice": True}
 
 
-def _add_bands(rows: Sequence[Spec], axis: Spec) -> None:
+def add_bands(rows: Sequence[Spec], axis: Spec) -> None:
     """To curves whose median interval is at most a quarter of the axis: wider bands hide the rest."""
     bottom, top = axis["domain"]
     is_log = axis.get("type") == "log"
@@ -100,15 +104,16 @@ def _add_bands(rows: Sequence[Spec], axis: Spec) -> None:
     def height(low: float, high: float) -> float:
         return math.log(high / low) if is_log else high - low
 
-    heights: dict[str, list[float]] = defaultdict(list)
+    heights: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         if row["low"] is not None:
             is_finite = row["low"] > 0 or not is_log
-            heights[row["cell"]].append(height(row["low"], row["high"]) if is_finite else math.inf)
+            own = height(row["low"], row["high"]) if is_finite else math.inf
+            heights[row["cell"], row["line"]].append(own)
     limit = height(bottom, top) / 4
-    narrow = {cell for cell, own in heights.items() if statistics.median(own) <= limit}
+    narrow = {curve for curve, own in heights.items() if statistics.median(own) <= limit}
     for row in rows:
-        if row["cell"] in narrow and row["low"] is not None:
+        if (row["cell"], row["line"]) in narrow and row["low"] is not None:
             row.update(_band(row["low"], row["high"], bottom, top))
 
 
@@ -117,9 +122,9 @@ def _band(low: float, high: float, bottom: float, top: float) -> Spec:
     return {"band_low": min(max(low, bottom), top), "band_high": min(max(high, bottom), top)}
 
 
-def _points(rows: Sequence[Spec]) -> Spec:
+def point_mark(rows: Sequence[Spec]) -> Spec:
     """Points are drawn where there are few; many are invisible and there only to hover over."""
-    is_few = len(rows) / max(1, len({row["cell"] for row in rows})) <= 30
+    is_few = len(rows) / max(1, len({(row["cell"], row["line"]) for row in rows})) <= 30
     size, opacity = (34, 1) if is_few else (60, 0)
     return {"type": "point", "filled": True, "size": size, "opacity": opacity, "clip": True}
 

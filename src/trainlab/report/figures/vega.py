@@ -47,13 +47,14 @@ def config(font: str, background: str, ink: str, faint: str, grid: Spec) -> Spec
     colours = {"labelColor": ink, "titleColor": ink}
     sizes = {"labelFontSize": 11.5, "titleFontSize": 12, "titleFontWeight": "normal"}
     lines = {"domainColor": faint, "tickColor": faint, **grid}
+    below = {"anchor": "start", "direction": "vertical"}
     return {
         "aria": False,
         "background": background,
         "font": font,
         "view": {"stroke": "transparent"},
         "axis": {**colours, **lines, "labelSeparation": 5, **sizes},
-        "legend": {**colours, **sizes, "symbolOpacity": 1},
+        "legend": {**colours, **sizes, "symbolOpacity": 1, "layout": {"bottom": below}},
         "autosize": {"type": "fit-x", "contains": "padding"},
     }
 

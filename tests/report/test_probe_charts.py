@@ -1,0 +1,268 @@
+"""What probes saw, drawn by depth and over training."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich_run import run_data, section_of
+
+from fabricate import Fabricated, made_study
+from trainlab.lab.opened import Run
+from trainlab.record.cost import CallRow, NetworkRecord
+from trainlab.record.folder import RunFolder
+from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.record.trial import TrialRecord
+from trainlab.report.contents import report_of
+from trainlab.report.document import Figure, Section, Table
+from trainlab.report.figures.probed_quantities import probed_quantities
+
+NORM = "*:grad_output:norm@10"
+Value = Callable[[TrialRecord, int, int], float | None]
+"""Of a layer and a period, both from 0; None where it is not finite."""
+
+
+def probed_run(
+    path: Path,
+    layers: Sequence[str],
+    num_periods: int,
+    value: Value,
+    *,
+    probe: str = NORM,
+    calls: Sequence[str] = (),
+    **asked: Any,
+) -> RunFolder:
+    """Layers are written last first, as gradients arrive: their place says where they stand."""
+    folder = Fabricated().write(path, made_study(**asked))
+    _, quantity, reducer = probe.partition("@")[0].split(":")
+    for trial in folder.trials():
+        home = folder.trial(trial.id)
+        if calls:
+            rows = [
+                CallRow(
+                    name=name,
+                    call=1,
+                    kind="module",
+                    type="Linear",
+                    phase="forward",
+                    inputs=[-1],
+                    output_shapes=[[2]],
+                    num_parameters=0,
+                )
+                for name in calls
+            ]
+            home.network.write(NetworkRecord(batch_size=2, rows=rows))
+        lines, fired = [], []
+        for place in reversed(range(len(layers))):
+            asked_for: dict[str, Any] = {"probe": probe, "layer": layers[place]}
+            kind = "parameter" if quantity in ("grad", "weight", "update") else "module"
+            fired.append(
+                FiredRecord(
+                    **asked_for,
+                    type="Linear",
+                    kind=kind,
+                    place=place,
+                    fired=10,
+                    first_step=1,
+                    last_step=10,
+                    shapes=[[2]],
+                )
+            )
+            for period in range(num_periods):
+                lines.append(
+                    ProbeRecord(
+                        **asked_for,
+                        quantity=quantity,
+                        reducer=reducer,
+                        every="10",
+                        epoch=1,
+                        step=10 * (period + 1),
+                        num_steps=10,
+                        fired=10,
+                        count=20,
+                        value=(found := value(trial, place, period)),
+                        not_finite="nan" if found is None else None,
+                    )
+                )
+        home.probes_file.write_text("".join(json.dumps(one.line()) + "\n" for one in lines))
+        home.probes.write(ProbesRecord(rows=fired))
+    return folder
+
+
+def section(folder: RunFolder, lang: str = "en") -> Section:
+    return section_of(report_of(run_data(folder), lang), "probes")
+
+
+def figures(folder: RunFolder, lang: str = "en") -> dict[str, Figure]:
+    return {b.id: b for b in section(folder, lang).blocks if isinstance(b, Figure)}
+
+
+def rows_of(figure: Figure) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = figure.spec["data"]["values"]
+    return rows
+
+
+def y_axis(figure: Figure) -> dict[str, Any]:
+    scale: dict[str, Any] = figure.spec["layer"][-1]["encoding"]["y"]["scale"]
+    return scale
+
+
+def vanishing(trial: TrialRecord, place: int, period: int) -> float:
+    return 10.0 ** (place - 3) * (period + 1) * trial.seed
+
+
+def test_one_setting_is_drawn_by_depth_at_three_moments_and_a_line_per_layer(
+    tmp_path: Path,
+) -> None:
+    drawn = figures(probed_run(tmp_path / "r", "abcd", 5, vanishing, seeds=3))
+    assert list(drawn) == ["probe-1-depth", "probe-1-time"]
+    depth = drawn["probe-1-depth"]
+    assert depth.spec["layer"][-1]["encoding"]["x"]["scale"]["domain"] == list("abcd")
+    # The mean of seeds 1, 2 and 3 is twice that of seed 1.
+    assert {(r["x"], r["line"]): r["value"] for r in rows_of(depth)} == pytest.approx(
+        {
+            (layer, f"update {10 * (period + 1)}"): 2 * 10.0 ** (place - 3) * (period + 1)
+            for place, layer in enumerate("abcd")
+            for period in (0, 2, 4)
+        }
+    )
+    assert y_axis(depth)["type"] == "log"
+    over_time = drawn["probe-1-time"]
+    assert over_time.spec["layer"][-1]["encoding"]["color"]["scale"]["domain"] == list("abcd")
+    mine = [(r["x"], r["y"]) for r in rows_of(over_time) if r["line"] == "d"]
+    assert mine == [(10.0 * (n + 1), 2.0 * (n + 1)) for n in range(5)]
+
+
+def test_one_period_is_drawn_by_depth_alone_and_one_layer_over_training_alone(
+    tmp_path: Path,
+) -> None:
+    assert list(figures(probed_run(tmp_path / "a", "ab", 1, vanishing))) == ["probe-1-depth"]
+    one_layer = probed_run(tmp_path / "b", "a", 2, vanishing, vary={"lr": [0.1, 0.2]})
+    (chart,) = figures(one_layer).values()
+    assert chart.id == "probe-1-time"
+    assert chart.spec["layer"][-1]["encoding"]["color"]["field"] == "cell"
+    assert {r["cell"] for r in rows_of(chart)} == {"lr=0.1", "lr=0.2"}
+
+
+def test_a_single_value_is_a_row_of_a_table(tmp_path: Path) -> None:
+    found = section(probed_run(tmp_path / "r", "a", 1, vanishing, vary={"lr": [0.1, 0.2]}))
+    (table,) = [block for block in found.blocks if isinstance(block, Table)]
+    assert not [block for block in found.blocks if isinstance(block, Figure)]
+    texts = [[entry.text for entry in row.entries[:4]] for row in table.rows]
+    assert texts == [["a", NORM, "lr=0.1", "0.00200"], ["a", NORM, "lr=0.2", "0.00200"]]
+
+
+def test_few_settings_are_drawn_by_depth_with_their_first_period_dashed(tmp_path: Path) -> None:
+    folder = probed_run(tmp_path / "r", "ab", 4, vanishing, vary={"lr": [0.1, 0.2]})
+    depth = figures(folder)["probe-1-depth"]
+    line = next(layer for layer in depth.spec["layer"] if layer["mark"]["type"] == "line")
+    assert line["encoding"]["strokeDash"]["scale"]["domain"] == ["first", "last"]
+    assert {(r["line"], r["step"]) for r in rows_of(depth)} == {
+        (cell, step) for cell in ("lr=0.1", "lr=0.2") for step in (10, 40)
+    }
+
+
+def test_of_many_settings_the_first_and_the_most_different_are_drawn_over_training(
+    tmp_path: Path,
+) -> None:
+    rates = [0.1, 0.2, 0.3, 0.4, 0.5]
+
+    def value(trial: TrialRecord, place: int, period: int) -> float | None:
+        times = {0.1: 1.0, 0.2: 1.1, 0.3: 500.0, 0.4: 1.2, 0.5: None}[trial.settings["lr"]]  # type: ignore[index]
+        return None if times is None and period == 3 else (times or 1.0) * (place + 1)
+
+    folder = probed_run(tmp_path / "r", "ab", 4, value, vary={"lr": rates})
+    drawn = figures(folder)
+    assert list(drawn) == ["probe-1-depth", "probe-1-time", "probe-1-time-2", "probe-1-time-3"]
+    times = [figure for name, figure in drawn.items() if "time" in name]
+    assert [{r["cell"] for r in rows_of(f)} for f in times] == [{"lr=0.1"}, {"lr=0.3"}, {"lr=0.5"}]
+    assert all(y_axis(figure) == y_axis(times[0]) for figure in times)
+    assert "3 of 5 settings" in times[0].note
+    # Every setting is in the chart by depth, at the last period that has a value.
+    steps = {r["cell"]: r["step"] for r in rows_of(drawn["probe-1-depth"])}
+    assert steps == {f"lr={rate}": 30 if rate == 0.5 else 40 for rate in rates}
+
+
+def test_of_many_layers_twelve_are_lines_and_all_are_in_the_chart_by_depth(tmp_path: Path) -> None:
+    layers = [f"layer{n}" for n in range(30)]
+    drawn = figures(probed_run(tmp_path / "r", layers, 2, lambda t, place, period: place + 1.0))
+    lines = drawn["probe-1-time"].spec["layer"][-1]["encoding"]["color"]["scale"]["domain"]
+    assert len(lines) == 12
+    assert (lines[0], lines[-1]) == ("layer0", "layer29")
+    assert "12 of 30 are drawn" in drawn["probe-1-time"].note
+    assert {r["x"] for r in rows_of(drawn["probe-1-depth"])} == set(layers)
+
+
+def test_zeros_lie_at_the_edge_of_a_logarithmic_axis_and_are_told(tmp_path: Path) -> None:
+    values = (0.0, 1e-6, 1.0)
+    drawn = figures(probed_run(tmp_path / "r", "abc", 1, lambda t, place, period: values[place]))
+    depth = drawn["probe-1-depth"]
+    assert y_axis(depth)["type"] == "log"
+    (zero,) = [r for r in rows_of(depth) if r["x"] == "a"]
+    assert zero["value"] == 0.0
+    assert zero["y"] == pytest.approx(y_axis(depth)["domain"][0], rel=1e-5)
+    assert "exactly zero" in depth.note
+
+
+def test_parameters_stand_at_their_layers_in_the_order_of_the_forward_pass(tmp_path: Path) -> None:
+    """The model defines its head first and calls it last; lines join weights with weights."""
+    names = ["head.weight", "head.bias", "body.0.weight", "body.0.bias"]
+    folder = probed_run(
+        tmp_path / "r",
+        names,
+        1,
+        vanishing,
+        probe="*:grad:norm@10",
+        calls=["body.0", "relu", "head"],
+    )
+    (one,) = probed_quantities(run_data(folder))
+    assert one.targets == ("body.0.weight", "body.0.bias", "head.weight", "head.bias")
+    assert one.is_ordered
+    depth = figures(folder)["probe-1-depth"]
+    assert depth.spec["layer"][-1]["encoding"]["x"]["scale"]["domain"] == ["body.0", "head"]
+    assert depth.spec["layer"][-1]["encoding"]["shape"]["scale"]["domain"] == ["weight", "bias"]
+    unknown = probed_run(tmp_path / "u", names, 1, vanishing, probe="*:grad:norm@10")
+    (one,) = probed_quantities(run_data(unknown))
+    assert one.targets == tuple(names)
+    assert "defines them" in figures(unknown)["probe-1-depth"].note
+
+
+def test_the_charts_of_many_quantities_are_bounded(tmp_path: Path) -> None:
+    folder = probed_run(tmp_path / "r", "ab", 2, vanishing, vary={"lr": [0.1, 0.2, 0.3]})
+    for trial in folder.trials():
+        path = folder.trial(trial.id).probes_file
+        text = path.read_text()
+        more = ("mean", "std", "min", "max", "sum", "sq_sum", "zero_fraction", "positive_count")
+        path.write_text(text + "".join(text.replace("norm", reducer) for reducer in more))
+    found = section(folder)
+    assert len([block for block in found.blocks if isinstance(block, Figure)]) == 12
+    assert any("Further quantities" in getattr(b, "text", "") for b in found.blocks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_every_chart_of_probes_can_be_drawn(lang: str, tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
+    from trainlab.report.render.pictures import picture
+
+    names = ["<b>fc.weight", "<b>fc.bias", "out.weight", "out.bias"]
+    folder = probed_run(
+        tmp_path / "r",
+        names,
+        3,
+        vanishing,
+        probe="*:grad:norm@10",
+        seeds=3,
+        vary={"lr": [0.1, 0.2]},
+    )
+    for figure in figures(folder, lang).values():
+        assert picture(figure).startswith("<svg")
+
+
+def test_a_notebook_draws_probes_too_and_plots_them_by_name(tmp_path: Path) -> None:
+    folder = probed_run(tmp_path / "r", "ab", 2, vanishing, seeds=2)
+    run = Run(folder.path)
+    assert {r["line"] for r in run.plot(NORM).rows} == {"a", "b"}
+    assert {r["x"] for r in run.plot(NORM, by_depth=True).rows} == {"a", "b"}
+    assert "By depth: gradient of the output, norm" in run._repr_html_()
