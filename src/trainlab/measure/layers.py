@@ -48,6 +48,9 @@ class CallTimer:
     def phase_ends(self, phase: Phase) -> None:
         self._mark(phase)
 
+    def passes_go_on(self) -> None:
+        """The next phase has begun where the last one ended."""
+
     def end(self) -> None:
         """Times are read later, once the device is done."""
 
@@ -67,7 +70,9 @@ class CallTimer:
             if isinstance(what, PassCost):
                 what.us += lap_ms * 1e3
             elif what is not None:
-                phases_us[what], since_us = since_us, 0.0
+                phases_us[what] = phases_us.get(what, 0.0) + since_us
+                since_us = 0.0
+        phases_us.pop("optimizer", None)
         return phases_us
 
     def _mark(self, ended: PassCost | Phase | None) -> None:
@@ -103,11 +108,21 @@ class LayerWatch(Instrument):
     def phase_ends(self, phase: Phase) -> None:
         if self._recorder is None:
             return
-        if phase in ("forward", "loss", "backward"):
+        if phase in ("forward", "loss", "backward", "optimizer"):
             self._recorder.observer.phase_ends(phase)
         if phase == "forward":
             self._recorder.phase = "loss"
         elif phase == "loss":
+            self._recorder.watch.stop_watching()
+
+    def passes_go_on(self) -> None:
+        if self._recorder is not None:
+            self._recorder.phase = "forward"
+            self._recorder.observer.passes_go_on()
+            self._recorder.watch.go_on_watching()
+
+    def passes_end(self) -> None:
+        if self._recorder is not None:
             self._recorder.watch.stop_watching()
 
 

@@ -25,7 +25,7 @@ class WorkCounter(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.uncounted: set[str] = set()
         self.between, self.optimizer = PassCost(), PassCost()
-        """The work of no call: up to the end of the backward pass, and after it."""
+        """The work of no call: up to the end of a backward pass, and from there to the next call."""
         self._rest = self.between
         self._running: PassCost | None = None
         self._new_storages: set[int] = set()
@@ -43,13 +43,16 @@ class WorkCounter(TorchDispatchMode):
         elif phase == "backward":
             self._rest = self.optimizer
 
+    def passes_go_on(self) -> None:
+        self._saving.enter_context(saved_tensors_hooks(self._save, lambda tensor: tensor))
+
     def end(self) -> None:
         """The step is over, or broke off."""
         self._counting.close()
         self._saving.close()
 
     def pass_begins(self, cost: PassCost) -> None:
-        self._running = cost
+        self._running, self._rest = cost, self.between
 
     def pass_ends(self, cost: PassCost) -> None:
         self._running = None

@@ -14,7 +14,7 @@
             run the model                        phase_ends("forward")
             compute the loss                     phase_ends("loss")
             differentiate                        phase_ends("backward")
-            hooks of the optimizer, if any       update_begins()
+            hooks of the optimizer, if any       update_begins(), gradients_ready()
             update the weights                   phase_ends("optimizer")
             step_ends(step)
             every few steps: point_logged(point) means since the last point

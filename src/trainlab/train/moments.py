@@ -19,6 +19,8 @@ Phase = Literal[
 ]
 Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 """By place and by name."""
+ParameterIds = frozenset[int] | None
+"""Which parameters, by `id`; None: all."""
 Grain = Literal["point", "step", "phase", "call"]
 """How finely a trial is watched: at the points of its curve, at every step, within each step, or at every
 call that the model makes."""
@@ -110,9 +112,18 @@ class Instrument:
     def phase_ends(self, phase: Phase) -> None:
         """A part of the step is over; on a GPU its work is queued, not done."""
 
-    def update_begins(self) -> None:
-        """The gradients are what the optimizer applies: its own hooks, which may clip them, have run. Of a
-        workload's own update: right after each `ctx.backward`."""
+    def passes_go_on(self) -> None:
+        """Of a workload's own update: a backward pass is over, and further passes may come."""
+
+    def passes_end(self) -> None:
+        """Of a workload's own update: it has returned."""
+
+    def gradients_ready(self, parameters: ParameterIds = None) -> None:
+        """The gradients of these parameters are what their optimizer applies: its own hooks, which may clip
+        them, have run. Where it asks for the loss again (a closure), each time it has got an answer."""
+
+    def update_begins(self, parameters: ParameterIds = None) -> None:
+        """Their optimizer is about to change these parameters."""
 
     def step_ends(self, step: int) -> None:
         """The update has been made."""
@@ -163,6 +174,9 @@ FINER_THAN_POINTS: Mapping[str, Grain] = {
     "batch_ready": "phase",
     "forward_begins": "call",
     "phase_ends": "phase",
+    "passes_go_on": "call",
+    "passes_end": "call",
+    "gradients_ready": "phase",
     "update_begins": "phase",
 }
 """Moments that not every engine can show."""
@@ -179,6 +193,9 @@ class Moments:
         self.batch_ready = self._callback("batch_ready")
         self.forward_begins = self._callback("forward_begins")
         self.phase_ends = self._callback("phase_ends")
+        self.passes_go_on = self._callback("passes_go_on")
+        self.passes_end = self._callback("passes_end")
+        self.gradients_ready = self._callback("gradients_ready")
         self.update_begins = self._callback("update_begins")
         self.step_ends = self._callback("step_ends")
         self.point_logged = self._callback("point_logged")

@@ -74,6 +74,9 @@ class Observer(Protocol):
 
     def phase_ends(self, phase: Phase) -> None: ...
 
+    def passes_go_on(self) -> None:
+        """A backward pass is over, and further passes may come."""
+
     def end(self) -> None:
         """The step is over, or broke off; perhaps before it began."""
 

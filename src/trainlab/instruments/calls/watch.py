@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import nn
 from torch.autograd.function import _SingleLevelFunction
 from torch.nn.modules import module as torch_modules
@@ -50,7 +51,7 @@ class CallWatch:
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._numbers: Counter[str] = Counter()
         self._frames: list[_Frame] = []
-        self._is_inside_call = False
+        self._is_inside_call = self._goes_on = False
         self._sees_functions, self._is_installed = True, False
         self._mode, self._mode_is_on = _FunctionMode(self._function_called), False
         self._hooks: list[RemovableHandle] = []
@@ -85,7 +86,17 @@ class CallWatch:
         """From here on every call is seen, of whatever module; calls are numbered from 1 again."""
         self._numbers.clear()
         self._frames.clear()
-        self._is_inside_call = False
+        self._is_inside_call = self._goes_on = False
+        self._watch()
+
+    def go_on_watching(self) -> None:
+        """After a stop within an update of several passes: calls go on being numbered. Outside of modules,
+        what runs without gradients is not seen: optimizers, and what clips or averages."""
+        self._goes_on = True
+        if not self._hooks:
+            self._watch()
+
+    def _watch(self) -> None:
         # Hooks common to all modules: a hook on a module itself would switch off torch's fast paths.
         self._add_hooks()
         if self._compiled:
@@ -159,13 +170,16 @@ class CallWatch:
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Stands in for every torch function."""
-        if self._is_inside_call:
+        if self._is_inside_call or self._is_beside_passes():
             return function(*args, **kwargs)
         if name := _name_of(function):
             return self._run(name, function, args, kwargs)
         value = function(*args, **kwargs)
         self._listener.property_read(args, value)
         return value
+
+    def _is_beside_passes(self) -> bool:
+        return self._goes_on and not self._frames and not torch.is_grad_enabled()
 
     def _apply_called(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
         """Stands in for the `apply` of every custom autograd function."""

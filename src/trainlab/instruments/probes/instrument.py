@@ -18,7 +18,15 @@ from trainlab.record.files import LineWriter
 from trainlab.record.note import Note
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.moments import Instrument, Phase, Point, ProgramInstrument, Progress, TrialView
+from trainlab.train.moments import (
+    Instrument,
+    ParameterIds,
+    Phase,
+    Point,
+    ProgramInstrument,
+    Progress,
+    TrialView,
+)
 from trainlab.train.watch import ProgramView
 
 Listener = Callable[[ProbeRecord], None]
@@ -90,6 +98,9 @@ class Probes(ProgramInstrument):
     def step_begins(self, step: int) -> None:
         if self._program is None:
             self._periods.step = self._channels.step = step
+            self._parameters.step_begins()
+            if self._calls is not None:
+                self._calls.step_begins()
 
     def forward_begins(self) -> None:
         if self._calls is not None:
@@ -101,12 +112,24 @@ class Probes(ProgramInstrument):
         if phase == "optimizer":
             self._parameters.update_ends()
 
-    def update_begins(self) -> None:
-        self._parameters.gradients_ready()
+    def passes_go_on(self) -> None:
+        if self._calls is not None:
+            self._calls.watch.go_on_watching()
+
+    def passes_end(self) -> None:
+        if self._calls is not None:
+            self._calls.watch.stop_watching()
+
+    def gradients_ready(self, parameters: ParameterIds = None) -> None:
+        self._parameters.gradients_ready(parameters)
+
+    def update_begins(self, parameters: ParameterIds = None) -> None:
+        self._parameters.update_begins(parameters)
 
     def step_ends(self, step: int) -> None:
         if self._program is not None:
             return
+        self._parameters.step_ends()
         self._periods.steps_done(step, 1)
         if len(self._periods.closed) >= MAX_PENDING:
             self._write_closed()

@@ -57,9 +57,12 @@ class ProbedCalls(CallListener):
         if phase == "loss":
             self.watch.stop_watching()
         elif phase == "backward":
-            for gathered in self._gathering:
-                gathered.finish()
-            self._gathering.clear()
+            # Of an update with several passes, the gradients of some calls come with a later one.
+            self._gathering = [one for one in self._gathering if not one.finish()]
+
+    def step_begins(self) -> None:
+        """What gradients an earlier step has not given will not come."""
+        self._gathering.clear()
 
     def wants(self, name: str, types: tuple[str, ...]) -> bool:
         key = (name, types)

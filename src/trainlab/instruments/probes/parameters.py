@@ -11,6 +11,7 @@ from trainlab.instruments.probes.channels import Channel, Channels
 from trainlab.instruments.probes.quantities import NO_PARAMETER_GRADIENT
 from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached
 from trainlab.spec.probe import ProbeSpec
+from trainlab.train.moments import ParameterIds
 
 
 class ProbedParameters:
@@ -46,16 +47,33 @@ class ProbedParameters:
                 for place, (name, parameter) in enumerate(parameters.items())
             ]
         self._before: list[tuple[Channel, Tensor, Tensor]] = []
+        self._versions: dict[int, int] = {}
+        """Of the step, those whose gradients were not read: how often each had been changed before it."""
 
-    def gradients_ready(self, gradients: Mapping[str, Tensor] | None = None) -> None:
+    def step_begins(self) -> None:
+        """No gradient of the step has been read."""
+        self._versions = {id(one): one._version for _, one in self._of("grad")}
+
+    def gradients_ready(
+        self, which: ParameterIds = None, *, gradients: Mapping[str, Tensor] | None = None
+    ) -> None:
         """`gradients`: by name, where the parameters do not hold them themselves."""
-        for channel, parameter in self._of("grad"):
+        for channel, parameter in self._of("grad", which):
             own = parameter.grad if gradients is None else gradients.get(channel.layer)
             self._take_gradient(channel, own)
-        # Held while the optimizer runs, and let go.
+            self._versions.pop(id(parameter), None)
+
+    def step_ends(self) -> None:
+        """An update of the user's own may change parameters by hand: no optimizer has told of them."""
+        for channel, parameter in self._of("grad"):
+            if self._versions.get(id(parameter), parameter._version) != parameter._version:
+                self._take_gradient(channel, parameter.grad)
+
+    def update_begins(self, which: ParameterIds = None) -> None:
+        """Holds the parameters as they are while the optimizer runs."""
         self._before = [
             (channel, parameter, parameter.detach().clone())
-            for channel, parameter in self._of("update")
+            for channel, parameter in self._of("update", which)
         ]
 
     def update_ends(self) -> None:
@@ -83,10 +101,10 @@ class ProbedParameters:
         channel.owner = types_of(modules[name.rpartition(".")[0]])[0]
         return channel
 
-    def _of(self, quantity: str) -> Iterator[tuple[Channel, Tensor]]:
+    def _of(self, quantity: str, which: ParameterIds = None) -> Iterator[tuple[Channel, Tensor]]:
         for spec, probed in self._channels.items():
             if spec.quantity == quantity:
-                yield from probed
+                yield from (one for one in probed if which is None or id(one[1]) in which)
 
     def _take_gradient(self, channel: Channel, gradient: Tensor | None) -> None:
         if gradient is None:

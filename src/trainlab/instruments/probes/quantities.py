@@ -99,8 +99,10 @@ class Gathered:
     """The gradient of one input, added up from the parts that several nodes hand to it."""
 
     def __init__(self, num_parts: int, done: Callable[[Tensor], None]) -> None:
-        self._num_missing, self._done = num_parts, done
+        self._num_parts = self._num_missing = num_parts
+        self._done = done
         self._sum: Tensor | None = None
+        self._is_done = False
 
     def add(self, part: Tensor | None) -> None:
         """One part, or none where a node had nothing to give."""
@@ -110,8 +112,11 @@ class Gathered:
         if self._num_missing == 0:
             self.finish()
 
-    def finish(self) -> None:
-        """What has come is all there will be."""
-        total, self._sum = self._sum, None
+    def finish(self) -> bool:
+        """What has come is all that this pass gives; whether anything has, by now or before."""
+        has_come = self._num_missing < self._num_parts or self._is_done
+        total, self._sum, self._num_missing = self._sum, None, self._num_parts
         if total is not None:
             self._done(total)
+        self._is_done = has_come
+        return has_come

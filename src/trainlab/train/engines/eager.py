@@ -249,9 +249,14 @@ def _update(
     prepare, run = forward.prepare, forward.run
     phase_ends, resets_gradients = moments.phase_ends, setup.settings.zero_grad
     (optimizer,) = setup.optimizers.by_name.values()
-    if moments.is_watched("update_begins"):
+
+    def step_begins(*_: object) -> None:
+        moments.update_begins()
+        moments.gradients_ready()
+
+    if moments.is_watched("gradients_ready") or moments.is_watched("update_begins"):
         # Last among the hooks of the optimizer: the workload's own, which may clip, have run then.
-        optimizer.register_step_pre_hook(lambda *_: moments.update_begins())
+        optimizer.register_step_pre_hook(step_begins)
     descent = Descent(setup)
     backward, change = descent.backward, descent.step
     if setup.settings.accumulate > 1:
@@ -311,7 +316,7 @@ def _own_update(
         setup.model, setup.optimizers.by_name, setup.settings, setup.device, moments, state
     )
     batch_ready, forward_begins = moments.batch_ready, moments.forward_begins
-    phase_ends, autocast = moments.phase_ends, setup.autocast
+    phase_ends, passes_end, autocast = moments.phase_ends, moments.passes_end, setup.autocast
     average, model = setup.average, setup.model
 
     def update(batch: Batch) -> Outcome:
@@ -319,6 +324,7 @@ def _own_update(
         forward_begins()
         with autocast(), context.watching(), UPDATE:
             given = own(context, batch)
+        passes_end()
         outcome = outcome_of(given, batch, "update")
         if average is not None:
             average.update_parameters(model)

@@ -50,7 +50,7 @@ class Context:
         self._moments.phase_ends("loss")
         loss.backward(**options)
         self._moments.phase_ends("backward")
-        self._moments.update_begins()
+        self._moments.passes_go_on()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -59,9 +59,34 @@ class Context:
         def ends(*_: Any) -> None:
             self._moments.phase_ends("optimizer")
 
-        hooks = [one.register_step_post_hook(ends) for one in self.optimizers.values()]
+        optimizers = self.optimizers.values()
+        hooks = [one.register_step_post_hook(ends) for one in optimizers]
+        if self._moments.is_watched("gradients_ready") or self._moments.is_watched("update_begins"):
+            # Last among its hooks: the workload's own, which may clip, have run then.
+            hooks += [one.register_step_pre_hook(self._step_begins) for one in optimizers]
         try:
             yield
         finally:
             for hook in hooks:
                 hook.remove()
+
+    def _step_begins(
+        self, optimizer: Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Gradients are whole here, or where the optimizer asks for them itself: behind its closure."""
+        groups = optimizer.param_groups
+        owned = frozenset(id(parameter) for group in groups for parameter in group["params"])
+        self._moments.update_begins(owned)
+        closure = named.get("closure", arguments[1] if len(arguments) > 1 else None)
+        if closure is None:
+            self._moments.gradients_ready(owned)
+            return None
+
+        def answered() -> Any:
+            loss = closure()
+            self._moments.gradients_ready(owned)
+            return loss
+
+        if "closure" in named:
+            return arguments, {**named, "closure": answered}
+        return (arguments[0], answered, *arguments[2:]), named

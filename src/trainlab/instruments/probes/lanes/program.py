@@ -63,6 +63,8 @@ class ProbedProgram:
 
     @contextmanager
     def forward(self, num_samples: int) -> Iterator[None]:
+        if self.calls is not None:
+            self.calls.step_begins()
         fired = self._channels.begin_step()
         self._fired[num_samples] = fired
         self._ran.append(fired)
@@ -74,7 +76,8 @@ class ProbedProgram:
             self.calls.phase_ends("backward")
 
     def gradients_ready(self, gradients: Mapping[str, Tensor]) -> None:
-        self._parameters.gradients_ready(gradients)
+        self._parameters.update_begins()
+        self._parameters.gradients_ready(gradients=gradients)
 
     def update_ends(self) -> None:
         self._parameters.update_ends()

@@ -1,0 +1,284 @@
+"""An update of the user's own is seen whole: all its forward and backward passes and optimizers' steps.
+
+The adversaries have one weight each and all data is the same, so that every number is worked out by hand.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+from torch.overrides import _get_current_function_mode
+
+from training import HomedSetup, MakeSetup, train
+from trainlab.data.dataset import Dataset, Split
+from trainlab.instruments.probes.instrument import Probes
+from trainlab.measure.layers import profile_layers
+from trainlab.record.files import numbered_lines
+from trainlab.record.probe import ProbeRecord
+from trainlab.spec import CostSpec
+from trainlab.spec.probe import probe_of
+from trainlab.train.moments import Instrument, Moments, Point, Progress
+from trainlab.workloads.workload import Workload
+
+REAL, NOISE, MAKER, CRITIC, RATE = 3.0, 2.0, 0.5, 0.25, 0.1
+"""The data, what the generator gets, both weights at the start, the learning rate."""
+Update = Callable[[Any, Any], Any]
+
+
+def one_weight(value: float) -> nn.Linear:
+    layer = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(layer.weight, value)
+    return layer
+
+
+def adversaries() -> dict[str, nn.Module]:
+    return {"maker": one_weight(MAKER), "critic": nn.Sequential(one_weight(CRITIC))}
+
+
+def descents(models: Any, settings: Any) -> dict[str, torch.optim.Optimizer]:
+    return {name: torch.optim.SGD(one.parameters(), lr=RATE) for name, one in models.items()}
+
+
+def gan_update(ctx: Any, batch: Any) -> dict[str, Tensor]:
+    """The critic learns from two backward passes; then the maker, through the changed critic."""
+    critic, made = ctx.models["critic"], ctx.models["maker"](torch.full((4, 1), NOISE))
+    ctx.optimizers["critic"].zero_grad()
+    real = -critic(batch[0]).mean()
+    ctx.backward(real)
+    fake = critic(made.detach()).mean()
+    ctx.backward(fake)
+    ctx.optimizers["critic"].step()
+    ctx.optimizers["maker"].zero_grad()
+    deceived = -critic(made).mean()
+    ctx.backward(deceived)
+    nn.utils.clip_grad_norm_(ctx.models["maker"].parameters(), 100.0)
+    ctx.optimizers["maker"].step()
+    return {"loss": real + fake, "deceived": deceived}
+
+
+def gan_test(models: Any, batch: Any) -> Tensor:
+    score: Tensor = models["critic"](batch[0]).mean()
+    return score
+
+
+def constant(count: int) -> Split:
+    return Split(torch.full((count, 1), REAL), torch.zeros(count))
+
+
+def workload(update: Update = gan_update, **fields: Any) -> Workload:
+    fields = {"model": adversaries, "optimizer": descents, "evaluate": gan_test, **fields}
+    data = Dataset("constant", train=constant(8), test=constant(4))
+    defaults = {"epochs": 1, "batch_size": 4, "log_every_steps": 1}
+    return Workload(name="own", data=data, update=update, defaults=defaults, **fields)
+
+
+class Losses(Instrument):
+    def __init__(self) -> None:
+        self.seen: list[dict[str, float]] = []
+
+    def point_logged(self, point: Point) -> None:
+        self.seen.append(dict(point.metrics))
+
+
+def probed(setup: HomedSetup, *probes: str) -> tuple[list[ProbeRecord], list[dict[str, float]]]:
+    losses = Losses()
+    progress, moments = Progress(), Moments([Probes([probe_of(p) for p in probes]), losses])
+    try:
+        train(setup, moments, progress)
+    finally:
+        moments.trial_ends(progress)
+    lines = [line for _, line in numbered_lines(setup.folder.path / "probes.jsonl")]
+    return [ProbeRecord.model_validate(line) for line in lines], losses.seen
+
+
+def unprobed(setup: HomedSetup) -> list[dict[str, float]]:
+    losses = Losses()
+    train(setup, Moments([losses]), Progress())
+    return losses.seen
+
+
+def by_hand(num_steps: int) -> list[dict[str, float]]:
+    """Both gradients of each update, and what they do to the weights."""
+    maker, critic, told = MAKER, CRITIC, []
+    for _ in range(num_steps):
+        made = maker * NOISE
+        of_critic = made - REAL
+        critic -= RATE * of_critic
+        of_maker = -critic * NOISE
+        maker -= RATE * of_maker
+        told.append({"critic.0.weight": of_critic, "maker.weight": of_maker})
+    return told
+
+
+def values(lines: list[ProbeRecord]) -> list[dict[str, float]]:
+    told: dict[int, dict[str, float]] = {}
+    for line in lines:
+        assert line.value is not None
+        told.setdefault(line.step, {})[line.target] = line.value
+    return list(told.values())
+
+
+def test_gradients_are_read_whole_before_the_optimizer_that_owns_them_steps(
+    make_setup: MakeSetup,
+) -> None:
+    lines, _ = probed(make_setup(workload=workload()), "*:grad:sum@step")
+    assert values(lines) == [pytest.approx(step) for step in by_hand(2)]
+    assert {line.fired for line in lines} == {1}
+
+
+def test_updates_are_those_of_each_optimizer(make_setup: MakeSetup) -> None:
+    lines, _ = probed(make_setup(workload=workload()), "*:update:sum@step")
+    expected = [{name: -RATE * one for name, one in step.items()} for step in by_hand(2)]
+    assert values(lines) == [pytest.approx(step) for step in expected]
+
+
+def test_every_pass_of_an_update_is_a_call_of_its_own(make_setup: MakeSetup) -> None:
+    lines, _ = probed(make_setup(workload=workload()), "*:activation:mean@step")
+    first, *_ = values(lines)
+    made, of_critic = MAKER * NOISE, MAKER * NOISE - REAL
+    changed = CRITIC - RATE * of_critic
+    modules = {name: value for name, value in first.items() if name.startswith(("maker", "critic"))}
+    assert modules == pytest.approx(
+        {
+            "maker": made,
+            "critic": CRITIC * REAL,
+            "critic.0": CRITIC * REAL,
+            "critic/2": CRITIC * made,
+            "critic.0/2": CRITIC * made,
+            "critic/3": changed * made,
+            "critic.0/3": changed * made,
+        }
+    )
+    # What clips gradients and what optimizers compute is no pass.
+    assert not {name for name in first if "norm" in name or "foreach" in name}
+
+
+def test_gradients_that_come_with_a_later_pass_reach_the_call_that_made_them(
+    make_setup: MakeSetup,
+) -> None:
+    """The maker runs before the first backward pass; its gradient comes with the third."""
+    probe = "maker,critic.0:grad_output:sum@step"
+    lines, _ = probed(make_setup(workload=workload()), probe, "critic.0/3:grad_input:sum@step")
+    changed = CRITIC - RATE * (MAKER * NOISE - REAL)
+    told = {(line.target, line.quantity): line.value for line in lines if line.step == 1}
+    assert told == pytest.approx(
+        {
+            ("critic.0", "grad_output"): -1.0,
+            ("critic.0/2", "grad_output"): 1.0,
+            ("critic.0/3", "grad_output"): -1.0,
+            ("critic.0/3", "grad_input"): -changed,
+            ("maker", "grad_output"): -changed,
+        }
+    )
+
+
+def test_losses_of_a_probed_update_are_the_same_to_the_last_bit(make_setup: MakeSetup) -> None:
+    all_of_it = (
+        "*:activation:norm@step",
+        "*:grad_output:norm@step",
+        "*:grad:norm",
+        "*:update:norm",
+    )
+    for made in (workload(), closures()):
+        _, seen = probed(make_setup(workload=made), *all_of_it)
+        assert seen == unprobed(make_setup(workload=made))
+    assert _get_current_function_mode() is None
+    assert not hooks._global_forward_hooks
+    assert not hooks._global_forward_pre_hooks
+
+
+def test_layer_tables_have_every_call_and_its_backward_pass(make_setup: MakeSetup) -> None:
+    record = profile_layers(
+        make_setup(workload=workload()), CostSpec(warmup_steps=1, active_steps=2)
+    )
+    counts = Counter(row.name for row in record.rows if row.kind == "module")
+    assert counts == {"maker": 1, "critic.0": 3}
+    assert record.calls_are_equal
+    assert not {row.name for row in record.rows if "norm" in row.name or "foreach" in row.name}
+    modules = {(row.name, row.call): row for row in record.rows if row.kind == "module"}
+    assert all(min(row.forward_us) > 0 and min(row.backward_us) > 0 for row in modules.values())
+    # Four rows of one product each; backwards the gradient of the weight, and that of an input which
+    # has one: only the third call of the critic's.
+    assert {row.forward_flops for row in modules.values()} == {8}
+    backward = {key: row.backward_flops for key, row in modules.items()}
+    once, twice = 8, 16
+    assert backward == {
+        ("maker", 1): once,
+        ("critic.0", 1): once,
+        ("critic.0", 2): once,
+        ("critic.0", 3): twice,
+    }
+    assert set(record.phases_us) == {"forward", "loss", "backward"}
+    spent = sum(sum(row.forward_us) for row in record.rows)
+    assert spent <= sum(record.phases_us["forward"])
+
+
+def closure_update(ctx: Any, batch: Any) -> Any:
+    """LBFGS asks for the loss again and again."""
+
+    def closure() -> Tensor:
+        ctx.optimizer.zero_grad()
+        loss = (ctx.model(batch[0]) - 1).square().mean()
+        ctx.backward(loss)
+        return loss
+
+    return ctx.optimizer.step(closure)
+
+
+def closures() -> Workload:
+    def test(model: nn.Module, batch: Any) -> Tensor:
+        score: Tensor = model(batch[0]).mean()
+        return score
+
+    return workload(
+        closure_update,
+        model=lambda: one_weight(MAKER),
+        optimizer=lambda model, settings: torch.optim.LBFGS(
+            model.parameters(), lr=0.01, max_iter=3
+        ),
+        evaluate=test,
+    )
+
+
+def test_every_answer_of_a_closure_is_seen(make_setup: MakeSetup) -> None:
+    """The first update: loss (3w - 1)², gradient 6 (3w - 1); the first step is limited to lr."""
+    lines, _ = probed(
+        make_setup(workload=closures()),
+        "*:grad:max@step",
+        "*:update:sum@step",
+        "type=Linear:activation:mean@step",
+    )
+    mine = [line for line in lines if line.step == 1]
+    (gradient,) = [line for line in mine if line.quantity == "grad"]
+    assert gradient.fired == 3
+    assert gradient.value == pytest.approx(6 * (REAL * MAKER - 1))
+    outputs = [line for line in mine if line.quantity == "activation"]
+    assert [line.target for line in outputs] == ["Linear", "Linear/2", "Linear/3"]
+    assert outputs[0].value == pytest.approx(REAL * MAKER)
+    # The first step is gradient · min(1, 1 / |gradient|) · lr: 0.01 down.
+    assert outputs[1].value == pytest.approx(REAL * (MAKER - 0.01))
+    (change,) = [line for line in mine if line.quantity == "update"]
+    assert change.fired == 1
+
+
+def test_gradients_of_weights_changed_by_hand_are_seen(make_setup: MakeSetup) -> None:
+    def update(ctx: Any, batch: Any) -> Tensor:
+        loss = ctx.model(batch[0]).mean()
+        ctx.model.zero_grad()
+        ctx.backward(loss)
+        with torch.no_grad():
+            ctx.model.weight -= RATE * ctx.model.weight.grad
+        return loss.detach()  # type: ignore[no-any-return]
+
+    made = workload(
+        update,
+        model=lambda: one_weight(MAKER),
+        optimizer=lambda model, settings: torch.optim.SGD(model.parameters(), lr=RATE),
+        evaluate=lambda model, batch: model(batch[0]).mean(),
+    )
+    lines, _ = probed(make_setup(workload=made), "weight:grad:sum@step")
+    assert values(lines) == [{"weight": REAL}] * 2
