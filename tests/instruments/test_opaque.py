@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from training import HomedSetup, MakeSetup, train
 from trainlab.instruments.probes.instrument import Probes
+from trainlab.instruments.weights import Weights, load_weights
 from trainlab.measure.layers import profile_layers
 from trainlab.record.probe import ProbesRecord
 from trainlab.spec import CostSpec
@@ -150,6 +151,38 @@ def test_a_compiled_part_is_a_call_among_the_others(zoo: Zoo) -> None:
     record = profile_layers(zoo(partly), SPEC)
     assert [row.name for row in record.rows if row.phase == "forward"] == ["0", "1"]
     assert record.rows[1].inputs == [0]
+
+
+def twice() -> nn.Module:
+    """A compiled model with a compiled part."""
+    inner: Any = torch.compile(Scriptable(), backend="eager")
+    model: Any = torch.compile(nn.Sequential(nn.Linear(8, 8), inner), backend="eager")
+    return model  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("model", "plain"),
+    [
+        (wrapped, Net),
+        (partly, lambda: nn.Sequential(nn.Linear(8, 8), Net())),
+        (twice, lambda: nn.Sequential(nn.Linear(8, 8), Scriptable())),
+    ],
+)
+def test_weights_are_kept_under_the_names_of_the_plain_model(
+    zoo: Zoo, model: MakeModel, plain: MakeModel
+) -> None:
+    setup, kept = zoo(model), Weights()
+    kept.trial_begins(setup.view(setup.folder))
+    kept.trial_ends(Progress())
+    saved = torch.load(setup.folder.model_file, weights_only=True)
+    plain().load_state_dict(saved)
+    again = zoo(model, seed=2)
+    load_weights(again, setup.folder)
+    pairs = zip(setup.model.parameters(), again.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+    # As an earlier trainlab kept them.
+    torch.save(setup.model.state_dict(), setup.folder.model_file)
+    load_weights(zoo(model, seed=3), setup.folder)
 
 
 def test_a_model_aware_of_quantisation_is_profiled_layer_by_layer(zoo: Zoo) -> None:

@@ -1,4 +1,4 @@
-"""checkpoint/model.pt: the trained weights, as a state_dict that plain torch loads."""
+"""checkpoint/model.pt: the trained weights, as a state_dict that plain torch loads into the plain model."""
 
 import io
 
@@ -8,6 +8,7 @@ from trainlab.errors import RecordError
 from trainlab.record.files import replacing, writing
 from trainlab.record.folder import TrialFolder
 from trainlab.train.moments import Instrument, Progress, TrialView
+from trainlab.train.opaque import plain_names
 from trainlab.train.setup import Setup
 
 
@@ -20,8 +21,9 @@ class Weights(Instrument):
         self._view = view
 
     def trial_ends(self, progress: Progress) -> None:
-        path = self._view.folder.model_file
-        weights = {name: value.cpu() for name, value in self._view.model.state_dict().items()}
+        path, model = self._view.folder.model_file, self._view.model
+        names = plain_names(model)
+        weights = {names[name]: value.cpu() for name, value in model.state_dict().items()}
         # Through memory: torch.save turns a full disk into an error of its own.
         content = io.BytesIO()
         torch.save(weights, content)
@@ -38,4 +40,5 @@ def load_weights(setup: Setup, source: TrialFolder) -> None:
         state = source.read().state
         raise RecordError(f"{path}: is missing: trial {source.path.name} is {state}, not trained")
     weights = torch.load(path, map_location=setup.device, weights_only=True)
-    setup.model.load_state_dict(weights)
+    names = {plain: name for name, plain in plain_names(setup.model).items()}
+    setup.model.load_state_dict({names.get(name, name): one for name, one in weights.items()})
