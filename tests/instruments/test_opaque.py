@@ -89,6 +89,34 @@ def quantised() -> nn.Module:
     return q.prepare_qat(model.train())
 
 
+def compiled_beside(inputs: Tensor) -> Tensor:
+    return torch.sigmoid(inputs) + 1
+
+
+class WithFunctions(nn.Module):
+    """Eager, with compiled functions: attributes, a method, and one that no module holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.inner, self.last = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+        self.scaled = torch.compile(lambda x: torch.relu(x) * 2, backend="eager", fullgraph=True)
+        self.mixed = torch.compile(self._mixed, backend="eager", fullgraph=True)
+        self.plain = torch.relu
+
+    def _mixed(self, inputs: Tensor) -> Tensor:
+        return torch.tanh(self.inner(inputs))
+
+    @torch.compile(backend="eager", fullgraph=True)
+    def shifted(self, inputs: Tensor) -> Tensor:
+        return inputs.sin() + 1
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.mixed(self.scaled(self.first(inputs)))
+        logits: Tensor = self.last(BESIDE(self.plain(self.shifted(hidden))))
+        return logits
+
+
+BESIDE: Callable[[Tensor], Tensor] = torch.compile(compiled_beside, backend="eager", fullgraph=True)
 COMPILED = pytest.mark.parametrize("model", [wrapped, in_place, partly])
 MakeModel = Callable[[], nn.Module]
 Zoo = Callable[..., HomedSetup]
@@ -151,6 +179,27 @@ def test_a_compiled_part_is_a_call_among_the_others(zoo: Zoo) -> None:
     record = profile_layers(zoo(partly), SPEC)
     assert [row.name for row in record.rows if row.phase == "forward"] == ["0", "1"]
     assert record.rows[1].inputs == [0]
+
+
+def test_compiled_functions_of_an_eager_model_are_one_call_each(zoo: Zoo) -> None:
+    setup = zoo(WithFunctions)
+    record = profile_layers(setup, SPEC)
+    names = [row.name for row in record.rows if row.phase == "forward"]
+    held = [name for name in names if name not in ("add", "sigmoid")]
+    assert held == ["first", "scaled", "mixed", "shifted", "relu", "last"]
+    (told,) = setup.notes
+    assert (told.code, told.values["names"]) == ("not_seen_inside", "shifted, scaled, mixed")
+    assert "shifted" not in vars(setup.model)
+    assert hasattr(vars(setup.model)["scaled"], "_torchdynamo_orig_callable")
+
+
+def test_our_hooks_are_not_compiled_into_functions_of_an_eager_model(zoo: Zoo) -> None:
+    bare = trained(zoo(WithFunctions))
+    probed = trained(zoo(WithFunctions), "*:grad_output:norm", "scaled:activation:mean@step")
+    assert bare["graphs"] >= 4
+    # The function that no module holds is compiled again, without our mode in it.
+    assert probed.pop("graphs") <= bare.pop("graphs") + 1
+    assert probed == bare
 
 
 def twice() -> nn.Module:

@@ -227,7 +227,7 @@ def _count_work(watch: LayerWatch, watched: Update, steps: Steps, rows: _Rows) -
     uncounted: set[str] = set()
     for _ in range(MAX_COUNTED_STEPS):
         counter = WorkCounter()
-        with watch.watching(counter) as calls, uncompiled(watch.model):
+        with watch.watching(counter) as calls, uncompiled():
             watched(next(steps.endless))
         uncounted |= counter.uncounted
         for row, call in zip(rows.of_step(calls), calls, strict=True):

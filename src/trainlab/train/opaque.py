@@ -1,4 +1,5 @@
-"""Modules that nobody can see inside: compiled, scripted and traced ones. Each runs as one call."""
+"""What nobody can see inside: compiled, scripted and traced modules, compiled functions. Each runs as one
+call."""
 
 import copy
 import sys
@@ -29,9 +30,32 @@ def opaque_modules(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.M
         yield from opaque_modules(child, f"{path}.{name}" if path else name)
 
 
+def compiled_functions(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module, str]]:
+    """Functions that `torch.compile` made, by path, the module that holds them and their name in it: its
+    attributes and its class's methods. What is inside opaque modules is not looked at."""
+    if is_opaque(model) or "torch._dynamo.eval_frame" not in sys.modules:
+        return
+    held: dict[str, Any] = {}
+    for class_ in reversed(type(model).__mro__):
+        held |= vars(class_)
+    for name, value in (held | vars(model)).items():
+        if _is_compiled_function(value):
+            yield f"{path}.{name}" if path else name, model, name
+    for name, child in model.named_children():
+        yield from compiled_functions(child, f"{path}.{name}" if path else name)
+
+
+def _is_compiled_function(value: object) -> bool:
+    if isinstance(value, nn.Module | type) or not callable(value):
+        return False
+    marks = getattr(value, "__dict__", {})
+    return "_torchdynamo_orig_callable" in marks and not marks.get("_torchdynamo_disable")
+
+
 def opaque_names(model: nn.Module) -> list[str]:
     """For a note: by their paths, or the class of the model itself."""
-    return [path or type(module).__name__ for path, module in opaque_modules(model)]
+    modules = [path or type(module).__name__ for path, module in opaque_modules(model)]
+    return modules + [path for path, _, _ in compiled_functions(model)]
 
 
 def uncompiled_copy(model: nn.Module) -> nn.Module:
@@ -55,9 +79,9 @@ def plain_names(model: nn.Module) -> dict[str, str]:
     return names
 
 
-def uncompiled(model: nn.Module) -> AbstractContextManager[Any]:
-    """Inside, what is compiled of the model runs as it was written: to count its operators."""
-    if not any(is_compiled(module) for _, module in opaque_modules(model)):
+def uncompiled() -> AbstractContextManager[Any]:
+    """Inside, what is compiled runs as it was written: to count its operators."""
+    if "torch._dynamo.eval_frame" not in sys.modules:
         return nullcontext()
     stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
     return stance

@@ -2,8 +2,8 @@
 
 A module of torch.nn that calls no other module is one call, whatever it does inside. Any other
 module is a container: what it calls itself are calls of their own, named under its path. A module that
-is compiled, scripted or traced is one call: while it runs, nothing of ours is in torch's way, so that the
-compiler compiles the user's model and not our hooks.
+is compiled, scripted or traced is one call, and so is a compiled function that a module holds: while it
+runs, nothing of ours is in torch's way, so that the compiler compiles the user's code and not our hooks.
 """
 
 import warnings
@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.hooks import RemovableHandle
 
 from trainlab.instruments.calls.listener import CallListener, EndListener, Role, WatchedCall
-from trainlab.train.opaque import is_compiled, is_opaque, opaque_modules
+from trainlab.train.opaque import compiled_functions, is_compiled, is_opaque, opaque_modules
 
 TENSOR_PROPERTIES = {"T", "mT", "H", "mH", "real", "imag"}
 """Properties that are operations; `.shape` and the like are not."""
@@ -56,8 +56,11 @@ class CallWatch:
         self._mode, self._mode_is_on = _FunctionMode(self._function_called), False
         self._hooks: list[RemovableHandle] = []
         self._compiled = [module for _, module in opaque_modules(model) if is_compiled(module)]
+        self._functions = [(module, name) for _, module, name in compiled_functions(model)]
         self._own_calls: list[tuple[nn.Module, Any]] = []
         """Compiled modules that are called through us, each with what it had in that place."""
+        self._own_functions: list[tuple[nn.Module, str, Any]] = []
+        """Compiled functions that are called through us, each with what its module had in that place."""
         self._warnings: Any = None
 
     def install(self) -> None:
@@ -107,6 +110,9 @@ class CallWatch:
         for module in self._compiled:
             self._own_calls.append((module, vars(module).get("_compiled_call_impl")))
             vars(module)["_compiled_call_impl"] = self._called_through_us(module)
+        for module, name in self._functions:
+            self._own_functions.append((module, name, vars(module).get(name)))
+            vars(module)[name] = self._run_through_us(name, getattr(module, name))
         self._switch_mode(on=True)
 
     def stop_watching(self) -> None:
@@ -118,6 +124,12 @@ class CallWatch:
         if self._own_calls:
             self._warnings.__exit__(None, None, None)
         self._own_calls = []
+        for module, name, before in self._own_functions:
+            if before is None:
+                del vars(module)[name]
+            else:
+                vars(module)[name] = before
+        self._own_functions = []
 
     def _add_hooks(self) -> None:
         self._hooks = [
@@ -148,6 +160,22 @@ class CallWatch:
                 return result
             finally:
                 self._module_ends(module, args, *ended)
+
+        return call
+
+    def _run_through_us(self, name: str, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """Stands in for a compiled function: one call, whatever it does inside."""
+
+        def unwatched(*args: Any, **kwargs: Any) -> Any:
+            with self._out_of_the_way():
+                return compiled(*args, **kwargs)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not self._hooks:
+                return compiled(*args, **kwargs)
+            if self._is_inside_call:
+                return unwatched(*args, **kwargs)
+            return self._run(name, unwatched, args, kwargs)
 
         return call
 
@@ -215,6 +243,8 @@ class CallWatch:
             self._is_inside_call = False
 
     def _module_begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if torch.compiler.is_compiling():
+            return
         if self._frames and self._frames[-1].is_call:
             self._make_container(self._frames[-1])
         class_: type = type(module)
@@ -238,6 +268,8 @@ class CallWatch:
 
     def _module_ends(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
         """`rest` is keyword arguments and result; the result alone where the module raised."""
+        if torch.compiler.is_compiling():
+            return
         frame = self._frames.pop()
         try:
             if frame.call is not None and frame.ends is not None and len(rest) == 2:
@@ -285,6 +317,8 @@ class _FunctionMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if torch.compiler.is_compiling():  # a function that no module holds: nothing of ours in it
+            return func(*args, **kwargs or {})
         return self._function_called(func, args, kwargs or {})
 
 
