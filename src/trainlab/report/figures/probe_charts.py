@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from trainlab.report.figures.curves import Curves
 from trainlab.report.figures.line_charts import add_bands, curve_rows, fitted_axis, point_mark
-from trainlab.report.figures.probed_quantities import FIRST, LAST, DepthPoint
+from trainlab.report.figures.probed_quantities import FIRST, LAST, MIDDLE, DepthPoint
 from trainlab.report.figures.vega import (
     PALETTE,
     WIDE_RANGE,
@@ -20,6 +20,8 @@ from trainlab.words import Words
 VALUE = ",.4~g"
 HEIGHT = 260
 DASHED, SOLID = [5, 4], [1, 0]
+MOMENTS = {FIRST: "probe_first", MIDDLE: "probe_middle", LAST: "probe_last"}
+"""What each is called, by the key of its words."""
 SHAPES = ("circle", "square", "triangle-up")
 
 
@@ -133,7 +135,7 @@ def _name_lines(rows: Sequence[Spec], cells: Sequence[str], words: Words) -> Spe
     for row in rows:
         labels[row["moment"]] = words("probe_update", step=row["step"])
         row["line"] = row["cell"] if is_by_cell else labels[row["moment"]]
-        row["moment"] = words(f"probe_{row['moment']}")
+        row["moment"] = words(MOMENTS[row["moment"]])
     if is_by_cell:
         return colour("line", cells, words("cell"))
     return colour("line", list(labels.values()), words("probe_moments"))
@@ -142,7 +144,7 @@ def _name_lines(rows: Sequence[Spec], cells: Sequence[str], words: Words) -> Spe
 def _kinds_of_line(rows: Sequence[Spec], names: Sequence[str], words: Words) -> Spec:
     """Lines join parameters of the same name: a bias beside its weight would make them zigzag."""
     kinds: Spec = {"detail": {"field": "name", "type": "nominal"}} if len(names) > 1 else {}
-    moments = [words(f"probe_{moment}") for moment in (FIRST, LAST)]
+    moments = [words(MOMENTS[moment]) for moment in (FIRST, LAST)]
     is_by_cell = len({row["cell"] for row in rows}) > 1
     if is_by_cell and {row["moment"] for row in rows} == set(moments):
         kinds["strokeDash"] = {
