@@ -17,7 +17,7 @@ from trainlab.data.dataset import Dataset, Split
 from trainlab.execute.executors.local import LocalExecutor
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.plan import Trial
-from trainlab.record.folder import RunFolder, TrialFolder
+from trainlab.record.folder import TrialFolder
 from trainlab.spec import settings_for
 from trainlab.workloads.workload import Workload
 
@@ -61,8 +61,8 @@ def _one_trial_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     most tests. What happens in processes is tested in `tests/execute`."""
     are_sent = LocalExecutor._are_sent
 
-    def are_sent_beside_others(executor: LocalExecutor, run: RunFolder) -> bool:
-        return executor._processes._asked not in ("auto", 1) and are_sent(executor, run)
+    def are_sent_beside_others(executor: LocalExecutor, workload: str) -> bool:
+        return executor._processes._asked not in ("auto", 1) and are_sent(executor, workload)
 
     monkeypatch.setattr(LocalExecutor, "_are_sent", are_sent_beside_others)
     monkeypatch.setattr(Launcher, "prepare", lambda *given: None)

@@ -15,7 +15,7 @@
     └── OutputError               what is printed cannot be written
 
 Only the command line catches them. Anything else that escapes is our defect. A trial that fails is a
-record; from Python a TrialsFailedWarning tells of it.
+record; from Python a TrialsFailedWarning tells of it. A signal that ends a run is an Interrupted.
 """
 
 from collections.abc import Iterable
@@ -87,6 +87,10 @@ class ExportError(TrainlabError):
 
 class OutputError(TrainlabError):
     """What is printed cannot be written."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal ends what runs. A bare KeyboardInterrupt in a trial was raised by the user's code."""
 
 
 class TrialsFailedWarning(RuntimeWarning):

@@ -13,9 +13,11 @@ import pytest
 
 from asking import groups_of, study_of
 from children import children
+from trainlab.errors import Interrupted
 from trainlab.execute.benches import bench
 from trainlab.execute.executors import executor_for
 from trainlab.execute.run import start_run
+from trainlab.execute.signals import signals_interrupt
 from trainlab.machine.footprint import Footprint
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec
@@ -181,7 +183,7 @@ tiny = dataclasses.replace(tiny, loss=counted)
         is_over = threading.Event()
         thread = interrupt_when(lambda: count.exists() and count.stat().st_size > 2000, is_over)
         start = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Interrupted), signals_interrupt():
             run_timed(folder, on)
     finally:
         is_over.set()

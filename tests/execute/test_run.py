@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import trainlab
-from trainlab.errors import DataError, RecordError, SpecError
+from trainlab.errors import DataError, Interrupted, RecordError, SpecError, TrialsFailedWarning
 from trainlab.record.folder import create_run
 from trainlab.record.schema import FORMAT
 from trainlab.train.moments import Instrument, Progress
@@ -92,7 +92,7 @@ def test_an_interrupt_leaves_a_valid_run(tiny_file: Path, tmp_path: Path) -> Non
     class Interrupt(Instrument):
         def step_ends(self, step: int) -> None:
             if step == 13:
-                raise KeyboardInterrupt
+                raise Interrupted
 
     with pytest.raises(KeyboardInterrupt):
         trainlab.run(
@@ -150,17 +150,47 @@ def test_exit_in_the_users_code_and_a_late_interrupt_still_close_the_record(
         def step_ends(self, step: int) -> None:
             raise SystemExit(0)
 
-    class Interrupted(Instrument):
+    class EndedLate(Instrument):
         def trial_ends(self, progress: Progress) -> None:
-            raise KeyboardInterrupt
+            raise Interrupted
 
     own = f"{tiny_file}:tiny"
     (trial,) = trainlab.run(own, out=tmp_path / "a", instruments=[Exits()], device="cpu").trials()
     assert trial.state == "failed"
     with pytest.raises(KeyboardInterrupt):
-        trainlab.run(own, out=tmp_path / "b", instruments=[Interrupted()], device="cpu")
+        trainlab.run(own, out=tmp_path / "b", instruments=[EndedLate()], device="cpu")
     (trial,) = trainlab.RunFolder(tmp_path / "b").trials()
     assert trial.state == "interrupted"
+
+
+@pytest.mark.parametrize("where", ["loss", "model"])
+def test_a_keyboard_interrupt_that_the_users_code_raises_fails_its_trial_alone(
+    where: str, tiny_file: Path, tmp_path: Path
+) -> None:
+    """It is no signal: the other trials train."""
+    tiny_file.write_text(
+        tiny_file.read_text()
+        + f"""
+import dataclasses
+calls = []
+def once(*given, **named):
+    calls.append(1)
+    if len(calls) == {3 if where == "loss" else 2}:
+        raise KeyboardInterrupt("mine")
+    return (F.cross_entropy if "{where}" == "loss" else model)(*given, **named)
+once_work = dataclasses.replace(tiny, {where}=once)
+"""
+    )
+    with pytest.warns(
+        TrialsFailedWarning, match=f"own_work.py:.*: {where} raised KeyboardInterrupt"
+    ):
+        folder = trainlab.run(
+            f"{tiny_file}:once_work", seeds=2, out=tmp_path / "r", device="cpu", engine="eager"
+        )
+    first, second = folder.trials()
+    assert (first.state, second.state) == ("failed", "done")
+    assert first.error is not None
+    assert (first.error.kind, first.error.message) == ("KeyboardInterrupt", "mine")
 
 
 def test_trials_of_a_run_share_data_and_threads_whatever_ran_before(

@@ -8,6 +8,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from asking import study_of
+from trainlab.errors import Interrupted
 from trainlab.execute.run import start_run
 from trainlab.execute.worker import run_group
 from trainlab.record.folder import RunFolder, TrialFolder
@@ -143,7 +144,7 @@ class Cut(Instrument):
     def point_logged(self, point: Point) -> None:
         self.points += 1
         if self.points == self.at_point:
-            raise KeyboardInterrupt
+            raise Interrupted
 
 
 class Told(Cut):

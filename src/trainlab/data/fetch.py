@@ -54,6 +54,11 @@ def reporting_to(progress: Progress) -> Iterator[None]:
         _progress.reset(token)
 
 
+def report(what: str, done: int, total: int | None) -> None:
+    """To whoever is reported to: of a download in another process, say."""
+    _progress.get()(what, done, total)
+
+
 def fetch(images: ImageSet, source: Source = "auto") -> Path:
     """Fetches what the cache lacks and returns the cache folder; raises FetchError with every reason."""
     if os.environ.get(OFFLINE_VARIABLE, "0") not in ("", "0"):

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from trainlab.errors import MOST_SAID, RecordError, said_by
+from trainlab.errors import MOST_SAID, Interrupted, RecordError, said_by
 from trainlab.execute.run import planned_trial
 from trainlab.execute.signals import signals_held
 from trainlab.machine.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
@@ -24,8 +24,8 @@ from trainlab.workloads.user_code import mistake_in
 
 class Attempt:
     """Entered around whatever may raise: it swallows the error and keeps the first one, so that the trial's
-    record is always written. A trial runs the user's code, which may raise anything, and an interrupt may
-    come at any moment."""
+    record is always written. A trial runs the user's code, which may raise anything, a KeyboardInterrupt
+    too, and a signal may interrupt at any moment."""
 
     def __init__(self, folder: TrialFolder, environment: str, token: str | None = None) -> None:
         """`token` tells this attempt from any other at the trial; one is made up where none is given."""
@@ -80,7 +80,7 @@ class Attempt:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if error is not None and self._raised is None:
-            if not isinstance(error, KeyboardInterrupt):
+            if not isinstance(error, Interrupted):
                 self._failure = _failure(error, self._place)
             # Without its traceback: the frames would keep the model alive beside the next one.
             self._raised = error.with_traceback(None)
@@ -104,7 +104,7 @@ class Attempt:
         """Records that it was interrupted, where it has begun and not ended."""
         if self._is_open:
             with self:
-                raise KeyboardInterrupt
+                raise Interrupted
             self.end()
 
     def _ended(self) -> TrialRecord:
@@ -128,11 +128,11 @@ class Attempt:
     @property
     def is_interrupted(self) -> bool:
         """Whether an interrupt ended it."""
-        return isinstance(self._raised, KeyboardInterrupt)
+        return isinstance(self._raised, Interrupted)
 
     def pass_on_interrupt(self) -> None:
         """Raises the interrupt that ended the trial, if one did: it is meant for the whole run."""
-        if isinstance(self._raised, KeyboardInterrupt):
+        if isinstance(self._raised, Interrupted):
             raise self._raised
 
     def _state(self) -> State:

@@ -24,10 +24,11 @@ import sys
 import traceback
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import ClassVar, NoReturn, TextIO
 
 import torch
 
+from trainlab.errors import Interrupted
 from trainlab.execute.benches.timed import TimedTrial
 from trainlab.execute.run import planned_trial
 from trainlab.execute.signals import interrupted_once
@@ -48,6 +49,7 @@ WHERE_SIGNAL = getattr(signal, "SIGUSR1", None)
 class Job(Spec):
     """What a worker process is told."""
 
+    module: ClassVar[str] = "trainlab.execute.job"
     run: str
     """The run folder."""
     trials: tuple[str, ...]
@@ -87,7 +89,7 @@ def main() -> int:
             _answer(answers, None)
         elif command:
             _take_turns(run, job, command, commands, answers)
-    except KeyboardInterrupt:
+    except Interrupted:
         return INTERRUPTED
     return 0
 
@@ -140,10 +142,10 @@ def work() -> NoReturn:
     except Exception:  # noqa: BLE001  as an interpreter would: shown, and its code is 1
         traceback.print_exc()
         exit_code = 1
-    _leave(exit_code)
+    leave(exit_code)
 
 
-def _leave(code: int) -> NoReturn:
+def leave(code: int) -> NoReturn:
     """Ends the process as an interpreter does, but for its wait until all threads have ended."""
     try:
         atexit._run_exitfuncs()

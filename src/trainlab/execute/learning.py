@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt, ending_together
 from trainlab.execute.signals import signals_held
 from trainlab.instruments.confusion import record_confusion
@@ -118,7 +119,7 @@ def _train_apart(apart: Apart) -> None:
     for part in apart.parts:
         if interrupted:
             with ending_together([one.attempt for one in part]):
-                raise KeyboardInterrupt
+                raise Interrupted
         else:
             _train(apart.engines, part)
             interrupted = any(one.attempt.is_interrupted for one in part)

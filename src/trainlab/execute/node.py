@@ -14,7 +14,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from trainlab.errors import SpecError, TrainlabError
+from trainlab.execute.checking.answers import told_error
 from trainlab.execute.share import Preflight, Share
 from trainlab.machine.orphans import end_with_parent
 from trainlab.record.folder import RunFolder
@@ -51,9 +51,10 @@ def answer_preflight(asked: Preflight) -> str:
 
     try:
         devices = preflight(asked.study, Loader(), each_device=asked.each_device)
-    except TrainlabError as error:
-        lines = error.problems if isinstance(error, SpecError) else (str(error),)
-        return json.dumps({"error": type(error).__name__, "lines": lines})
+    except Exception as error:
+        if (told := told_error(error)) is None:
+            raise
+        return json.dumps(told)
     return json.dumps({"devices": devices})
 
 

@@ -20,8 +20,11 @@ from trainlab.train.loader import Loader
 from trainlab.train.optimizers import check_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import set_up
-from trainlab.workloads.user_code import told_place
+from trainlab.workloads.user_code import about_to_run, told_place
 from trainlab.workloads.workload import Workload, line_in_file
+
+FIRST_STEP = "first_step"
+"""What is about to run where probed layers are looked at: all that a step takes."""
 
 
 def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple[str, ...]:
@@ -44,6 +47,7 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
     _check_own_optimizer(study, workload)
     _check_models(study, workload)
     if study.probes:
+        about_to_run(FIRST_STEP)
         trial = Trial(id="probes", workload=study.workload, seed=0, settings=base)
         try:
             check_selectors(study.probes, set_up(trial, workload, dataset))

@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from trainlab import errors
-from trainlab.errors import SpecError, TrainlabError
+from trainlab.execute.checking.answers import raise_told
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import State
@@ -51,7 +50,5 @@ class Preflight(Spec):
 def devices_of(answer: str) -> tuple[str, ...]:
     """What `answer_preflight` found; its error raised here."""
     told = json.loads(answer)
-    if "devices" in told:
-        return tuple(told["devices"])
-    kind: type[TrainlabError] = getattr(errors, told["error"], TrainlabError)
-    raise SpecError(told["lines"]) if kind is SpecError else kind("\n".join(told["lines"]))
+    raise_told(told)
+    return tuple(told["devices"])

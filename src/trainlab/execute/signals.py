@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from trainlab.errors import Interrupted
 from trainlab.train.ending import ask_to_end, is_asked_to_end
 
 Handler = Callable[[int, FrameType | None], None]
@@ -22,26 +23,26 @@ SAVED_S = 1.5
 """How long training may take to get to where it can be saved."""
 
 
-class EndAtOnce(KeyboardInterrupt):
+class EndAtOnce(Interrupted):
     """A second interrupt came while the first was being heeded: nothing more is shown."""
 
 
 @contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """Inside this block SIGTERM and SIGHUP raise KeyboardInterrupt, in the main thread."""
+    """Inside this block SIGINT, SIGTERM and SIGHUP raise Interrupted, in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may say what a signal does
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        raise Interrupted
 
-    with _handled_by(interrupt, ENDING[1:]):
+    with _handled_by(interrupt, ENDING):
         yield
 
 
 def interrupted_once() -> None:
-    """From now on the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt, at once or when training
+    """From now on the first SIGINT, SIGTERM or SIGHUP raises Interrupted, at once or when training
     has saved where it is, and others do nothing: a worker gets them from its terminal and its driver, and
     must not be disturbed as it records."""
     obeyed = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
@@ -51,7 +52,7 @@ def interrupted_once() -> None:
         if _is_writing(frame) and has_timer:
             _call_after(WRITTEN_S, interrupt)
             return
-        raise KeyboardInterrupt
+        raise Interrupted
 
     def interrupt_late(number: int, frame: FrameType | None) -> None:
         if is_asked_to_end():  # else it has left by itself, and is not to be disturbed
@@ -86,7 +87,7 @@ def _is_writing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def interrupted_after(seconds: float, time_is_up: threading.Event) -> Iterator[None]:
-    """Inside this block, which must be in one of `signals_interrupt`, KeyboardInterrupt is raised after so
+    """Inside this block, which must be in one of `signals_interrupt`, Interrupted is raised after so
     long, and the event set: what runs then is recorded as interrupted. Only the main thread can be."""
     lock = threading.Lock()
     if math.isinf(seconds) or threading.current_thread() is not threading.main_thread():

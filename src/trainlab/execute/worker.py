@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
+from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt
 from trainlab.execute.events import EventWriter
 from trainlab.execute.learning import learn
@@ -62,7 +63,7 @@ def run_group(
             torch.set_num_threads(threads)
             with torch_restored():
                 _learn(learning, study, load, events, instruments)
-    except KeyboardInterrupt:
+    except Interrupted:
         for attempt in attempts:
             attempt.interrupt()
         raise

@@ -1,6 +1,6 @@
 """What a question asks for, as far as it can be seen before torch is there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from trainlab.workloads.reference import check_reference
 
 if TYPE_CHECKING:
     from trainlab.execute.jobs import AskedJobs
-    from trainlab.train.loader import Loader
+    from trainlab.record.study import StudyRecord
 
 
 def planned(
@@ -83,12 +83,24 @@ def threads_expected(question: Question, jobs: "AskedJobs") -> int | None:
     return asked[0] if asked and isinstance(asked[0], int) else None
 
 
-def facts_of(question: Question, load: "Loader | None" = None) -> WorkloadFacts:
-    """A built-in workload's facts are in the catalogue; a user's own workload is loaded for them."""
+def threads_recorded(record: "StudyRecord") -> int | None:
+    """The same for a run that goes on."""
+    from trainlab.execute.jobs import likely_threads
+
+    if record.side_by_side is not None:
+        return record.side_by_side.threads
+    return likely_threads(record.jobs, ()) if record.jobs not in ("auto", 1) else None
+
+
+def facts_of(
+    question: Question, ask: "Callable[[str], WorkloadFacts] | None" = None
+) -> WorkloadFacts:
+    """A built-in workload's facts are in the catalogue; a user's own workload is loaded for them, here or
+    by whom we ask."""
     if question.workload in BUILTIN:
         return BUILTIN[question.workload].facts
-    if load is None:
+    if ask is None:
         from trainlab.train.loader import Loader
 
-        load = Loader()
-    return load.workload(question.workload).facts
+        return Loader().workload(question.workload).facts
+    return ask(question.workload)

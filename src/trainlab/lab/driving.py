@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainlab.lab.asked import check_without_torch, facts_of, threads_expected
+from trainlab.lab.asked import check_without_torch, facts_of, threads_expected, threads_recorded
 from trainlab.lab.opened import Run
 from trainlab.lab.watcher import Watcher
 from trainlab.record.folder import check_run
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from trainlab.execute.jobs import AskedJobs
     from trainlab.execute.launch.launcher import Launcher
     from trainlab.plan import Group
-    from trainlab.train.loader import Loader
     from trainlab.train.moments import Instrument
     from trainlab.workloads.workload import Workload
 
@@ -91,11 +90,11 @@ def run_question(
         launcher.prepare(threads_expected(question, jobs))
     place = Placement(on, jobs, trial_timeout_s)
     sent = given if has_processes and on != "inline" else {}
-    with _executing(place, launcher, watcher, given, instruments, sent) as (executor, load):
+    with _executing(place, launcher, watcher, given, instruments, sent) as executor:
         from trainlab.execute.jobs import check_jobs, check_processes_sendable
         from trainlab.execute.run import start_run
 
-        facts = facts_of(question, load)
+        facts = facts_of(question, executor.facts)
         study = resolve(question, facts, where, many=many)
         devices = _preflight(executor, study, watcher, each_device=asks_each_device(question))
         study = resolve(question, facts, where, devices=devices, many=many)
@@ -144,7 +143,10 @@ def resume_run(
         watcher.resumed(sum(len(group.trials) for group in groups), len(record.trials))
         if groups or max(study.looks, default=0) > len(study.seeds):
             place = Placement(record.on, record.jobs, record.trial_timeout_s)
-            with _executing(place, Launcher(), watcher) as (executor, _):
+            launcher = Launcher()
+            if place.on in ("local", "processes"):
+                launcher.prepare(threads_recorded(record))
+            with _executing(place, launcher, watcher) as executor:
                 _preflight(executor, study, watcher, each_device=False)
                 was_interrupted = _drive(run, executor, groups, budget_s, watcher)
         _write_tables(run, watcher)
@@ -159,10 +161,9 @@ def _executing(
     workloads: "Mapping[str, Workload] | None" = None,
     instruments: "Sequence[Instrument]" = (),
     sent: "Mapping[str, Workload] | None" = None,
-) -> "Iterator[tuple[Executor, Loader]]":
-    """What runs trials and what loads workloads, once torch is there. `sent` are those objects that fresh
-    processes must get. Inside, signals interrupt; what trials change in this process is as before
-    afterwards."""
+) -> "Iterator[Executor]":
+    """What runs trials, once torch is there. `sent` are those objects that fresh processes must get.
+    Inside, signals interrupt; what trials change in this process is as before afterwards."""
     with closing(launcher):
         with watcher.status("starting_torch"):
             from trainlab.execute.executors import executor_for
@@ -174,7 +175,7 @@ def _executing(
             load, limit_s = Loader(workloads, files=files), place.trial_timeout_s
             executor = executor_for(place.on, load, instruments, place.jobs, launcher, limit_s)
             with closing(executor), process_restored(), signals_interrupt():
-                yield executor, load
+                yield executor
 
 
 def _preflight(

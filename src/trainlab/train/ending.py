@@ -4,6 +4,8 @@ gets there before it is interrupted."""
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from trainlab.errors import Interrupted
+
 _is_heeded = _is_asked = False
 
 
@@ -20,11 +22,11 @@ def is_asked_to_end() -> bool:
 
 
 def end_if_asked() -> None:
-    """KeyboardInterrupt where it was asked for; what has been done is saved by now."""
+    """Interrupted where it was asked for; what has been done is saved by now."""
     global _is_asked
     if _is_asked:
         _is_asked = False
-        raise KeyboardInterrupt
+        raise Interrupted
 
 
 @contextmanager

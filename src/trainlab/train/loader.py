@@ -30,6 +30,7 @@ class Loader:
         self._workloads = dict(given or {})
         self.files = dict(files or {})
         self._code = code
+        self._codes: dict[str, str | None] = {}
         self._datasets: dict[tuple[str, str, int | None, float], Dataset] = {}
 
     def workload(self, reference: str) -> Workload:
@@ -43,9 +44,14 @@ class Loader:
         return self._workloads[reference]
 
     def known_code(self, reference: str) -> str | None:
-        """The fingerprint of a workload's code as it was loaded here; None where it was not."""
+        """The fingerprint of a workload's code as it was loaded here or checked for us; None where it was
+        not."""
         workload = self._workloads.get(reference)
-        return None if workload is None else workload.code
+        return self._codes.get(reference) if workload is None else workload.code
+
+    def learn_code(self, reference: str, code: str | None) -> None:
+        """The fingerprint, where another process has loaded the workload to check it."""
+        self._codes[reference] = code
 
     def was_changed(self, reference: str) -> bool:
         """Whether the code of a workload is another than when the run began."""

@@ -4,7 +4,8 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from trainlab.errors import MOST_SAID, said_by
+from trainlab.errors import MOST_SAID, Interrupted, said_by
 from trainlab.record.trial import mistake_line
 
 Item = TypeVar("Item")
@@ -39,7 +40,8 @@ class Running:
         self._field = field
 
     def __enter__(self) -> None:
-        pass
+        if _listener is not None:
+            _listener(self._field)
 
     def __exit__(
         self,
@@ -49,7 +51,9 @@ class Running:
     ) -> None:
         if error is None or trace is None:
             return
-        if not isinstance(error, Exception | SystemExit) or hasattr(error, FIELD):
+        if not isinstance(error, Exception | SystemExit | KeyboardInterrupt):
+            return
+        if isinstance(error, Interrupted) or hasattr(error, FIELD):
             return
         if not _is_ours(trace):
             layer = _layer_of(trace)
@@ -60,6 +64,27 @@ MODEL, LOSS, PREPARE, BACKWARD = map(Running, ("model", "loss", "prepare", "back
 STEP, EVALUATE, UPDATE = map(Running, ("step", "evaluate", "update"))
 DATA, OPTIMIZER, SCHEDULE = map(Running, ("data", "optimizer", "optimizer.schedule"))
 FILE = Running("import")
+
+
+_listener: Callable[[str], None] | None = None
+
+
+@contextmanager
+def listening(listener: Callable[[str], None]) -> Iterator[None]:
+    """Inside this block, in all threads, the listener is told which field of the workload is about to
+    run."""
+    global _listener
+    _listener = listener
+    try:
+        yield
+    finally:
+        _listener = None
+
+
+def about_to_run(field: str) -> None:
+    """Tells whoever listens."""
+    if _listener is not None:
+        _listener(field)
 
 
 def naming(field: str, items: Iterable[Item]) -> Iterator[Item]:
@@ -91,6 +116,15 @@ class UserMistake:
         return mistake_line(self.line, self.field, self.kind, self.message)
 
 
+class ToldMistakeError(Exception):
+    """A mistake that the user's code made in another process."""
+
+    def __init__(self, mistake: UserMistake) -> None:
+        super().__init__(f"in another process:\n{mistake.trace.rstrip()}")
+        self.mistake = mistake
+        setattr(self, FIELD, mistake.field)
+
+
 def mistake_in(error: BaseException | None, place: str = "") -> UserMistake | None:
     """The mistake that an error is, or was raised from; None where the user's code raised nothing. `place`:
     where she makes the workload, which stands for a line of hers where only libraries were at work."""
@@ -98,6 +132,8 @@ def mistake_in(error: BaseException | None, place: str = "") -> UserMistake | No
         error = error.__cause__
     if error is None:
         return None
+    if isinstance(error, ToldMistakeError):
+        return error.mistake
     if (sent := SENT.search(said_by(error))) is not None:
         return _sent_mistake(error, sent["trace"])
     return UserMistake(

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt
 from trainlab.execute.worker import set_up_cost
 from trainlab.machine.footprint import Footprint, footprint
@@ -72,7 +73,7 @@ class TimedTrial:
         """Records a trial that was under way as interrupted."""
         if self._is_running:
             with self._attempt:
-                raise KeyboardInterrupt
+                raise Interrupted
             self._close()
 
     def _end(self) -> None:

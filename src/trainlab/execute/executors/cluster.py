@@ -22,6 +22,8 @@ from trainlab.record.files import replacing
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import Failure, State
 from trainlab.spec import Study, TrainSpec
+from trainlab.spec.workload import WorkloadFacts
+from trainlab.train.loader import Loader
 
 POLL_S = 0.5
 PATIENCE_S = 20.0
@@ -91,6 +93,9 @@ class ClusterExecutor:
         self._cluster, self._numbers = cluster, count(1)
         self._trial_timeout_s = trial_timeout_s
         self._token = uuid.uuid4().hex[:8]
+
+    def facts(self, workload: str) -> WorkloadFacts:
+        return Loader().workload(workload).facts
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         path = _module_path()

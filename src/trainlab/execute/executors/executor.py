@@ -11,10 +11,14 @@ from trainlab.execute.run import IsOver
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
+from trainlab.spec.workload import WorkloadFacts
 
 
 class Executor(Protocol):
     """Runs groups of trials. A group that is alone has its machine to itself."""
+
+    def facts(self, workload: str) -> WorkloadFacts:
+        """What a study needs to know of a workload that is not a built-in one."""
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         """Checks a study where its trials will run, and names the devices there."""

@@ -18,6 +18,7 @@ from trainlab.plan import Group
 from trainlab.record.event import Event
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
+from trainlab.spec.workload import WorkloadFacts
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument
 
@@ -27,6 +28,9 @@ class InlineExecutor:
 
     def __init__(self, load: Loader, instruments: Sequence[Instrument] = ()) -> None:
         self._load, self._instruments = load, instruments
+
+    def facts(self, workload: str) -> WorkloadFacts:
+        return self._load.workload(workload).facts
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         return preflight(study, self._load, each_device=each_device)

@@ -14,7 +14,7 @@ from trainlab.execute.run import IsOver
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
-from trainlab.spec.workload import AS_OBJECT
+from trainlab.spec.workload import AS_OBJECT, WorkloadFacts
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument
 
@@ -35,20 +35,25 @@ class LocalExecutor:
         self._has_instruments = bool(instruments)
         self._sends_objects = are_processes_asked(jobs, "local", trial_timeout_s)
 
+    def facts(self, workload: str) -> WorkloadFacts:
+        executor = self._processes if self._are_sent(workload) else self._inline
+        return executor.facts(workload)
+
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
-        return self._inline.preflight(study, each_device=each_device)
+        executor = self._processes if self._are_sent(study.workload) else self._inline
+        return executor.preflight(study, each_device=each_device)
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
-        if self._are_sent(run):
+        if self._are_sent(run.study().study["workload"]):
             self._processes.run(run, packed_here(groups), is_over)
             return
         for is_alone, consecutive in groupby(packed_here(groups), lambda group: group.is_alone):
             executor = self._processes if is_alone else self._inline
             executor.run(run, list(consecutive), is_over)
 
-    def _are_sent(self, run: RunFolder) -> bool:
+    def _are_sent(self, workload: str) -> bool:
         """Whether all groups go to processes of their own."""
-        is_object = run.study().study["workload"].endswith(AS_OBJECT)
+        is_object = workload.endswith(AS_OBJECT)
         return not self._has_instruments and (self._sends_objects or not is_object)
 
     def close(self) -> None:

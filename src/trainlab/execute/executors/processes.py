@@ -13,7 +13,9 @@ from functools import cache
 from itertools import chain, groupby
 from pathlib import Path
 
+from trainlab.errors import Interrupted
 from trainlab.execute.benches.bench import run_benches, run_seats
+from trainlab.execute.checking.asking import CheckingProcess
 from trainlab.execute.events import EventWriter
 from trainlab.execute.jobs import AUTO, AskedJobs, Jobs, jobs_for
 from trainlab.execute.launch.launcher import Launcher
@@ -35,6 +37,7 @@ from trainlab.record.event import Event
 from trainlab.record.folder import RunFolder
 from trainlab.record.study import JobsRecord
 from trainlab.spec import Study
+from trainlab.spec.workload import AS_OBJECT, WorkloadFacts, is_builtin
 from trainlab.train.loader import Loader
 
 MAX_TOGETHER = 8
@@ -60,9 +63,35 @@ class ProcessesExecutor:
         self._load, self._asked, self._launcher = load, jobs, launcher or Launcher()
         self._trial_timeout_s = trial_timeout_s
         self._jobs: Jobs | None = None
+        self._checks: CheckingProcess | None = None
+        """From the first look at the user's code to the end of the checks."""
+
+    def facts(self, workload: str) -> WorkloadFacts:
+        if not self._is_checked_apart(workload):
+            return self._load.workload(workload).facts
+        return self._checking().facts(workload)
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
-        return preflight(study, self._load, each_device=each_device)
+        if not self._is_checked_apart(study.workload):
+            return preflight(study, self._load, each_device=each_device)
+        checking = self._checking()
+        devices, code = checking.preflight(study, each_device=each_device)
+        checking.close()
+        self._checks = None
+        self._load.learn_code(study.workload, code)
+        return devices
+
+    def _is_checked_apart(self, workload: str) -> bool:
+        """Whether the user's code runs in the checks: it may crash or hang there, and must not end or hold
+        the driver."""
+        is_object = workload.endswith(AS_OBJECT)
+        return not is_builtin(workload) if not is_object else workload in self._load.files
+
+    def _checking(self) -> CheckingProcess:
+        if self._checks is None:
+            files, limit_s = self._load.files, self._trial_timeout_s
+            self._checks = CheckingProcess(self._launcher, files, limit_s)
+        return self._checks
 
     def jobs(self, run: RunFolder, groups: Sequence[Group]) -> Jobs:
         """How many groups run side by side: decided once, when a run begins with these groups."""
@@ -111,6 +140,8 @@ class ProcessesExecutor:
                     host.run_batch(members[first : first + num_together], is_over)
 
     def close(self) -> None:
+        if self._checks is not None:
+            self._checks.close()
         self._launcher.close()
 
 
@@ -315,7 +346,7 @@ def _ending() -> Iterator[list[WorkerProcess]]:
     """An empty list: processes put there that still run at the end of the block are ended, and the trials
     that they were running recorded as interrupted."""
     processes: list[WorkerProcess] = []
-    again = KeyboardInterrupt
+    again: type[Interrupted] = Interrupted
     try:
         yield processes
     except KeyboardInterrupt:

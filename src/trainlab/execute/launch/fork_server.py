@@ -4,13 +4,15 @@
 
 It says `ready` once it can fork, and reads packets of JSON from the socket:
 
-    {"fork": JOB, "number": N}    with descriptors of: input, output, errors, current folder, status
-    {"signal": S, "number": N}    sends the signal to the process of that number
+    {"fork": TEXT, "module": M, "number": N}    with descriptors of: input, output, errors, current
+                                                folder, status
+    {"signal": S, "number": N}                  sends the signal to the process of that number
 
-A forked process is what `trainlab.execute.job` is: it has its own streams, signals and random numbers. Its
-status pipe carries its process id, then its exit code. The server computes nothing itself: threads of torch
-or a CUDA context that exist at a fork do not work in the child. What a child has started and leaves behind
-is killed. It ends when the socket is closed, as the end of its driver does, and its children with it.
+A forked process is what that module is as a command, such as `trainlab.execute.job`: it has its own
+streams, signals and random numbers. Its status pipe carries its process id, then its exit code. The server
+computes nothing itself: threads of torch or a CUDA context that exist at a fork do not work in the child.
+What a child has started and leaves behind is killed. It ends when the socket is closed, as the end of its
+driver does, and its children with it.
 """
 
 import importlib
@@ -103,7 +105,7 @@ class _Server:
         if pid == 0:
             try:
                 self._leave_to_child(server, status)
-                _run_job(request["fork"], given)
+                _work(request["module"], request["fork"], given)
             except BaseException:  # noqa: BLE001  never back into the server's loop
                 traceback.print_exc()
             finally:
@@ -141,11 +143,10 @@ class _Server:
             os.close(child.status)
 
 
-def _run_job(text: str, descriptors: list[int]) -> NoReturn:
+def _work(name: str, text: str, descriptors: list[int]) -> NoReturn:
     import torch
 
-    from trainlab.execute import job
-
+    module = importlib.import_module(name)
     *streams, folder = descriptors
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -156,9 +157,10 @@ def _run_job(text: str, descriptors: list[int]) -> NoReturn:
     torch.default_generator.seed()
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         numpy_random.seed()
-    sys.argv = [job.__file__, text]
-    sys.orig_argv = [sys.executable, "-P", "-m", job.__name__, text]
-    job.work()
+    sys.argv = [str(module.__file__), text]
+    sys.orig_argv = [sys.executable, "-P", "-m", name, text]
+    module.work()
+    raise AssertionError("it ends the process")
 
 
 def _write(pipe: int, value: int) -> None:
@@ -172,6 +174,7 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(0))
     end_with_parent()  # at once, while there is nothing to put in order
     importlib.import_module("trainlab.execute.job")
+    importlib.import_module("trainlab.execute.checking.child")
     importlib.import_module("torch._dynamo")  # torch's optimizers import it when the first is made
     end_with_parent(by=0)
     adopt_orphans()
@@ -180,6 +183,7 @@ def main() -> None:
         control.send(b"ready")
         server.serve()
     server.end_children()
+    os._exit(0)  # taking down what it has imported would hold up its driver, which waits for it
 
 
 if __name__ == "__main__":

@@ -16,10 +16,7 @@ import time
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from trainlab.execute.job import Job
+from typing import IO, ClassVar, Protocol
 
 PATIENCE_S = 8.0
 """How long a server may take to end: a little more than it gives its children."""
@@ -29,6 +26,20 @@ QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 """torch's profiler writes of its own starts and stops among what the user's code prints."""
 COLD = (sys.executable, "-P", "-m")
 """-P: a psutil.py in the current folder must not stand in for the installed one."""
+
+
+class Work(Protocol):
+    """What a process is started for: a job, or the checks before a run."""
+
+    module: ClassVar[str]
+    """Whose `work` does it."""
+
+    @property
+    def threads(self) -> int | None:
+        """Those of the process; None: torch's choice."""
+
+    def model_dump_json(self) -> str:
+        """What it is told."""
 
 
 class JobProcess(Protocol):
@@ -63,7 +74,7 @@ class Launcher:
         self._servers: dict[int | None, ForkServer] = {}
         """By the threads that their children are to have; None: torch's choice."""
 
-    def launch(self, job: "Job", stderr: IO[bytes], bench: str | None = None) -> JobProcess:
+    def launch(self, job: Work, stderr: IO[bytes], bench: str | None = None) -> JobProcess:
         """A process for the job, which writes its errors to that file. `bench`: the kind of bench it is
         for."""
         if (server := self._server_for(job.threads)) is not None:
@@ -71,7 +82,7 @@ class Launcher:
             with suppress(ConnectionError):
                 return server.fork(job, stderr, self._folder)
         return subprocess.Popen(
-            [*COLD, "trainlab.execute.job", job.model_dump_json()],
+            [*COLD, job.module, job.model_dump_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -83,6 +94,10 @@ class Launcher:
     def prepare(self, threads: int | None = None) -> None:
         """Starts a server, which imports while the caller does something else."""
         self._server_for(threads)
+
+    def ready_threads(self) -> int | None:
+        """The threads of a server that there is already: another would have to import all again."""
+        return next(iter(self._servers), None)
 
     def begin_bench(self, kind: str) -> None:
         """Benches of one kind come from servers of their own. All children of a server share the layout of
@@ -137,7 +152,7 @@ class ForkServer:
         self._numbers = count()
         self._is_ready = False
 
-    def fork(self, job: "Job", stderr: IO[bytes], folder: Path) -> "ForkedProcess":
+    def fork(self, job: Work, stderr: IO[bytes], folder: Path) -> "ForkedProcess":
         """A process for the job; ConnectionError where the server is gone."""
         number, text = next(self._numbers), job.model_dump_json()
         (stdin, ours_in), (ours_out, stdout), (ours_status, status) = (os.pipe() for _ in range(3))
@@ -145,7 +160,9 @@ class ForkServer:
         process = ForkedProcess(self, number, ours_in, ours_out, ours_status)
         try:
             given = [stdin, stdout, stderr.fileno(), place, status]
-            socket.send_fds(self._control, [_packet(fork=text, number=number)], given)
+            socket.send_fds(
+                self._control, [_packet(fork=text, module=job.module, number=number)], given
+            )
         except ConnectionError:
             process.close()
             raise

@@ -49,7 +49,7 @@ class SavedGroup:
 
     def save_if_due(self, session: Session, group: Sequence[Member], place: Place) -> None:
         """Makes a checkpoint where enough time has passed since the last one. One is made, too, where the
-        process was asked to end: KeyboardInterrupt then."""
+        process was asked to end: Interrupted then."""
         if is_asked_to_end() or self._checkpoints.is_due(at_epoch_end=place.steps == 0):
             self._save(session, group, place)
         end_if_asked()

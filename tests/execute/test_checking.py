@@ -1,0 +1,212 @@
+"""The preflight in a process of its own: whatever the user's code does there, one line tells of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+import psutil
+import pytest
+
+from asking import study_of
+from trainlab.errors import SpecError, TrainlabError, WorkloadError
+from trainlab.execute.checking.answers import raise_told, told_error
+from trainlab.execute.checking.asking import CheckingProcess
+from trainlab.execute.checking.fault_text import fault_in
+from trainlab.execute.launch.launcher import Launcher
+from trainlab.spec import Study
+from trainlab.spec.probe import probe_of
+from trainlab.train.loader import Loader
+from trainlab.words.error_lines import error_line
+from trainlab.workloads.user_code import mistake_in
+
+FAULTS = {
+    "crash in the model": (
+        "import ctypes\ndef model(hidden=8):\n    print('so far')\n    ctypes.string_at(0)\n",
+        "own_work.py:18: building the model failed before any trial: its process was ended by SIGSEGV",
+    ),
+    "end in the data": (
+        "import os\ndef data(choice):\n    print('so far')\n    os._exit(3)\n",
+        ":tiny: loading the data failed before any trial: its process ended with code 3",
+    ),
+    "crash in the file": (
+        "import ctypes\nprint('so far')\nctypes.string_at(0)\n",
+        "own_work.py:17: importing the file failed before any trial: its process was ended by SIGSEGV",
+    ),
+    "hang in the model": (
+        "import time\ndef model(hidden=8):\n    print('so far')\n    time.sleep(600)\n",
+        "own_work.py:18: building the model failed before any trial: took longer than 2 s; "
+        "give it more with --trial-timeout, or see where it hangs",
+    ),
+    "crash in the first step": (
+        "import ctypes\nclass Net(nn.Linear):\n    def forward(self, x):\n"
+        "        print('so far')\n        ctypes.string_at(0)\n"
+        "def model(hidden=8):\n    return Net(8, 2)\n",
+        "own_work.py:19: making the first step failed before any trial: "
+        "its process was ended by SIGSEGV",
+    ),
+    "interrupt in the model": (
+        "def model(hidden=8):\n    print('so far')\n    raise KeyboardInterrupt('mine')\n",
+        "own_work.py:17: model raised KeyboardInterrupt: mine",
+    ),
+    "error in the model": (
+        "def model(hidden=8):\n    print('so far')\n    raise ValueError('mine')\n",
+        "model(): own_work.py:17: ValueError: mine",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    """One server for all tests of this file."""
+    with closing(Launcher()) as made:
+        yield made
+
+
+@pytest.fixture
+def checks(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Iterator[CheckingProcess]:
+    # Another for every test: the server would be started anew.
+    ignored = frozenset({"PYTEST_CURRENT_TEST"})
+    monkeypatch.setattr("trainlab.execute.launch.launcher.SET_BY_TORCH", ignored)
+    with closing(CheckingProcess(launcher, {}, limit_s=60.0)) as process:
+        yield process
+
+
+@pytest.fixture
+def study(tiny_file: Path) -> Study:
+    settings = {"device": "cpu", "threads": 1}
+    probes = (probe_of("*:activation:mean"),)
+    return study_of(f"{tiny_file}:tiny", settings, probes=probes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_users_code_is_one_line_and_what_it_printed_is_shown(
+    fault: str,
+    checks: CheckingProcess,
+    study: Study,
+    tiny_file: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    code, told = FAULTS[fault]
+    head, _, tail = tiny_file.read_text().partition("tiny = Workload")
+    tiny_file.write_text(f"{head}{code}\ntiny = Workload{tail}")
+    if "hang" in fault:
+        checks._limit_s = 2.0
+    with pytest.raises(TrainlabError) as raised:
+        _ = checks.facts(study.workload), checks.preflight(study, each_device=False)
+    line = str(raised.value)
+    assert line.endswith(told)
+    assert "\n" not in line
+    assert capfd.readouterr().err.splitlines()[-1] == "so far"
+    mistake = mistake_in(raised.value)
+    assert mistake is not None
+    if mistake.line:
+        assert f'own_work.py", line {mistake.line.partition(":")[2]}, in' in mistake.trace
+    if "process" in told:
+        assert error_line(line, "zh") != line
+
+
+@pytest.mark.slow
+def test_what_is_found_is_what_this_process_would_find(
+    checks: CheckingProcess, study: Study, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_file.write_text(
+        tiny_file.read_text() + "import os, numpy\nos.environ['SET_BY_FILE'] = '7'\n"
+        "tiny.defaults['lr'] = numpy.float32(0.5)\n"
+    )
+    monkeypatch.setenv("SET_BY_FILE", "6")
+    own = Loader().workload(study.workload)
+    monkeypatch.setenv("SET_BY_FILE", "6")
+    assert checks.facts(study.workload) == own.facts
+    # Fresh processes are started with what the file has set, as it would have been before torch.
+    assert os.environ["SET_BY_FILE"] == "7"
+    devices, code = checks.preflight(study, each_device=False)
+    assert devices[0] == "cpu"
+    assert code == own.code
+
+
+@pytest.mark.slow
+def test_checks_are_made_without_a_server_where_it_has_died(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Launcher()) as launcher, closing(CheckingProcess(launcher, {})) as checks:
+        launcher._server_for(None)
+        server = launcher._servers[None]._process
+        checks.facts(study.workload)
+        server.kill()
+        assert checks.preflight(study, each_device=False)[0][0] == "cpu"
+
+
+@pytest.mark.slow
+def test_a_run_whose_checks_hang_ends_at_once_when_told_and_leaves_nothing(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    hanging = (
+        "import pathlib, signal\ndef model(hidden=8):\n    signal.signal(15, signal.SIG_IGN)\n"
+        f"    signal.signal(2, signal.SIG_IGN)\n    pathlib.Path({str(mark)!r}).touch()\n"
+        "    while True: pass\n"
+    )
+    head, _, tail = tiny_file.read_text().partition("tiny = Workload")
+    tiny_file.write_text(f"{head}{hanging}\ntiny = Workload{tail}")
+    words = ["run", f"{tiny_file}:tiny", "--device", "cpu", "--out", "r"]
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "trainlab", *words],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while not mark.exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "trainlab: interrupted"
+    assert started
+    assert not [one for one in started if one.is_running()]
+    assert not (tmp_path / "r").exists()
+
+
+def test_an_error_is_raised_as_it_was_told() -> None:
+    with pytest.raises(SpecError) as raised:
+        raise_told(json.loads(json.dumps(told_error(SpecError(["a: b", "c: d"])))))
+    assert raised.value.problems == ("a: b", "c: d")
+    with pytest.raises(WorkloadError, match=r"^not found$"):
+        raise_told(told_error(WorkloadError("not found")) or {})
+    assert told_error(ZeroDivisionError()) is None
+
+
+def test_where_a_fault_was_is_read_from_what_python_wrote_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def f():\n    crash()\nf()\n")
+    log = f"""printed
+Fatal Python error: Segmentation fault
+
+Thread 0x00007f0000000001 (most recent call first):
+  File "/other/place.py", line 3 in waits
+
+Current thread 0x00007f0000000002 (most recent call first):
+  File "{json.__file__}", line 5 in loads
+  File "{file}", line 2 in f
+  File "{file}", line 3 in <module>
+
+Extension modules: torch (total: 1)
+"""
+    fault = fault_in(log.encode())
+    assert asdict(fault) == {
+        "printed": b"printed\n",
+        "line": "mine.py:2",
+        "trace": f'  File "{file}", line 3, in <module>\n    f()\n'
+        f'  File "{file}", line 2, in f\n    crash()\n',
+    }
+    assert fault_in(b"only printed").printed == b"only printed"
+    assert fault_in(log.replace(str(file), json.__file__).encode()).line == ""
