@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import PositiveInt, field_validator
+from pydantic import NonNegativeInt, PositiveInt, field_validator
 
 from trainlab.record.cost import LoadRecord
 from trainlab.record.note import Note
@@ -30,9 +30,9 @@ class DataRecord(Record):
     name: str
     source: str
     is_subset: bool
-    num_train: int
-    num_test: int
-    num_val: int = 0
+    num_train: NonNegativeInt
+    num_test: NonNegativeInt
+    num_val: NonNegativeInt = 0
     note: str = ""
 
 
@@ -108,7 +108,7 @@ class TrialRecord(FileRecord):
     weights_of: TrialId | None = None
     """The learn trial whose trained weights a cost trial starts from; None for untrained ones."""
     state: State = "pending"
-    attempt: int = 0
+    attempt: NonNegativeInt = 0
     """How many times it was started; files of earlier attempts are in `attempts/`."""
     token: str | None = None
     """Of its last attempt: one that is no longer the last must not write here."""
@@ -123,8 +123,8 @@ class TrialRecord(FileRecord):
     """Wall time of training and testing, device synchronised; data loading and records apart."""
     load: LoadRecord | None = None
     """What else the machine did while a learn trial trained; None in runs from before it was recorded."""
-    epochs_done: int = 0
-    steps_done: int = 0
+    epochs_done: NonNegativeInt = 0
+    steps_done: NonNegativeInt = 0
     final: dict[str, float | None] = {}
     """Metrics of the last whole epoch; null where not finite."""
     diverged_at_step: int | None = None
