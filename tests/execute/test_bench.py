@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -16,11 +17,15 @@ from children import children
 from trainlab.errors import Interrupted
 from trainlab.execute.benches import bench
 from trainlab.execute.executors import executor_for
+from trainlab.execute.launch.death import Death
+from trainlab.execute.launch.retries import Retries
+from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.execute.run import start_run
 from trainlab.execute.signals import signals_interrupt
 from trainlab.machine.footprint import Footprint
+from trainlab.plan import Group, Trial
 from trainlab.record.folder import RunFolder
-from trainlab.spec import CostSpec
+from trainlab.spec import CostSpec, TrainSpec
 from trainlab.train.loader import Loader
 
 SPEC = CostSpec(
@@ -138,9 +143,53 @@ tiny = dataclasses.replace(tiny, loss=breaks)
     assert error is not None
     expected = "its process was ended by SIGKILL" if on == "processes" else "worn out"
     assert error.message == expected
+    # Killed, it may have been by chance: the bench was run once more, as a whole.
+    attempts = {trial.attempt for trial in folder.trials() if trial.watch == "steps"}
+    assert attempts == ({2} if on == "processes" else {1})
     # The others went on after it had gone.
     kept = folder.trial("cost-train-batch_size=2-process1").cost.read()
     assert len(kept.turns) >= 5
+
+
+@pytest.mark.slow
+def test_a_bench_of_which_a_process_is_killed_once_is_measured_once_more(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    dying = f"""
+import os, pathlib, dataclasses
+_plain, _mark = tiny.loss, pathlib.Path({str(tmp_path / "mark")!r})
+def dies(outputs, targets):
+    if len(targets) == 4 and not _mark.exists():
+        _mark.touch()
+        os.kill(os.getpid(), 9)
+    return _plain(outputs, targets)
+tiny = dataclasses.replace(tiny, loss=dies)
+"""
+    folder = started(tiny_file, tmp_path / "r")
+    tiny_file.write_text(tiny_file.read_text() + dying)
+    run_timed(folder, "processes")
+    timed_trials = [trial for trial in folder.trials() if trial.watch == "steps"]
+    assert {(trial.state, trial.attempt) for trial in timed_trials} == {("done", 2)}
+    told = {trial.id: [one.code for one in trial.notes] for trial in timed_trials}
+    assert [one for one in told if "tried_again" in told[one]] == [
+        "cost-train-batch_size=4-process1"
+    ]
+    benches = {folder.trial(trial.id).cost.read().bench for trial in timed_trials}
+    assert len(benches) == 1
+
+
+def test_a_bench_that_memory_ran_out_for_stands_ready_in_pairs() -> None:
+    class Died:
+        has_died, death = True, Death(-9, ran_out_of_memory=True)
+
+    class Alive:
+        has_died = False
+
+    trial = Trial(id="t", workload="w", seed=1, settings=TrainSpec(epochs=1))
+    groups = [Group(trials=(trial.model_copy(update={"id": n}),), is_alone=True) for n in "abc"]
+    known = Retries(RunFolder(Path("unread")))
+    processes = cast(list[WorkerProcess], [Alive(), Died(), Alive()])
+    assert known.of_bench(processes, groups) == 2
 
 
 def interrupt_when(is_due: Callable[[], bool], is_over: threading.Event) -> threading.Thread:

@@ -291,6 +291,46 @@ def test_probes_go_on_between_their_periods(tiny_file: Path, tmp_path: Path) -> 
     assert_same(cut, whole)
 
 
+def _forged(state: State, how: str) -> State:
+    """Sound in itself, but not of this model."""
+    tensors, values = dict(state.tensors), dict(state.values)
+    if how == "parameter":
+        tensors["parameter.last.weight"] = torch.zeros(5, 5)
+    elif how == "missing":
+        del tensors["buffer.norm.running_mean"]
+    elif how == "optimizer":
+        name = next(n for n, one in tensors.items() if n.startswith("optimizers.") and one.ndim)
+        tensors[name] = torch.zeros(3)
+    else:
+        values["members"] = [{"steps_done": "x"}]
+    return State(tensors, values)
+
+
+@pytest.mark.parametrize("how", ["parameter", "missing", "optimizer", "members"])
+def test_a_checkpoint_that_does_not_fit_the_model_is_passed_over_and_noted(
+    how: str, tiny_file: Path, tmp_path: Path
+) -> None:
+    asked = {"optimizer": "adam", "engine": "eager"}
+    whole, cut = (begun(tiny_file, tmp_path / out, "restless", **asked) for out in ("whole", "cut"))
+    attempted(whole)
+    attempted(cut, 6)
+    folder = cut.trial("learn-seed1").resume_folder
+    last, older = sorted(folder.iterdir(), key=lambda path: -int(path.stem.partition("-")[0]))
+    for path, steps_before in ((last, int(older.stem.partition("-")[0])), (older, 0)):
+        write_content(
+            folder, path.stem.rpartition("-")[0], to_bytes(_forged(read_state(path), how))
+        )
+        path.unlink()
+        assert attempted(cut, 1) == steps_before
+        for made in set(folder.iterdir()):
+            # What the attempts of this test made: only what was there before is to be gone on from.
+            if int(made.stem.split("-")[1]) > 1:
+                made.unlink()
+    assert attempted(cut) == 0
+    assert_same(cut, whole)
+    assert [one.code for one in cut.trials()[0].notes].count("checkpoint_unfit") == 1
+
+
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_then_to_the_start(
     tiny_file: Path, tmp_path: Path
 ) -> None:

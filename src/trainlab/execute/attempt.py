@@ -14,7 +14,7 @@ from trainlab.execute.signals import signals_held
 from trainlab.machine.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
 from trainlab.record.cost import LoadRecord
 from trainlab.record.folder import TrialFolder
-from trainlab.record.note import Note
+from trainlab.record.note import Note, note
 from trainlab.record.trial import DataRecord, Failure, State, TrialRecord
 from trainlab.train.checkpoint.checkpoints import CheckpointedTrial
 from trainlab.train.moments import Progress
@@ -45,6 +45,10 @@ class Attempt:
 
     def begin(self) -> None:
         """Records that the trial runs; what an earlier attempt left is set aside."""
+        before = self.folder.read()
+        if before.state in ("running", "failed"):
+            # Killed, and tried once more; one that was interrupted, and goes on, is nothing to tell of.
+            self.notes.append(note("tried_again", number=before.attempt + 1))
         with signals_held():
             self._record = self.folder.begin_attempt(
                 state="running", started=_now(), environment=self._environment, token=self._token

@@ -85,7 +85,7 @@ def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
             engine, session = opened
             for one in ready:
                 _record_engine(one, engine)
-            saved = _saved(ready)
+            saved = _saved(ready, session)
             for number, one in enumerate(ready):
                 steps_before = 0 if saved is None else saved.steps_before(number)
                 view = one.member.setup.view(one.attempt.folder, steps_before)
@@ -105,12 +105,12 @@ def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
                 record_confusion(session, number, one.member, one.attempt.folder)
 
 
-def _saved(ready: Sequence[Ready]) -> SavedGroup | None:
+def _saved(ready: Sequence[Ready], session: Session) -> SavedGroup | None:
     """The checkpoints of the trials; None where an instrument could not go on from them."""
     if not all(one.member.moments.go_on for one in ready):
         return None
     checkpoints = Checkpoints([one.attempt.checkpointed() for one in ready])
-    return SavedGroup(checkpoints, [one.member for one in ready])
+    return SavedGroup(checkpoints, [one.member for one in ready], session)
 
 
 def _train_apart(apart: Apart) -> None:

@@ -39,9 +39,14 @@ class Seat(TurnTaker, Protocol):
 
 
 def run_seats(
-    seats: Sequence[Seat], spec: CostSpec, name: str, report: Callable[[float], None]
+    seats: Sequence[Seat],
+    spec: CostSpec,
+    name: str,
+    report: Callable[[float], None],
+    most_ready: int = MOST_READY,
 ) -> None:
-    """Lets the seats of a bench take turns until each has its record; `report` is told the share done."""
+    """Lets the seats of a bench take turns until each has its record, so many in one block at most;
+    `report` is told the share done."""
     rounds, token = Rounds(spec, name), uuid.uuid4().hex[:12]
     total = len(seats)
     reference: Seat | None = None
@@ -49,7 +54,7 @@ def run_seats(
     stopped: Literal["tight", "budget"] = "budget"
     while waiting:
         begun = total - len(waiting)
-        ready = _warm_block(waiting, reference)
+        ready = _warm_block(waiting, reference, most_ready)
         if not ready:
             return
         until = total - len(waiting)
@@ -66,11 +71,11 @@ def run_seats(
         reference.finish(token, stopped)
 
 
-def _warm_block(waiting: list[Seat], reference: Seat | None) -> list[Seat]:
+def _warm_block(waiting: list[Seat], reference: Seat | None, most_ready: int) -> list[Seat]:
     """The reference and as many of those waiting as fit beside it, set up and warm, one after the other."""
     ready = [] if reference is None else [reference]
     fits = True
-    while waiting and len(ready) < MOST_READY and (fits or len(ready) < 2):
+    while waiting and len(ready) < most_ready and (fits or len(ready) < 2):
         seat = waiting.pop(0)
         if (found := seat.warm_up()) is not None:
             ready.append(seat)

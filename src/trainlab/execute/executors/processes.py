@@ -14,7 +14,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from trainlab.errors import Interrupted
-from trainlab.execute.benches.bench import run_benches, run_seats
+from trainlab.execute.benches.bench import MOST_READY, run_benches, run_seats
 from trainlab.execute.checking.asking import CheckingProcess
 from trainlab.execute.events import EventWriter
 from trainlab.execute.jobs import AUTO, AskedJobs, Jobs, jobs_for
@@ -253,7 +253,14 @@ class _Host:
         return again
 
     def run_bench(self, groups: Sequence[Group]) -> None:
-        """Starts the processes of a bench together and lets them take turns."""
+        """Starts the processes of a bench together and lets them take turns; once more where one was
+        killed."""
+        most_ready: int | None = MOST_READY
+        while most_ready is not None:
+            most_ready = self._run_bench_once(groups, most_ready)
+
+    def _run_bench_once(self, groups: Sequence[Group], most_ready: int) -> int | None:
+        """How many may stand ready the next time; None where there is none."""
         spec, trial_ids = groups[0].trials[0].cost, tuple(chain(*(group.ids for group in groups)))
         assert spec is not None
 
@@ -263,8 +270,9 @@ class _Host:
         self._launcher.begin_bench(bench_kind(groups[0]) or "")
         with self._started(groups) as processes:
             self._events.write(Event(kind="group_begins", trials=trial_ids))
-            run_seats(processes, spec, groups[0].bench or "", report)
+            run_seats(processes, spec, groups[0].bench or "", report, most_ready)
             self._events.write(Event(kind="group_ends", trials=trial_ids))
+            return self._retries.of_bench(processes, groups)
 
     @contextmanager
     def _started(self, groups: Sequence[Group]) -> Iterator[list[WorkerProcess]]:

@@ -3,10 +3,14 @@
 Killed from outside, a group runs again as it was, and so does a trial that lost one of its processes. A
 crash or a hang of several trials in one process is the fault of one of them: each then runs alone. So does
 one that found too little memory on a GPU, which others may have used.
+
+A bench of which a process was killed runs again as a whole, since its figures are ratios within rounds; for
+want of memory, with two processes ready at a time.
 """
 
 from collections.abc import Sequence
 
+from trainlab.execute.benches.bench import MOST_READY
 from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.machine.device import pick_device
 from trainlab.machine.out_of_memory import OUT_OF_MEMORY
@@ -16,6 +20,8 @@ from trainlab.train.parallel.followers import ProcessLostError
 
 KILLED = "killed"
 LOST = ProcessLostError.__name__
+PAIR = 2
+"""The fewest that a ratio within rounds needs."""
 
 
 class Retries:
@@ -39,6 +45,23 @@ class Retries:
             return [_alone(trial) for trial in trials]
         process.record_death()
         return []
+
+    def of_bench(self, processes: Sequence[WorkerProcess], groups: Sequence[Group]) -> int | None:
+        """How many processes may stand ready as the bench is run once more; None where it is not."""
+        died = [
+            (process.death, group.trials[0])
+            for process, group in zip(processes, groups, strict=True)
+            if process.has_died
+        ]
+        for_memory = [trial for death, trial in died if death.ran_out_of_memory]
+        if for_memory and len(groups) > PAIR and self._are_first(for_memory, OUT_OF_MEMORY):
+            return PAIR
+        chance = [trial for death, trial in died if death.is_from_outside]
+        if chance and self._are_first(chance, KILLED):
+            return MOST_READY
+        errors = [(self._run.trial(one.ids[0]).read().error, one.trials[0]) for one in groups]
+        lost = [trial for error, trial in errors if error is not None and error.kind == LOST]
+        return MOST_READY if lost and self._are_first(lost, LOST) else None
 
     def _may_do_better(self, trial: Trial) -> bool:
         """Whether it has failed, for the first time, for a reason that may have been others'."""

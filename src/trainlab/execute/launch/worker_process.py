@@ -72,6 +72,8 @@ class WorkerProcess:
         self._received = b""
         """Of an answer that has not come whole."""
         self._has_begun = self._has_ended = self._is_overdue = False
+        self.has_died = False
+        """Whether it has left trials behind, which are recorded as failed."""
         # Of trials that run together each counts its share of the time.
         self._limit_s = None if trial_timeout_s is None else trial_timeout_s * len(group.trials)
         self.busy_s = 0.0
@@ -202,6 +204,7 @@ class WorkerProcess:
     def record_death(self) -> None:
         """Records the trials that it left behind as failed."""
         left = self.unfinished()
+        self.has_died = bool(left)
         for folder in self._folders:
             record = folder.read()
             if record.id in left:

@@ -64,6 +64,7 @@ class Checkpoints:
         self._interval_s = interval_s()
         self._made_s = clock()
         self._last_took_s = 0.0
+        self.were_unfit = False
         self.can_be_made = True
         """Whether nothing has turned up that they cannot hold."""
 
@@ -95,15 +96,19 @@ class Checkpoints:
         self._made_s = self._clock()
         self._last_took_s = self._made_s - begun_s
 
-    def newest(self) -> State | None:
-        """The last one that can be gone on from."""
+    def newest(self, suits: Callable[[State], bool] = lambda state: True) -> State | None:
+        """The last one that can be gone on from, and that suits. `were_unfit` says whether a later one was
+        sound and did not suit."""
         for path in self._paths():
             try:
                 state = read_state(path)
             except (DamagedError, RecordError):
                 continue
-            if self._fits(state.values):
+            if not self._fits(state.values):
+                continue
+            if suits(state):
                 return state
+            self.were_unfit = True
         return None
 
     def put_back(self, state: State) -> None:

@@ -4,20 +4,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from trainlab.record.note import note
 from trainlab.train.checkpoint.checkpoints import Checkpoints
 from trainlab.train.checkpoint.python_state import has_extra_state, python_state
 from trainlab.train.checkpoint.state import State, merged
 from trainlab.train.ending import end_if_asked, is_asked_to_end
 from trainlab.train.engines.engine import Member, Session
+from trainlab.train.saved.fit import suits
 from trainlab.train.saved.place import Place
 
 
 class SavedGroup:
     """Opened before the first update."""
 
-    def __init__(self, checkpoints: Checkpoints, group: Sequence[Member]) -> None:
-        """The files of the members are put back as they were at the last checkpoint, where there is one."""
-        self._checkpoints, self._found = checkpoints, checkpoints.newest()
+    def __init__(self, checkpoints: Checkpoints, group: Sequence[Member], session: Session) -> None:
+        """The files of the members are put back as they were at the last checkpoint that fits, where there
+        is one."""
+        self._checkpoints = checkpoints
+        self._found = checkpoints.newest(lambda state: suits(state, session, group))
+        if checkpoints.were_unfit:
+            for member in group:
+                member.setup.notes.append(note("checkpoint_unfit"))
         self._models = [member.setup.model for member in group]
         self._python_state = python_state(self._models)
         if has_extra_state(self._models):
