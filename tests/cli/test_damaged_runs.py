@@ -122,6 +122,26 @@ def test_a_record_without_a_format_is_not_taken_for_a_newer_one(
     assert told(trainlab).endswith(f"format 99, this trainlab reads up to {FORMAT}; update it")
 
 
+def test_counts_below_nothing_and_beyond_what_is_there_are_told(
+    trainlab: Verb, damaged: Path
+) -> None:
+    whole = json.loads((damaged / COST).read_text())
+    turn = {"num_marked": -1}
+    change(damaged / COST, turns=[one | turn for one in whole["turns"]])
+    assert "num_marked: Input should be greater than or equal to 0" in told(trainlab)
+    turn = {"num_marked": 2**40}
+    change(damaged / COST, turns=[one | turn for one in whole["turns"]])
+    assert "phases_ms has " in told(trainlab)
+
+
+def test_a_trial_with_fewer_samples_than_none_is_told(trainlab: Verb, damaged: Path) -> None:
+    file = damaged / "trials/learn-lr=0.1-seed1/trial.json"
+    whole = json.loads(file.read_text())
+    data = {"name": "d", "source": "s", "is_subset": False, "num_train": 1, "num_test": -4}
+    change(file, data=(whole["data"] or data) | {"num_test": -4})
+    assert "data.num_test: Input should be greater than or equal to 0" in told(trainlab)
+
+
 @pytest.mark.parametrize("file", ["trials/learn-lr=0.1-seed1/trial.json", COST])
 def test_a_file_that_is_missing_inside_a_run_is_named(
     file: str, trainlab: Verb, damaged: Path

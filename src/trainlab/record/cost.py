@@ -4,7 +4,14 @@ import statistics
 from itertools import accumulate
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from trainlab.record.note import Note
 from trainlab.record.schema import FileRecord, Record
@@ -64,7 +71,7 @@ class TurnRecord(Record):
     """Its first steps, which find the caches cold: set aside."""
     num_bare: PositiveInt
     """So many of the record's `step_ms` are of this turn."""
-    num_marked: int
+    num_marked: NonNegativeInt
     """So many of the marked steps are."""
     others_cores: float
     """Cores kept busy by other processes during the turn."""
@@ -104,6 +111,10 @@ class CostRecord(StepRecord):
         num_bare = sum(turn.num_bare for turn in self.turns)
         if self.turns and num_bare != len(self.step_ms):
             raise ValueError(f"step_ms has {len(self.step_ms)} steps, the turns {num_bare}")
+        marked = sum(turn.num_marked for turn in self.turns)
+        there = min(map(len, self.phases_ms.values()), default=0)
+        if self.turns and marked > there:
+            raise ValueError(f"phases_ms has {there} steps, the turns {marked}")
         return self
 
     def bare_turns_ms(self) -> list[list[float]]:

@@ -55,8 +55,11 @@ def command(
     text, is_driven = _text(onlooker, run, words)
     console.print(text, soft_wrap=True)
     while watch and is_driven:
-        time.sleep(LINES_S)
-        text, is_driven = _text(onlooker, run, words)
+        until_s = time.monotonic() + LINES_S
+        # Its end is seen at once: what was last told would be old by then.
+        while is_driven and time.monotonic() < until_s:
+            time.sleep(LOOK_S)
+            text, is_driven = _text(onlooker, run, words)
         console.print(text, soft_wrap=True)
 
 
