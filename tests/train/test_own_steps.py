@@ -20,7 +20,7 @@ from children import children
 from training import homed, train
 from trainlab import Dataset, Split, TrainSpec, Workload
 from trainlab.data.nesting import tensors_in
-from trainlab.errors import WorkloadError
+from trainlab.errors import TrainlabError, WorkloadError
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.train.moments import Instrument, Moments, Point, Progress
@@ -606,3 +606,19 @@ def test_the_workers_of_a_loader_end_with_their_epoch_at_once(num_taken: int) ->
     assert {child.pid for child in children()} - before
     del batches, piece, pieces, loader
     assert {child.pid for child in children()} <= before
+
+
+@pytest.mark.parametrize("asked", [{"train_samples": 3}, {"val_fraction": 0.5}])
+def test_no_part_can_be_taken_of_a_stream(asked: dict[str, Any], tmp_path: Path) -> None:
+    class Endless:
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            return iter([(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long))] * 3)
+
+    own = Workload(
+        name="own",
+        model=lambda: nn.Linear(2, 2),
+        data=Dataset("own", train=Endless(), test=Endless()),
+        loss=F.cross_entropy,
+    )
+    with pytest.raises(TrainlabError, match="only of data that is indexed by number"):
+        trainlab.run(own, out=tmp_path / "r", device="cpu", **asked)

@@ -51,12 +51,16 @@ class Loaded:
 
     def part(self, rows: Tensor) -> "Loaded":
         """Those samples of it."""
+        self.check_divisible()
+        return replace(self, samples=Subset(self.samples, rows.tolist()))
+
+    def check_divisible(self) -> None:
+        """DataError where no part of it can be taken."""
         if self.is_counted or self.sampler is not None:
             raise DataError(
                 "train_samples, val_fraction: only of data that is indexed by number; leave them out, or "
                 "give such a part yourself"
             )
-        return replace(self, samples=Subset(self.samples, rows.tolist()))
 
 
 def loaded(given: Any, place: str, collate: Collate | None, drop_last: bool) -> Loaded:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from trainlab.data.dataset import Dataset
+from trainlab.data.loaded import Loaded
 from trainlab.errors import TrainlabError, WorkloadError, said_by
 from trainlab.spec import TrainSpec
 from trainlab.spec.workload import num_held_out
@@ -80,6 +81,8 @@ class Loader:
 def _with_fewer(whole: Dataset, num_train: int) -> Dataset:
     """Drawn at random, as stored samples may be sorted; of two numbers the smaller one's are part of the
     larger one's."""
+    if isinstance(whole.train, Loaded):
+        whole.train.check_divisible()
     if num_train >= len(whole.train):
         return whole
     rows = data_order(0, 0, len(whole.train))[:num_train]
@@ -92,6 +95,8 @@ def _with_held_out(whole: Dataset, share: float) -> Dataset:
         raise WorkloadError(
             f"val_fraction: got {share:g}, but {whole.name} has validation data of its own; leave it out"
         )
+    if isinstance(whole.train, Loaded):
+        whole.train.check_divisible()
     num_train = len(whole.train)
     if num_train < 2:
         raise WorkloadError(f"val_fraction: got {share:g}, but there is one training sample only")
