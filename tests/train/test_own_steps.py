@@ -20,7 +20,7 @@ from children import children
 from training import homed, train
 from trainlab import Dataset, Split, TrainSpec, Workload
 from trainlab.data.nesting import tensors_in
-from trainlab.errors import TrainlabError, WorkloadError
+from trainlab.errors import WorkloadError
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.train.moments import Instrument, Moments, Point, Progress
@@ -620,5 +620,5 @@ def test_no_part_can_be_taken_of_a_stream(asked: dict[str, Any], tmp_path: Path)
         data=Dataset("own", train=Endless(), test=Endless()),
         loss=F.cross_entropy,
     )
-    with pytest.raises(TrainlabError, match="only of data that is indexed by number"):
+    with pytest.warns(trainlab.TrialsFailedWarning, match="only of data that is indexed by number"):
         trainlab.run(own, out=tmp_path / "r", device="cpu", **asked)
