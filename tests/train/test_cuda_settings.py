@@ -137,7 +137,7 @@ class Greedy(nn.Module):
         self.linear = nn.Linear(6, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        if len(x) > BATCH:
+        if self.training and len(x) > BATCH:
             x = x + torch.zeros(1 << 41, device=x.device, dtype=torch.uint8)[0]
         return self.linear(x)
 

@@ -486,8 +486,13 @@ UNSUITED: dict[str, tuple[Callable[[], nn.Module], str]] = {
 }
 
 
+def of_logits(outputs: Any, targets: Tensor) -> Tensor:
+    return F.cross_entropy(outputs["logits"] if isinstance(outputs, dict) else outputs, targets)
+
+
 def workload_of(make: Callable[[], nn.Module]) -> Workload:
-    return Workload(name="some", model=make, data=tiny_data, loss=F.cross_entropy)
+    loss = of_logits if make is Mapped else F.cross_entropy
+    return Workload(name="some", model=make, data=tiny_data, loss=loss)
 
 
 @pytest.mark.parametrize("name", SUITED)
