@@ -487,12 +487,13 @@ UNSUITED: dict[str, tuple[Callable[[], nn.Module], str]] = {
 
 
 def of_logits(outputs: Any, targets: Tensor) -> Tensor:
-    return F.cross_entropy(outputs["logits"] if isinstance(outputs, dict) else outputs, targets)
+    return F.cross_entropy(outputs["logits"], targets)
 
 
 def workload_of(make: Callable[[], nn.Module]) -> Workload:
-    loss = of_logits if make is Mapped else F.cross_entropy
-    return Workload(name="some", model=make, data=tiny_data, loss=loss)
+    if make is Mapped:
+        return Workload(name="some", model=make, data=tiny_data, loss=of_logits, metrics={})
+    return Workload(name="some", model=make, data=tiny_data, loss=F.cross_entropy)
 
 
 @pytest.mark.parametrize("name", SUITED)

@@ -12,8 +12,10 @@ import trainlab
 from asking import study_of
 from trainlab import Dataset, OfWholeSet, Split, Workload
 from trainlab.analyse.findings.test_set import SamplingError
+from trainlab.errors import WorkloadError
 from trainlab.record.trial import TrialRecord
 from trainlab.workloads.metrics import directions
+from trainlab.workloads.workload import accuracy
 
 DRAWN = torch.Generator().manual_seed(0)
 X, X_TEST = torch.randn(60, 5, generator=DRAWN), torch.randn(37, 5, generator=DRAWN)
@@ -119,6 +121,12 @@ def test_a_loss_that_is_a_sum_is_noticed(
     )
     trial, _ = trained(tmp_path, own, engine=engine, lr=0.001)
     assert ("loss_is_sum" in {one.code for one in trial.notes}) == is_told
+
+
+def test_the_accuracy_of_outputs_by_name_is_refused_with_what_to_give() -> None:
+    told = r"outputs are a dict, no score per class; give metrics=\{\} or your own"
+    with pytest.raises(WorkloadError, match=told):
+        accuracy({"logits": X}, Y)  # type: ignore[arg-type]
 
 
 def test_an_accuracy_in_per_cent_is_no_share(tmp_path: Path) -> None:

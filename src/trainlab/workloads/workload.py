@@ -33,6 +33,11 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Per sample: 1 where the largest output is the target class, else 0."""
     if targets.is_floating_point():
         raise WorkloadError("metrics.accuracy: targets are no classes; give metrics={} or your own")
+    if not isinstance(outputs, Tensor):
+        kind = type(outputs).__name__
+        raise WorkloadError(
+            f"metrics.accuracy: outputs are a {kind}, no score per class; give metrics={{}} or your own"
+        )
     shape = tuple(outputs.shape)
     if shape[:-1] != tuple(targets.shape) or shape[-1] < 2:
         raise WorkloadError(
