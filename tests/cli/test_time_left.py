@@ -110,6 +110,17 @@ def test_trials_that_learn_are_begun_in_any_order(four: tuple[TimeLeft, Clock, l
     assert (left.number, left.left_s()) == (1, 30)
 
 
+def test_trials_trained_together_take_their_share_of_the_time(
+    four: tuple[TimeLeft, Clock, list[str]],
+) -> None:
+    left, clock, ids = four
+    left.group_begins(*ids[:2])
+    clock.now += 5
+    left.progress(ids[0], 0.5)
+    assert left.expected_s(ids[3]) == 5
+    assert left.left_s() == 5 + 2 * 5
+
+
 def test_at_the_end_nothing_is_left(four: tuple[TimeLeft, Clock, list[str]]) -> None:
     left, clock, ids = four
     shares = []

@@ -136,8 +136,8 @@ class TimeLeft:
         if keys[0][0] == "cost" and (self._durations_s or learns):
             return FIRST_GUESS_S
         now_s = self._clock()
-        running = [one.expected_s(now_s) for one in self._running.values()]
-        known = [duration_s for duration_s in running if duration_s is not None]
+        running = [(one.expected_s(now_s), len(ids)) for ids, one in self._running.items()]
+        known = [group_s / number for group_s, number in running if group_s is not None]
         return statistics.median(known) if known else None
 
     def left_s(self) -> float | None:
