@@ -354,6 +354,18 @@ def test_without_a_run_those_that_there_are_are_listed_newest_first(
     assert [run["state"] for run in listed] == ["damaged", "finished", "finished"]
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_path_of_a_listed_run_is_never_broken(
+    width: int, trainlab: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    name = "fashion-mlp-2026-11-17T01-53-07"
+    Fabricated(state=lambda trial: "done").write(tmp_path / "runs" / name, made_study())
+    path, rest, *_ = trainlab("show").stdout.splitlines()
+    assert path == f"runs/{name}"
+    assert rest.split()[0] == "finished"
+
+
 @pytest.mark.parametrize(
     ("options", "modes"),
     [(("--no-profile",), set()), (("--mode", "train"), {"train"}), ((), {"train", "inference"})],

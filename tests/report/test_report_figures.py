@@ -210,6 +210,16 @@ def test_ticks_are_at_whole_epochs_where_there_are_several(last_epoch: float, le
     assert f'"tickMinStep": {least}' in json.dumps(chart)
 
 
+@pytest.mark.parametrize("num_epochs", [2, 3, 6])
+def test_a_curve_of_few_epochs_has_a_tick_at_each_and_none_between(num_epochs: int) -> None:
+    epochs = list(range(1, num_epochs + 1))
+    points = tuple(CurvePoint("a", epoch, 1.0, None, None, 1) for epoch in epochs)
+    chart = curve_chart(Curves("test/loss", points, by_step=False), ["a"], Words("en"))
+    axis = chart["layer"][0]["encoding"]["x"]["axis"]
+    assert axis["values"] == epochs
+    assert axis["format"] == "d"
+
+
 @pytest.mark.parametrize(
     ("means", "is_cut"),
     [

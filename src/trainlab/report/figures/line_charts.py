@@ -33,7 +33,9 @@ def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> Spec:
     add_bands(rows, axis)
     # Parts of an epoch only where there are few whole ones.
     is_short = curves.by_step and max((row["x"] for row in rows), default=0) < 2
-    ticks = {"tickMinStep": 0.1 if is_short else 1, "tickCount": 6}
+    ticks: Spec = {"tickMinStep": 0.1 if is_short else 1, "tickCount": 6}
+    if not curves.by_step:
+        ticks |= _whole_epochs(rows)
     x = quantity("x", x_title, scale={"nice": False}, axis=ticks)
     y = quantity("y", words.metric_title(curves.metric), scale=axis)
     hover = [
@@ -48,6 +50,13 @@ def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> Spec:
     encoding = {"x": x, "y": y, "color": hue, "tooltip": tooltip(hover)}
     points = {"mark": point_mark(rows), "encoding": encoding}
     return chart(rows, [*band_and_line(rows, x, y, hue, zoomed=["x"]), points], 260)
+
+
+def _whole_epochs(rows: Sequence[Spec]) -> Spec:
+    """A tick at each epoch where there are few: of two or three, `tickMinStep` makes halves."""
+    ends = [row["x"] for row in rows]
+    epochs = range(math.ceil(min(ends)), math.floor(max(ends)) + 1) if ends else range(0)
+    return {"values": list(epochs), "format": "d"} if 1 < len(epochs) <= 6 else {}
 
 
 def curve_rows(curves: Curves) -> list[Spec]:

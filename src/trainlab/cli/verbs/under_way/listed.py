@@ -1,11 +1,14 @@
 """The runs of a folder, newest first: what a verb shows that was given no run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -40,13 +43,27 @@ def print_runs(words: Words, print_json: Any = None) -> None:
     if print_json is not None:
         print_json([{**vars(run), "path": str(run.path)} for run in runs])
         return
+    _print_rows([_cells(run, words) for run in runs])
+
+
+def _cells(run: ListedRun, words: Words) -> tuple[str, ...]:
+    trials = words("status_finished", some=run.num_finished, all=run.num_trials)
+    created = run.created.replace("T", " ")[:16]
+    return (str(run.path), words.named("listed", run.state), created, trials)
+
+
+def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
+    """A line per run; of a narrow terminal two, the path by itself: broken, it could not be copied."""
+    console = Console()
     table = Table(box=None, pad_edge=False, show_header=False)
-    for run in runs:
-        trials = words("status_finished", some=run.num_finished, all=run.num_trials)
-        state = words.named("listed", run.state)
-        cells = (str(run.path), state, run.created.replace("T", " ")[:16], trials)
-        table.add_row(*(Text(cell, overflow="fold") for cell in cells))
-    Console().print(table)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    if Measurement.get(console, console.options.update(width=10_000), table).maximum <= console.width:
+        console.print(table)
+        return
+    for path, *rest in rows:
+        console.print(Text(path), soft_wrap=True)
+        console.print(Padding(Text("  ".join(rest)), (0, 0, 0, 2)))
 
 
 def _listed(file: Path) -> ListedRun:
