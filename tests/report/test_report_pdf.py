@@ -45,12 +45,13 @@ def test_chinese_is_there_as_chinese(tmp_path: Path) -> None:
     assert "按因素比较" in told
 
 
-def with_table_after(num_paragraphs: int, num_rows: int, told: str) -> Document:
+def with_table_after(
+    num_paragraphs: int, num_rows: int, told: str, *, is_matrix: bool = False
+) -> Document:
     """A table that begins so far down the page."""
     entries = [Row((Entry(f"row{number}"), Entry(told))) for number in range(num_rows)]
-    found = Table(
-        "the caption", (Column("heading"), Column("value")), tuple(entries), note="the note"
-    )
+    columns = (Column("heading"), Column("value"))
+    found = Table("the caption", columns, tuple(entries), note="the note", is_matrix=is_matrix)
     filler = (Paragraph("filler"),) * num_paragraphs
     inner = Section("two", "Inner", (found, Paragraph("the end")))
     section = Section("one", "Section", filler, (inner,))
@@ -76,3 +77,12 @@ def test_a_table_never_begins_at_the_foot_of_a_page(
         assert "note" in last, f"the note is apart from the table {where}"
         num_split += any("row0" not in page and "heading" in page for page in pages)
     assert num_split > 0 or num_rows == 2, "no table was split: the test shows nothing"
+
+
+def test_a_matrix_is_on_one_page(tmp_path: Path) -> None:
+    """A row that is read beside its column must not be on the next page."""
+    for num_paragraphs in range(26, 46, 3):
+        pdf = pdf_of(with_table_after(num_paragraphs, 20, "short", is_matrix=True))
+        pages = [set(page.split()) for page in text_of(pdf, tmp_path).split("\f")]
+        (page,) = [page for page in pages if "row0" in page]
+        assert {"caption", "row19", "note"} <= page, f"after {num_paragraphs} paragraphs"
