@@ -15,6 +15,7 @@ from training import HomedSetup, MakeSetup, homed, run_test_set, train
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import DataError, WorkloadError
 from trainlab.machine.device import pick_device
+from trainlab.record.note import note
 from trainlab.train.moments import Instrument, Moments, Point, Progress, TrialView
 from trainlab.train.seeds import data_order, derived_seed
 from trainlab.workloads.workload import Workload
@@ -210,6 +211,24 @@ def test_a_loss_that_is_not_finite_ends_the_trial_at_the_right_step(
     train(setup, Moments([]), progress)
     assert (progress.state, progress.diverged_at_step) == ("diverged", 7)
     assert progress.epochs_done == 0
+    assert setup.notes == []
+
+
+def test_data_that_is_not_finite_is_named_where_it_ends_a_trial(
+    make_setup: MakeSetup, tiny: Workload
+) -> None:
+    """Told only to lower the learning rate, one would look in the wrong place."""
+    setup = make_setup()
+    train_split = setup.dataset.train
+    assert isinstance(train_split, Split)
+    inputs = train_split.inputs.float()
+    inputs[3, ..., 0], inputs[5, ..., -1] = math.nan, math.inf
+    bad = dataclasses.replace(setup.dataset, train=Split(inputs, train_split.targets))
+    setup = make_setup(workload=dataclasses.replace(tiny, data=lambda choice: bad))
+    progress = Progress()
+    train(setup, Moments([]), progress)
+    assert progress.state == "diverged"
+    assert setup.notes == [note("data_not_finite", count=2, all=len(inputs))]
 
 
 def test_bf16_runs_the_model_in_bf16_and_keeps_fp32_weights(

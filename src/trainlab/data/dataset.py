@@ -38,6 +38,16 @@ class Split:
         return len(self.inputs)
 
     @property
+    def num_not_finite(self) -> int:
+        """Samples with a NaN or an infinite number in their input or target."""
+        is_finite = torch.ones(len(self), dtype=torch.bool, device=self.inputs.device)
+        for part in (self.inputs, self.targets):
+            if part.is_floating_point():
+                rows = torch.isfinite(part).reshape(len(self), -1).all(dim=1)
+                is_finite &= rows.to(is_finite.device)
+        return int((~is_finite).sum())
+
+    @property
     def num_bytes(self) -> int:
         """Memory the tensors take."""
         return self.inputs.nbytes + self.targets.nbytes

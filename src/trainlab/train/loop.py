@@ -36,12 +36,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+from trainlab.data.dataset import Split
 from trainlab.record.note import note
 from trainlab.train.checkpoint.state import State
 from trainlab.train.engines.engine import Member, Session
 from trainlab.train.moments import Point, Progress
 from trainlab.train.saved.group import SavedGroup
 from trainlab.train.saved.place import Clock, Place, Stopwatch
+from trainlab.train.setup import Setup
 
 SAMPLES = "/samples"
 """Among the totals of an epoch: how many have been seen. No metric is called so."""
@@ -185,6 +187,7 @@ def _train_epoch(
                     steps_before = progress.steps_done - means.num_steps
                     progress.diverged_at_step = steps_before + means.first_bad_step
                     progress.diverged_loss = means.bad_loss
+                    _note_bad_samples(member.setup)
             if not _running(group):
                 break
             if saved is not None and place.steps < in_epoch:
@@ -194,6 +197,13 @@ def _train_epoch(
         {name: value / total[SAMPLES] for name, value in total.items() if name != SAMPLES}
         for total in totals
     ]
+
+
+def _note_bad_samples(setup: Setup) -> None:
+    """Where the data itself is not finite, a smaller learning rate would be looked for in vain."""
+    split = setup.dataset.train
+    if isinstance(split, Split) and (count := split.num_not_finite):
+        setup.notes.append(note("data_not_finite", count=count, all=len(split)))
 
 
 def _between_points(first: int, num_steps: int, every: int) -> Iterator[int]:

@@ -26,9 +26,10 @@ def method_section(data: RunData, words: Words) -> Section:
     tests = dict.fromkeys(finding.test for finding in data.findings if finding.test)
     blocks += [Paragraph(words(f"test_{test}")) for test in tests]
     confounds = confounds_text(data.findings, words)
-    blocks.append(
-        Paragraph(words("confounds", confounds=confounds) if confounds else words("no_confounds"))
-    )
+    if confounds:
+        blocks.append(Paragraph(words("confounds", confounds=confounds)))
+    elif len(study.all_cells) > 1:
+        blocks.append(Paragraph(words("no_confounds")))
     if evidence.measured:
         first = [m for mode in MODES for m in evidence.measured_in(mode)[:1]]
         tables = overhead_table(first, words), warning_table(evidence, words)

@@ -58,7 +58,10 @@ def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for row in rows:
         table.add_row(*map(Text, row))
-    if Measurement.get(console, console.options.update(width=10_000), table).maximum <= console.width:
+    if (
+        Measurement.get(console, console.options.update(width=10_000), table).maximum
+        <= console.width
+    ):
         console.print(table)
         return
     for path, *rest in rows:
