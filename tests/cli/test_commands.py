@@ -59,7 +59,12 @@ def test_a_run_shows_its_epochs_its_data_and_its_folder(trainlab: Verb) -> None:
     words = ["run", "fashion-mlp", "--data", "bundled", "--epochs", "1", "--out", "r"]
     done = trainlab(*words)
     assert "fashion-mlp epoch 1/1: train loss" in done.stderr
-    for told in ("accuracy", "subset of fashion-mnist (bundled), 6,000 training", "Run folder: r"):
+    for told in (
+        "accuracy",
+        "subset of fashion-mnist (bundled), 6,000 training",
+        "Run folder: r",
+        "trainlab report r",
+    ):
         assert told in done.stdout
 
 

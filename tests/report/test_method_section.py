@@ -60,3 +60,13 @@ def test_unstable_measurements_with_trained_weights_are_told_from_the_others(
     assert len(names) == len(set(names))
     assert "lr=0.01 (trained weights)" in names
     assert "lr=0.01" in names
+
+
+@pytest.mark.parametrize("rates", [(0.1,), (0.1, 0.01)])
+def test_settings_are_said_to_be_compared_only_where_there_are_several(
+    tmp_path: Path, rates: tuple[float, ...]
+) -> None:
+    vary = {"lr": rates} if len(rates) > 1 else {}
+    folder = Fabricated().write(tmp_path / "r", made_study(vary=vary, seeds=(1, 2)))
+    _, text = method_of(folder)
+    assert ("differs between compared settings" in text) == (len(rates) > 1)

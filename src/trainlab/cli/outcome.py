@@ -1,5 +1,6 @@
 """What a person or a program is shown when a run has ended: what it came to, and a study's report."""
 
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def show_outcome(run: Run, words: Words, *, as_json: bool, quiet: bool, report: bool) -> None:
     """Prints what the run came to; a study also gets its report, whatever is printed."""
-    from trainlab.cli.summary import print_summary, run_json
+    from trainlab.cli.summary import print_summary, run_json, say
     from trainlab.report.run_data import RunData
 
     data = RunData(run.evidence())
@@ -30,6 +31,9 @@ def show_outcome(run: Run, words: Words, *, as_json: bool, quiet: bool, report: 
         print_summary(Console(), run, data, words)
     if report and data.evidence.study.cells:
         _write_report(run, data, words, Console(quiet=as_json or quiet))
+    elif report and data.evidence.learned:
+        command = shlex.join(["trainlab", "report", str(run.path)])
+        say(Console(quiet=as_json or quiet), words("report_with", command=command))
 
 
 def _write_report(run: Run, data: "RunData", words: Words, console: Console) -> None:
