@@ -124,7 +124,7 @@ def test_the_users_mistake_is_one_line_each_and_exit_code_2(
     ("data", "told"),
     [
         ("raise ValueError('no such file')", "tiny: data raised ValueError: no such file"),
-        ("return None", "tiny: data gave NoneType, must be trainlab.Dataset"),
+        ("return None", "tiny: data gave None (is `return` missing?), must be trainlab.Dataset"),
     ],
 )
 def test_data_that_cannot_be_had_is_one_line(
