@@ -147,9 +147,8 @@ def test_a_broken_model_fails_its_trials_with_probes_and_without(
         done = trainlab("run", f"{tiny_file}:tiny", *words, code=2)
         assert "seed 1: failed: RuntimeError: mat1 and mat2 shapes" in done.stdout
     stderr = trainlab("probes", f"{tiny_file}:tiny", code=2).stderr
-    assert (
-        "tiny: cannot run a batch: model, in layer 0 (Linear) raised RuntimeError: mat1" in stderr
-    )
+    told = "own_work.py:15: model, in layer 0 (Linear) raised RuntimeError: mat1"
+    assert f"tiny: cannot run a batch: {told}" in stderr
 
 
 @pytest.mark.slow
