@@ -394,3 +394,44 @@ def test_a_record_that_contradicts_itself_is_told(
     file.path.write_text(json.dumps(value | change))
     with pytest.raises(RecordError, match=problem):
         file.read()
+
+
+def spread(outputs: Tensor, targets: Tensor) -> Tensor:
+    """A loss of embeddings, or of quantiles."""
+    return (outputs - targets.unsqueeze(1)).abs().mean()
+
+
+class Score:
+    """A metric of classes that says how many there are, as those of torchmetrics."""
+
+    num_classes = 3
+
+    def update(self, *batch: Any) -> None: ...
+    def compute(self) -> float:
+        return 0.123
+
+    def reset(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_of_classes"),
+    [
+        ({"loss": spread, "metrics": {}}, False),
+        ({"loss": spread, "metrics": {"width": lambda o, t: o.std(dim=1)}}, False),
+        ({"loss": spread, "metrics": {"acc": lambda o, t: (o.argmax(1) == t).float()}}, True),
+        ({"loss": spread, "metrics": {"score": Score()}}, True),
+        ({"loss": nn.CrossEntropyLoss(), "metrics": {}}, True),
+        ({"loss": F.cross_entropy, "metrics": {}}, True),
+    ],
+)
+def test_numbers_beside_whole_numbers_are_classes_only_where_something_says_so(
+    fields: dict[str, Any], is_of_classes: bool, make_setup: MakeSetup
+) -> None:
+    workload = known("score")
+    assert isinstance(workload.data, Dataset)
+    unnamed = dataclasses.replace(workload.data, classes=())
+    setup = make_setup(workload=dataclasses.replace(workload, data=unnamed, **fields), epochs=1)
+    done([setup])
+    assert setup.folder.confusion.path.exists() == is_of_classes
+    named = make_setup(workload=dataclasses.replace(workload, **fields), epochs=1)
+    assert confused(named).num_classes == 3, "the data names them"

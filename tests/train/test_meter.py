@@ -166,3 +166,17 @@ def test_metrics_of_outputs_whose_samples_do_not_come_first_are_computed_step_by
             add(meter, torch.tensor(1.0), outputs, targets)
         right = sum(int((o[-1].argmax(-1) == t).sum()) for o, t in some)
         assert meter.means().values["last"] == right / sum(len(t) for _, t in some)
+
+
+@pytest.mark.parametrize("max_pending", [1, 2, 64])
+def test_what_some_steps_log_is_the_mean_over_those(max_pending: int) -> None:
+    meter = Meter({}, CPU, max_pending_steps=max_pending)
+    for number, size in enumerate((3, 1, 2, 4)):
+        logged = {"every": torch.tensor(1.0 + number)}
+        if number % 2:
+            logged["second"] = torch.tensor(10.0 * number)
+        meter.add(Outcome(torch.tensor(0.0), None, None, size, logged))
+    means = meter.means()
+    assert means.values["every"] == pytest.approx((3 * 1 + 1 * 2 + 2 * 3 + 4 * 4) / 10)
+    assert means.values["second"] == pytest.approx((1 * 10 + 4 * 30) / 5)
+    assert means.samples_of == {"second": 5}

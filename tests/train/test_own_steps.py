@@ -321,6 +321,24 @@ def test_alternating_updates_are_those_of_the_plain_loop(tmp_path: Path) -> None
     assert "train/deceived" in curve.last.metrics
 
 
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_what_every_other_batch_logs_has_the_same_mean_however_often_points_are_logged(
+    every: int, tmp_path: Path
+) -> None:
+    def step(model: Any, batch: Any, state: dict[str, Any]) -> dict[str, Any]:
+        state["number"] = state.get("number", 0) + 1
+        given = own_step(model, batch)
+        return given | ({"number": state["number"]} if state["number"] % 2 == 0 else {})
+
+    data = Dataset("own", Pairs(), Pairs())  # type: ignore[arg-type]
+    workload = Workload(name="own", model=net, data=data, step=step)
+    last = curve_of(workload, tmp_path, log_every_steps=every).last
+    assert last is not None
+    assert last.metrics["train/number"] == pytest.approx((2 + 4 + 6) / 3), (
+        "seven batches, each of 8"
+    )
+
+
 def test_an_optimizer_that_asks_for_the_loss_again(tmp_path: Path) -> None:
     def closure_of(model: Any, optimizer: Any, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
         def closure() -> Tensor:

@@ -211,16 +211,6 @@ BROKEN = {
         "fields.update(loss=None, step=lambda m, b: {'cost': pair(m, b)})",
         "step: gave a mapping with cost; it must have `loss`",
     ),
-    "an evaluation that gives other names": (
-        "seen = []\n"
-        "def evaluate(model, batch):\n"
-        "    seen.append(1)\n"
-        "    return {'loss': pair(model, batch), **({'a': 1.0} if len(seen) % 2 else {})}\n"
-        + OWN
-        + "fields.update(evaluate=evaluate)\n"
-        "fields['defaults']['test_batch_size'] = 10",
-        "was logged in some steps, not in all",
-    ),
     "a model that trials share": (
         "net = Net()\nfields.update(model=lambda: net)",
         "model: into.weight is a parameter of an earlier model",

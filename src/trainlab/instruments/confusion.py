@@ -1,10 +1,12 @@
 """confusion.json: how a trained classifier took the test set, with its worst mistakes as pictures."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainlab.errors import said_by
 from trainlab.record.confusion import LONGEST_SIDE, ConfusionRecord, Mistake, Picture
@@ -16,6 +18,10 @@ from trainlab.train.setup import Setup
 LONGEST_REASON = 300
 SHORTEST_SIDE = 4
 """Of what is taken for an image, in pixels."""
+LOSSES = (F.cross_entropy, F.nll_loss, F.multi_margin_loss)
+LOSS_MODULES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
+NEARLY = 1e-6
+"""Metrics may be means in float32."""
 
 
 def record_confusion(session: Session, number: int, member: Member, folder: TrialFolder) -> None:
@@ -27,11 +33,30 @@ def record_confusion(session: Session, number: int, member: Member, folder: Tria
     epoch = progress.best_epoch if setup.settings.keep_best else progress.epochs_done
     try:
         found = session.confusion(number, epoch)
-        if found is not None:
+        if found is not None and _is_of_classes(found, setup, progress.final):
             folder.confusion.write(_with_names(found, setup))
     except Exception as error:  # noqa: BLE001  a full disk, or the user's data, which may raise anything
         reason = " ".join(said_by(error).split())[:LONGEST_REASON]
         setup.notes.append(note("confusion_failed", kind=type(error).__name__, reason=reason))
+
+
+def _is_of_classes(found: ConfusionRecord, setup: Setup, measured: Mapping[str, float]) -> bool:
+    """Whether rows of numbers beside whole numbers are scores of classes: embeddings beside labels, or
+    quantiles beside counts, look the same. They are where the data names as many classes, where the loss
+    or a metric is one of classes, or where a metric is the share of those that are right."""
+    loss, metrics = setup.workload.loss, setup.workload.metrics.values()
+    if len(setup.dataset.classes) == found.num_classes:
+        return True
+    loss = loss.func if isinstance(loss, partial) else loss
+    if loss in LOSSES or isinstance(loss, LOSS_MODULES):
+        return True
+    if loss is None and not metrics:
+        return True  # a step that gives outputs and targets for this alone
+    if any(getattr(metric, "num_classes", None) == found.num_classes for metric in metrics):
+        return True
+    share = found.num_right / found.num_samples
+    tested = [value for name, value in measured.items() if name.startswith("test/")]
+    return any(math.isclose(value, share, abs_tol=NEARLY) for value in tested)
 
 
 def _with_names(found: ConfusionRecord, setup: Setup) -> ConfusionRecord:

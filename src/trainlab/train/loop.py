@@ -44,9 +44,12 @@ from trainlab.train.moments import Point, Progress
 from trainlab.train.saved.group import SavedGroup
 from trainlab.train.saved.place import Clock, Place, Stopwatch
 from trainlab.train.setup import Setup
+from trainlab.train.steps.meter import Means
 
 SAMPLES = "/samples"
 """Among the totals of an epoch: how many have been seen. No metric is called so."""
+SAMPLES_OF = f"{SAMPLES} of "
+"""Before a name, among the same: the samples of those steps that logged it."""
 
 
 def train(
@@ -175,9 +178,7 @@ def _train_epoch(
                 progress = member.progress
                 if progress.state != "running":
                     continue
-                total[SAMPLES] = total.get(SAMPLES, 0) + means.num_samples
-                for name, value in means.values.items():
-                    total[name] = total.get(name, 0.0) + value * means.num_samples
+                _add(total, means)
                 metrics = _named("train", means.values) | {"lr": rate}
                 progress.total_s = now_s
                 point = _point("step", member, epoch, metrics, {"time_s": now_s})
@@ -193,10 +194,28 @@ def _train_epoch(
             if saved is not None and place.steps < in_epoch:
                 with watch.stopped():
                     saved.save_if_due(session, group, place)
-    return [
-        {name: value / total[SAMPLES] for name, value in total.items() if name != SAMPLES}
-        for total in totals
-    ]
+    return [_means_of(total) for total in totals]
+
+
+def _add(total: dict[str, float], means: Means) -> None:
+    """To the totals of an epoch; a value counts for the samples of the steps that logged it."""
+    before = total.get(SAMPLES, 0)
+    for name, value in means.values.items():
+        num_samples = means.samples_of.get(name, means.num_samples)
+        # A checkpoint of an earlier version has no such number: every step then logged the name.
+        known = total.get(SAMPLES_OF + name, before if name in total else 0)
+        total[SAMPLES_OF + name] = known + num_samples
+        total[name] = total.get(name, 0.0) + value * num_samples
+    total[SAMPLES] = before + means.num_samples
+
+
+def _means_of(total: Mapping[str, float]) -> dict[str, float]:
+    """Over the samples of an epoch."""
+    return {
+        name: value / total.get(SAMPLES_OF + name, total[SAMPLES])
+        for name, value in total.items()
+        if not name.startswith(SAMPLES)
+    }
 
 
 def _note_bad_samples(setup: Setup) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -37,6 +37,8 @@ class Means:
     """Which of the steps, from 1, was the first whose loss was not finite or beyond the limit."""
     bad_loss: float | None = None
     """Its loss; None where that is not finite."""
+    samples_of: Mapping[str, int] = field(default_factory=dict)
+    """Of values that only some of the steps logged: the samples of those, over which they are means."""
 
 
 class Meter:
@@ -89,6 +91,7 @@ class Meter:
                 metric.reset()
         self._sums = torch.zeros(1 + len(self.metrics), dtype=self._dtype, device=self._device)
         self._logged_sums: dict[str, Tensor | float] = {}
+        self._logged_samples: dict[str, int] = {}
         self._num_samples = self._num_batches = 0
         self._reduced_losses: list[Tensor] = []
         self._reduced_counts: list[Tensor] = []
@@ -102,7 +105,7 @@ class Meter:
         self._losses.append(loss.detach())
         self._counts.append(count)
         for name, value in logged.items():
-            self._logged.setdefault(name, []).append(value)
+            self._logged.setdefault(name, []).append((value, count))
         are_tensors = isinstance(outputs, Tensor) and isinstance(targets, Tensor)
         if self.metrics or self._whole:
             if outputs is None:
@@ -129,12 +132,14 @@ class Meter:
         self._reduce()
         values = (self._sums / max(self._num_samples, 1)).tolist()
         means = dict(zip(("loss", *self.metrics), values, strict=True))
-        means |= {n: float(s) / max(self._num_samples, 1) for n, s in self._logged_sums.items()}
+        of_logged = self._logged_samples
+        means |= {n: float(s) / max(of_logged[n], 1) for n, s in self._logged_sums.items()}
         for name, metric in self._whole.items():
             means |= _computed(name, metric)
         step, loss = self._first_bad(means["loss"])
         num_steps = -(-self._num_batches // self._per_step)
-        return Means(means, self._num_samples, num_steps, step, loss)
+        fewer = {n: count for n, count in of_logged.items() if count != self._num_samples}
+        return Means(means, self._num_samples, num_steps, step, loss, fewer)
 
     def _first_bad(self, mean: float) -> tuple[int | None, float | None]:
         """The first step whose loss is not finite or beyond the limit, and that loss where it is finite."""
@@ -171,11 +176,14 @@ class Meter:
                     values = per_sample(name, found, count)
                     self._sums[index] += values.to(self._dtype).sum()
         for name, logged in self._logged.items():
-            if len(logged) != len(self._losses):
-                raise WorkloadError(f"step.{name}: was logged in some steps, not in all")
-            each = torch.stack([one.to(self._device) for one in logged]).to(self._dtype)
-            sums = self._logged_sums
-            sums[name] = sums.get(name, 0.0) + (each * weights).sum()
+            each = torch.stack([one.to(self._device) for one, _ in logged]).to(self._dtype)
+            counts = [count for _, count in logged]
+            of_each = weights
+            if len(counts) != len(self._counts):
+                of_each = torch.tensor(counts, dtype=self._dtype).to(self._device)
+            sums, samples = self._logged_sums, self._logged_samples
+            sums[name] = sums.get(name, 0.0) + (each * of_each).sum()
+            samples[name] = samples.get(name, 0) + sum(counts)
         self._reduced_losses.append(losses)
         self._reduced_counts.append(weights)
         self._num_samples += sum(self._counts)
@@ -209,7 +217,7 @@ class Meter:
         self._outputs: list[Any] = []
         self._versions: list[int] = []
         self._targets: list[Any] = []
-        self._logged: dict[str, list[Tensor]] = {}
+        self._logged: dict[str, list[tuple[Tensor, int]]] = {}
         self._counts: list[int] = []
         self._pending_bytes = 0
 
