@@ -13,7 +13,7 @@ from trainlab.spec.target import Target, lower_is_better, target_of
     [
         *("test/loss", "train/loss", "test/hinge_loss", "test/logloss", "test/mae", "test/MSE"),
         *("test/rmse", "test/error", "test/error_rate", "test/top5_error", "test/perplexity"),
-        *("test/cross_entropy", "test/wer", "test/squarederror"),
+        *("test/cross_entropy", "test/wer", "test/squarederror", "test/FID", "test/mean_gap"),
     ],
 )
 def test_losses_and_errors_fall(metric: str) -> None:
@@ -22,7 +22,16 @@ def test_losses_and_errors_fall(metric: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "metric", ["test/accuracy", "test/auc", "test/f1", "test/power", "test/r2", "loss/accuracy"]
+    "metric",
+    [
+        "test/accuracy",
+        "test/auc",
+        "test/f1",
+        "test/power",
+        "test/r2",
+        "loss/accuracy",
+        "test/place",
+    ],
 )
 def test_all_else_rises(metric: str) -> None:
     assert not lower_is_better(metric)

@@ -23,6 +23,7 @@ from trainlab.data.nesting import tensors_in
 from trainlab.errors import WorkloadError
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
+from trainlab.train.batches import make_batches
 from trainlab.train.moments import Instrument, Moments, Point, Progress
 from trainlab.train.seeds import data_order, derived_seed, seeded
 
@@ -178,6 +179,47 @@ def test_a_step_may_give_outputs_and_targets_for_metrics(tmp_path: Path) -> None
     other = curve_of(as_tensors, tmp_path).last
     assert other is not None
     assert curve.last.metrics == other.metrics
+
+
+def test_metrics_are_of_the_test_alone_where_only_the_evaluation_gives_outputs(
+    tmp_path: Path,
+) -> None:
+    def evaluate(model: nn.Module, batch: Any) -> dict[str, Any]:
+        scores = model(batch["x"])
+        loss = F.cross_entropy(scores, batch["y"])
+        return {"loss": loss, "outputs": scores, "targets": batch["y"]}
+
+    workload = Workload(
+        name="own",
+        model=net,
+        data=Dataset("own", Pairs(), Pairs()),  # type: ignore[arg-type]
+        step=own_step,
+        evaluate=evaluate,
+        metrics={"right": lambda scores, y: (scores.argmax(1) == y).float()},
+    )
+    last = curve_of(workload, tmp_path, log_every_steps=2).last
+    assert last is not None
+    assert "train/right" not in last.metrics
+    assert last.metrics["test/right"] > 0.3
+    assert last.metrics["train/largest"] > 0
+
+
+def test_batches_of_a_stream_can_be_taken_out_of_turn() -> None:
+    class Stream:
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            for place in range(6):
+                yield torch.full((2, 1), float(place)) + torch.rand(2, 1) / 4, torch.zeros(2)
+
+    data = Dataset("own", train=Stream(), test=Stream())  # type: ignore[arg-type]
+    batches = make_batches(data.train, 2, CPU)
+    first, second = batches.epoch(1, 1), batches.epoch(1, 2)
+    in_turn = [batches.gather(piece)[0] for piece in first]
+    assert [int(one[0]) for one in in_turn] == [0, 1, 2, 3, 4, 5]
+    for place in (0, 1, 4, 5, 3, 0, 2, 3):
+        assert torch.equal(batches.gather(first[place])[0], in_turn[place])
+    batches.gather(second[0])  # as measuring does, which takes one of the next epoch first
+    for place in (4, 5, 1):
+        assert torch.equal(batches.gather(first[place])[0], in_turn[place])
 
 
 def test_outputs_may_be_nested(tmp_path: Path) -> None:
@@ -472,6 +514,41 @@ def test_a_stream_of_samples_is_cut_into_batches(tmp_path: Path) -> None:
     workload = Workload(name="own", model=net, data=data, loss=F.cross_entropy)
     assert len(curve_of(workload, tmp_path).losses) == 2 * 7
     assert len(curve_of(workload, tmp_path, batch_size=25).losses) == 2 * 2
+
+
+class Shares(torch.utils.data.IterableDataset[tuple[Tensor, Tensor]]):
+    """All samples, of which each worker is told to take some, in the way of torch's own documentation."""
+
+    rows = range(SIZE)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((X[row], Y[row]) for row in self.rows)
+
+
+def take_share(worker: int) -> None:
+    info = torch.utils.data.get_worker_info()
+    assert info is not None
+    info.dataset.rows = range(worker, SIZE, info.num_workers)
+
+
+@pytest.mark.slow
+def test_workers_of_a_stream_begin_as_its_loader_says(tmp_path: Path) -> None:
+    loader: Any = DataLoader(Shares(), batch_size=5, num_workers=2, worker_init_fn=take_share)
+    data = Dataset("stream", train=loader, test=Split(X, Y))
+    assert make_batches(data.train, 5, CPU).num_samples == SIZE, "each sample once"
+
+
+@pytest.mark.parametrize(("size", "is_told"), [(None, True), (64, True), (16, False), (8, False)])
+def test_a_loader_whose_batch_size_nobody_took_up_is_told(
+    size: int | None, is_told: bool, tmp_path: Path
+) -> None:
+    loader: Any = DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=8)
+    data = Dataset("own", train=loader, test=Split(X, Y))
+    workload = Workload(name="own", model=net, data=data, loss=F.cross_entropy)
+    settings = {} if size is None else {"batch_size": size}
+    trial = Trial(id="own", workload="own", seed=3, settings=TrainSpec(device="cpu", **settings))
+    told = [one.code for one in homed(trial, workload, TrialFolder(tmp_path)).notes]
+    assert ("loader_batch_size" in told) == is_told
 
 
 def test_the_last_batch_of_tensors_can_be_dropped(tmp_path: Path) -> None:

@@ -38,6 +38,10 @@ class Loaded:
     """Whether `samples` gives whole batches: their size is then not ours to set."""
     streams: bool = False
     """Whether `samples` gives one sample after the other, in an order of its own."""
+    worker_init: Callable[[int], None] | None = None
+    """Of a stream's loader: what each worker runs first, say to take its share of the samples."""
+    loader_batch_size: int | None = None
+    """What the user's loader was made with, where it can be set; the trial's is what counts."""
 
     @property
     def is_counted(self) -> bool:
@@ -107,6 +111,8 @@ def _from_loader(given: "DataLoader[Any]", collate: Collate | None, drop_last: b
         pin_memory=given.pin_memory,
         sampler=sampler if is_own else None,
         streams=streams,
+        worker_init=given.worker_init_fn if streams else None,
+        loader_batch_size=given.batch_size,
     )
 
 

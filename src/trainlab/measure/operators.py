@@ -85,9 +85,8 @@ def profile_operators(setup: Setup, spec: CostSpec, trace_file: Path) -> Operato
         for _ in range(spec.warmup_steps):
             marked(next(steps.endless))
         bare_ms = [timed_ms(setup.device, steps.next_bare) for _ in range(spec.active_steps)]
-        work = _of_a_pass(steps) if is_pass else islice(steps.endless, spec.active_steps)
-        while chunk := list(islice(work, STEPS_PER_CHUNK)):
-            profiler = _profiled(setup.device, marked, [next(steps.endless), *chunk], spec.by_shape)
+        for chunk in _chunks_of_a_pass(steps) if is_pass else _chunks(steps, spec.active_steps):
+            profiler = _profiled(setup.device, marked, chunk, spec.by_shape)
             _add_chunk(tally, profiler.events())
         trace_steps = _write_trace(setup, steps, marked, spec, trace_file)
     num_steps = len(tally.step_us)
@@ -106,6 +105,19 @@ def profile_operators(setup: Setup, spec: CostSpec, trace_file: Path) -> Operato
             for (name, kind, phase, shapes), sums in sorted(tally.rows.items())
         ],
     )
+
+
+def _chunks(steps: Steps, num_steps: int) -> Iterator[list[Any]]:
+    """Training batches in their order, as data that is fetched comes; the first of each is not counted."""
+    for start in range(0, num_steps, STEPS_PER_CHUNK):
+        yield list(islice(steps.endless, 1 + min(STEPS_PER_CHUNK, num_steps - start)))
+
+
+def _chunks_of_a_pass(steps: Steps) -> Iterator[list[Any]]:
+    """Those of a pass over the test set, each behind one that is not counted."""
+    work = _of_a_pass(steps)
+    while chunk := list(islice(work, STEPS_PER_CHUNK)):
+        yield [next(steps.endless), *chunk]
 
 
 def _of_a_pass(steps: Steps) -> Iterator[Any]:

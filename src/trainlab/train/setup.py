@@ -291,6 +291,7 @@ def set_up(
     notes = [] if notes is None else notes
     if isinstance(dataset.train, Loaded) and dataset.train.makes_batches:
         notes.append(note("data_own_batches", size=train_batches.batch_size))
+    notes += _of_other_size(dataset, settings)
     return Setup(
         trial=trial,
         workload=workload,
@@ -303,3 +304,12 @@ def set_up(
         notes=notes,
         engine_facts={} if engine_facts is None else engine_facts,
     )
+
+
+def _of_other_size(dataset: Dataset, settings: TrainSpec) -> list[Note]:
+    """Where nobody set the batch size of the trial, and the user's loader was made with another."""
+    size = dataset.train.loader_batch_size if isinstance(dataset.train, Loaded) else None
+    used, usual = settings.batch_size, TrainSpec.model_fields["batch_size"].default
+    if size is None or used == size or used != usual:
+        return []
+    return [note("loader_batch_size", own=size, used=used)]

@@ -4,8 +4,9 @@ What fetching a batch draws (augmentation, masks) derives from the seed, the epo
 it is the same however many workers fetch and wherever a training is resumed.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count, groupby, islice
 from typing import Any
 
 import torch
@@ -110,27 +111,29 @@ class LoadedBatches(Batches):
         return list(range(len(split)))
 
     def _stream(self, seed: int, number: int) -> Iterator[Batch]:
-        """The batches of data that has an order of its own."""
-        split = self._split
-        with seeded(seed, FETCHES, number * EPOCHS_APART):
-            source = split.samples
-            if split.streams:
-                source = DataLoader(
-                    split.samples,
-                    self.batch_size,
-                    collate_fn=split.collate,
-                    num_workers=split.workers,
-                    drop_last=split.drop_last,
-                )
-            coming = iter(source)
-        place = 0
-        while True:
-            with seeded(seed, FETCHES, number * EPOCHS_APART + place):
-                batch = next(coming, self)
-            if batch is self:
-                return
-            yield batch
-            place += 1
+        return _streamed(self._split, self.batch_size, seed, number)
+
+
+def _streamed(split: Loaded, batch_size: int, seed: int, number: int) -> Iterator[Batch]:
+    """The batches of data that has an order of its own, from the first on."""
+    with seeded(seed, FETCHES, number * EPOCHS_APART):
+        source = split.samples
+        if split.streams:
+            source = DataLoader(
+                split.samples,
+                batch_size,
+                collate_fn=split.collate,
+                num_workers=split.workers,
+                drop_last=split.drop_last,
+                worker_init_fn=split.worker_init,
+            )
+        coming = iter(source)
+    for place in count():
+        with seeded(seed, FETCHES, number * EPOCHS_APART + place):
+            batch = next(coming, coming)
+        if batch is coming:
+            return
+        yield batch
 
 
 class Fetch(list[int]):
@@ -178,7 +181,10 @@ class _Epoch:
             self.pieces = [
                 Fetch([place], derived_seed(seed, FETCHES, place), self) for place in places
             ]
-            self._stream: Iterator[Batch] | None = batches._stream(seed, number)
+            # Of the split alone: the batches refer to the epoch that is being taken.
+            self._stream: Callable[[], Iterator[Batch]] | None = partial(
+                _streamed, batches._split, batches.batch_size, seed, number
+            )
         else:
             size = batches.batch_size
             cuts = [rows[start : start + size] for start in range(0, batches.num_samples, size)]
@@ -189,10 +195,15 @@ class _Epoch:
             self._stream = None
         self._places = {id(piece): place for place, piece in enumerate(self.pieces)}
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether a batch is reached by going through those before it."""
+        return self._stream is not None
+
     def fetch(self, piece: Fetch) -> Batch:
         """The batch of a piece, out of turn."""
         if self._stream is not None:
-            return next(islice(self._stream, self._places[id(piece)], None))
+            return next(islice(self._stream(), self._places[id(piece)], None))
         return _Fetching(self._split).__getitems__(piece)
 
     def place_of(self, piece: Fetch) -> int:
@@ -202,7 +213,7 @@ class _Epoch:
     def coming(self, place: int) -> Iterator[Batch]:
         """The batches from a place on, by the workers."""
         if self._stream is not None:
-            return islice(self._stream, place, None)
+            return islice(self._stream(), place, None)
         split = self._split
         loader: DataLoader[Any] = DataLoader(
             _Fetching(split),  # type: ignore[arg-type]
@@ -229,8 +240,10 @@ class _Taking:
     def take(self, piece: Fetch) -> Batch:
         """The batch of a piece; of those that follow each other, from the workers."""
         place = self.epoch.place_of(piece)
-        if self._next is None:
+        if self._next is None or (self.epoch.is_stream and place < self._next):
             self._next, self._coming = place, self.epoch.coming(place)
+        if place > self._next and self.epoch.is_stream:
+            self._next, self._coming = place, islice(self._coming, place - self._next, None)
         if place != self._next:
             return self.epoch.fetch(piece)
         self._next += 1

@@ -76,7 +76,11 @@ class EagerSession:
         )
         per_step = setup.settings.accumulate
         self._meter = meter or Meter(
-            metrics, setup.device, stops_explosions=True, per_step=per_step
+            metrics,
+            setup.device,
+            stops_explosions=True,
+            per_step=per_step,
+            needs_outputs=setup.workload.evaluate is None,
         )
         self._evaluation, self._validation = Evaluation(setup, call_model), None
         if setup.val_batches is not None:

@@ -57,13 +57,15 @@ class Meter:
         stops_explosions: bool = False,
         per_step: int = 1,
         whole: Mapping[str, WholeMetric] | None = None,
+        needs_outputs: bool = True,
         max_pending_bytes: int = 1 << 20,
         max_pending_steps: int = 64,
     ) -> None:
         """`per_step`: batches of a step, fewer perhaps of the last one; `whole`: metrics that are no means
-        over samples, computed of all that was added."""
+        over samples, computed of all that was added; `needs_outputs`: False where steps may give none for
+        the metrics, which are then left out."""
         self._whole = whole or {}
-        self.metrics, self._per_step = metrics, per_step
+        self.metrics, self._per_step, self._needs_outputs = metrics, per_step, needs_outputs
         # float64 sums are exact to far below what is shown; Apple GPUs have only float32.
         self._dtype = torch.float32 if device.type == "mps" else torch.float64
         self._device = device
@@ -107,6 +109,9 @@ class Meter:
         for name, value in logged.items():
             self._logged.setdefault(name, []).append((value, count))
         are_tensors = isinstance(outputs, Tensor) and isinstance(targets, Tensor)
+        is_first = self._num_batches + len(self._losses) == 1
+        if outputs is None and is_first and not self._needs_outputs:
+            self.metrics, self._sums = {}, self._sums[:1]
         if self.metrics or self._whole:
             if outputs is None:
                 raise WorkloadError(
