@@ -564,6 +564,39 @@ def test_the_last_batch_of_tensors_can_be_dropped(tmp_path: Path) -> None:
         curve_of(workload(drop_last=False), tmp_path)
 
 
+class Rough(nn.Module):
+    """A loss with dropout, and a part that stays as its maker left it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop, self.kept = nn.Dropout(0.5), nn.Dropout(0.5).eval()
+
+    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(self.kept(self.drop(scores)), y)
+
+
+def test_a_loss_is_in_eval_mode_for_the_test_alone(tmp_path: Path) -> None:
+    workload = Workload(
+        name="own",
+        model=lambda: nn.Linear(6, 2),
+        data=Dataset("pairs", Split(X, Y), Split(X, Y)),
+        loss=Rough(),
+    )
+    curve = curve_of(workload, tmp_path)
+    model, loss, losses = made(lambda: nn.Linear(6, 2)), Rough(), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for pieces in epochs():
+        for rows in pieces:
+            optimizer.zero_grad()
+            value = loss(model(X[rows]), Y[rows])
+            value.backward()
+            optimizer.step()
+            losses.append(float(value.detach()))
+    assert curve.losses == losses
+    assert curve.last is not None
+    assert curve.last.metrics["test/loss"] == float(F.cross_entropy(model(X), Y).detach())
+
+
 def test_a_loss_with_weights_is_copied_to_the_device(tmp_path: Path) -> None:
     loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))
     data = Dataset("pairs", Split(X, Y), Split(X, Y))

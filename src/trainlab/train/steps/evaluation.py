@@ -1,12 +1,12 @@
 """Evaluation: a whole test or validation set through a model in eval mode."""
 
 import math
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainlab.record.confusion import ConfusionRecord
 from trainlab.record.note import note
@@ -53,7 +53,8 @@ class Evaluation:
         self._carried.clear()
         kept = self.kept = KeptScores() if self._keeps else None
         # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
-        with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
+        draws = seeded(setup.trial.seed, "test", epoch, setup.device)
+        with torch.no_grad(), loss_in_eval_mode(setup), draws:
             for batch in naming("data", self._batches.in_order()):
                 outcome = self._step(self._own(batch))
                 meter.add(outcome)
@@ -74,7 +75,8 @@ class Evaluation:
         setup = self._setup
         setup.model.eval()
         self._carried.clear()
-        with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
+        draws = seeded(setup.trial.seed, "test", epoch, setup.device)
+        with torch.no_grad(), loss_in_eval_mode(setup), draws:
             for batch in naming("data", self._batches.in_order()):
                 again = scores_of(self._step(self._own(batch)))
                 if again is None:
@@ -92,7 +94,8 @@ class Evaluation:
             return
         if not len(outputs) == len(targets) == outcome.num_samples:
             return
-        with suppress(Exception):  # of the user's code, on a batch that it will never get
+        # Of the user's code, on a batch that it will never get; what it draws is not drawn from the test.
+        with suppress(Exception), seeded(setup.trial.seed, "look", 0, setup.device):
             parts = [
                 float(setup.loss(outputs[rows], targets[rows]))
                 for rows in (slice(half), slice(half, 2 * half))
@@ -113,6 +116,20 @@ class Evaluation:
             return batch
         inputs, targets = batch
         return (inputs.clone() if inputs.is_floating_point() else inputs), targets
+
+
+@contextmanager
+def loss_in_eval_mode(setup: Setup) -> Iterator[None]:
+    """Where the loss is a module, with dropout say; afterwards each part of it is as it was."""
+    loss = None if setup.workload.loss is None else setup.loss
+    modes = {one: one.training for one in loss.modules()} if isinstance(loss, nn.Module) else {}
+    for one in modes:
+        one.training = False
+    try:
+        yield
+    finally:
+        for one, mode in modes.items():
+            one.training = mode
 
 
 def make_inference_step(
