@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from told_numbers import NUMBER, kinds_of, without_fixed
 
-from fabricate import DATA, Fabricated, made_study, operator
+from fabricate import DATA, Fabricated, confusion, made_study, operator
 from trainlab.analyse.evidence import gather
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.batch_scaling import Scaling
@@ -183,6 +183,10 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
         ).write(home / "b", cost),
         Fabricated(step_ms=step_ms).write(home / "c", several),
     ]
+    for trial in runs[0].trials():
+        counts = [[40 + trial.seed, 3, 2], [5, 30, trial.seed], [0, 1, 20]]
+        if trial.kind == "learn" and trial.state == "done":
+            runs[0].trial(trial.id).confusion.write(confusion(counts, trial.seed))
     others = [*PROBED, SPREAD, RAN_AS, *OTHERS]
     return [*(one for run in runs for one in findings(gather(run))), *others]
 

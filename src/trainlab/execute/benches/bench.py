@@ -43,7 +43,7 @@ def run_seats(
     spec: CostSpec,
     name: str,
     report: Callable[[float], None],
-    most_ready: int = MOST_READY,
+    most_ready: int | None = None,
 ) -> None:
     """Lets the seats of a bench take turns until each has its record, so many in one block at most;
     `report` is told the share done."""
@@ -54,7 +54,7 @@ def run_seats(
     stopped: Literal["tight", "budget"] = "budget"
     while waiting:
         begun = total - len(waiting)
-        ready = _warm_block(waiting, reference, most_ready)
+        ready = _warm_block(waiting, reference, most_ready or MOST_READY)
         if not ready:
             return
         until = total - len(waiting)
