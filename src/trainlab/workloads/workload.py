@@ -270,7 +270,7 @@ class Workload:
         self.facts.check_parameters(parameters)
         with MODEL:
             model = self.model(**parameters)
-        if isinstance(model, nn.Module) and "_modules" not in vars(model):
+        if isinstance(model, nn.Module) and not hasattr(model, "_modules"):
             rule = "does not call super().__init__(); make that its first line"
             raise WorkloadError(
                 f"{told_place(line_of(type(model).__init__))}model: {type(model).__name__}.__init__ {rule}"
