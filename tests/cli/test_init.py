@@ -9,6 +9,7 @@ import pytest
 
 from command import Verb
 from trainlab.lab.starter import FILES, STARTERS
+from trainlab.record.folder import RunFolder
 from trainlab.studies import FOLDER
 from trainlab.words import TABLES
 
@@ -79,6 +80,9 @@ def test_a_study_finds_its_model_beside_itself_before_the_current_folder(
     trainlab("run", "mine/study.toml", "--seeds", "1", "--out", "r", "--no-report")
     monkeypatch.chdir(tmp_path / "mine")
     trainlab("run", "study.toml", "--seeds", "1", "--out", "r", "--no-report")
+    for folder in (tmp_path / "r", tmp_path / "mine" / "r"):
+        states = {trial.state for trial in RunFolder(folder).trials()}
+        assert states == {"done"}
 
 
 def test_every_comment_is_used_by_a_starter() -> None:

@@ -428,6 +428,9 @@ def test_data_may_come_from_a_function_without_a_choice(trainlab: Verb, tmp_path
     planted = "def data(*, noise=0.0):\n    return whole\nfields.update(data=data)"
     words = ("--out", "r", "--quiet", "--device", "cpu", "--data-options", "noise=0.5")
     trainlab("run", write(tmp_path, planted), *words)
+    (trial,) = RunFolder(tmp_path / "r").trials()
+    assert trial.state == "done"
+    assert trial.settings["data_options"] == {"noise": 0.5}
 
 
 @pytest.mark.parametrize("mistake", ["model", "data", "loss", "prepare", "forward", "sample"])

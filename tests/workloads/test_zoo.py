@@ -15,6 +15,7 @@ import trainlab
 from trainlab.errors import WorkloadError
 from trainlab.execute import worker
 from trainlab.measure.limits import measured_limits
+from trainlab.record.trial import TrialRecord
 from trainlab.spec.probe import probe_of
 
 BRIEFEST = {
@@ -50,12 +51,8 @@ def asked_of(kind: Specimen) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in kind.vary}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if kind.is_fast else pytest.mark.slow) for n, kind in ZOO.items()],
-)
-def test_a_kind_of_model_is_trained_probed_profiled_and_reported(name: str, tmp_path: Path) -> None:
-    kind = ZOO[name]
+def run_of(kind: Specimen, path: Path, **settings: Any) -> tuple[trainlab.Run, list[TrialRecord]]:
+    """A study of it in which everything has ended well, and the trials that learned."""
     run = trainlab.run(
         kind.workload,
         vary=kind.vary,
@@ -63,8 +60,8 @@ def test_a_kind_of_model_is_trained_probed_profiled_and_reported(name: str, tmp_
         profile=BRIEFEST,
         probes=tuple(map(probe_of, kind.probes)),
         on="inline",
-        out=tmp_path / "r",
-        **asked_of(kind),
+        out=path / "r",
+        **asked_of(kind) | settings,
     )
     trials = run.trials()
     assert {trial.id: trial.error for trial in trials if trial.state != "done"} == {}
@@ -72,6 +69,19 @@ def test_a_kind_of_model_is_trained_probed_profiled_and_reported(name: str, tmp_
     assert len(learned) == 4
     for trial in learned:
         assert all(math.isfinite(value) for value in trial.final.values()), trial.final
+    watched = {row.split("@")[0] for row in run.probes()["probe"]} if kind.probes else set()
+    assert watched == set(kind.probes)
+    return run, learned
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if kind.is_fast else pytest.mark.slow) for n, kind in ZOO.items()],
+)
+def test_a_kind_of_model_is_trained_probed_profiled_and_reported(name: str, tmp_path: Path) -> None:
+    kind = ZOO[name]
+    run, learned = run_of(kind, tmp_path)
+    for trial in learned:
         assert "test/loss" in trial.final
         assert trial.resolved["engine"] == ROWS[name][2].split(";")[0]
     if kind.learns:
@@ -79,8 +89,6 @@ def test_a_kind_of_model_is_trained_probed_profiled_and_reported(name: str, tmp_
     measured = [part for part in run.evidence().measured if not part.trial.again]
     assert len(measured) == 2
     assert all(part.operators and part.layers and part.memory for part in measured)
-    watched = {row.split("@")[0] for row in run.probes()["probe"]} if kind.probes else set()
-    assert watched == set(kind.probes)
     page = run.report().read_text()
     assert kind.workload.name in page
 

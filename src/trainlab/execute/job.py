@@ -22,6 +22,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar, NoReturn, TextIO
@@ -135,8 +136,8 @@ def _prepare(run: RunFolder, job: Job) -> None:
         importlib.import_module("torch._dynamo")
 
 
-def work() -> NoReturn:
-    """Does the job, and ends the process."""
+def work(main: Callable[[], int]) -> NoReturn:
+    """Does what a process was started for, and ends it."""
     try:
         exit_code = main()
     except Exception:  # noqa: BLE001  as an interpreter would: shown, and its code is 1
@@ -157,4 +158,4 @@ def leave(code: int) -> NoReturn:
 
 if __name__ == "__main__":
     end_with_parent()
-    work()
+    work(main)

@@ -81,11 +81,10 @@ class Loader:
 def _with_fewer(whole: Dataset, num_train: int) -> Dataset:
     """Drawn at random, as stored samples may be sorted; of two numbers the smaller one's are part of the
     larger one's."""
-    if isinstance(whole.train, Loaded):
-        whole.train.check_divisible()
-    if num_train >= len(whole.train):
+    num_all = _num_divisible(whole)
+    if num_train >= num_all:
         return whole
-    rows = data_order(0, 0, len(whole.train))[:num_train]
+    rows = data_order(0, 0, num_all)[:num_train]
     return replace(whole, train=whole.train.part(rows), is_subset=True)
 
 
@@ -95,15 +94,20 @@ def _with_held_out(whole: Dataset, share: float) -> Dataset:
         raise WorkloadError(
             f"val_fraction: got {share:g}, but {whole.name} has validation data of its own; leave it out"
         )
-    if isinstance(whole.train, Loaded):
-        whole.train.check_divisible()
-    num_train = len(whole.train)
+    num_train = _num_divisible(whole)
     if num_train < 2:
         raise WorkloadError(f"val_fraction: got {share:g}, but there is one training sample only")
     num_val = num_held_out(share, num_train)
     rows = data_order(1, 0, num_train)
     held_out, left = rows[:num_val].sort().values, rows[num_val:].sort().values
     return replace(whole, train=whole.train.part(left), val=whole.train.part(held_out))
+
+
+def _num_divisible(whole: Dataset) -> int:
+    """Training samples; DataError where no part of them can be taken, and so none need be counted."""
+    if isinstance(whole.train, Loaded):
+        whole.train.check_divisible()
+    return len(whole.train)
 
 
 def _data_of(workload: Workload, choice: str, options: Mapping[str, Any]) -> Dataset:

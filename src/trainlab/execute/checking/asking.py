@@ -3,8 +3,6 @@
 import json
 import os
 import select
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,8 +15,8 @@ from trainlab.errors import WorkloadError
 from trainlab.execute.checking.answers import raise_told
 from trainlab.execute.checking.child import Checks
 from trainlab.execute.checking.fault_text import fault_in
-from trainlab.execute.job import WHERE_SIGNAL
 from trainlab.execute.launch.death import Death
+from trainlab.execute.launch.ends import end_at_once, end_hanging, end_within
 from trainlab.execute.launch.launcher import ForkedProcess, JobProcess, Launcher
 from trainlab.execute.preflight import FIRST_STEP
 from trainlab.machine.capacity import num_killed_for_memory
@@ -27,8 +25,6 @@ from trainlab.spec.workload import WorkloadFacts
 from trainlab.workloads.user_code import ToldMistakeError, UserMistake
 
 POLL_S = 0.2
-WHERE_S = 0.5
-"""How long a process that hangs may take to write where."""
 LEAVE_S = 2.0
 """How long one that is done may take to end."""
 SHOWN_BYTES = 8 * 1024
@@ -79,11 +75,9 @@ class CheckingProcess:
             with suppress(BrokenPipeError):
                 process.stdin.close()
             try:
-                process.wait(timeout=LEAVE_S)
-            except subprocess.TimeoutExpired:
-                pass
+                end_within(process, LEAVE_S)
             finally:
-                _kill(process)
+                end_at_once(process)
         self._log.close()
 
     def _ask(self, command: Mapping[str, Any], workload: str) -> Any:
@@ -157,20 +151,11 @@ class CheckingProcess:
                 return None
             if limit_s is not None and time.monotonic() - begun_s > limit_s:
                 self._is_overdue = True
-                self._end_overdue(process)
+                end_hanging(process)
                 return None
         line, _, self._received = self._received.partition(b"\n")
         told: dict[str, Any] = json.loads(line)
         return told
-
-    def _end_overdue(self, process: JobProcess) -> None:
-        """Its log then says where it was."""
-        if WHERE_SIGNAL is not None:
-            process.send_signal(WHERE_SIGNAL)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=WHERE_S)
-        process.kill()
-        process.wait()
 
     def _was_lost(self) -> bool:
         process = self._process
@@ -180,16 +165,12 @@ class CheckingProcess:
         """At once."""
         if self._process is not None:
             process, self._process = self._process, None
-            _kill(process)
+            end_at_once(process)
 
     def _raise_death(self, workload: str) -> NoReturn:
         assert self._process is not None
-        code = self._process.returncode
-        assert code is not None
-        more_killed = num_killed_for_memory() > self._num_killed_for_memory
-        was_killed = code == -signal.SIGKILL
         limit_s = self._limit_s if self._is_overdue else None
-        death = Death(code, limit_s, ran_out_of_memory=was_killed and more_killed)
+        death = Death.of(self._process.returncode, limit_s, self._num_killed_for_memory)
         what = DOING.get(self._doing) or f"running {self._doing}"
         message = f"{what} failed before any trial: {_reason(death)}"
         log = self._printed()
@@ -221,13 +202,3 @@ def _reason(death: Death) -> str:
     if death.ran_out_of_memory:
         return "its process was killed because memory ran out"
     return death.failure("").message
-
-
-def _kill(process: JobProcess) -> None:
-    if process.poll() is None:
-        process.kill()
-        process.wait()
-    for stream in (process.stdin, process.stdout):
-        assert stream is not None
-        with suppress(BrokenPipeError):
-            stream.close()

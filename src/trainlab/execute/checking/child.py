@@ -20,12 +20,12 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, ClassVar, NoReturn, TextIO
+from typing import Any, ClassVar, TextIO
 
 from trainlab.data.fetch import reporting_to
 from trainlab.errors import Interrupted
 from trainlab.execute.checking.answers import told_error
-from trainlab.execute.job import INTERRUPTED, WHERE_SIGNAL, leave
+from trainlab.execute.job import INTERRUPTED, WHERE_SIGNAL, work
 from trainlab.execute.preflight import FIRST_STEP, preflight
 from trainlab.execute.signals import interrupted_once
 from trainlab.machine.orphans import end_with_parent
@@ -127,16 +127,6 @@ def main() -> int:
     return 0
 
 
-def work() -> NoReturn:
-    """Does what it is told, and ends the process."""
-    try:
-        exit_code = main()
-    except Exception:  # noqa: BLE001  as an interpreter would: shown, and its code is 1
-        traceback.print_exc()
-        exit_code = 1
-    leave(exit_code)
-
-
 if __name__ == "__main__":
     end_with_parent()
-    work()
+    work(main)

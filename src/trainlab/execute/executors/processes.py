@@ -44,6 +44,7 @@ MAX_TOGETHER = 8
 LAST_ROUNDS = 3
 """So many rounds of jobs before the end, the longest are started first."""
 AT_ONCE_S = 2.0
+"""What is started within so long counts as begun together."""
 SHORT_S, IN_TURN_S = 1.5, 6.0
 """Trials that take less than the first are run one after the other by one process, for about the second."""
 PER_VCPU = 2
@@ -131,7 +132,7 @@ class ProcessesExecutor:
                     run_benches(run, study, members, host.run_bench, is_over)
                     continue
                 if kind == "shared":
-                    later = [part for kind, part in parts[number + 1 :] if kind == "shared"]
+                    later = [part for other, part in parts[number + 1 :] if other == "shared"]
                     host.run_side_by_side(members, jobs, is_over, later)
                     continue
                 for first in range(0, len(members), num_together):

@@ -2,8 +2,10 @@
 
 import signal
 from dataclasses import dataclass
+from typing import Self
 
 from trainlab.execute.job import INTERRUPTED
+from trainlab.machine.capacity import num_killed_for_memory
 from trainlab.machine.identity import signal_name
 from trainlab.machine.out_of_memory import OUT_OF_MEMORY
 from trainlab.record.trial import Failure
@@ -22,6 +24,14 @@ class Death:
     """How long it could take, where it took longer and was ended for it."""
     ran_out_of_memory: bool = False
     """Whether the system killed a process for memory meanwhile, and this one was killed."""
+
+    @classmethod
+    def of(cls, code: int | None, limit_s: float | None, num_killed_before: int) -> Self:
+        """Of a process that has ended. `limit_s`: where it was ended for taking longer; the number is that
+        of processes that the system had killed for memory when this one was started."""
+        assert code is not None
+        more_killed = num_killed_for_memory() > num_killed_before
+        return cls(code, limit_s, ran_out_of_memory=code == -signal.SIGKILL and more_killed)
 
     @property
     def is_from_outside(self) -> bool:

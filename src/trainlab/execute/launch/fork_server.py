@@ -146,6 +146,8 @@ class _Server:
 def _work(name: str, text: str, descriptors: list[int]) -> NoReturn:
     import torch
 
+    from trainlab.execute.job import work
+
     module = importlib.import_module(name)
     *streams, folder = descriptors
     for number, stream in enumerate(streams):
@@ -159,8 +161,7 @@ def _work(name: str, text: str, descriptors: list[int]) -> NoReturn:
         numpy_random.seed()
     sys.argv = [str(module.__file__), text]
     sys.orig_argv = [sys.executable, "-P", "-m", name, text]
-    module.work()
-    raise AssertionError("it ends the process")
+    work(module.main)
 
 
 def _write(pipe: int, value: int) -> None:

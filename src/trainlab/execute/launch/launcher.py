@@ -32,7 +32,7 @@ class Work(Protocol):
     """What a process is started for: a job, or the checks before a run."""
 
     module: ClassVar[str]
-    """Whose `work` does it."""
+    """Whose `main` does it."""
 
     @property
     def threads(self) -> int | None:

@@ -12,8 +12,9 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from trainlab.execute.attempt import new_token
-from trainlab.execute.job import INTERRUPTED, WHERE_SIGNAL, Job
+from trainlab.execute.job import INTERRUPTED, Job
 from trainlab.execute.launch.death import Death
+from trainlab.execute.launch.ends import end_at_once, end_hanging, end_within
 from trainlab.execute.launch.launcher import ForkedProcess, Launcher
 from trainlab.execute.launch.log import Log
 from trainlab.machine.capacity import num_killed_for_memory
@@ -27,8 +28,6 @@ FINISHED_S = 300.0
 """How long one may take for its last steps and its record: on a slow or busy machine steps take seconds."""
 INTERRUPTED_S = 4.0
 """How long interrupted processes may take to close their records."""
-WHERE_S = 0.5
-"""How long a process that hangs may take to write where."""
 POLL_S = 0.2
 """Between two looks whether a process that does not answer is still alive."""
 
@@ -159,13 +158,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """Ends it at once, if it has not ended by itself."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            with suppress(BrokenPipeError):
-                stream.close()
+        end_at_once(self._process)
         self._log.close()
 
     def interrupt(self) -> None:
@@ -175,11 +168,7 @@ class WorkerProcess:
 
     def wait(self, patience_s: float) -> None:
         """Waits until it has ended, not for ever."""
-        try:
-            self._process.wait(timeout=patience_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_within(self._process, patience_s)
 
     def unfinished(self) -> list[str]:
         """The trials that it left behind when it ended; nobody else will end them."""
@@ -194,12 +183,8 @@ class WorkerProcess:
     @property
     def death(self) -> Death:
         """How it ended, once it has."""
-        code = self._process.returncode
-        assert code is not None
-        was_killed = code == -signal.SIGKILL
-        more_killed = num_killed_for_memory() > self._num_killed_for_memory
         limit_s = self._limit_s if self._is_overdue else None
-        return Death(code, limit_s, ran_out_of_memory=was_killed and more_killed)
+        return Death.of(self._process.returncode, limit_s, self._num_killed_for_memory)
 
     def record_death(self) -> None:
         """Records the trials that it left behind as failed."""
@@ -256,9 +241,7 @@ class WorkerProcess:
         if self.busy_s + time.monotonic() - self._asked_s <= self._limit_s:
             return False
         self._is_overdue = True
-        if WHERE_SIGNAL is not None:
-            self._process.send_signal(WHERE_SIGNAL)
-        self.wait(WHERE_S)
+        end_hanging(self._process)
         return True
 
     def _is_at_work(self) -> bool:

@@ -47,16 +47,11 @@ class Evaluation:
 
     def run(self, epoch: int) -> Means:
         """Means over the set; what it draws derives from (seed, epoch)."""
-        setup, meter = self._setup, self._meter
-        setup.model.eval()
+        meter = self._meter
         meter.reset()
-        self._carried.clear()
         kept = self.kept = KeptScores() if self._keeps else None
-        # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
-        draws = seeded(setup.trial.seed, "test", epoch, setup.device)
-        with torch.no_grad(), loss_in_eval_mode(setup), draws:
-            for batch in naming("data", self._batches.in_order()):
-                outcome = self._step(self._own(batch))
+        with self._running(epoch) as outcomes:
+            for outcome in outcomes:
                 meter.add(outcome)
                 if kept is not None:
                     kept.add(outcome)
@@ -72,17 +67,24 @@ class Evaluation:
             for scores in self.kept.batches or ():
                 found.add(*scores)
             return found.record()
+        with self._running(epoch) as outcomes:
+            for outcome in outcomes:
+                if (again := scores_of(outcome)) is None:
+                    return None
+                found.add(*again)
+        return found.record()
+
+    @contextmanager
+    def _running(self, epoch: int) -> Iterator[Iterator[Outcome]]:
+        """The outcomes of the set's batches, as they come."""
         setup = self._setup
         setup.model.eval()
         self._carried.clear()
         draws = seeded(setup.trial.seed, "test", epoch, setup.device)
+        # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
         with torch.no_grad(), loss_in_eval_mode(setup), draws:
-            for batch in naming("data", self._batches.in_order()):
-                again = scores_of(self._step(self._own(batch)))
-                if again is None:
-                    return None
-                found.add(*again)
-        return found.record()
+            batches = naming("data", self._batches.in_order())
+            yield (self._step(self._own(batch)) for batch in batches)
 
     def _look_at(self, outcome: Outcome) -> None:
         """Notes where the loss of a batch is the sum of the losses of its halves, and not their mean: it
