@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import psutil
@@ -24,7 +23,7 @@ from command import Verb
 from trainlab import lab
 from trainlab.errors import SpecError
 from trainlab.execute.executors.processes import ProcessesExecutor
-from trainlab.execute.launch import retries, worker_process
+from trainlab.execute.launch import death, retries
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.run import start_run
 from trainlab.plan import Group
@@ -196,8 +195,7 @@ def test_what_the_system_kills_for_memory_is_told_so_and_not_tried_again(
 ) -> None:
     """Its count of such kills is made up: memory that really runs out would end others, too."""
     folder = started(write_faults(tiny_file), tmp_path / "r", ["always killed", "none"])
-    killed = count()
-    monkeypatch.setattr(worker_process, "num_killed_for_memory", lambda: next(killed))
+    monkeypatch.setattr(death, "num_killed_for_memory", lambda: sys.maxsize)
     run_groups(folder, groups_of(folder))
     trial = by_fault(folder)["always killed"]
     assert trial.error is not None
