@@ -3,6 +3,7 @@ they cannot drift."""
 
 import inspect
 import json
+import math
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -164,8 +165,17 @@ def with_options(
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """One JSON value on stdout, and nothing else."""
-    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+    """One JSON value on stdout, and nothing else; null for numbers that JSON cannot hold."""
+    sys.stdout.write(json.dumps(_finite(value), allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for what is not finite: a difference of the largest numbers there are, say."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _parameter(kind: type[Spec], name: str, group: str, default: str) -> inspect.Parameter:

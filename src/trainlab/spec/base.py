@@ -42,6 +42,8 @@ class Setting:
     """What the command line calls it, where that is not its name."""
     resolves_to: tuple[str, ...] = ()
     """Names in a trial's `resolved` that it changes by itself: no confound where it is varied."""
+    is_of_scripts: bool = False
+    """Whether only trials of a script that is watched have it."""
 
 
 class Spec(BaseModel):

@@ -23,8 +23,13 @@ class Cell(Spec):
 
 def cell_id(levels: Levels) -> str:
     """The levels as one word."""
-    parts = (f"{name.removeprefix('model.')}={level_text(level)}" for name, level in levels.items())
+    parts = (f"{short_name(name)}={level_text(level)}" for name, level in levels.items())
     return ",".join(parts) or BASE
+
+
+def short_name(factor: str) -> str:
+    """A factor as users call it: what belongs to the model or to a script needs no saying so."""
+    return factor.removeprefix("model.").removeprefix("script.")
 
 
 def level_text(level: Scalar) -> str:

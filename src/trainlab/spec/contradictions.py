@@ -6,6 +6,7 @@ Each rule looks at what was asked, not at defaults, and says what to change.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from trainlab.spec.cell import short_name
 from trainlab.spec.settings import TrainSpec, pairs_of
 
 STEP_SCHEDULE_ONLY = ("lr_gamma", "lr_step_epochs")
@@ -22,7 +23,7 @@ def set_and_varied(settings: Mapping[str, Any], factors: Collection[str]) -> Ite
         value = pairs_of(asked or {}).get(inner) if dot else asked
         if value is not None:
             yield (
-                f"{factor.removeprefix('model.')}: got {value!r}, but it is varied too, and in a grid "
+                f"{short_name(factor)}: got {value!r}, but it is varied too, and in a grid "
                 "every setting takes one of its levels; leave one of the two out"
             )
 

@@ -316,6 +316,13 @@ class TrainSpec(Spec):
         ),
     ] = {}
     """Parameters of the workload's data function, as fraction=0.1; varied as data.fraction."""
+    script: Annotated[
+        dict[str, Scalar], BeforeValidator(pairs_of), Setting(holds_commas=True, is_of_scripts=True)
+    ] = {}
+    """Of a script that is watched: its own arguments that are varied, by name without dashes, and variables
+    of its environment as env.NAME."""
+    change: Annotated[str, Setting(changes_learning=False, is_of_scripts=True)] = ""
+    """Of a script that is watched: the one thing that is changed from outside, as `threads=1`."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TrainSpec":

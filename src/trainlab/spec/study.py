@@ -14,6 +14,7 @@ from trainlab.spec.base import RunName, Spec
 from trainlab.spec.cell import BASE, Cell
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
+from trainlab.spec.script import ScriptSpec
 from trainlab.spec.settings import TrainSpec
 from trainlab.spec.target import WrittenTarget, lower_is_better
 
@@ -51,6 +52,8 @@ class Study(Spec):
     spreads: dict[str, dict[str, PositiveFloat]] = {}
     """Standard deviation between seeds where it is known, by data (full, bundled) and metric: what can be
     shown is then said before training."""
+    script: ScriptSpec | None = None
+    """The script that is watched, where the study is of one; `workload` is then its file."""
     probes: tuple[ProbeSpec, ...] = ()
     """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
     tensorboard: bool = True

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding
 from trainlab.spec import Cell
-from trainlab.spec.cell import level_text
+from trainlab.spec.cell import level_text, short_name
 from trainlab.spec.settings import Scalar
 from trainlab.words import WORDS, Words
 
@@ -36,7 +36,7 @@ def cell_name(cell: Cell, words: Words) -> str:
 
 def factor_name(factor: str, words: Words) -> str:
     """`learning rate`; settings without a word of their own by their names."""
-    return words.named("factor_name", factor.removeprefix("model."))
+    return words.named("factor_name", short_name(factor))
 
 
 def joined(names: Iterable[str], words: Words) -> str:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import ClassVar, Literal, get_args
 
 from trainlab.analyse.confounds import Confound
+from trainlab.spec.cell import short_name
 from trainlab.spec.settings import Scalar
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict
@@ -145,7 +146,7 @@ class Finding:
 
     def shared_text(self, words: Words) -> str:
         """` (at lr=0.1)`: the levels that the cells of a grid share; tells similar findings apart."""
-        own = tuple(f"{name.removeprefix('model.')}=" for name in (self.factor or "").split(","))
+        own = tuple(f"{short_name(name)}=" for name in (self.factor or "").split(","))
         levels = self.cells[-1].split(",") if len(self.cells) > 1 else []
         shared = [text for text in levels if text != "base" and not text.startswith(own)]
         return words("at", rest=words.listed(shared)) if shared else ""
@@ -179,7 +180,7 @@ class Finding:
 
     @property
     def _factor(self) -> str:
-        return (self.factor or "").removeprefix("model.")
+        return short_name(self.factor or "")
 
 
 SHARED_FIELDS = frozenset(field.name for field in fields(Finding))

@@ -16,7 +16,7 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.metric_table import MetricTable
 from trainlab.spec import Cell
-from trainlab.spec.cell import level_text
+from trainlab.spec.cell import level_text, short_name
 from trainlab.stats.contrasts import LEVEL, Floats
 from trainlab.stats.means import Interval
 from trainlab.stats.straight_line import lack_of_fit
@@ -207,7 +207,7 @@ def _interactions(table: MetricTable) -> Iterator[Finding]:
         yield Interaction(
             subject=table.metric,
             factor=one.factor,
-            other_factor=other.factor.removeprefix("model."),
+            other_factor=short_name(other.factor),
             change_a=_change(one),
             change_b=_change(other),
             cells=(one.reference.id, last.id),
@@ -220,7 +220,7 @@ def _interactions(table: MetricTable) -> Iterator[Finding]:
 
 
 def _change(pair: Contrast) -> str:
-    return f"{pair.factor.removeprefix('model.')} {pair.levels[0]} → {pair.levels[1]}"
+    return f"{short_name(pair.factor)} {pair.levels[0]} → {pair.levels[1]}"
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from trainlab.record.files import (
 from trainlab.record.folder.records import RecordFile, checked_lines, read_record
 from trainlab.record.probe import ProbeRecord, ProbesRecord
 from trainlab.record.trial import TrialRecord
+from trainlab.record.watched import WatchedRecord
 
 SPARE_BYTES = 16 * 1024
 """Kept free while a trial runs: more than the record of how it ended takes, but for the longest errors."""
@@ -54,6 +55,9 @@ class TrialFolder:
         self.limits = RecordFile(path / "limits.json", LimitsRecord)
         self.probe_price = RecordFile(path / "probe_price.json", ProbeCostRecord)
         self.probes = RecordFile(path / "probes.json", ProbesRecord)
+        self.watched = RecordFile(path / "watched.json", WatchedRecord)
+        self.output_file = path / "output.txt"
+        self.work_folder = path / "work"
         self.probes_file = path / "probes.jsonl"
         self.trace_file = path / "trace.json.gz"
         self.tensorboard_folder = path / "tensorboard"
@@ -175,7 +179,7 @@ class TrialFolder:
         """Every record of a trial beside trial.json, and what reads and checks it."""
         files: tuple[RecordFile[Any], ...] = (
             *(self.network, self.cost, self.operators, self.layers, self.memory, self.limits),
-            *(self.probe_price, self.probes, self.confusion),
+            *(self.probe_price, self.probes, self.confusion, self.watched),
         )
         read: dict[Path, Callable[[], object]] = {file.path: file.read for file in files}
         return read | {self.curve_file: self.curve, self.probes_file: self.probe_lines}

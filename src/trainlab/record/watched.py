@@ -1,0 +1,91 @@
+"""watched.json: what a script was seen to do in one process."""
+
+from typing import Annotated
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from trainlab.record.schema import FileRecord, Record
+
+
+class LoaderRow(Record):
+    """A DataLoader that the script used."""
+
+    batch_size: int | None
+    num_samples: int | None
+    """Of its data set; None where that has no length."""
+    num_batches: int | None
+    num_workers: NonNegativeInt
+    pin_memory: bool
+    order: str
+    """`shuffled`, `in order`, or `own` for a sampler of the script's."""
+    drop_last: bool
+    num_given: NonNegativeInt
+    """Batches it gave."""
+    num_passes: NonNegativeInt
+    """Passes over it that began."""
+    is_trained_on: bool
+
+
+class ModelRow(Record):
+    """A module with weights that the script called itself."""
+
+    name: str
+    num_parameters: NonNegativeInt
+    devices: list[str]
+    dtypes: list[str]
+    is_compiled: bool
+
+
+class OptimizerRow(Record):
+    """An optimizer that made updates."""
+
+    name: str
+    lr: float | None
+    """At its first update."""
+    code: str
+    """`fused`, `foreach`, `loop`, or `auto`: torch's choice."""
+    num_steps: NonNegativeInt
+
+
+class WatchedRecord(FileRecord):
+    """All that was seen, raw but for thinning."""
+
+    rank: NonNegativeInt = 0
+    """Which of the processes that torchrun started."""
+    arguments: list[str]
+    num_steps: NonNegativeInt
+    num_backward: NonNegativeInt
+    num_evaluation_passes: NonNegativeInt
+    wall_s: NonNegativeFloat
+    """From the start of the process to the end of the script."""
+    parts_s: dict[str, NonNegativeFloat]
+    """All of it, by part; `other` lies between the calls that were seen."""
+    steps: list[PositiveInt]
+    """The updates whose parts are kept: all, or evenly spaced ones of a long run."""
+    steps_ms: dict[str, list[NonNegativeFloat]]
+    """Milliseconds of each part of those."""
+    losses: list[float | None]
+    """What `backward` was called on, the first 20,000; null where that was not one finite number."""
+    batch_size: int | None
+    """Samples of the largest batch that was trained on."""
+    threads: PositiveInt
+    loaders: list[LoaderRow]
+    models: list[ModelRow]
+    optimizers: list[OptimizerRow]
+    memory: list[tuple[int, int]]
+    """Update and resident bytes of the process, several times a second."""
+    num_calls: NonNegativeInt
+    """Calls of torch that were seen."""
+    call_us: Annotated[float, Field(ge=0)]
+    """What seeing one took, measured at the end of the process."""
+
+    @property
+    def overhead_s(self) -> float:
+        """What watching took."""
+        return self.num_calls * self.call_us / 1e6
+
+    @property
+    def trained_s(self) -> float:
+        """All parts of training steps."""
+        apart = ("startup", "evaluation")
+        return sum(spent for part, spent in self.parts_s.items() if part not in apart)

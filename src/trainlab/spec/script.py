@@ -1,0 +1,111 @@
+"""ScriptSpec: a training script that is watched as it is, with its own arguments."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, NonNegativeInt, PositiveInt
+
+from trainlab.spec.base import Spec
+from trainlab.spec.settings import Scalar
+
+ENVIRONMENT = "env."
+"""Begins the name of a factor that is an environment variable."""
+
+
+def _pattern(text: str) -> str:
+    try:
+        groups = re.compile(text).groups
+    except re.error as error:
+        raise ValueError(f"got {text!r}, which is no regular expression: {error}") from None
+    if groups != 1:
+        raise ValueError(f"got {text!r}, must hold one group ( ), which is the number")
+    return text
+
+
+class ScriptSpec(Spec):
+    """A script, how it is started, and where its metrics are found."""
+
+    path: str
+    """Its file."""
+    arguments: tuple[str, ...] = ()
+    """Its own, as they were given."""
+    folder: str = ""
+    """Where it was asked for: its relative paths are meant from there."""
+    seed_argument: str | None = None
+    """The option of the script that takes the seed, as --seed; None: it has none."""
+    metrics: dict[str, Annotated[str, AfterValidator(_pattern)]] = {}
+    """Metric to the pattern of a line that the script prints; the pattern's group is the value."""
+    processes: PositiveInt = 1
+    """Processes that torchrun starts for one trial."""
+    max_steps: NonNegativeInt = 0
+    """Updates after which a trial is ended; 0: when the script ends."""
+
+    def arguments_for(self, levels: Mapping[str, Scalar], seed: int | None) -> tuple[str, ...]:
+        """The script's arguments in a cell with a seed; None: as it chooses itself."""
+        arguments = list(self.arguments)
+        for name, level in levels.items():
+            if not name.startswith(ENVIRONMENT):
+                arguments = with_argument(arguments, option_of(name), level)
+        if seed is not None and self.seed_argument and not self.gives_seed:
+            arguments = with_argument(arguments, self.seed_argument, seed)
+        return tuple(arguments)
+
+    @property
+    def gives_seed(self) -> bool:
+        """Whether its own arguments hold a seed, which is then the same in every trial."""
+        return any(
+            word == self.seed_argument or word.startswith(f"{self.seed_argument}=")
+            for word in self.arguments
+        )
+
+    def environment_for(self, levels: Mapping[str, Scalar]) -> dict[str, str]:
+        """The environment variables of a cell."""
+        return {
+            name.removeprefix(ENVIRONMENT): _text(level)
+            for name, level in levels.items()
+            if name.startswith(ENVIRONMENT)
+        }
+
+
+def option_of(name: str) -> str:
+    """A factor's name as the script's option: `lr` is --lr, and `-b` itself."""
+    return name if name.startswith("-") else f"--{name}"
+
+
+def with_argument(arguments: Sequence[str], option: str, level: Scalar) -> list[str]:
+    """The arguments with an option set, whether it was among them or not; true is the option by itself and
+    false none."""
+    kept = list(_without(arguments, option))
+    if isinstance(level, bool):
+        return [*kept, option] if level else kept
+    return [*kept, option, _text(level)]
+
+
+def _without(arguments: Sequence[str], option: str) -> Iterator[str]:
+    is_value = False
+    for word in arguments:
+        if is_value and not _is_option(word):
+            is_value = False
+            continue
+        is_value = word == option
+        if not is_value and not word.startswith(f"{option}="):
+            yield word
+
+
+def _is_option(word: str) -> bool:
+    """Whether a word is an option rather than a value: -1 and -0.5 are values."""
+    return re.fullmatch(r"--?[A-Za-z].*", word) is not None
+
+
+def _text(level: Scalar) -> str:
+    return str(level).lower() if isinstance(level, bool) else str(level)
+
+
+SEED_OPTION = re.compile(r"""["'](--(?:random[-_])?seed)["']""")
+
+
+def seed_argument_of(source: str) -> str | None:
+    """The option that takes the seed, as far as a script's text shows it."""
+    found = SEED_OPTION.search(source)
+    return None if found is None else found[1]

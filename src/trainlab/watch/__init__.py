@@ -1,0 +1,1 @@
+"""Watch: anyone's training script or loop, unchanged, seen through torch's own hooks."""

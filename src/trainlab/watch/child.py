@@ -1,0 +1,160 @@
+"""A process that runs a script and watches it.
+
+    python -P -m trainlab.watch.child '{"path": …, "mode": …}'
+
+What the script prints goes where this process prints. Answers are lines of JSON in a pipe of their own: how
+far it is, and at last how it ended.
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import psutil
+import torch
+
+from trainlab.machine.orphans import end_with_parent
+from trainlab.record.files import LineWriter
+from trainlab.record.folder import TrialFolder
+from trainlab.watch import told
+from trainlab.watch.curve import ScriptCurve
+from trainlab.watch.order import Order
+from trainlab.watch.output import search_output
+from trainlab.watch.script import EndOfWatch, ScriptEnds, run_script, seed_all
+from trainlab.watch.seen_record import watched_record
+from trainlab.watch.watcher import Watcher
+
+PROGRESS_EVERY_S = 0.3
+
+
+class Answers:
+    """The pipe to whoever started this process."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self._stream: TextIO = os.fdopen(descriptor, "w", encoding="utf-8")
+
+    def send(self, **values: Any) -> None:
+        """A line of JSON; nobody may be left to read it."""
+        with suppress(BrokenPipeError):
+            self._stream.write(json.dumps(values) + "\n")
+            self._stream.flush()
+
+
+def main() -> int:
+    """Runs the script as ordered; the exit code is that of the script."""
+    order = Order.model_validate_json(sys.argv[1])
+    answers = Answers(order.answers)
+    if order.threads is not None:
+        torch.set_num_threads(order.threads)
+    seed_all(order.seed)
+    return _run_whole(order, answers)
+
+
+def _run_whole(order: Order, answers: Answers) -> int:
+    folder = TrialFolder(Path(order.trial_folder))
+    watcher = Watcher(_start_ns())
+    curve = ScriptCurve(watcher, LineWriter(folder.curve_file))
+    told.listen(curve.metric)
+    end_search = search_output(order.metrics, curve.metric)
+    progress = _Progress(answers, curve)
+
+    def step_ended(step: int) -> None:
+        curve.step_ended()
+        progress.step_ended(step)
+        if step == order.max_steps:
+            raise EndOfWatch
+
+    watcher.on_step = step_ended
+    try:
+        ended = _ended(lambda: run_script(Path(order.path), order.arguments))
+    finally:
+        watcher.close()
+        end_search()
+        curve.finish()
+    folder.watched.write(watched_record(watcher, order.arguments))
+    epochs = {"epochs": curve.num_epochs, "steps": watcher.num_steps}
+    seen = watcher.seen
+    facts = {
+        "batch_size": seen.batch_size or 1,
+        "lr": next((one.lr for one in seen.optimizers if one.lr is not None), 0.0),
+        "threads": torch.get_num_threads(),
+        "device": _device(watcher),
+    }
+    answers.send(**ended, **epochs, final=curve.final, facts=facts)
+    return 0 if ended["ended"] == "done" else 1
+
+
+def _device(watcher: Watcher) -> str:
+    kinds = {device for model in watcher.seen.models for device in model.devices}
+    return next((kind for kind in ("cuda", "mps") if kind in kinds), "cpu")
+
+
+def _ended(run: Callable[[], None]) -> dict[str, Any]:
+    """How the script ended; what it raised is shown as Python shows it."""
+    try:
+        run()
+    except EndOfWatch:
+        pass
+    except ScriptEnds as end:
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
+        said = f"the script ended with exit code {end.code}"
+        return {"ended": "failed", "kind": "SystemExit", "message": said, "line": "", "trace": ""}
+    except KeyboardInterrupt:
+        return {"ended": "interrupted"}
+    except BaseException as error:  # noqa: BLE001  the script may raise anything
+        return {"ended": "failed", **_failure(error)}
+    return {"ended": "done"}
+
+
+def _failure(error: BaseException) -> dict[str, str]:
+    """From the script's own file on."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = next((i for i, f in enumerate(frames) if Path(f.filename).parent != HERE), 0)
+    trace = error.__traceback__
+    for _ in range(own):
+        trace = trace.tb_next if trace is not None else None
+    lines = traceback.format_exception(type(error), error, trace)
+    text = "".join(lines)
+    sys.stderr.write(text)
+    place = frames[own] if frames else None
+    line = f"{Path(place.filename).name}:{place.lineno}" if place is not None else ""
+    return {
+        "kind": type(error).__name__,
+        "message": str(error),
+        "line": line,
+        "trace": text[-20_000:],
+    }
+
+
+HERE = Path(__file__).parent
+
+
+class _Progress:
+    """Tells how far the script is, a few times a second."""
+
+    def __init__(self, answers: Answers, curve: ScriptCurve) -> None:
+        self._answers, self._curve, self._told_s = answers, curve, 0.0
+
+    def step_ended(self, step: int) -> None:
+        if (now_s := time.monotonic()) - self._told_s > PROGRESS_EVERY_S:
+            self._told_s = now_s
+            self._answers.send(step=step, metrics=self._curve.last)
+
+
+def _start_ns() -> int:
+    """When this process began, on the clock of the timeline."""
+    age_s = time.time() - psutil.Process().create_time()
+    return time.perf_counter_ns() - int(max(0.0, age_s) * 1e9)
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""Order: what a process that runs a script is told, as JSON."""
+
+from typing import ClassVar, Literal
+
+from trainlab.spec.base import Spec
+
+
+class Order(Spec):
+    """A script to run, and what to do with it."""
+
+    module: ClassVar[str] = "trainlab.watch.child"
+    mode: Literal["whole", "turns", "operators"]
+    """The whole script with its curve, steps in turns, or a profiled window."""
+    path: str
+    arguments: tuple[str, ...]
+    seed: int
+    trial_folder: str
+    metrics: dict[str, str] = {}
+    threads: int | None = None
+    """None: torch's or the script's own choice."""
+    change: str = ""
+    max_steps: int = 0
+    warmup_steps: int = 20
+    num_profiled: int = 5
+    tensorboard: bool = False
+    commands: int
+    """The pipe that commands come by."""
+    answers: int
+    """The pipe for answers."""

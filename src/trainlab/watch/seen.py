@@ -1,0 +1,155 @@
+"""Seen: what a script was seen to use: its loaders, models and optimizers."""
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+
+
+@dataclass
+class SeenLoader:
+    """A DataLoader, and what it gave."""
+
+    batch_size: int | None
+    num_samples: int | None
+    num_batches: int | None
+    num_workers: int
+    pin_memory: bool
+    order: str
+    """shuffled, in order, or by a sampler of its own."""
+    drop_last: bool
+    num_given: int = 0
+    num_passes: int = 0
+    is_trained_on: bool = False
+
+
+@dataclass
+class SeenModel:
+    """A module that the script itself calls."""
+
+    name: str
+    num_parameters: int
+    devices: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    is_compiled: bool
+
+
+@dataclass
+class SeenOptimizer:
+    """An optimizer whose step was called."""
+
+    name: str
+    lr: float | None
+    code: str
+    """fused, foreach or loop, as far as its options say; auto: torch's choice."""
+    num_steps: int = 0
+
+
+class Seen:
+    """All that was seen so far."""
+
+    def __init__(self) -> None:
+        self.loaders: list[SeenLoader] = []
+        self._of_loader: weakref.WeakKeyDictionary[DataLoader[Any], SeenLoader]
+        self._of_loader = weakref.WeakKeyDictionary()
+        self.models: list[SeenModel] = []
+        self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self.optimizers: list[SeenOptimizer] = []
+        self._of_optimizer: dict[int, SeenOptimizer] = {}
+        self.batch_size: int | None = None
+        """Samples of the largest batch that was trained on, as far as it shows."""
+
+    def loader(self, loader: "DataLoader[Any]") -> SeenLoader:
+        """What is known of a loader, which may be new."""
+        found = self._of_loader.get(loader)
+        if found is None:
+            found = self._of_loader[loader] = _loader(loader)
+            self.loaders.append(found)
+        return found
+
+    def model(self, module: nn.Module) -> None:
+        """A module that the script calls, which may be new."""
+        if module in self._models:
+            return
+        self._models.add(module)
+        parameters = list(module.parameters())
+        inner = getattr(module, "_orig_mod", None)
+        self.models.append(
+            SeenModel(
+                type(module if inner is None else inner).__name__,
+                sum(p.numel() for p in parameters),
+                tuple(sorted({p.device.type for p in parameters})),
+                tuple(sorted({str(p.dtype).removeprefix("torch.") for p in parameters})),
+                inner is not None,
+            )
+        )
+
+    def optimizer(self, optimizer: Optimizer) -> SeenOptimizer:
+        """What is known of an optimizer, which may be new."""
+        found = self._of_optimizer.get(id(optimizer))
+        if found is None:
+            group = optimizer.param_groups[0] if optimizer.param_groups else {}
+            found = SeenOptimizer(type(optimizer).__name__, lr_of(optimizer), _code(group))
+            self._of_optimizer[id(optimizer)] = found
+            self.optimizers.append(found)
+        return found
+
+
+def lr_of(optimizer: Optimizer) -> float | None:
+    """Of its first group; None where it has none, or where reading it would hold the device up."""
+    lr = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
+    if isinstance(lr, Tensor):
+        return lr.item() if lr.device.type == "cpu" else None
+    return float(lr) if isinstance(lr, int | float) else None
+
+
+def size_of(batch: object) -> int | None:
+    """Samples of a batch: the length of its first tensor; None where it has none."""
+    if isinstance(batch, Tensor):
+        return batch.shape[0] if batch.ndim else None
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    if isinstance(batch, list | tuple):
+        return next((size for part in batch if (size := size_of(part)) is not None), None)
+    values = getattr(batch, "__dict__", None)
+    return size_of(list(values.values())) if values else None
+
+
+def _code(group: Mapping[str, Any]) -> str:
+    if group.get("fused"):
+        return "fused"
+    if group.get("foreach"):
+        return "foreach"
+    return "loop" if group.get("foreach") is False else "auto"
+
+
+def _loader(loader: "DataLoader[Any]") -> SeenLoader:
+    sampler = getattr(loader, "sampler", None)
+    order = "shuffled" if isinstance(sampler, RandomSampler) else "own"
+    if isinstance(sampler, SequentialSampler):
+        order = "in order"
+    return SeenLoader(
+        loader.batch_size if loader.batch_size is not None else _batch_size(loader),
+        _length(loader.dataset),
+        _length(loader),
+        loader.num_workers,
+        bool(loader.pin_memory),
+        order,
+        bool(loader.drop_last),
+    )
+
+
+def _batch_size(loader: "DataLoader[Any]") -> int | None:
+    size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return size if isinstance(size, int) else None
+
+
+def _length(sized: Any) -> int | None:
+    try:
+        return len(sized)
+    except (TypeError, NotImplementedError):
+        return None

@@ -1,0 +1,133 @@
+"""Timeline: every moment of a watched process belongs to one part of the work, so that the parts add up.
+
+Calls of torch tell where a part begins and ends; what lies between two of them is named after them. Whether
+a pass was training shows only later, by the backward pass that follows or does not: until then its time
+is pending.
+"""
+
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Final
+
+PARTS: Final = (
+    *("startup", "data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward"),
+    *("optimizer", "other", "evaluation"),
+)
+STARTUP, DATA, TRANSFER, PREPARE, ZERO_GRAD, FORWARD, LOSS = range(7)
+BACKWARD, OPTIMIZER, OTHER, EVALUATION = range(7, 11)
+_EMPTY: Final = [0] * len(PARTS)
+_BETWEEN: Final = frozenset({OTHER, PREPARE, LOSS})
+"""Parts that no call makes: they lie between calls, and begin and end with others."""
+
+Clock = Callable[[], int]
+
+
+class Timeline:
+    """Nanoseconds by part: of the step under way, of what is pending, and of the whole process."""
+
+    def __init__(self, clock: Clock = perf_counter_ns, start_ns: int | None = None) -> None:
+        self._clock = clock
+        self._since = clock() if start_ns is None else start_ns
+        self._part = STARTUP
+        self._outer: list[int] = []
+        """Parts that calls under way have interrupted."""
+        self._pending = list(_EMPTY)
+        self._step = list(_EMPTY)
+        self.total_ns = list(_EMPTY)
+        """Of all steps that have ended, of evaluation, and of the start."""
+        self._has_forward = False
+        """Whether a pass is pending."""
+        self._is_evaluating = False
+        self.num_evaluation_passes = 0
+        self._passes_pending = 0
+        self.num_calls = 0
+        """Times that a part began or ended."""
+
+    def begin(self, part: int) -> None:
+        """A call begins."""
+        self.num_calls += 2
+        now = self._clock()
+        self._pending[self._part] += now - self._since
+        self._since = now
+        self._outer.append(self._part)
+        self._part = part
+
+    def end(self, then: int) -> None:
+        """That call has ended; what follows it is `then`, unless it was made within another call."""
+        now = self._clock()
+        self._pending[self._part] += now - self._since
+        self._since = now
+        before = self._outer.pop() if self._outer else OTHER
+        self._part = then if before in _BETWEEN or before == STARTUP else before
+
+    def data_begins(self) -> None:
+        """A batch is asked for: a pass that no backward pass has followed was no training."""
+        self.begin(DATA)
+        if self._has_forward or self._is_evaluating:
+            self._settle_evaluation()
+
+    def forward_begins(self, *, is_repeated: bool) -> None:
+        """`is_repeated`: the same model has run without gradients since the last backward pass or batch."""
+        self.begin(FORWARD)
+        if is_repeated or (self._is_evaluating and not self._pending[DATA]):
+            self._settle_evaluation()
+        self._has_forward = True
+        self._passes_pending += 1
+
+    def backward_begins(self) -> None:
+        """What is pending was training."""
+        self.begin(BACKWARD)
+        self._settle_training()
+
+    def step_ends(self) -> list[int]:
+        """An update has been made: the parts of the step that it ends, in nanoseconds."""
+        now = self._clock()
+        self._pending[self._part] += now - self._since
+        self._since = now
+        self._settle_training()
+        step, self._step = self._step, list(_EMPTY)
+        total = self.total_ns
+        for part, spent in enumerate(step):
+            total[part] += spent
+        total[STARTUP], step[STARTUP] = total[STARTUP], 0
+        return step
+
+    def pause(self) -> None:
+        """What follows counts nowhere, until `go_on`."""
+        now = self._clock()
+        self._pending[self._part] += now - self._since
+
+    def go_on(self) -> None:
+        """The pause is over."""
+        self._since = self._clock()
+
+    def finish(self) -> list[int]:
+        """The process ends: all its time by part."""
+        now = self._clock()
+        self._pending[self._part] += now - self._since
+        self._since = now
+        if self._has_forward or self._is_evaluating:
+            self._settle_evaluation()
+        total = [sum(spent) for spent in zip(self.total_ns, self._step, self._pending, strict=True)]
+        self._pending, self._step = list(_EMPTY), list(_EMPTY)
+        self.total_ns = total
+        return total
+
+    def _settle_training(self) -> None:
+        step, pending = self._step, self._pending
+        for part, spent in enumerate(pending):
+            if spent:
+                step[part] += spent
+                pending[part] = 0
+        self._has_forward = self._is_evaluating = False
+        self._passes_pending = 0
+
+    def _settle_evaluation(self) -> None:
+        pending = self._pending
+        self.total_ns[STARTUP] += pending[STARTUP]
+        pending[STARTUP] = 0
+        self.total_ns[EVALUATION] += sum(pending)
+        self._pending = list(_EMPTY)
+        self.num_evaluation_passes += self._passes_pending
+        self._has_forward, self._is_evaluating = False, True
+        self._passes_pending = 0
