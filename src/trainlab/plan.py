@@ -17,6 +17,8 @@ Watch = Literal["steps", "operators", "layers"]
 T = TypeVar("T")
 WATCHES: Mapping[str, Watch] = {"layers": "layers", "operators": "operators"}
 """Cost trials of a cell that supply no speed, by their part of the id."""
+OF_SCRIPTS: Mapping[str, Watch] = {"operators": "operators"}
+"""The same for a script: what a layer costs is seen only from inside a loop of ours."""
 MAX_CELL_ID_LENGTH = 80
 """As part of a folder's name."""
 
@@ -91,6 +93,11 @@ def plan(study: Study) -> tuple[Group, ...]:
     )
 
 
+def watches_of(study: Study) -> Mapping[str, Watch]:
+    """Its cost trials of a cell that supply no speed."""
+    return WATCHES if study.script is None else OF_SCRIPTS
+
+
 def count_trials(num_cells: int, num_seeds: int, *, learn: bool, cost: CostSpec | None) -> int:
     """How many trials `plan` gives, without making one."""
     num_learn = num_cells * num_seeds if learn else 0
@@ -133,7 +140,7 @@ def _cost_groups(study: Study) -> Iterator[Group]:
         if cell.settings.engine in TIMED_WHOLE or cell.settings.processes > 1:
             continue
         for mode in study.cost.modes:
-            watched = _cost_trials_of(study, cell, mode, WATCHES)
+            watched = _cost_trials_of(study, cell, mode, watches_of(study))
             for _, trials in groupby(watched, process_of):
                 yield Group(trials=tuple(trials), is_alone=True)
 

@@ -120,6 +120,13 @@ def _count_trials(question: Question, num_cells: int) -> int:
     return count_trials(num_cells, num_seeds, learn=question.learn, cost=question.cost)
 
 
+def check_number(count: int, *, many: bool) -> None:
+    """SpecError where so many trials are planned only when asked for twice, or never."""
+    most = LARGEST_STUDY if many else MOST_TRIALS
+    if count > most:
+        raise SpecError([_too_many(count, most)])
+
+
 def _too_many(count: int, most: int) -> str:
     if most == LARGEST_STUDY:
         return f"plans {count:,} trials or more, but {most:,} is the most; split it into several studies"

@@ -13,9 +13,10 @@ from trainlab.cli.usage import Verb, Verbs
 ROOMS = {
     **dict.fromkeys(("resume", "status", "cancel"), "verbs.under_way"),
     **dict.fromkeys(("export", "init"), "verbs.files"),
+    **dict.fromkeys(("watch",), "verbs.scripts"),
 }
-"""Verbs about a run that is not finished, and those that write files to go on with, have rooms of their
-own."""
+"""Verbs about a run that is not finished, about scripts, and those that write files to go on with, have
+rooms of their own."""
 
 
 def application(arguments: Sequence[str], summary: str, verbs: Mapping[str, str]) -> typer.Typer:
@@ -39,7 +40,11 @@ def application(arguments: Sequence[str], summary: str, verbs: Mapping[str, str]
             app.add_typer(command, cls=Verbs, name=name, help=meaning)
         else:
             epilog = getattr(command, "epilog", None)
-            app.command(name, cls=Verb, help=meaning, epilog=epilog)(guarded(command))
+            context = getattr(command, "context_settings", None)
+            offered = app.command(
+                name, cls=Verb, help=meaning, epilog=epilog, context_settings=context
+            )
+            offered(guarded(command))
     return app
 
 

@@ -139,13 +139,14 @@ def question_of(
         return replace(asked, question=checked_question(merged, where))
 
 
-def _varied(options: Sequence[str]) -> dict[str, tuple[Scalar, ...]]:
+def _varied(options: Sequence[str], *, as_written: bool = False) -> dict[str, tuple[Scalar, ...]]:
     """Factors and levels of every --vary."""
     varied: dict[str, tuple[Scalar, ...]] = {}
     problems: list[str] = []
     for text in options:
         name, equals, values = text.partition("=")
-        name = name.strip().replace("-", "_")
+        name = name.strip()
+        name = name.removeprefix("--") if as_written else name.replace("-", "_")
         if not equals or not name:
             rule = "must be name=level,level, as in lr=0.01,0.001"
             problems.append(f"--vary: got {text!r}, {rule}")
@@ -156,6 +157,11 @@ def _varied(options: Sequence[str]) -> dict[str, tuple[Scalar, ...]]:
     if problems:
         raise SpecError(problems)
     return varied
+
+
+def varied_of(options: Sequence[str]) -> dict[str, tuple[Scalar, ...]]:
+    """Factors and levels of every --vary, their names as they are written: a script's own."""
+    return _varied(options, as_written=True)
 
 
 def _overridden(base: Question, asked: Mapping[str, Any]) -> dict[str, Any]:

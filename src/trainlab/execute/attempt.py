@@ -19,6 +19,7 @@ from trainlab.record.trial import DataRecord, Failure, State, TrialRecord
 from trainlab.train.checkpoint.checkpoints import CheckpointedTrial
 from trainlab.train.moments import Progress
 from trainlab.train.setup import Setup
+from trainlab.watching.scripts.process import ScriptError
 from trainlab.workloads.user_code import mistake_in
 
 
@@ -73,6 +74,10 @@ class Attempt:
             update={"resolved": setup.resolved() | dict(engine), "data": data}
         )
         self.folder.write(self._record)
+
+    def record_script(self, facts: Mapping[str, Any]) -> None:
+        """Records what a script was seen to use."""
+        self.engine_facts.update(facts)
 
     def checkpointed(self) -> CheckpointedTrial:
         """The trial as its checkpoints know it, once its set-up is recorded."""
@@ -163,6 +168,8 @@ def new_token() -> str:
 def _failure(error: BaseException, place: str) -> Failure:
     """What is recorded of an error; of one of the user's code, its traceback from her file on. `place`:
     where she makes the workload."""
+    if isinstance(error, ScriptError):
+        return error.failure
     kind = OUT_OF_MEMORY if is_out_of_memory(error) else type(error).__name__
     mistake = mistake_in(error, place)
     if mistake is None:

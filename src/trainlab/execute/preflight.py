@@ -20,6 +20,7 @@ from trainlab.train.loader import Loader
 from trainlab.train.optimizers import check_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import set_up
+from trainlab.watching.scripts.source import check_script
 from trainlab.workloads.user_code import about_to_run, told_place
 from trainlab.workloads.workload import Workload, line_in_file
 
@@ -34,6 +35,9 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
         [cell.settings.threads for cell in study.all_cells],
         [cell.settings.device for cell in study.all_cells],
     )
+    if study.script is not None:
+        check_script(study.script)
+        return tuple(str(device) for device in devices_here())
     check_processes(study)
     devices = tuple(str(device) for device in devices_here())
     _check_cells(study, devices if each_device else ())

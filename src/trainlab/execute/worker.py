@@ -12,6 +12,7 @@ from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt
 from trainlab.execute.events import EventWriter
 from trainlab.execute.learning import learn
+from trainlab.execute.scripts import run_script_trials
 from trainlab.instruments.curves import Curves
 from trainlab.instruments.network import Network
 from trainlab.instruments.probes.instrument import Probes
@@ -54,6 +55,9 @@ def run_group(
     attempts = [Attempt(run.trial(trial_id), environment, token) for trial_id in trial_ids]
     learning = [attempt for attempt in attempts if attempt.trial.kind == "learn"]
     try:
+        if study.script is not None:
+            run_script_trials(attempts, study, events)
+            return
         for attempt in attempts:
             if attempt not in learning:
                 torch.set_num_threads(threads)

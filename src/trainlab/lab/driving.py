@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trainlab.lab.asked import check_without_torch, facts_of, threads_expected, threads_recorded
 from trainlab.lab.opened import Run
 from trainlab.lab.watcher import Watcher
-from trainlab.record.folder import check_run
+from trainlab.record.folder import check_run, check_unused
 from trainlab.resolve import asks_each_device, resolve
 from trainlab.spec import Question, Study
 
@@ -71,10 +71,8 @@ def run_question(
     takes longer than `trial_timeout_s` fails. `jobs` learn trials run side by side. `workloads` are those
     given as objects, by name; `overridden` is what a study's file says and was asked for otherwise.
     """
-    from trainlab.execute.driver.lease import leased
     from trainlab.execute.jobs import are_processes_asked, check_timeout
     from trainlab.execute.launch.launcher import Launcher
-    from trainlab.plan import plan
 
     watcher = watcher or Watcher()
     given = workloads or {}
@@ -92,7 +90,6 @@ def run_question(
     sent = given if has_processes and on != "inline" else {}
     with _executing(place, launcher, watcher, given, instruments, sent) as executor:
         from trainlab.execute.jobs import check_jobs, check_processes_sendable
-        from trainlab.execute.run import start_run
 
         facts = facts_of(question, executor.facts)
         study = resolve(question, facts, where, many=many)
@@ -101,13 +98,59 @@ def run_question(
         check_jobs(jobs, on, study)
         most = max(cell.settings.processes for cell in study.all_cells)
         check_processes_sendable(most, has_objects=has_objects)
-        watcher.planned(study)
         os.chdir(folder)  # the user's code may have left it; paths are meant as they were given
-        started = start_run(study, out, overridden=overridden, **asdict(place))
-        run = Run(started.path.absolute())  # trials may leave the folder, too
-        with leased(run):
-            was_interrupted = _drive(run, executor, plan(study), budget_s, watcher)
-            _write_tables(run, watcher)
+        return _run_planned(study, out, place, executor, budget_s, watcher, overridden)
+
+
+def run_study(
+    study: Study,
+    *,
+    out: Path | None = None,
+    budget_s: float | None = None,
+    trial_timeout_s: float | None = None,
+    on: str = "local",
+    jobs: "AskedJobs" = "auto",
+    watcher: Watcher | None = None,
+) -> Outcome:
+    """Runs a study whose cells are laid out; as `run_question` otherwise."""
+    from trainlab.execute.jobs import check_jobs, jobs_of, likely_threads
+    from trainlab.execute.launch.launcher import Launcher
+    from trainlab.execute.places import check_executor
+
+    watcher = watcher or Watcher()
+    check_executor(on)
+    place = Placement(on, jobs_of(jobs), trial_timeout_s)
+    if out is not None:
+        check_unused(out)
+    launcher = Launcher()
+    if on in ("local", "processes"):
+        launcher.prepare(likely_threads(place.jobs, ()) if study.num_learn > 1 else None)
+    with _executing(place, launcher, watcher) as executor:
+        _preflight(executor, study, watcher, each_device=False)
+        check_jobs(place.jobs, on, study)
+        return _run_planned(study, out, place, executor, budget_s, watcher)
+
+
+def _run_planned(
+    study: Study,
+    out: Path | None,
+    place: Placement,
+    executor: "Executor",
+    budget_s: float | None,
+    watcher: Watcher,
+    overridden: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """From a study to a run with its tables."""
+    from trainlab.execute.driver.lease import leased
+    from trainlab.execute.run import start_run
+    from trainlab.plan import plan
+
+    watcher.planned(study)
+    started = start_run(study, out, overridden=overridden, **asdict(place))
+    run = Run(started.path.absolute())  # trials may leave the folder, too
+    with leased(run):
+        was_interrupted = _drive(run, executor, plan(study), budget_s, watcher)
+        _write_tables(run, watcher)
     return Outcome(Run(started.path), was_interrupted)
 
 

@@ -18,29 +18,14 @@ from trainlab.measure.cold import ColdWatch
 from trainlab.measure.rounds import Rounds
 from trainlab.measure.steps import running_steps, steps_of
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
+from trainlab.measure.turns import MARKED_SHARE, WARMUP_S, is_warm, turn_steps, warm_ms
 from trainlab.record.cost import ColdStep, CostRecord, TurnRecord
 from trainlab.spec.cost import CostSpec
 from trainlab.train.moments import Instrument, Phase
 from trainlab.train.setup import Setup
 
-TURN_MS = 30.0
-"""Bare steps of a turn: short, so that the turns of a round meet the same machine."""
-MIN_TURN_STEPS = 2
-LEAD_MS = 10.0
-"""At least so much of a turn, and one step, is set aside: what ran before has filled the caches, and
-threads of its process may still spin."""
-MARKED_SHARE = 1 / 3
-"""Marked steps of a turn that has some, for each bare one."""
 COLD_STEPS = 5
 LAST_STEPS = 3
-WINDOW_STEPS = 3
-WINDOW_MS = 30.0
-"""Warm-up steps are looked at in windows of at least so many and so long."""
-DRIFT = 0.03
-"""Steps are warm once the median of a window is no lower than that of the one before, less this share."""
-WARMUP_S = 3.0
-"""Steps that still drift after so long are taken as they are."""
-
 Stopped = Literal["tight", "budget"]
 Work = Callable[[], object]
 """Runs the next step."""
@@ -82,7 +67,7 @@ class StepTimer:
             self._warmup_ms = [sum(step.phases_ms.values()) for step in self._first]
             deadline = time.monotonic() + WARMUP_S
             while len(self._warmup_ms) < self._spec.warmup_steps or (
-                not self._is_warm() and time.monotonic() < deadline
+                not is_warm(self._warmup_ms[num_first:]) and time.monotonic() < deadline
             ):
                 self._warmup_ms.append(timed_ms(self._setup.device, self._steps.next_bare))
 
@@ -90,7 +75,7 @@ class StepTimer:
         """One turn, in the round of that number; returns the median of its bare steps."""
         prepare_process(self._setup.settings)
         before = cpu_times()
-        num_bare, num_lead = _turn_steps(self._warm_ms())
+        num_bare, num_lead = turn_steps(warm_ms(self._warmup_ms))
         # Every other turn has marked steps, and these come first every other time.
         place = len(self._turns) % 4
         is_marked = place % 2 == 0 and self._steps.shows_phases
@@ -152,18 +137,6 @@ class StepTimer:
     def _observe(self) -> ColdStep:
         return self._cold.observe(lambda: self._observed(next(self._steps.endless)))
 
-    def _warm_ms(self) -> float:
-        """A step as the warm-up left it."""
-        return statistics.median(self._warmup_ms[-WINDOW_STEPS:])
-
-    def _is_warm(self) -> bool:
-        ms = self._warmup_ms[len(self._first) :]
-        size = max(WINDOW_STEPS, math.ceil(WINDOW_MS / statistics.median(ms))) if ms else 1
-        if len(ms) < 2 * size:
-            return False
-        before, last = ms[-2 * size : -size], ms[-size:]
-        return statistics.median(last) >= (1 - DRIFT) * statistics.median(before)
-
     def _run_bare(self, count: int) -> list[float]:
         self._watch.mark("start")
         for _ in range(count):
@@ -190,8 +163,3 @@ def measure(setup: Setup, spec: CostSpec) -> CostRecord:
     timer.warm_up()
     rounds = Rounds(spec)
     return timer.finish("", rounds.run([timer]))
-
-
-def _turn_steps(step_ms: float) -> tuple[int, int]:
-    """Bare steps of a turn, and steps set aside before them."""
-    return max(MIN_TURN_STEPS, round(TURN_MS / step_ms)), max(1, math.ceil(LEAD_MS / step_ms))

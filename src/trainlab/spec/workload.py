@@ -14,7 +14,13 @@ AS_OBJECT = " (given as an object)"
 
 def is_builtin(reference: str) -> bool:
     """Whether a workload, as a study names it, is part of trainlab and not the user's own."""
-    return ":" not in reference and not reference.endswith(AS_OBJECT)
+    is_own = ":" in reference or reference.endswith(AS_OBJECT) or is_script(reference)
+    return not is_own
+
+
+def is_script(reference: str) -> bool:
+    """Whether what a study names is a script that is watched, and no workload."""
+    return reference.endswith(".py")
 
 
 @dataclass(frozen=True)

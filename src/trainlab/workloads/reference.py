@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from trainlab.errors import WorkloadError
 from trainlab.spec.suggestion import name_hint
+from trainlab.spec.workload import is_script
 from trainlab.workloads.catalogue import BUILTIN
 
 
@@ -49,7 +50,7 @@ def with_name(text: str, where: str = "") -> str:
 
 def file_digest(text: str) -> str | None:
     """SHA-256 of the file that a workload of the user's own is in; None for any other."""
-    place, _, _ = text.rpartition(":")
+    place = text if is_script(text) else text.rpartition(":")[0]
     if not place.endswith(".py") or not Path(place).is_file():
         return None
     return hashlib.sha256(Path(place).read_bytes()).hexdigest()

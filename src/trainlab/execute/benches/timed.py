@@ -4,6 +4,7 @@ from typing import Literal
 
 from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt
+from trainlab.execute.scripts import ScriptTimer
 from trainlab.execute.worker import set_up_cost
 from trainlab.machine.footprint import Footprint, footprint
 from trainlab.measure.timing import StepTimer
@@ -25,7 +26,7 @@ class TimedTrial:
     ) -> None:
         self._run, self._load = run, load
         self._attempt = Attempt(run.trial(trial_id), environment, token)
-        self._timer: StepTimer | None = None
+        self._timer: StepTimer | ScriptTimer | None = None
         self._is_running = self._has_ended = False
 
     @property
@@ -39,15 +40,23 @@ class TimedTrial:
         self._is_running = True
         found: Footprint | None = None
         with self._attempt:
-            cost = self._attempt.trial.cost
-            assert cost is not None
-            setup = set_up_cost(self._run, self._attempt, self._load)
-            self._timer = StepTimer(setup, cost)
-            self._timer.warm_up()
-            found = footprint(setup.device)
+            script = self._run.study().to_study(str(self._run.study_file)).script
+            if script is not None:
+                self._timer = ScriptTimer(self._attempt, script)
+                found = self._timer.warm_up()
+            else:
+                found = self._warm_up_steps()
         if found is None:
             self._end()
         return found
+
+    def _warm_up_steps(self) -> Footprint:
+        cost = self._attempt.trial.cost
+        assert cost is not None
+        setup = set_up_cost(self._run, self._attempt, self._load)
+        self._timer = timer = StepTimer(setup, cost)
+        timer.warm_up()
+        return footprint(setup.device)
 
     def turn(self, number: int) -> float | None:
         """A turn in the round of that number: its median step in ms; None where it failed."""
@@ -82,5 +91,7 @@ class TimedTrial:
 
     def _close(self) -> None:
         dismiss_crew()
+        if isinstance(self._timer, ScriptTimer):
+            self._timer.close()
         self._timer, self._is_running, self._has_ended = None, False, True
         self._attempt.end()

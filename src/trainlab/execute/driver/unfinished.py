@@ -9,7 +9,7 @@ from trainlab.execute.run import planned_trial
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.record.study import GroupRecord, StudyRecord
-from trainlab.spec.workload import AS_OBJECT
+from trainlab.spec.workload import AS_OBJECT, is_script
 from trainlab.workloads.reference import file_digest
 
 
@@ -43,7 +43,7 @@ def check_resumable(run: RunFolder, record: StudyRecord, *, allow_changed: bool)
     if record.workload_digest is None or allow_changed:
         return
     now = file_digest(workload)
-    place = workload.rpartition(":")[0]
+    place = workload if is_script(workload) else workload.rpartition(":")[0]
     if now is None:
         raise WorkloadError(
             f"{place}: no such file; resume the run from the folder it was started in"

@@ -37,7 +37,7 @@ from trainlab.record.event import Event
 from trainlab.record.folder import RunFolder
 from trainlab.record.study import JobsRecord
 from trainlab.spec import Study
-from trainlab.spec.workload import AS_OBJECT, WorkloadFacts, is_builtin
+from trainlab.spec.workload import AS_OBJECT, WorkloadFacts, is_builtin, is_script
 from trainlab.train.loader import Loader
 
 MAX_TOGETHER = 8
@@ -86,6 +86,8 @@ class ProcessesExecutor:
         """Whether the user's code runs in the checks: it may crash or hang there, and must not end or hold
         the driver."""
         is_object = workload.endswith(AS_OBJECT)
+        if is_script(workload):
+            return False  # it runs in a process of its own, and only there
         return not is_builtin(workload) if not is_object else workload in self._load.files
 
     def _checking(self) -> CheckingProcess:

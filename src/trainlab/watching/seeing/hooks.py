@@ -50,6 +50,8 @@ class Hooks:
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
+        self.is_light = False
+        """Whether only batches and updates are seen: the rest then runs nearly as without us."""
         self._thread = threading.get_ident()
         self._installed = ExitStack()
         self._running: list[Callable[[], None]] = []
@@ -79,7 +81,7 @@ class Hooks:
         is_model = _Models()
 
         def before(module: nn.Module, arguments: object) -> None:
-            if _is_compiling() or get_ident() != thread or not is_model(module):
+            if self.is_light or _is_compiling() or get_ident() != thread or not is_model(module):
                 return
             own = module._forward_hooks
             hooks.pop(key, None)
@@ -137,7 +139,7 @@ class Hooks:
 
         @wraps(original)
         def watched(*arguments: Any, **options: Any) -> Any:
-            if _is_compiling() or get_ident() != thread:
+            if self.is_light or _is_compiling() or get_ident() != thread:
                 return original(*arguments, **options)
             begins()
             try:
@@ -162,7 +164,7 @@ class Hooks:
                 _is_grad: bool = is_grad,
                 **options: Any,
             ) -> Any:
-                if _is_compiling() or get_ident() != thread:
+                if self.is_light or _is_compiling() or get_ident() != thread:
                     return _original(tensors, *arguments, **options)
                 begins(None if _is_grad else tensors)
                 try:
@@ -229,7 +231,7 @@ class Hooks:
         thread, get_ident = self._thread, threading.get_ident
 
         def watched(tensor: Any, *arguments: Any, **options: Any) -> Any:
-            if _is_compiling() or tensor.is_cuda or get_ident() != thread:
+            if self.is_light or _is_compiling() or tensor.is_cuda or get_ident() != thread:
                 return original(tensor, *arguments, **options)
             begins()
             try:

@@ -1,6 +1,6 @@
 """A process that runs a script and watches it.
 
-    python -P -m trainlab.watch.child '{"path": …, "mode": …}'
+    python -P -m trainlab.watching.child '{"path": …, "mode": …}'
 
 What the script prints goes where this process prints. Answers are lines of JSON in a pipe of their own: how
 far it is, and at last how it ended.
@@ -22,15 +22,17 @@ import torch
 from trainlab.machine.orphans import end_with_parent
 from trainlab.record.files import LineWriter
 from trainlab.record.folder import TrialFolder
-from trainlab.watch import told
-from trainlab.watch.curve import ScriptCurve
-from trainlab.watch.order import Order
-from trainlab.watch.output import search_output
-from trainlab.watch.script import EndOfWatch, ScriptEnds, run_script, seed_all
-from trainlab.watch.seen_record import watched_record
-from trainlab.watch.watcher import Watcher
+from trainlab.watching import told
+from trainlab.watching.curve import ScriptCurve
+from trainlab.watching.scripts.order import Order
+from trainlab.watching.scripts.output import search_output
+from trainlab.watching.scripts.running import EndOfWatch, ScriptEnds, run_script, seed_all
+from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.seen_record import watched_record
+from trainlab.watching.turns import Turns
 
 PROGRESS_EVERY_S = 0.3
+NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
 
 
 class Answers:
@@ -54,7 +56,7 @@ def main() -> int:
     if order.threads is not None:
         torch.set_num_threads(order.threads)
     seed_all(order.seed)
-    return _run_whole(order, answers)
+    return _take_turns(order, answers) if order.mode == "turns" else _run_whole(order, answers)
 
 
 def _run_whole(order: Order, answers: Answers) -> int:
@@ -80,20 +82,51 @@ def _run_whole(order: Order, answers: Answers) -> int:
         curve.finish()
     folder.watched.write(watched_record(watcher, order.arguments))
     epochs = {"epochs": curve.num_epochs, "steps": watcher.num_steps}
-    seen = watcher.seen
-    facts = {
-        "batch_size": seen.batch_size or 1,
-        "lr": next((one.lr for one in seen.optimizers if one.lr is not None), 0.0),
-        "threads": torch.get_num_threads(),
-        "device": _device(watcher),
-    }
-    answers.send(**ended, **epochs, final=curve.final, facts=facts)
+    answers.send(**ended, **epochs, final=curve.final, facts=_facts(watcher))
     return 0 if ended["ended"] == "done" else 1
 
 
-def _device(watcher: Watcher) -> str:
-    kinds = {device for model in watcher.seen.models for device in model.devices}
-    return next((kind for kind in ("cuda", "mps") if kind in kinds), "cpu")
+def _facts(watcher: Watcher) -> dict[str, Any]:
+    """What the script's settings were seen to be."""
+    seen = watcher.seen
+    return {
+        "batch_size": seen.batch_size or 1,
+        "lr": next((one.lr for one in seen.optimizers if one.lr is not None), 0.0),
+        "threads": torch.get_num_threads(),
+        "device": watcher.device,
+    }
+
+
+def _take_turns(order: Order, answers: Answers) -> int:
+    """The script, again and again if it is short, until it was told to finish."""
+    commands = os.fdopen(order.commands, encoding="utf-8")
+    watcher = Watcher(_start_ns())
+    turns = Turns(watcher, order.warmup_steps, lambda: commands.readline().split(), answers.send)
+    protocol = turns.protocol()
+
+    def step_ended(step: int) -> None:
+        try:
+            next(protocol)
+        except StopIteration:
+            raise EndOfWatch from None
+
+    watcher.on_step = step_ended
+    ended: dict[str, Any] = {}
+    while turns.record is None:
+        before = watcher.num_steps + watcher.num_light_steps
+        seed_all(order.seed)
+        ended = _ended(lambda: run_script(Path(order.path), order.arguments))
+        if ended["ended"] != "done":
+            break
+        if watcher.num_steps + watcher.num_light_steps == before:
+            ended = {"ended": "failed", "kind": "NoUpdate", "message": NO_UPDATE}
+            break
+        watcher.begin_again()
+    watcher.close()
+    if turns.record is not None:
+        TrialFolder(Path(order.trial_folder)).cost.write(turns.record)
+    answers.send(**ended, facts=_facts(watcher))
+    return 0 if ended["ended"] == "done" else 1
 
 
 def _ended(run: Callable[[], None]) -> dict[str, Any]:
@@ -117,7 +150,7 @@ def _ended(run: Callable[[], None]) -> dict[str, Any]:
 def _failure(error: BaseException) -> dict[str, str]:
     """From the script's own file on."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = next((i for i, f in enumerate(frames) if Path(f.filename).parent != HERE), 0)
+    own = next((i for i, f in enumerate(frames) if OURS not in Path(f.filename).parents), 0)
     trace = error.__traceback__
     for _ in range(own):
         trace = trace.tb_next if trace is not None else None
@@ -134,7 +167,8 @@ def _failure(error: BaseException) -> dict[str, str]:
     }
 
 
-HERE = Path(__file__).parent
+OURS = Path(__file__).parent
+"""Frames in there are no part of the script."""
 
 
 class _Progress:

@@ -10,10 +10,10 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from trainlab.watch.hooks import Hooks
-from trainlab.watch.losses import Losses
-from trainlab.watch.seen import Seen, SeenLoader, lr_of, size_of
-from trainlab.watch.timeline import (
+from trainlab.watching.seeing.hooks import Hooks
+from trainlab.watching.seeing.losses import Losses
+from trainlab.watching.seeing.seen import Seen, SeenLoader, lr_of, size_of
+from trainlab.watching.seeing.timeline import (
     LOSS,
     OPTIMIZER,
     OTHER,
@@ -48,7 +48,8 @@ class Watcher:
         self.step_lrs: list[float | None] = []
         self.memory_bytes: list[tuple[int, int]] = []
         """Step and resident size, now and then."""
-        self.num_backward = 0
+        self.num_backward = self.num_fetched = self.num_light_steps = 0
+        self.was_restarted = False
         self._lead: int | None = None
         """The optimizer that ends a step with its update; None: there was none yet."""
         self._updates_by_hand = 0
@@ -69,7 +70,7 @@ class Watcher:
         self.hooks = Hooks(self)
 
     def losses_of(self, place: int) -> dict[str, float]:
-        """The loss whose gradient each optimizer applied in a step: the sum of all that `backward` was called
+        """The loss whose gradient each optimizer applied in a step: the sum of what `backward` was called
         on before its update."""
         values = self.losses.values()
         return {
@@ -82,6 +83,12 @@ class Watcher:
         """Updates so far."""
         return len(self.steps_ns)
 
+    @property
+    def device(self) -> str:
+        """The kind of device that the models seen so far are on."""
+        kinds = {kind for model in self.seen.models for kind in model.devices}
+        return next((kind for kind in ("cuda", "mps") if kind in kinds), "cpu")
+
     def close(self) -> None:
         """The script has ended."""
         self.hooks.close()
@@ -92,7 +99,21 @@ class Watcher:
         seen.num_passes += 1
         return seen
 
+    def begin_again(self) -> None:
+        """The script is about to run once more, with objects of its own."""
+        self._lead, self._updates_by_hand, self._roots, self._fetched = None, 0, [], None
+        self.was_restarted = True
+
+    def watch_lightly(self, is_light: bool) -> None:
+        """From here, the end of a step, on only batches and updates are seen, or all is again."""
+        if self.hooks.is_light and not is_light:
+            self.timeline.restart()
+        self.hooks.is_light = is_light
+
     def data_begins(self) -> None:
+        self.num_fetched += 1
+        if self.hooks.is_light:
+            return
         if self.hooks.is_inside_model:
             self.hooks.recover()
             self.timeline.end(OTHER)
@@ -102,6 +123,8 @@ class Watcher:
         self._without_gradients.clear()
 
     def data_ends(self, loader: SeenLoader | None, batch: object) -> None:
+        if self.hooks.is_light:
+            return
         self.timeline.end(PREPARE)
         if batch is not None and loader is not None:
             loader.num_given += 1
@@ -143,12 +166,19 @@ class Watcher:
             self._updates_by_hand += 1
 
     def update_begins(self, optimizer: Optimizer) -> None:
+        if self.hooks.is_light:
+            return
         self.timeline.begin(OPTIMIZER)
         self._followed, self._roots = self._roots, []
 
     def update_ends(self, optimizer: Optimizer) -> None:
-        self.timeline.end(OTHER)
         key = id(optimizer)
+        if self.hooks.is_light:
+            if key == self._lead or self._lead is None:
+                self._lead = key
+                self._light_step_ends()
+            return
+        self.timeline.end(OTHER)
         seen = self.seen.optimizer(optimizer)
         seen.num_steps += 1
         # A closure asks for the loss again and again: the first is that of the weights before the update.
@@ -176,6 +206,11 @@ class Watcher:
 
     def loss_scaled(self, scaled: object, loss: object) -> None:
         self.losses.note_scaled(scaled, loss)
+
+    def _light_step_ends(self) -> None:
+        self.num_light_steps += 1
+        if self.on_step is not None:
+            self.on_step(self.num_steps + self.num_light_steps)
 
     def _step_by_hand(self) -> None:
         """Weights that no optimizer of torch's updates: a step ends where the next batch begins."""

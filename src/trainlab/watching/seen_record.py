@@ -8,9 +8,9 @@ from dataclasses import asdict
 import torch
 
 from trainlab.record.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
-from trainlab.watch.curve import is_kept, parts_ms
-from trainlab.watch.timeline import OTHER, PARTS, ZERO_GRAD, Timeline
-from trainlab.watch.watcher import Watcher
+from trainlab.watching.curve import is_kept, parts_ms
+from trainlab.watching.seeing.timeline import OTHER, PARTS, ZERO_GRAD, Timeline
+from trainlab.watching.seeing.watcher import Watcher
 
 MOST_LOSSES = 20_000
 TRIED_CALLS = 2000

@@ -8,7 +8,7 @@ from trainlab.spec.base import Spec
 class Order(Spec):
     """A script to run, and what to do with it."""
 
-    module: ClassVar[str] = "trainlab.watch.child"
+    module: ClassVar[str] = "trainlab.watching.child"
     mode: Literal["whole", "turns", "operators"]
     """The whole script with its curve, steps in turns, or a profiled window."""
     path: str

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Final
 
+from trainlab.measure.stopwatch import Stopwatch
+
 PARTS: Final = (
     *("startup", "data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward"),
     *("optimizer", "other", "evaluation"),
@@ -42,6 +44,8 @@ class Timeline:
         self._passes_pending = 0
         self.num_calls = 0
         """Times that a part began or ended."""
+        self.stopwatch: Stopwatch | None = None
+        """On a GPU, for some steps: is told which part ends. A call returns before its work is done."""
 
     def begin(self, part: int) -> None:
         """A call begins."""
@@ -49,6 +53,8 @@ class Timeline:
         now = self._clock()
         self._pending[self._part] += now - self._since
         self._since = now
+        if self.stopwatch is not None:
+            self.stopwatch.mark(PARTS[self._part])
         self._outer.append(self._part)
         self._part = part
 
@@ -57,6 +63,8 @@ class Timeline:
         now = self._clock()
         self._pending[self._part] += now - self._since
         self._since = now
+        if self.stopwatch is not None:
+            self.stopwatch.mark(PARTS[self._part])
         before = self._outer.pop() if self._outer else OTHER
         self._part = then if before in _BETWEEN or before == STARTUP else before
 
@@ -91,6 +99,14 @@ class Timeline:
             total[part] += spent
         total[STARTUP], step[STARTUP] = total[STARTUP], 0
         return step
+
+    def restart(self) -> None:
+        """A step begins here: what came before since the last one counts nowhere."""
+        self._pending, self._step = list(_EMPTY), list(_EMPTY)
+        self._has_forward = self._is_evaluating = False
+        self._passes_pending = 0
+        self._outer.clear()
+        self._part, self._since = OTHER, self._clock()
 
     def pause(self) -> None:
         """What follows counts nowhere, until `go_on`."""

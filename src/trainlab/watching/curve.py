@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainlab.record.files import LineWriter
-from trainlab.watch.timeline import EVALUATION, PARTS, STARTUP
-from trainlab.watch.watcher import Watcher
+from trainlab.watching.seeing.timeline import EVALUATION, PARTS, STARTUP
+from trainlab.watching.seeing.watcher import Watcher
 
 ALL_UP_TO = 1000
 """So many steps each have a line; then every second one, of twice as many; and so on."""

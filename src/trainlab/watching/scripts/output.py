@@ -33,9 +33,11 @@ class Searched(io.TextIOBase):
         for name, pattern in self._patterns.items():
             if (match := pattern.search(line)) is not None:
                 try:
-                    self._found(name, float(match[1].replace(",", "")))
-                except (TypeError, ValueError):
+                    value = float(match[1].replace(",", ""))
+                except (AttributeError, ValueError):
                     continue
+                is_percentage = line[match.end(1) :].lstrip().startswith("%")
+                self._found(name, value / 100 if is_percentage else value)
 
     def flush(self) -> None:
         self._stream.flush()

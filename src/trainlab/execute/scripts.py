@@ -1,0 +1,125 @@
+"""Trials of a script: each in a fresh Python, whose records it leaves in the trial's folder."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+
+from trainlab.errors import Interrupted
+from trainlab.execute.attempt import Attempt
+from trainlab.execute.events import EventWriter
+from trainlab.machine.footprint import Footprint
+from trainlab.machine.load import LoadMeter
+from trainlab.record.cost import CostRecord
+from trainlab.record.event import Event
+from trainlab.record.note import note
+from trainlab.record.watched import WatchedRecord
+from trainlab.spec import Study
+from trainlab.spec.script import ScriptSpec
+from trainlab.watching.scripts.process import ScriptProcess
+
+
+def run_script_trials(attempts: Sequence[Attempt], study: Study, events: EventWriter) -> None:
+    """One after the other; a script that fails is recorded and the others run."""
+    assert study.script is not None
+    # By itself a script runs as it would without us, with as many threads as it likes.
+    threads = torch.get_num_threads() if study.num_learn > 1 else None
+    for attempt in attempts:
+        attempt.begin()
+        with attempt:
+            if attempt.trial.kind == "learn":
+                _run_whole(attempt, study.script, threads, events)
+            else:
+                _profile(attempt, study.script)
+            attempt.progress.state = "done"
+        attempt.end()
+        attempt.pass_on_interrupt()
+
+
+def _run_whole(
+    attempt: Attempt, script: ScriptSpec, threads: int | None, events: EventWriter
+) -> None:
+    meter = LoadMeter()
+    process = ScriptProcess(script, attempt.trial, attempt.folder, "whole", threads)
+    try:
+        while "ended" not in (told := process.answer()):
+            events.write(_event(attempt, told))
+        process.wait()
+    finally:
+        process.close()
+    attempt.load = meter.read()
+    if told["ended"] == "interrupted":
+        raise Interrupted
+    attempt.record_script(told["facts"])
+    progress, watched = attempt.progress, attempt.folder.watched.read()
+    progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
+    progress.total_s = watched.trained_s + watched.parts_s.get("evaluation", 0.0)
+    progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
+    attempt.notes += _notes(watched)
+
+
+def _profile(attempt: Attempt, script: ScriptSpec) -> None:
+    process = ScriptProcess(script, attempt.trial, attempt.folder, "operators", None)
+    try:
+        told = process.answer()
+        process.wait()
+    finally:
+        process.close()
+    attempt.record_script(told["facts"])
+
+
+def _event(attempt: Attempt, told: dict[str, Any]) -> Event:
+    metrics = {
+        n: v if v is not None and math.isfinite(v) else None for n, v in told["metrics"].items()
+    }
+    return Event(kind="progress", trials=(attempt.trial.id,), metrics=metrics)
+
+
+def _notes(watched: WatchedRecord) -> list[Any]:
+    """What could not be seen."""
+    found = []
+    if not watched.num_steps:
+        found.append(note("script_no_updates"))
+    elif not watched.optimizers:
+        found.append(note("script_updates_by_hand"))
+    if watched.num_steps and "forward" not in watched.parts_s:
+        found.append(note("script_no_forward"))
+    return found
+
+
+class ScriptTimer:
+    """The steps of a script, timed in turns that others may come between."""
+
+    def __init__(self, attempt: Attempt, script: ScriptSpec) -> None:
+        self._attempt, self._script = attempt, script
+        self._process: ScriptProcess | None = None
+
+    def warm_up(self) -> Footprint:
+        """Starts the script and runs its steps until they are warm."""
+        attempt = self._attempt
+        self._process = ScriptProcess(self._script, attempt.trial, attempt.folder, "turns", None)
+        told = self._process.answer()
+        return Footprint(**told["footprint"])
+
+    def turn(self, number: int) -> float:
+        """One turn; the median of its bare steps."""
+        assert self._process is not None
+        self._process.tell(f"turn {number}")
+        median_ms: float = self._process.answer()["median_ms"]
+        return median_ms
+
+    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
+        """The record of all turns."""
+        assert self._process is not None
+        self._process.tell(f"finish {bench} {stopped}")
+        told = self._process.answer()
+        self._attempt.record_script(told["facts"])
+        self.close()
+        return self._attempt.folder.cost.read()
+
+    def close(self) -> None:
+        """Ends the script."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None

@@ -1,0 +1,41 @@
+"""How long a turn is, and when steps are warm: the same for whatever is timed in turns."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+TURN_MS = 30.0
+"""Bare steps of a turn: short, so that the turns of a round meet the same machine."""
+MIN_TURN_STEPS = 2
+LEAD_MS = 10.0
+"""At least so much of a turn, and one step, is set aside: what ran before has filled the caches, and
+threads of its process may still spin."""
+MARKED_SHARE = 1 / 3
+"""Marked steps of a turn that has some, for each bare one."""
+WINDOW_STEPS = 3
+WINDOW_MS = 30.0
+"""Warm-up steps are looked at in windows of at least so many and so long."""
+DRIFT = 0.03
+"""Steps are warm once the median of a window is no lower than that of the one before, less this share."""
+WARMUP_S = 3.0
+"""Steps that still drift after so long are taken as they are."""
+
+
+def turn_steps(step_ms: float) -> tuple[int, int]:
+    """Bare steps of a turn, and steps set aside before them."""
+    return max(MIN_TURN_STEPS, round(TURN_MS / step_ms)), max(1, math.ceil(LEAD_MS / step_ms))
+
+
+def is_warm(steps_ms: Sequence[float]) -> bool:
+    """Whether steps no longer get faster."""
+    ms = steps_ms
+    size = max(WINDOW_STEPS, math.ceil(WINDOW_MS / statistics.median(ms))) if ms else 1
+    if len(ms) < 2 * size:
+        return False
+    before, last = ms[-2 * size : -size], ms[-size:]
+    return statistics.median(last) >= (1 - DRIFT) * statistics.median(before)
+
+
+def warm_ms(steps_ms: Sequence[float]) -> float:
+    """A step as the warm-up left it."""
+    return statistics.median(steps_ms[-WINDOW_STEPS:])

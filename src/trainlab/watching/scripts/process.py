@@ -1,0 +1,159 @@
+"""ScriptProcess: the hold on a process that runs a script (see `trainlab.watching.child`)."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from trainlab.machine.identity import signal_name
+from trainlab.plan import Trial
+from trainlab.record.folder import TrialFolder
+from trainlab.record.trial import Failure
+from trainlab.spec.script import ScriptSpec
+from trainlab.watching.scripts.order import Order
+from trainlab.watching.scripts.workplace import clear_workplace, make_workplace, remove_workplace
+
+PATIENCE_S = 3.0
+"""How long one that was told to end may take."""
+TAIL_BYTES = 4000
+
+
+class ScriptError(Exception):
+    """The script failed, or its process died."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class ScriptProcess:
+    """A fresh Python that runs the script of a trial."""
+
+    def __init__(
+        self,
+        script: ScriptSpec,
+        trial: Trial,
+        folder: TrialFolder,
+        mode: Literal["whole", "turns", "operators"],
+        threads: int | None,
+    ) -> None:
+        self._folder, self._keeps_files = folder, mode == "whole"
+        commands_read, commands_write = os.pipe()
+        answers_read, answers_write = os.pipe()
+        levels, cost = trial.settings.script, trial.cost
+        order = Order(
+            mode=mode,
+            path=script.path,
+            arguments=script.arguments_for(levels, trial.seed),
+            seed=trial.seed,
+            trial_folder=str(folder.path.absolute()),
+            metrics=script.metrics,
+            threads=trial.settings.threads or threads,
+            change=trial.settings.change,
+            max_steps=script.max_steps if mode == "whole" else 0,
+            warmup_steps=10 if cost is None else cost.warmup_steps,
+            num_profiled=10 if cost is None else cost.active_steps,
+            commands=commands_read,
+            answers=answers_write,
+        )
+        work = make_workplace(folder.work_folder.absolute(), Path(script.folder))
+        self._output = folder.output_file.open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", Order.module, order.model_dump_json()],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            cwd=work,
+            env=_environment(script, trial),
+            pass_fds=(commands_read, answers_write),
+        )
+        os.close(commands_read)
+        os.close(answers_write)
+        self._commands, self._answers = commands_write, answers_read
+        self._received = b""
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        """What it says, until it has ended."""
+        while True:
+            while b"\n" not in self._received:
+                select.select([self._answers], [], [])
+                received = os.read(self._answers, 1 << 16)
+                if not received:
+                    return
+                self._received += received
+            line, _, self._received = self._received.partition(b"\n")
+            yield json.loads(line)
+
+    def answer(self) -> dict[str, Any]:
+        """The next thing that it says; ScriptError where that is how it failed, or where it died."""
+        found = next(self.answers(), None)
+        if found is None:
+            raise ScriptError(self._death())
+        if found.get("ended") == "failed":
+            raise ScriptError(_failure(found))
+        return found
+
+    def tell(self, command: str) -> None:
+        """A process that has died is noticed by its answer."""
+        with suppress(BrokenPipeError):
+            os.write(self._commands, f"{command}\n".encode())
+
+    def close(self) -> None:
+        """Ends it, if it has not ended, and puts its working folder in order."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        for descriptor in (self._commands, self._answers):
+            os.close(descriptor)
+        self._output.close()
+        place = self._folder.work_folder
+        (clear_workplace if self._keeps_files else remove_workplace)(place)
+
+    def wait(self) -> None:
+        """Until it has ended by itself."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(PATIENCE_S)
+
+    def _death(self) -> Failure:
+        code = self._process.wait()
+        ended = f"with code {code}" if code >= 0 else f"by {signal_name(-code)}"
+        told = f"the script's process was ended {ended}"
+        if code == -signal.SIGKILL:
+            told += "; memory may have run out"
+        return Failure(kind="ProcessDied", message=told, traceback=self._tail())
+
+    def _tail(self) -> str:
+        try:
+            text = self._folder.output_file.read_bytes()[-TAIL_BYTES:]
+        except OSError:
+            return ""
+        return text.decode(errors="replace")
+
+
+def _failure(told: dict[str, Any]) -> Failure:
+    kind, message, line = (str(told.get(name, "")) for name in ("kind", "message", "line"))
+    field = "script" if line else ""
+    trace = str(told.get("trace", ""))
+    return Failure(kind=kind, message=message, traceback=trace, field=field, line=line)
+
+
+def _environment(script: ScriptSpec, trial: Trial) -> dict[str, str]:
+    """Ours, and what a level says. The script finds modules as it would by itself; we find our own."""
+    own = dict(os.environ)
+    own["PYTHONPATH"] = os.pathsep.join(filter(None, (own.get("PYTHONPATH"), *_places())))
+    own["PYTHONUNBUFFERED"] = "1"
+    return own | script.environment_for(trial.settings.script)
+
+
+def _places() -> list[str]:
+    return [str(Path(__file__).parents[3])]

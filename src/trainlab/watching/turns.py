@@ -1,0 +1,201 @@
+"""The steps of a script timed in turns: the script stands still between them, in the hook of an update.
+
+Bare steps are those of which only batches and updates are seen; the parts of a step come from others, of
+which all is. A step that fetches more batches than usual is set aside: it holds a test, or the start of a
+pass over the data.
+"""
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from dataclasses import asdict
+from typing import Literal
+
+import torch
+
+from trainlab.machine.footprint import footprint
+from trainlab.machine.load import cpu_times, load_average, load_record
+from trainlab.measure.stopwatch import Stopwatch, stopwatch_for
+from trainlab.measure.turns import MARKED_SHARE, WARMUP_S, is_warm, turn_steps, warm_ms
+from trainlab.record.cost import CostRecord, TurnRecord
+from trainlab.watching.curve import parts_ms
+from trainlab.watching.seeing.seen import SeenLoader
+from trainlab.watching.seeing.timeline import PARTS
+from trainlab.watching.seeing.watcher import Watcher
+
+Protocol = Generator[None, None, None]
+"""Goes on at the end of every step."""
+Command = Callable[[], list[str]]
+MOST_SET_ASIDE = 4
+"""Times as many steps as are wanted, at most, are run for them."""
+
+
+class Turns:
+    """Obeys commands at the ends of steps."""
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        warmup_steps: int,
+        next_command: Command,
+        answer: Callable[..., None],
+    ) -> None:
+        self._watcher, self._num_warmup = watcher, warmup_steps
+        self._next_command, self._answer = next_command, answer
+        self._stopwatch: Stopwatch | None = None
+        self._warmup_ms: list[float] = []
+        self._fetches: Counter[int] = Counter()
+        self._step_ms: list[float] = []
+        self._phase_steps: list[dict[str, float]] = []
+        self._turns: list[TurnRecord] = []
+        self._load_before = load_average()
+        self.record: CostRecord | None = None
+
+    def protocol(self) -> Protocol:
+        """What is done from the first step on; ends with the record."""
+        # The first step is seen whole: it tells the device, the batch and the loader.
+        yield from self._warm_up()
+        self._answer(footprint=asdict(footprint(self.device)))
+        while command := self._next_command():
+            match command:
+                case ["turn", number]:
+                    median_ms = yield from self._turn(int(number))
+                    self._answer(median_ms=median_ms)
+                case ["finish", bench, "tight" | "budget" as stopped]:
+                    self.record = self._finished(bench, stopped)
+                    return
+                case _:
+                    raise AssertionError(command)
+
+    def _warm_up(self) -> Protocol:
+        watcher = self._watcher
+        watcher.watch_lightly(True)
+        self._stopwatch = stopwatch_for(self.device)
+        deadline_s = time.monotonic() + WARMUP_S
+        while len(self._warmup_ms) < self._num_warmup or (
+            not is_warm(self._warmup_ms) and time.monotonic() < deadline_s
+        ):
+            self._warmup_ms += yield from self._bare(1)
+
+    def _turn(self, number: int) -> Generator[None, None, float]:
+        before = cpu_times()
+        num_bare, num_lead = turn_steps(warm_ms(self._warmup_ms))
+        place = len(self._turns) % 4
+        num_marked = round(MARKED_SHARE * num_bare + 0.5) if place % 2 == 0 else 0
+        lead_ms = yield from self._bare(max(num_lead, self._num_queued))
+        marked_before = len(self._phase_steps)
+        if place == 0:
+            yield from self._marked(num_marked)
+        bare_ms = yield from self._bare(num_bare)
+        if place == 2:
+            yield from self._marked(num_marked)
+        others, stolen = cpu_times().cores_since(before)
+        self._step_ms += bare_ms
+        self._turns.append(
+            TurnRecord(
+                round=number,
+                lead_ms=lead_ms,
+                num_bare=len(bare_ms),
+                num_marked=len(self._phase_steps) - marked_before,
+                others_cores=others,
+                stolen_cores=stolen,
+            )
+        )
+        return statistics.median(bare_ms)
+
+    def _bare(self, count: int) -> Generator[None, None, list[float]]:
+        """So many steps, those set aside not counted; they count where there are no others."""
+        watcher, stopwatch = self._watcher, self._stopwatch
+        assert stopwatch is not None
+        watcher.watch_lightly(True)
+        kept: list[float] = []
+        all_ms: list[float] = []
+        stopwatch.mark("start")
+        for _ in range(MOST_SET_ASIDE * count):
+            fetched = watcher.num_fetched
+            watcher.was_restarted = False
+            yield
+            stopwatch.mark("step")
+            if watcher.was_restarted:
+                stopwatch.laps_ms()
+                stopwatch.mark("start")
+                continue
+            self._fetches[watcher.num_fetched - fetched] += 1
+            ((_, ms),) = stopwatch.laps_ms()
+            stopwatch.mark("start")
+            all_ms.append(ms)
+            usual, _ = self._fetches.most_common(1)[0]
+            if watcher.num_fetched - fetched <= usual:
+                kept.append(ms)
+            if len(kept) == count:
+                break
+        stopwatch.laps_ms()
+        return kept or all_ms[-count:] or [1e-3]
+
+    def _marked(self, count: int) -> Protocol:
+        watcher, stopwatch = self._watcher, self._stopwatch
+        assert stopwatch is not None
+        watcher.watch_lightly(False)
+        on_device = self.device.type == "cuda"
+        watcher.timeline.stopwatch = stopwatch if on_device else None
+        for _ in range(count):
+            stopwatch.mark("start")
+            watcher.was_restarted = False
+            yield
+            stopwatch.mark("other")
+            laps = stopwatch.laps_ms()
+            if watcher.was_restarted:
+                continue
+            if on_device:
+                step = dict.fromkeys(PARTS, 0.0)
+                for name, ms in laps:
+                    step[name] += ms
+                self._phase_steps.append({n: ms for n, ms in step.items() if ms})
+            else:
+                parts = parts_ms([watcher.steps_ns[-1]])
+                self._phase_steps.append({name: values[0] for name, values in parts.items()})
+        watcher.timeline.stopwatch = None
+        watcher.watch_lightly(True)
+
+    def _finished(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
+        turns, seen = self._turns, self._watcher.seen
+        loader = self._loader
+        batch_size = seen.batch_size or 1
+        names = list(dict.fromkeys(name for step in self._phase_steps for name in step))
+        num_samples = None if loader is None else loader.num_samples
+        num_batches = None if loader is None else loader.num_batches
+        return CostRecord(
+            mode="train",
+            batch_size=batch_size,
+            num_samples=num_samples or batch_size,
+            steps_per_epoch=num_batches or 1,
+            warmup_ms=self._warmup_ms,
+            cold=[],
+            settled=[],
+            bench=bench,
+            turns=turns,
+            step_ms=self._step_ms,
+            phases_ms={n: [step.get(n, 0.0) for step in self._phase_steps] for n in names},
+            stopped=stopped,
+            load=load_record(
+                statistics.fmean(turn.others_cores for turn in turns),
+                statistics.fmean(turn.stolen_cores for turn in turns),
+                self._load_before,
+            ),
+        )
+
+    @property
+    def _loader(self) -> SeenLoader | None:
+        return next((one for one in self._watcher.seen.loaders if one.is_trained_on), None)
+
+    @property
+    def _num_queued(self) -> int:
+        """Batches that workers have made ready while the script stood still: they come too soon."""
+        loader = self._loader
+        return 0 if loader is None or not loader.num_workers else 2 * loader.num_workers + 1
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the models seen so far."""
+        return torch.device(self._watcher.device)
