@@ -24,6 +24,8 @@ class LoaderRow(Record):
     num_passes: NonNegativeInt
     """Passes over it that began."""
     is_trained_on: bool
+    begins_alike: bool | None = None
+    """Whether passes over it began with the same batch; None where only one was seen."""
 
 
 class ModelRow(Record):

@@ -9,6 +9,7 @@ import torch
 
 from trainlab.record.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
 from trainlab.watching.curve import is_kept, parts_ms
+from trainlab.watching.seeing.seen import SeenLoader
 from trainlab.watching.seeing.timeline import OTHER, PARTS, ZERO_GRAD, Timeline
 from trainlab.watching.seeing.watcher import Watcher
 
@@ -34,7 +35,7 @@ def watched_record(watcher: Watcher, arguments: Sequence[str], rank: int = 0) ->
         losses=[loss if math.isfinite(loss) else None for loss in losses],
         batch_size=seen.batch_size,
         threads=torch.get_num_threads(),
-        loaders=[LoaderRow(**asdict(one)) for one in seen.loaders],
+        loaders=[_loader_row(one) for one in seen.loaders],
         models=[
             ModelRow(
                 name=one.name,
@@ -50,6 +51,11 @@ def watched_record(watcher: Watcher, arguments: Sequence[str], rank: int = 0) ->
         num_calls=watcher.timeline.num_calls,
         call_us=_call_us(),
     )
+
+
+def _loader_row(loader: SeenLoader) -> LoaderRow:
+    values = asdict(loader)
+    return LoaderRow(**{name: values[name] for name in LoaderRow.model_fields})
 
 
 def _call_us() -> float:

@@ -1,5 +1,6 @@
 """Seen: what a script was seen to use: its loaders, models and optimizers."""
 
+import hashlib
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,8 +10,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
+MOST_DIGESTED = 3
+"""So many passes are compared by their first batch."""
+DIGESTED_VALUES = 4096
 
-@dataclass
+
+@dataclass(eq=False)
 class SeenLoader:
     """A DataLoader, and what it gave."""
 
@@ -25,9 +30,25 @@ class SeenLoader:
     num_given: int = 0
     num_passes: int = 0
     is_trained_on: bool = False
+    begins_alike: bool | None = None
+    """Whether passes over it began with the same batch; None where only one was seen."""
+    first_batch: str = ""
+    """A digest of it."""
+    digested_pass: int = 0
+
+    def see_batch(self, batch: object) -> None:
+        """A batch that it gave: the first of a pass is compared with that of the pass before."""
+        self.num_given += 1
+        if self.digested_pass == self.num_passes or self.num_passes > MOST_DIGESTED:
+            return
+        self.digested_pass = self.num_passes
+        digest = digest_of(batch)
+        if self.first_batch:
+            self.begins_alike = digest == self.first_batch and self.begins_alike is not False
+        self.first_batch = digest
 
 
-@dataclass
+@dataclass(eq=False)
 class SeenModel:
     """A module that the script itself calls."""
 
@@ -38,7 +59,7 @@ class SeenModel:
     is_compiled: bool
 
 
-@dataclass
+@dataclass(eq=False)
 class SeenOptimizer:
     """An optimizer whose step was called."""
 
@@ -109,14 +130,28 @@ def lr_of(optimizer: Optimizer) -> float | None:
 
 def size_of(batch: object) -> int | None:
     """Samples of a batch: the length of its first tensor; None where it has none."""
+    tensor = _first_tensor(batch)
+    return None if tensor is None or not tensor.ndim else tensor.shape[0]
+
+
+def digest_of(batch: object) -> str:
+    """Of the values of a batch's first tensor, or a part of them; empty where it has none."""
+    tensor = _first_tensor(batch)
+    if tensor is None:
+        return ""
+    values = tensor.detach().reshape(-1)[:DIGESTED_VALUES].cpu()
+    return hashlib.sha256(repr(values.tolist()).encode()).hexdigest()[:16]
+
+
+def _first_tensor(batch: object) -> Tensor | None:
     if isinstance(batch, Tensor):
-        return batch.shape[0] if batch.ndim else None
+        return batch
     if isinstance(batch, Mapping):
         batch = list(batch.values())
     if isinstance(batch, list | tuple):
-        return next((size for part in batch if (size := size_of(part)) is not None), None)
+        return next((one for part in batch if (one := _first_tensor(part)) is not None), None)
     values = getattr(batch, "__dict__", None)
-    return size_of(list(values.values())) if values else None
+    return _first_tensor(list(values.values())) if values else None
 
 
 def _code(group: Mapping[str, Any]) -> str:
@@ -128,7 +163,9 @@ def _code(group: Mapping[str, Any]) -> str:
 
 
 def _loader(loader: "DataLoader[Any]") -> SeenLoader:
-    sampler = getattr(loader, "sampler", None)
+    # One that was made with a sampler of batches has another of its own, which it does not ask.
+    sampled = loader if loader.batch_size is not None else getattr(loader, "batch_sampler", None)
+    sampler = getattr(sampled, "sampler", None)
     order = "shuffled" if isinstance(sampler, RandomSampler) else "own"
     if isinstance(sampler, SequentialSampler):
         order = "in order"

@@ -52,7 +52,9 @@ class Watcher:
         self.was_restarted = False
         self._lead: int | None = None
         """The optimizer that ends a step with its update; None: there was none yet."""
+        self._has_optimizer = False
         self._updates_by_hand = 0
+        """Backward passes since the last step, where no optimizer of torch's was made."""
         self._roots: list[int] = []
         """Places of the losses since the last update by any optimizer."""
         self._followed: list[int] = []
@@ -91,6 +93,9 @@ class Watcher:
 
     def close(self) -> None:
         """The script has ended."""
+        self.on_step = None
+        if self._updates_by_hand:
+            self._step_by_hand()
         self.hooks.close()
         self.timeline.finish()
 
@@ -108,7 +113,8 @@ class Watcher:
         """From here, the end of a step, on only batches and updates are seen, or all is again."""
         if self.hooks.is_light and not is_light:
             self.timeline.restart()
-        self.hooks.is_light = is_light
+        # Where weights are updated by hand nothing else tells where a step ends.
+        self.hooks.is_light = is_light and self._has_optimizer
 
     def data_begins(self) -> None:
         self.num_fetched += 1
@@ -127,10 +133,12 @@ class Watcher:
             return
         self.timeline.end(PREPARE)
         if batch is not None and loader is not None:
-            loader.num_given += 1
+            loader.see_batch(batch)
             self._fetched = loader, size_of(batch) or 0
 
     def forward_begins(self, module: nn.Module) -> None:
+        if self._updates_by_hand:
+            self._step_by_hand()
         key, has_gradients = id(module), torch.is_grad_enabled()
         is_repeated = key in self._without_gradients
         self.timeline.forward_begins(is_repeated=is_repeated)
@@ -162,8 +170,11 @@ class Watcher:
 
     def backward_ends(self) -> None:
         self.timeline.end(OTHER)
-        if self._lead is None:
+        if not self._has_optimizer:
             self._updates_by_hand += 1
+
+    def optimizer_made(self) -> None:
+        self._has_optimizer = True
 
     def update_begins(self, optimizer: Optimizer) -> None:
         if self.hooks.is_light:
@@ -186,7 +197,6 @@ class Watcher:
         if followed:
             number = self.seen.optimizers.index(seen) + 1
             self._of_step[f"train/loss_{number}" if number > 1 else LOSS_NAME] = tuple(followed)
-        self._updates_by_hand = 0
         if self._lead is None:
             self._lead = key
         if key == self._lead:
