@@ -1,6 +1,7 @@
 """Trials of a script: each in a fresh Python, whose records it leaves in the trial's folder."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -13,11 +14,14 @@ from trainlab.machine.footprint import Footprint
 from trainlab.machine.load import LoadMeter
 from trainlab.record.cost import CostRecord
 from trainlab.record.event import Event
-from trainlab.record.note import note
+from trainlab.record.note import Note, note
 from trainlab.record.watched import WatchedRecord
 from trainlab.spec import Study
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.scripts.process import ScriptProcess
+
+STRAGGLES = 0.05
+"""A process that holds the others up for less than this share of a step is no straggler."""
 
 
 def run_script_trials(attempts: Sequence[Attempt], study: Study, events: EventWriter) -> None:
@@ -56,7 +60,9 @@ def _run_whole(
     progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
     progress.total_s = watched.trained_s + watched.parts_s.get("evaluation", 0.0)
     progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
+    others = [attempt.folder.watched_by(rank) for rank in range(1, script.processes)]
     attempt.notes += _notes(watched)
+    attempt.notes += straggler([watched, *(one.read() for one in others if one.path.exists())])
 
 
 def _profile(attempt: Attempt, script: ScriptSpec) -> None:
@@ -76,7 +82,39 @@ def _event(attempt: Attempt, told: dict[str, Any]) -> Event:
     return Event(kind="progress", trials=(attempt.trial.id,), metrics=metrics)
 
 
-def _notes(watched: WatchedRecord) -> list[Any]:
+def straggler(watched: Sequence[WatchedRecord]) -> list[Note]:
+    """The process that others wait for, where one takes longer for its own part of a step. Gradients are
+    exchanged in the backward pass: there the others wait."""
+    own_ms = [_own_ms(one) for one in watched]
+    if len(own_ms) < 2 or not all(own_ms):
+        return []
+    slowest = max(range(len(own_ms)), key=lambda rank: sum(own_ms[rank].values()))
+    rest = [parts for rank, parts in enumerate(own_ms) if rank != slowest]
+    extra_ms = {
+        name: spent - statistics.median(other.get(name, 0.0) for other in rest)
+        for name, spent in own_ms[slowest].items()
+    }
+    lost_ms = sum(own_ms[slowest].values()) - statistics.median(sum(o.values()) for o in rest)
+    if lost_ms < STRAGGLES * _step_ms(watched[slowest]):
+        return []
+    part = max(extra_ms, key=lambda name: extra_ms[name])
+    return [note("script_straggler", rank=slowest, part=part, ms=round(lost_ms, 2))]
+
+
+def _own_ms(watched: WatchedRecord) -> dict[str, float]:
+    """The median of each part of a step that waits for no other process."""
+    return {
+        name: statistics.median(values)
+        for name, values in watched.steps_ms.items()
+        if name != "backward" and values
+    }
+
+
+def _step_ms(watched: WatchedRecord) -> float:
+    return statistics.median(map(sum, zip(*watched.steps_ms.values(), strict=True)))
+
+
+def _notes(watched: WatchedRecord) -> list[Note]:
     """What could not be seen."""
     found = []
     if not watched.num_steps:

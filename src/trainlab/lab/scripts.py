@@ -69,6 +69,9 @@ def script_study(
         rule = "is among the script's arguments, so that every seed would be the same"
         raise SpecError([f"{seed_argument}: {rule}; leave it out, and give --seeds"])
     cells = _cells(vary or {}, design, threads)
+    if processes > 1 and cost is not None:
+        rule = "steps of several processes are not timed in turns"
+        raise SpecError([f"--nproc: got {processes}, but {rule}; leave --profile out"])
     check_number(count_trials(len(cells), len(seeds), learn=learn, cost=cost), many=many)
     values: dict[str, Any] = {
         "name": name or _run_name(Path(path)),

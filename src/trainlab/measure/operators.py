@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,9 @@ from trainlab.train.setup import Setup
 
 STEP = "trainlab::step"
 END_OF = "trainlab::end of "
+END_OF_STEP = "trainlab::step ends"
+OPTIMIZER_RANGE = "Optimizer.step#"
+"""Begins the name of torch's own range around an update: it opens before hooks can say so."""
 RUNTIME = {
     "Activity Buffer Request",
     "Command Buffer Full",
@@ -56,7 +59,7 @@ class PhaseEnds(Instrument):
 
 
 @dataclass
-class _Sums:
+class Sums:
     calls: int = 0
     outermost_calls: int = 0
     self_cpu_us: float = 0.0
@@ -68,18 +71,33 @@ class _Sums:
 
 
 @dataclass
-class _Tally:
+class Tally:
     """Sums over all counted steps so far."""
 
     by_shape: bool
-    rows: dict[Key, _Sums] = field(default_factory=dict)
+    rows: dict[Key, Sums] = field(default_factory=dict)
     step_us: list[float] = field(default_factory=list)
     calls_per_step: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
+
+    def record(self, **others: Any) -> OperatorsRecord:
+        """What was counted, with the fields that are not counted here."""
+        num_steps = len(self.step_us)
+        return OperatorsRecord(
+            num_steps=num_steps,
+            profiled_step_us=sum(self.step_us) / num_steps,
+            profiled_ms=[us / 1e3 for us in self.step_us],
+            calls_are_equal=len(self.calls_per_step) == 1,
+            rows=[
+                OperatorRow(name=name, kind=kind, phase=phase, shapes=shapes, **vars(sums))
+                for (name, kind, phase, shapes), sums in sorted(self.rows.items())
+            ],
+            **others,
+        )
 
 
 def profile_operators(setup: Setup, spec: CostSpec, trace_file: Path) -> OperatorsRecord:
     """Warms up, then profiles `active_steps` training steps, or a pass over the test set; then a trace."""
-    tally, is_pass = _Tally(by_shape=spec.by_shape), spec.mode == "inference"
+    tally, is_pass = Tally(by_shape=spec.by_shape), spec.mode == "inference"
     with stepping(setup, spec.mode) as steps:
         marked = steps.watched_by([PhaseEnds()])
         for _ in range(spec.warmup_steps):
@@ -87,23 +105,14 @@ def profile_operators(setup: Setup, spec: CostSpec, trace_file: Path) -> Operato
         bare_ms = [timed_ms(setup.device, steps.next_bare) for _ in range(spec.active_steps)]
         for chunk in _chunks_of_a_pass(steps) if is_pass else _chunks(steps, spec.active_steps):
             profiler = _profiled(setup.device, marked, chunk, spec.by_shape)
-            _add_chunk(tally, profiler.events())
+            add_chunk(tally, profiler.events())
         trace_steps = _write_trace(setup, steps, marked, spec, trace_file)
-    num_steps = len(tally.step_us)
-    return OperatorsRecord(
+    return tally.record(
         mode=spec.one_mode,
         batch_size=steps.batch_size,
-        num_steps=num_steps,
         num_pass_steps=len(steps.batches) if is_pass else 0,
-        profiled_step_us=sum(tally.step_us) / num_steps,
         bare_ms=bare_ms,
-        profiled_ms=[us / 1e3 for us in tally.step_us],
-        calls_are_equal=len(tally.calls_per_step) == 1,
         trace_steps=trace_steps,
-        rows=[
-            OperatorRow(name=name, kind=kind, phase=phase, shapes=shapes, **vars(sums))
-            for (name, kind, phase, shapes), sums in sorted(tally.rows.items())
-        ],
     )
 
 
@@ -128,15 +137,20 @@ def _of_a_pass(steps: Steps) -> Iterator[Any]:
     return chain(islice(steps.one_pass, MAX_PASS_STEPS - 1), [last])
 
 
-def _profiled(device: torch.device, step: Update, batches: Sequence[Any], by_shape: bool) -> Any:
-    """The profiler after a step on the first batch, which is not counted, and on the others, which are."""
+def profiler_for(device: torch.device, *, by_shape: bool) -> Any:
+    """torch's profiler, to be entered around steps."""
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
-    spare, *counted = batches
-    with profile(
+    return profile(
         activities=activities, profile_memory=True, acc_events=True, record_shapes=by_shape
-    ) as profiler:
+    )
+
+
+def _profiled(device: torch.device, step: Update, batches: Sequence[Any], by_shape: bool) -> Any:
+    """The profiler after a step on the first batch, which is not counted, and on the others, which are."""
+    spare, *counted = batches
+    with profiler_for(device, by_shape=by_shape) as profiler:
         step(spare)
         synchronize(device)
         for batch in counted:
@@ -170,10 +184,14 @@ def _write_trace(setup: Setup, steps: Steps, marked: Update, spec: CostSpec, pat
     return 0
 
 
-def _add_chunk(tally: _Tally, events: Any) -> None:
-    """Adds a chunk's events to the sums; events outside the counted steps are left out."""
+def add_chunk(tally: Tally, events: Any) -> None:
+    """Adds a chunk's events to the sums; events outside the counted steps are left out. A step is a range
+    of that name, or lies between two ends of steps."""
     host = [event for event in events if event.device_type == DeviceType.CPU]
     steps = sorted((e.time_range.start, e.time_range.end) for e in host if e.name == STEP)
+    steps = steps or list(
+        pairwise(sorted(e.time_range.start for e in host if e.name == END_OF_STEP))
+    )
     ends = sorted((e.time_range.start, e.name) for e in host if e.name.startswith(END_OF))
     starts, marks = [start for start, _ in steps], [at for at, _ in ends]
     counts: list[Counter[str]] = [Counter() for _ in steps]
@@ -190,6 +208,8 @@ def _add_chunk(tally: _Tally, events: Any) -> None:
             continue
         mark = bisect_left(marks, at)
         phase = ends[mark][1].removeprefix(END_OF) if mark < len(ends) else "other"
+        if event.name.startswith(OPTIMIZER_RANGE):
+            phase = "optimizer"
         if event.name in RUNTIME:
             _add(tally, (event.name, "runtime", phase, ""), event)
             continue
@@ -212,8 +232,8 @@ def _is_outermost(event: Any) -> bool:
     return parent is None or parent.name.startswith("trainlab::")
 
 
-def _add(tally: _Tally, key: Key, event: Any) -> None:
-    sums = tally.rows.setdefault(key, _Sums())
+def _add(tally: Tally, key: Key, event: Any) -> None:
+    sums = tally.rows.setdefault(key, Sums())
     sums.calls += 1
     sums.outermost_calls += _is_outermost(event)
     sums.self_cpu_us += event.self_cpu_time_total

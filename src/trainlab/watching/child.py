@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,6 +24,7 @@ from trainlab.record.files import LineWriter
 from trainlab.record.folder import TrialFolder
 from trainlab.watching import told
 from trainlab.watching.curve import ScriptCurve
+from trainlab.watching.profiled import ProfiledWindow
 from trainlab.watching.scripts.order import Order
 from trainlab.watching.scripts.output import search_output
 from trainlab.watching.scripts.running import EndOfWatch, ScriptEnds, run_script, seed_all
@@ -38,31 +39,40 @@ NO_UPDATE = "the script made no update that could be seen; does it train, with t
 class Answers:
     """The pipe to whoever started this process."""
 
-    def __init__(self, descriptor: int) -> None:
-        os.set_inheritable(descriptor, False)
-        self._stream: TextIO = os.fdopen(descriptor, "w", encoding="utf-8")
+    def __init__(self, path: str) -> None:
+        self._stream: TextIO | None = None
+        if not rank():
+            self._stream = Path(path).open("w", encoding="utf-8")
 
     def send(self, **values: Any) -> None:
         """A line of JSON; nobody may be left to read it."""
-        with suppress(BrokenPipeError):
-            self._stream.write(json.dumps(values) + "\n")
-            self._stream.flush()
+        if self._stream is not None:
+            with suppress(BrokenPipeError):
+                self._stream.write(json.dumps(values) + "\n")
+                self._stream.flush()
+
+
+def rank() -> int:
+    """Which of the processes that torchrun started this is; 0 where it started none."""
+    return int(os.environ.get("RANK", "0"))
 
 
 def main() -> int:
     """Runs the script as ordered; the exit code is that of the script."""
+    os.environ.pop("PYTHONSAFEPATH", None)  # for us, not for what the script starts
     order = Order.model_validate_json(sys.argv[1])
     answers = Answers(order.answers)
     if order.threads is not None:
         torch.set_num_threads(order.threads)
     seed_all(order.seed)
-    return _take_turns(order, answers) if order.mode == "turns" else _run_whole(order, answers)
+    run = {"whole": _run_whole, "turns": _take_turns, "operators": _profile}[order.mode]
+    return run(order, answers)
 
 
 def _run_whole(order: Order, answers: Answers) -> int:
     folder = TrialFolder(Path(order.trial_folder))
     watcher = Watcher(_start_ns())
-    curve = ScriptCurve(watcher, LineWriter(folder.curve_file))
+    curve = ScriptCurve(watcher, LineWriter(folder.curve_of(rank())))
     told.listen(curve.metric)
     end_search = search_output(order.metrics, curve.metric)
     progress = _Progress(answers, curve)
@@ -80,7 +90,7 @@ def _run_whole(order: Order, answers: Answers) -> int:
         watcher.close()
         end_search()
         curve.finish()
-    folder.watched.write(watched_record(watcher, order.arguments))
+    folder.watched_by(rank()).write(watched_record(watcher, order.arguments, rank()))
     epochs = {"epochs": curve.num_epochs, "steps": watcher.num_steps}
     answers.send(**ended, **epochs, final=curve.final, facts=_facts(watcher))
     return 0 if ended["ended"] == "done" else 1
@@ -102,31 +112,53 @@ def _take_turns(order: Order, answers: Answers) -> int:
     commands = os.fdopen(order.commands, encoding="utf-8")
     watcher = Watcher(_start_ns())
     turns = Turns(watcher, order.warmup_steps, lambda: commands.readline().split(), answers.send)
-    protocol = turns.protocol()
-
-    def step_ended(step: int) -> None:
-        try:
-            next(protocol)
-        except StopIteration:
-            raise EndOfWatch from None
-
-    watcher.on_step = step_ended
-    ended: dict[str, Any] = {}
-    while turns.record is None:
-        before = watcher.num_steps + watcher.num_light_steps
-        seed_all(order.seed)
-        ended = _ended(lambda: run_script(Path(order.path), order.arguments))
-        if ended["ended"] != "done":
-            break
-        if watcher.num_steps + watcher.num_light_steps == before:
-            ended = {"ended": "failed", "kind": "NoUpdate", "message": NO_UPDATE}
-            break
-        watcher.begin_again()
-    watcher.close()
+    ended = _run_until(order, watcher, turns.protocol())
     if turns.record is not None:
         TrialFolder(Path(order.trial_folder)).cost.write(turns.record)
     answers.send(**ended, facts=_facts(watcher))
     return 0 if ended["ended"] == "done" else 1
+
+
+def _profile(order: Order, answers: Answers) -> int:
+    """The same until a window of its steps was profiled."""
+    folder = TrialFolder(Path(order.trial_folder))
+    watcher = Watcher(_start_ns())
+    window = ProfiledWindow(
+        watcher, order.warmup_steps, order.num_profiled, folder.trace_file, order.trace_mb
+    )
+    ended = _run_until(order, watcher, window.protocol())
+    if window.record is not None:
+        folder.operators.write(window.record)
+    answers.send(**ended, facts=_facts(watcher))
+    return 0 if ended["ended"] == "done" else 1
+
+
+def _run_until(
+    order: Order, watcher: Watcher, protocol: Generator[None, None, None]
+) -> dict[str, Any]:
+    """Runs the script until a protocol, which goes on at the end of every step, has ended."""
+    has_ended = False
+
+    def step_ended(step: int) -> None:
+        nonlocal has_ended
+        try:
+            next(protocol)
+        except StopIteration:
+            has_ended = True
+            raise EndOfWatch from None
+
+    watcher.on_step = step_ended
+    while True:
+        before = watcher.num_steps + watcher.num_light_steps
+        seed_all(order.seed)
+        ended = _ended(lambda: run_script(Path(order.path), order.arguments))
+        if ended["ended"] == "done" and not has_ended:
+            if watcher.num_steps + watcher.num_light_steps > before:
+                watcher.begin_again()
+                continue
+            ended = {"ended": "failed", "kind": "NoUpdate", "message": NO_UPDATE}
+        watcher.close()
+        return ended
 
 
 def _ended(run: Callable[[], None]) -> dict[str, Any]:

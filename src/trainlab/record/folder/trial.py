@@ -56,6 +56,7 @@ class TrialFolder:
         self.probe_price = RecordFile(path / "probe_price.json", ProbeCostRecord)
         self.probes = RecordFile(path / "probes.json", ProbesRecord)
         self.watched = RecordFile(path / "watched.json", WatchedRecord)
+        self.answers_pipe = path / ".answers"
         self.output_file = path / "output.txt"
         self.work_folder = path / "work"
         self.probes_file = path / "probes.jsonl"
@@ -183,6 +184,18 @@ class TrialFolder:
         )
         read: dict[Path, Callable[[], object]] = {file.path: file.read for file in files}
         return read | {self.curve_file: self.curve, self.probes_file: self.probe_lines}
+
+    def watched_by(self, rank: int) -> RecordFile[WatchedRecord]:
+        """What one of the processes that torchrun started was seen to do."""
+        return (
+            RecordFile(self.path / f"watched-rank{rank}.json", WatchedRecord)
+            if rank
+            else self.watched
+        )
+
+    def curve_of(self, rank: int) -> Path:
+        """The curve that this process saw; that of the first is the trial's."""
+        return self.path / f"curve-rank{rank}.jsonl" if rank else self.curve_file
 
     def curve(self) -> list[dict[str, Any]]:
         """The points of the curve so far, oldest first."""

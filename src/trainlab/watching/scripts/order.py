@@ -21,9 +21,10 @@ class Order(Spec):
     change: str = ""
     max_steps: int = 0
     warmup_steps: int = 20
-    num_profiled: int = 5
+    num_profiled: int = 10
+    trace_mb: float = 20.0
     tensorboard: bool = False
     commands: int
-    """The pipe that commands come by."""
-    answers: int
-    """The pipe for answers."""
+    """The pipe that commands come by; -1: none do."""
+    answers: str
+    """The pipe for answers, by its path: torchrun passes no open files on."""

@@ -22,6 +22,8 @@ from trainlab.watching.scripts.workplace import clear_workplace, make_workplace,
 PATIENCE_S = 3.0
 """How long one that was told to end may take."""
 TAIL_BYTES = 4000
+POLL_S = 0.1
+"""Between two looks whether a process that says nothing is still alive."""
 
 
 class ScriptError(Exception):
@@ -44,9 +46,14 @@ class ScriptProcess:
         threads: int | None,
     ) -> None:
         self._folder, self._keeps_files = folder, mode == "whole"
-        commands_read, commands_write = os.pipe()
-        answers_read, answers_write = os.pipe()
+        self._pipe = folder.answers_pipe
+        folder.answers_pipe.unlink(missing_ok=True)
+        os.mkfifo(folder.answers_pipe)
+        # For both ends: it is open before the script's process is, and as long as that one runs.
+        self._answers = os.open(folder.answers_pipe, os.O_RDWR | os.O_NONBLOCK)
+        commands_read, self._commands = os.pipe()
         levels, cost = trial.settings.script, trial.cost
+        is_alone = script.processes == 1
         order = Order(
             mode=mode,
             path=script.path,
@@ -54,39 +61,38 @@ class ScriptProcess:
             seed=trial.seed,
             trial_folder=str(folder.path.absolute()),
             metrics=script.metrics,
-            threads=trial.settings.threads or threads,
+            threads=trial.settings.threads or (threads if is_alone else None),
             change=trial.settings.change,
             max_steps=script.max_steps if mode == "whole" else 0,
             warmup_steps=10 if cost is None else cost.warmup_steps,
             num_profiled=10 if cost is None else cost.active_steps,
-            commands=commands_read,
-            answers=answers_write,
+            trace_mb=0.0 if cost is None else cost.trace_mb,
+            commands=commands_read if is_alone else -1,
+            answers=str(folder.answers_pipe.absolute()),
         )
         work = make_workplace(folder.work_folder.absolute(), Path(script.folder))
         self._output = folder.output_file.open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", Order.module, order.model_dump_json()],
+            [*_python(script.processes), "-m", Order.module, order.model_dump_json()],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
             cwd=work,
             env=_environment(script, trial),
-            pass_fds=(commands_read, answers_write),
+            pass_fds=(commands_read,),
         )
         os.close(commands_read)
-        os.close(answers_write)
-        self._commands, self._answers = commands_write, answers_read
         self._received = b""
 
     def answers(self) -> Iterator[dict[str, Any]]:
         """What it says, until it has ended."""
         while True:
             while b"\n" not in self._received:
-                select.select([self._answers], [], [])
-                received = os.read(self._answers, 1 << 16)
-                if not received:
+                has_ended = self._process.poll() is not None
+                if select.select([self._answers], [], [], POLL_S)[0]:
+                    self._received += os.read(self._answers, 1 << 16)
+                elif has_ended:
                     return
-                self._received += received
             line, _, self._received = self._received.partition(b"\n")
             yield json.loads(line)
 
@@ -116,6 +122,7 @@ class ScriptProcess:
         for descriptor in (self._commands, self._answers):
             os.close(descriptor)
         self._output.close()
+        self._pipe.unlink(missing_ok=True)
         place = self._folder.work_folder
         (clear_workplace if self._keeps_files else remove_workplace)(place)
 
@@ -147,13 +154,21 @@ def _failure(told: dict[str, Any]) -> Failure:
     return Failure(kind=kind, message=message, traceback=trace, field=field, line=line)
 
 
+def _python(processes: int) -> list[str]:
+    """A fresh Python, or several that torchrun starts; none of them looks for modules in its folder."""
+    if processes == 1:
+        return [sys.executable, "-P"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    return [sys.executable, "-P", *torchrun]
+
+
 def _environment(script: ScriptSpec, trial: Trial) -> dict[str, str]:
     """Ours, and what a level says. The script finds modules as it would by itself; we find our own."""
     own = dict(os.environ)
-    own["PYTHONPATH"] = os.pathsep.join(filter(None, (own.get("PYTHONPATH"), *_places())))
-    own["PYTHONUNBUFFERED"] = "1"
+    own["PYTHONPATH"] = os.pathsep.join(filter(None, (own.get("PYTHONPATH"), OURS)))
+    own["PYTHONUNBUFFERED"] = own["PYTHONSAFEPATH"] = "1"
     return own | script.environment_for(trial.settings.script)
 
 
-def _places() -> list[str]:
-    return [str(Path(__file__).parents[3])]
+OURS = str(Path(__file__).parents[3])
+"""Where trainlab is."""

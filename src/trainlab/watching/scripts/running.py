@@ -36,10 +36,10 @@ def run_script(path: Path, arguments: Sequence[str], code: types.CodeType | None
     main = types.ModuleType("__main__")
     main.__file__ = str(path)
     main.__dict__["__builtins__"] = __builtins__
-    before, argv, first = sys.modules["__main__"], sys.argv, sys.path[0]
+    before, argv, places = sys.modules["__main__"], sys.argv, list(sys.path)
     sys.modules["__main__"] = main
     sys.argv = [str(path), *arguments]
-    sys.path[0] = str(path.parent)
+    sys.path.insert(0, str(path.parent))
     try:
         exec(code or compiled(path), main.__dict__)  # noqa: S102  what was asked for
     except SystemExit as end:
@@ -48,7 +48,8 @@ def run_script(path: Path, arguments: Sequence[str], code: types.CodeType | None
     finally:
         # The module itself stays alive: what it has registered to run at the end needs its names.
         _kept.append(main)
-        sys.modules["__main__"], sys.argv, sys.path[0] = before, argv, first
+        sys.modules["__main__"], sys.argv = before, argv
+        sys.path[:] = places
 
 
 _kept: list[types.ModuleType] = []

@@ -111,6 +111,15 @@ def _watch(
             rich_help_panel=MORE_WHAT,
         ),
     ] = None,
+    nproc: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="COUNT",
+            help="Start it by torchrun, in so many processes.",
+            rich_help_panel=MORE_WHAT,
+        ),
+    ] = 1,
     learn: Annotated[
         bool, typer.Option(help="Run the whole script, once per seed.", rich_help_panel=SETTINGS)
     ] = True,
@@ -163,6 +172,7 @@ def _watch(
         seed_argument=seed_argument,
         threads=threads,
         max_steps=steps,
+        processes=nproc,
         cost=checked(CostSpec, given, "--profile") if profile else None,
         learn=learn,
         tensorboard=tensorboard,
