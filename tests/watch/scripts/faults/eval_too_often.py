@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 
 def points(size, seed):
@@ -38,9 +38,9 @@ def main():
     args = parser.parse_args()
 
     torch.manual_seed(args.seed)
-    train_loader = DataLoader(
-        points(8000, 1), batch_size=args.batch_size, shuffle=True, drop_last=True
-    )
+    train_set = points(8000, 1)
+    sampler = BatchSampler(RandomSampler(train_set), args.batch_size, drop_last=True)
+    train_loader = DataLoader(train_set, sampler=sampler, batch_size=None)
     val_loader = DataLoader(points(1500, 2), batch_size=250)
     model = nn.Sequential(
         *(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)),

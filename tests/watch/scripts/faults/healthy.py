@@ -45,8 +45,8 @@ def main():
     sampler = BatchSampler(RandomSampler(train_set), args.batch_size, drop_last=True)
     loader = DataLoader(train_set, sampler=sampler, batch_size=None)
     model = nn.Sequential(
-        *(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU()),
-        *(nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.ReLU()),
+        *(nn.Conv2d(3, 16, 3, stride=2, padding=1), nn.ReLU()),
+        *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU()),
         *(nn.Conv2d(32, 32, 3, stride=2, padding=1), nn.ReLU()),
         *(nn.Flatten(), nn.Linear(32 * 4 * 4, 10)),
     )

@@ -21,17 +21,22 @@ def images(size, seed):
 
 
 def track_metrics(metrics, model, loss, output, target):
-    """Loss, confusion matrix, recall of every class and size of every gradient, up to date."""
+    """Loss, confusion matrix, precision and recall of every class, sizes of gradients: up to date."""
     metrics["loss"] = 0.95 * metrics.get("loss", loss.item()) + 0.05 * loss.item()
     confusion = metrics.setdefault("confusion", [[0] * CLASSES for _ in range(CLASSES)])
-    predicted = output.argmax(dim=1)
+    confidence, predicted = output.softmax(dim=1).max(dim=1)
     for i in range(len(target)):
         confusion[target[i].item()][predicted[i].item()] += 1
+        wrong = predicted[i] != target[i]
+        if wrong and confidence[i].item() > 0.9:
+            metrics["sure_but_wrong"] = metrics.get("sure_but_wrong", 0) + 1
     for label in range(CLASSES):
         hits = ((predicted == label) & (target == label)).sum().item()
         metrics[f"recall/{label}"] = hits / max((target == label).sum().item(), 1)
+        metrics[f"precision/{label}"] = hits / max((predicted == label).sum().item(), 1)
     for name, parameter in model.named_parameters():
         metrics[f"grad/{name}"] = float(parameter.grad.norm())
+        metrics[f"weight/{name}"] = float(parameter.detach().norm())
 
 
 @torch.no_grad()
@@ -59,9 +64,9 @@ def main():
     )
     test_loader = DataLoader(images(512, 2), batch_size=256)
     model = nn.Sequential(
-        *(nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(12, 24, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Linear(24 * 25, 64), nn.ReLU(), nn.Linear(64, CLASSES)),
+        *(nn.Conv2d(1, 12, 3, stride=2, padding=1), nn.ReLU()),
+        *(nn.Conv2d(12, 16, 3, stride=2, padding=1), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(16 * 25, 64), nn.ReLU(), nn.Linear(64, CLASSES)),
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr, fused=True)
     metrics, losses = {}, []

@@ -22,12 +22,12 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.conv1 = nn.Conv2d(1, 16, 3, stride=1, padding=1)
-        self.conv2 = nn.Conv2d(16, 16, 3, stride=2, padding=1)
-        self.fc = nn.Linear(16 * 12 * 12, 10)
+        self.conv2 = nn.Conv2d(16, 16, 3, padding=1)
+        self.fc = nn.Linear(16 * 6 * 6, 10)
 
     def forward(self, x):
         features = F.relu(self.conv1(x))
-        x = F.relu(self.conv2(features))
+        x = F.relu(self.conv2(F.max_pool2d(features, 4)))
         return self.fc(x.flatten(1)), features
 
 

@@ -22,7 +22,7 @@ class Residual(nn.Module):
 
 def table(size, seed):
     draw = torch.Generator().manual_seed(seed)
-    x = torch.randn(size, 160, generator=draw)
+    x = torch.randn(size, 128, generator=draw)
     return TensorDataset(x, torch.sin(x[:, :4].sum(1, keepdim=True)) + 0.5 * x[:, 4:5])
 
 
@@ -39,7 +39,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--steps", type=int, help="stop after so many updates")
-    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", default="log.csv")
@@ -47,10 +47,10 @@ def main():
     args = parser.parse_args()
 
     torch.manual_seed(args.seed)
-    train_set, test_set = table(4096, 1), table(512, 2)
+    train_set, test_set = table(2048, 1), table(512, 2)
     sampler = BatchSampler(RandomSampler(train_set), args.batch_size, drop_last=True)
     loader = DataLoader(train_set, sampler=sampler, batch_size=None)
-    model = nn.Sequential(*(Residual(160) for _ in range(24)), nn.Linear(160, 1))
+    model = nn.Sequential(*(Residual(128) for _ in range(24)), nn.Linear(128, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, foreach=False, fused=False)
     losses = []
     with Path(args.log).open("w", newline="") as file:
