@@ -69,7 +69,7 @@ def test_a_script_repeats_exactly_and_writes_what_it_differentiates(
     python: list[str | Path] = [sys.executable]
     if shape == "ddp":
         python += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    length = ["--steps" if shape == "lstm_regression" else "--epochs", "2"]
+    length = ["--steps" if shape == "lstm_regression" else "--epochs", "1"]
     script = [SHAPES[shape], *length, "--losses", "losses.txt"]
     recorder = [HERE / "backward_values.py", "values.txt"]
     # Both at once: most of their time is the loading of torch.
@@ -147,16 +147,17 @@ def test_a_sample_costs_several_times_as_much_in_a_tiny_batch(tmp_path: Path) ->
     assert slower(readings) * 32 / 2 > 2.5
 
 
-def test_the_leak_grows_by_two_mebibytes_a_step_and_the_healthy_script_does_not(
+def test_the_leak_grows_by_two_mebibytes_a_step_and_less_with_smaller_batches(
     tmp_path: Path,
 ) -> None:
-    leak = both_ways("leak", tmp_path, "--batch-size", "16", rounds=1)
-    assert leak["written"][0]["growth_mib"] > 2
-    assert leak["repaired"][0]["growth_mib"] < 1
-    healthy = both_ways("healthy", tmp_path, rounds=1)
-    assert healthy["written"][0]["growth_mib"] < 0.2
+    readings = both_ways("leak", tmp_path, "--batch-size", "16", rounds=1)
+    assert readings["written"][0]["growth_mib"] > 2
+    assert readings["repaired"][0]["growth_mib"] < 1
 
 
-def test_the_healthy_script_computes_nearly_all_of_the_time(tmp_path: Path) -> None:
+def test_the_healthy_script_computes_nearly_all_of_the_time_and_does_not_grow(
+    tmp_path: Path,
+) -> None:
     readings = both_ways("healthy", tmp_path, rounds=1)
     assert share(readings, "loader") + share(readings, "optimizer") < 0.1
+    assert readings["written"][0]["growth_mib"] < 0.2

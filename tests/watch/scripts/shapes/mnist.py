@@ -16,7 +16,7 @@ class Digits(Dataset):
         draw = torch.Generator().manual_seed(seed)
         self.targets = torch.randint(10, (size,), generator=draw)
         clean = F.interpolate(prototypes[self.targets].unsqueeze(1), scale_factor=4).squeeze(1)
-        noisy = clean + 0.8 * torch.randn(clean.shape, generator=draw)
+        noisy = clean + 1.1 * torch.randn(clean.shape, generator=draw)
         self.images = (noisy.clamp(0, 1) * 255).to(torch.uint8)
         self.transform = transform
 
@@ -88,7 +88,7 @@ def main():
     parser = argparse.ArgumentParser(description="Ten classes of small images")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--test-batch-size", type=int, default=1000)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--lr", type=float, default=1.0)
     parser.add_argument("--gamma", type=float, default=0.7)
     parser.add_argument("--no-accel", action="store_true", help="stay on the CPU")

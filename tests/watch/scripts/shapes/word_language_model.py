@@ -103,7 +103,7 @@ def main():
     parser.add_argument("--nlayers", type=int, default=2)
     parser.add_argument("--lr", type=float, default=10)
     parser.add_argument("--clip", type=float, default=0.25)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=20)
     parser.add_argument("--bptt", type=int, default=20)
     parser.add_argument("--dropout", type=float, default=0.2)
