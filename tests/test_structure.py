@@ -25,7 +25,19 @@ ASKED = (
     "words",
 )
 READERS = (*ASKED, "analyse", "report", "export")
-MAKERS = (*(*ASKED, "machine", "data", "workloads", "train", "instruments", "measure", "execute"),)
+MAKERS = (
+    *(
+        *ASKED,
+        "machine",
+        "data",
+        "workloads",
+        "train",
+        "instruments",
+        "measure",
+        "watching",
+        "execute",
+    ),
+)
 """The two sides of the run folder; on each, a room imports only from rooms to its left."""
 
 NARROWER: Mapping[str, tuple[str, ...]] = {

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from trainlab.measure import rounds as module
-from trainlab.measure.rounds import PATIENCE, Rounds
+from trainlab.measure.turning.rounds import PATIENCE, Rounds
 from trainlab.spec import CostSpec
 
 TURN_S = 0.05

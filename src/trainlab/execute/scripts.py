@@ -15,7 +15,7 @@ from trainlab.machine.load import LoadMeter
 from trainlab.record.cost import CostRecord
 from trainlab.record.event import Event
 from trainlab.record.note import Note, note
-from trainlab.record.watched import WatchedRecord
+from trainlab.record.scripts.watched import WatchedRecord
 from trainlab.spec import Study
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.scripts.process import ScriptProcess

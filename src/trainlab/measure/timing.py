@@ -15,10 +15,10 @@ from typing import Literal
 from trainlab.machine.load import cpu_times, load_average, load_record
 from trainlab.machine.process import prepare_process
 from trainlab.measure.cold import ColdWatch
-from trainlab.measure.rounds import Rounds
 from trainlab.measure.steps import running_steps, steps_of
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
-from trainlab.measure.turns import MARKED_SHARE, WARMUP_S, is_warm, turn_steps, warm_ms
+from trainlab.measure.turning.rounds import Rounds
+from trainlab.measure.turning.turns import MARKED_SHARE, WARMUP_S, is_warm, turn_steps, warm_ms
 from trainlab.record.cost import ColdStep, CostRecord, TurnRecord
 from trainlab.spec.cost import CostSpec
 from trainlab.train.moments import Instrument, Phase

@@ -42,7 +42,7 @@ class Answers:
     def __init__(self, path: str) -> None:
         self._stream: TextIO | None = None
         if not rank():
-            self._stream = Path(path).open("w", encoding="utf-8")
+            self._stream = Path(path).open("w", encoding="utf-8")  # noqa: SIM115  until it ends
 
     def send(self, **values: Any) -> None:
         """A line of JSON; nobody may be left to read it."""

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import torch
 
-from trainlab.record.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
+from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
 from trainlab.watching.curve import is_kept, parts_ms
 from trainlab.watching.seeing.seen import SeenLoader
 from trainlab.watching.seeing.timeline import OTHER, PARTS, ZERO_GRAD, Timeline

@@ -17,7 +17,7 @@ import torch
 from trainlab.machine.footprint import footprint
 from trainlab.machine.load import cpu_times, load_average, load_record
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for
-from trainlab.measure.turns import MARKED_SHARE, WARMUP_S, is_warm, turn_steps, warm_ms
+from trainlab.measure.turning.turns import MARKED_SHARE, WARMUP_S, is_warm, turn_steps, warm_ms
 from trainlab.record.cost import CostRecord, TurnRecord
 from trainlab.watching.curve import parts_ms
 from trainlab.watching.seeing.seen import SeenLoader

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from trainlab.execute.benches.precision import is_precise
 from trainlab.execute.run import IsOver, add_groups
 from trainlab.machine.footprint import Footprint
-from trainlab.measure.rounds import Rounds, TurnTaker
+from trainlab.measure.turning.rounds import Rounds, TurnTaker
 from trainlab.plan import Group, bench_of
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec, Study

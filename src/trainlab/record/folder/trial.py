@@ -32,8 +32,8 @@ from trainlab.record.files import (
 )
 from trainlab.record.folder.records import RecordFile, checked_lines, read_record
 from trainlab.record.probe import ProbeRecord, ProbesRecord
+from trainlab.record.scripts.watched import WatchedRecord
 from trainlab.record.trial import TrialRecord
-from trainlab.record.watched import WatchedRecord
 
 SPARE_BYTES = 16 * 1024
 """Kept free while a trial runs: more than the record of how it ended takes, but for the longest errors."""

@@ -1,0 +1,1 @@
+"""Turning: processes that are timed take turns."""

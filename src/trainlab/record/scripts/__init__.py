@@ -1,0 +1,1 @@
+"""Records of scripts that are watched."""
