@@ -72,7 +72,7 @@ def _learning(
             yield OpenPoint(
                 text,
                 section_of(factor),
-                _command(evidence, f"--seeds {ENOUGH_TO_TEST}", SEED_OPTIONS),
+                command_with(evidence.record.command, f"--seeds {ENOUGH_TO_TEST}", SEED_OPTIONS),
                 _minutes(evidence, share, kind="learn"),
             )
             continue
@@ -90,7 +90,7 @@ def _learning(
         yield OpenPoint(
             words.sentences(text, would_do),
             section_of(factor),
-            _command(evidence, f"--seeds {needed}", SEED_OPTIONS),
+            command_with(evidence.record.command, f"--seeds {needed}", SEED_OPTIONS),
             _minutes(evidence, share, kind="learn"),
         )
 
@@ -120,7 +120,9 @@ def _cost(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Iter
         yield OpenPoint(
             words.sentences(text, words("open_processes", number=needed)),
             section_of(factor),
-            _command(evidence, f"--processes {needed}", ("processes", "max-processes")),
+            command_with(
+                evidence.record.command, f"--processes {needed}", ("processes", "max-processes")
+            ),
             _minutes(evidence, needed / evidence.study.cost.processes, kind="cost"),
         )
 
@@ -131,9 +133,8 @@ def _pair(evidence: Evidence, one: Effect | CostRatio, words: Words) -> str:
     return f"{pair}{at}"
 
 
-def _command(evidence: Evidence, added: str = "", instead_of: Sequence[str] = ()) -> str | None:
-    """The command that made the run, with an option in place of others; None where it was no command."""
-    command = evidence.record.command
+def command_with(command: str, added: str = "", instead_of: Sequence[str] = ()) -> str | None:
+    """The command that made a run, with an option in place of others; None where it was no command."""
     if not command.startswith("trainlab "):
         return None
     # A longer run goes into a folder of its own.
