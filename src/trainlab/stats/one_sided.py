@@ -8,15 +8,16 @@ two samples as large as the smaller.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, variance
 from typing import Literal
 
 from scipy import special
 
 from trainlab.stats.contrasts import LEVEL
 from trainlab.stats.cost_ratio import MOST_PROCESSES, PLANNED_POWER
+from trainlab.stats.means import mean_of
 
 Judgement = Literal["worse", "not worse", "cannot tell"]
 
@@ -63,10 +64,9 @@ class Change:
         where more than MOST_PROCESSES would be needed."""
         level = levels.low if true > margin else levels.high
         distance = abs(true - margin)
-        for number in range(2, MOST_PROCESSES + 1):
-            if self._power(distance, number, level) >= PLANNED_POWER:
-                return number
-        return None
+        numbers = range(2, MOST_PROCESSES + 1)
+        place = bisect_left(numbers, PLANNED_POWER, key=lambda n: self._power(distance, n, level))
+        return numbers[place] if place < len(numbers) else None
 
     def _half_width(self, level: float) -> float:
         quantile = float(special.stdtrit(self.degrees_of_freedom, 1 - level))
@@ -87,18 +87,17 @@ class Change:
 def welch(before: Sequence[float], after: Sequence[float]) -> Change | None:
     """The mean of `after` less that of `before`, as independent samples; None where one has no spread to
     see: fewer than two values."""
-    fewest = min(len(before), len(after))
-    if fewest < 2:
+    first, second = mean_of(before), mean_of(after)
+    if first is None or first.std is None or second is None or second.std is None:
         return None
-    spread_before, spread_after = variance(before), variance(after)
-    parts = spread_before / len(before), spread_after / len(after)
-    freedoms = len(before) - 1, len(after) - 1
+    parts = first.std**2 / first.n, second.std**2 / second.n
+    fewest = min(first.n, second.n)
     return Change(
-        value=fmean(after) - fmean(before),
+        value=second.value - first.value,
         error=math.sqrt(sum(parts)),
-        degrees_of_freedom=min(_freedom(parts, freedoms), 2.0 * (fewest - 1)),
-        single_error=math.sqrt(spread_before + spread_after),
-        freedom_each=_freedom((spread_before, spread_after), (1, 1)),
+        degrees_of_freedom=min(_freedom(parts, (first.n - 1, second.n - 1)), 2.0 * (fewest - 1)),
+        single_error=math.hypot(first.std, second.std),
+        freedom_each=_freedom((first.std**2, second.std**2), (1, 1)),
     )
 
 

@@ -71,10 +71,10 @@ def mode_of(run: Evidence, baseline: Evidence, asked: str | None) -> str:
     lacking = next(
         (one for one in (run, baseline) if not any(one.measured_in(mode) for mode in modes)), run
     )
-    what = "a step" if asked is None else f"a step in mode {asked}"
+    what = "has no timed step" if asked is None else f"has no timed step in mode {asked}"
     raise RecordError(
-        f"{lacking.path}: no process that timed {what} ended well; measure it with "
-        "`trainlab profile`, or compare metrics alone with --worse"
+        f"{lacking.path}: {what}; measure it with `trainlab profile`, or compare metrics alone "
+        "with --worse"
     )
 
 

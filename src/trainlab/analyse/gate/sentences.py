@@ -53,11 +53,13 @@ def needs_sentence(kind: str, checks: Sequence[Check], words: Words) -> str:
 
 def command_for(command: str, option: str, checks: Sequence[Check]) -> str | None:
     """The command that made the run, with as many processes or seeds as would decide these checks if they
-    are as they were seen; where nobody would wait for so many, if nothing has changed."""
+    are as they were seen; where nobody would wait for so many, if nothing has changed. None where that is
+    no more than there were."""
     needed = most_needed([one.needed for one in checks])
     if needed is None or needed > MOST_ASKED:
         needed = most_needed([one.needed_unchanged for one in checks])
-    if needed is None or needed > MOST_ASKED:
+    there = min((min(one.num_run, one.num_baseline) for one in checks), default=0)
+    if needed is None or not there < needed <= MOST_ASKED:
         return None
     return command_with(command, f"--{option} {needed}", INSTEAD_OF[option])
 

@@ -116,7 +116,8 @@ def _print(found: "Gate", words: "Words") -> None:
         say(console, text)
     for again in found.commands():
         say(console, words("gate_again", command=again))
-    say(console, words("gate_bounds"), "dim")
+    is_alone = len(found.checks) == 1
+    say(console, words("gate_bounds" if is_alone else "gate_bounds_several"), "dim")
     for text in _warnings(found, words):
         say(console, text, "yellow")
     if text := found.differences(words.lang):
