@@ -87,6 +87,7 @@ def test_for_programs_and_for_a_comment(trainlab: Verb, make: Make, tmp_path: Pa
     assert (told["verdict"], told["exit_code"], told["mode"]) == ("fail", 1, "train")
     assert [one["cell"] for one in told["checks"]] == ["batch_size=1", "batch_size=16"]
     assert told["checks"][0]["interval"]["low"] > 1.05
+    assert told["interval"]["low"] < told["ratio"] < told["interval"]["high"]
     assert told["only_run"] == ["batch_size=32"]
     note = (tmp_path / "note.md").read_text()
     assert re.fullmatch(r"\*\*Fail: of 2 .*\*\* `batch_size=1`: Slower: .*\n", note)

@@ -64,7 +64,12 @@ def command(
         ),
     ] = None,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing; the exit code says it.")
+        bool,
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="Print nothing; the exit code says it: 0 not slower, 1 slower, 3 cannot tell.",
+        ),
     ] = False,
     lang: LangOption = None,
     as_json: JsonOption = False,
@@ -97,6 +102,7 @@ def gate_json(found: "Gate") -> dict[str, Any]:
         "verdict": found.verdict,
         "exit_code": found.exit_code,
         "ratio": found.ratio,
+        "interval": None if found.interval is None else asdict(found.interval),
         "processes_needed": found.processes_needed,
         "seeds_needed": found.seeds_needed,
         **asdict(found),
