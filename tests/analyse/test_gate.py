@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_cost, made_study
+from trainlab.analyse.answer.open_points import command_with
 from trainlab.analyse.evidence import Evidence, gather
 from trainlab.analyse.gate import gate_of
-from trainlab.analyse.gate.check import Disturbance
+from trainlab.analyse.gate.check import Check, Disturbance
 from trainlab.analyse.gate.learning import metric_checks
+from trainlab.analyse.gate.sentences import needs_sentence
 from trainlab.analyse.gate.speed import cost_checks
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.cost import LoadRecord
 from trainlab.record.environment import Gpu
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec
+from trainlab.stats.means import Interval
+from trainlab.words import Words
 
 NOISE = 0.03
 
@@ -179,6 +183,48 @@ def test_a_number_of_processes_nobody_waits_for_is_no_command(tmp_path: Path) ->
     assert near.exit_code == 3
     assert near.processes_needed is None or near.processes_needed > 50
     assert near.commands() == []
+
+
+def test_what_would_tell_is_said_as_far_as_it_is_known() -> None:
+    words = Words("en")
+
+    def told(needed: int | None, unchanged: int | None) -> str:
+        check = Check(
+            cell="base",
+            subject="train/step_ms",
+            baseline=1.0,
+            run=1.1,
+            change=1.1,
+            margin=0.05,
+            num_baseline=3,
+            num_run=3,
+            interval=Interval(1.0, 1.2),
+            needed=needed,
+            needed_unchanged=unchanged,
+        )
+        return needs_sentence("processes", [check], words)
+
+    assert told(9, 5).startswith(
+        "About 9 processes in each run would tell if times are as measured, 5"
+    )
+    assert told(9, None).startswith(
+        "About 9 processes in each run would tell if times are as measured ("
+    )
+    assert told(None, 5).startswith(
+        "About 5 processes in each run would tell if nothing has changed"
+    )
+    assert told(None, None) == ""
+
+
+def test_the_command_that_would_tell_leaves_a_scripts_own_words_alone() -> None:
+    made = "trainlab watch --profile --processes 2 --out a train.py --out model.pt --processes 4"
+    told = "trainlab watch --profile --processes 9 train.py --out model.pt --processes 4"
+    assert command_with(made, "--processes 9", ("processes",)) == told
+    made = "trainlab profile a.py:net --processes=2 --out a --lr 0.1"
+    assert command_with(made, "--processes 9", ("processes",)) == (
+        "trainlab profile a.py:net --lr 0.1 --processes 9"
+    )
+    assert command_with("python notebook.py", "--processes 9") is None
 
 
 def test_several_settings_are_told_one_by_one_the_worst_first(tmp_path: Path) -> None:

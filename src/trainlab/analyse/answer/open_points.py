@@ -20,6 +20,7 @@ from trainlab.words import Words
 ENOUGH_TO_TEST = 3
 SEED_OPTIONS = ("seeds", "seed", "until-decided", "max-seeds")
 FLAGS = ("until-decided",)
+WATCH = "trainlab watch "
 MOST_SEEDS = 200
 """More than anybody trains: such a point is left open."""
 
@@ -137,11 +138,14 @@ def command_with(command: str, added: str = "", instead_of: Sequence[str] = ()) 
     """The command that made a run, with an option in place of others; None where it was no command."""
     if not command.startswith("trainlab "):
         return None
+    # What follows a script is the script's own.
+    script = re.search(r"\s\S+\.py(?=\s|$).*", command) if command.startswith(WATCH) else None
+    ours, theirs = (command[: script.start()], script[0]) if script else (command, "")
     # A longer run goes into a folder of its own.
     for option in (*instead_of, *(("out",) if added else ())):
         value = "" if option in FLAGS else r"[= ]\S+"
-        command = re.sub(rf"\s--{option}{value}(?=\s|$)", "", command)
-    return f"{command} {added}".rstrip()
+        ours = re.sub(rf"\s--{option}{value}(?=\s|$)", "", ours)
+    return f"{ours} {added}".rstrip() + theirs
 
 
 def _minutes(evidence: Evidence, times: float, kind: str = "") -> float | None:

@@ -22,8 +22,12 @@ METRIC_KEYS: dict[Judgement, str] = {
     "cannot tell": "gate_metric_open",
 }
 NEEDS = {
-    "processes": ("gate_processes_needed", "gate_processes_if_unchanged"),
-    "seeds": ("gate_seeds_needed", "gate_seeds_if_unchanged"),
+    "processes": (
+        "gate_processes_needed",
+        "gate_processes_as_measured",
+        "gate_processes_if_unchanged",
+    ),
+    "seeds": ("gate_seeds_needed", "gate_seeds_as_measured", "gate_seeds_if_unchanged"),
 }
 INSTEAD_OF = {"processes": ("processes", "max-processes"), "seeds": SEED_OPTIONS}
 MOST_ASKED = 50
@@ -41,9 +45,9 @@ def needs_sentence(kind: str, checks: Sequence[Check], words: Words) -> str:
     """How many processes or seeds would decide all of these; empty where none would."""
     needed = most_needed([one.needed for one in checks])
     unchanged = most_needed([one.needed_unchanged for one in checks])
-    as_seen, if_unchanged = NEEDS[kind]
+    as_seen, as_seen_alone, if_unchanged = NEEDS[kind]
     if unchanged is None:
-        return ""
+        return "" if needed is None else words(as_seen_alone, number=needed)
     if kind == "processes" and any(one.interval is None for one in checks):
         return words("gate_processes_usual", unchanged=unchanged, noise=_share(USUAL_STD))
     if needed is None:
