@@ -204,7 +204,7 @@ def test_every_public_name_can_be_imported() -> None:
             "Study",
         ),
         *("TrainSpec", "TrainlabError", "Trial", "TrialsFailedWarning", "Workload"),
-        *("open_run", "profile", "run"),
+        *("gate", "open_run", "profile", "run"),
     ]
     for name in trainlab.__all__:
         assert getattr(trainlab, name) is not None
@@ -233,6 +233,8 @@ def loaded_after(code: str) -> set[str]:
         "import trainlab.cli; trainlab.cli.build(['studies'])",
         "import trainlab.cli; trainlab.cli.build(['show'])",
         "import trainlab.cli; trainlab.cli.build(['compare'])",
+        "import trainlab.cli; trainlab.cli.build(['gate'])",
+        "import trainlab; trainlab.gate",
         "import trainlab.cli; trainlab.cli.build(['export'])",
         "import trainlab.cli; trainlab.cli.build(['init'])",
     ],

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from trainlab.errors import TrainlabError as TrainlabError
     from trainlab.errors import TrialsFailedWarning as TrialsFailedWarning
     from trainlab.lab import Run as Run
+    from trainlab.lab import gate as gate
     from trainlab.lab import open_run as open_run
     from trainlab.lab import profile as profile
     from trainlab.lab import run as run
@@ -38,6 +39,7 @@ _HOMES = {
     "Trial": "trainlab.plan",
     "TrialsFailedWarning": "trainlab.errors",
     "Workload": "trainlab.workloads.workload",
+    "gate": "trainlab.lab",
     "open_run": "trainlab.lab",
     "profile": "trainlab.lab",
     "run": "trainlab.lab",

@@ -22,6 +22,7 @@ FULL = "needs the full data and an hour: the options are read"
 CONTAINER = "needs Docker"
 INSTALLS = "installs packages or runs all tests: make says what it would do"
 ALIKE = "takes minutes and is measured like its neighbours: the options are read"
+GATE = "its exit code depends on the times: the options are read, test_gate_verb.py runs it"
 OWN_FILES = "reads files of the user's own: the options are read"
 
 NOT_RUN: Mapping[str, str] = {
@@ -37,6 +38,10 @@ NOT_RUN: Mapping[str, str] = {
     "trainlab data verify mnist --data '~/Downloads'": OWN_FILES,
     "trainlab export RUN --to mlflow --tracking-uri http://127.0.0.1:5000": SERVER,
     "trainlab profile mnist-cnn --batch-size 1,16,64": ALIKE,
+    "trainlab gate RUN --against BASELINE --slower 5%": GATE,
+    "trainlab gate runs/after --against runs/before --slower 5%": GATE,
+    "trainlab gate runs/after --against runs/before --slower 5% --markdown summary.md": GATE,
+    "trainlab gate runs/after --against runs/before --worse test/accuracy=0.01": GATE,
     "trainlab reproduce fashion-lab": FULL,
     "trainlab run fashion-mlp --vary processes=1,2 --profile": "takes minutes: the plan is made",
     "trainlab run mnist-cnn --vary engine=eager,graphed --profile": GPU,

@@ -2,7 +2,7 @@
 
 Each verb's module is imported only when that verb is called, and nothing at all for `trainlab --help`, so
 that it answers at once. Exit codes: 0 done, 1 our defect or a trial that was lost, 2 the user's mistake or
-an error of the user's code, 130 interrupted.
+an error of the user's code, 3 what a gate cannot tell, 130 interrupted.
 """
 
 import faulthandler
@@ -29,6 +29,7 @@ VERBS = {
     "check": "Say whether reports that were handed in are their runs'.",
     "verify": "Say whether a run's records are as they were written.",
     "compare": "Lay two runs side by side: say, two machines.",
+    "gate": "Say whether a run is slower than a baseline; for CI.",
     "reproduce": "Hold a run against the published figures.",
     "probes": "List what can be probed in a workload.",
     "board": "Show a run in TensorBoard.",
@@ -38,7 +39,7 @@ VERBS = {
 }
 """Help texts; `verbs/<name>.py` offers its verb as `command`, a function or a group of functions. Those
 about a run that is not finished are in `verbs/under_way`, those that write files to go on with in
-`verbs/files`."""
+`verbs/files`, those that hold one run against another in `verbs/comparing`."""
 
 
 def build(arguments: Sequence[str]) -> "typer.Typer":

@@ -14,9 +14,10 @@ ROOMS = {
     **dict.fromkeys(("resume", "status", "cancel"), "verbs.under_way"),
     **dict.fromkeys(("export", "init"), "verbs.files"),
     **dict.fromkeys(("watch",), "verbs.scripts"),
+    **dict.fromkeys(("compare", "gate"), "verbs.comparing"),
 }
-"""Verbs about a run that is not finished, about scripts, and those that write files to go on with, have
-rooms of their own."""
+"""Verbs about a run that is not finished, about scripts, those that write files to go on with, and those
+that hold one run against another have rooms of their own."""
 
 
 def application(arguments: Sequence[str], summary: str, verbs: Mapping[str, str]) -> typer.Typer:

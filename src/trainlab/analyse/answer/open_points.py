@@ -20,6 +20,7 @@ from trainlab.words import Words
 ENOUGH_TO_TEST = 3
 SEED_OPTIONS = ("seeds", "seed", "until-decided", "max-seeds")
 FLAGS = ("until-decided",)
+WATCH = "trainlab watch "
 MOST_SEEDS = 200
 """More than anybody trains: such a point is left open."""
 
@@ -72,7 +73,7 @@ def _learning(
             yield OpenPoint(
                 text,
                 section_of(factor),
-                _command(evidence, f"--seeds {ENOUGH_TO_TEST}", SEED_OPTIONS),
+                command_with(evidence.record.command, f"--seeds {ENOUGH_TO_TEST}", SEED_OPTIONS),
                 _minutes(evidence, share, kind="learn"),
             )
             continue
@@ -90,7 +91,7 @@ def _learning(
         yield OpenPoint(
             words.sentences(text, would_do),
             section_of(factor),
-            _command(evidence, f"--seeds {needed}", SEED_OPTIONS),
+            command_with(evidence.record.command, f"--seeds {needed}", SEED_OPTIONS),
             _minutes(evidence, share, kind="learn"),
         )
 
@@ -120,7 +121,9 @@ def _cost(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Iter
         yield OpenPoint(
             words.sentences(text, words("open_processes", number=needed)),
             section_of(factor),
-            _command(evidence, f"--processes {needed}", ("processes", "max-processes")),
+            command_with(
+                evidence.record.command, f"--processes {needed}", ("processes", "max-processes")
+            ),
             _minutes(evidence, needed / evidence.study.cost.processes, kind="cost"),
         )
 
@@ -131,16 +134,18 @@ def _pair(evidence: Evidence, one: Effect | CostRatio, words: Words) -> str:
     return f"{pair}{at}"
 
 
-def _command(evidence: Evidence, added: str = "", instead_of: Sequence[str] = ()) -> str | None:
-    """The command that made the run, with an option in place of others; None where it was no command."""
-    command = evidence.record.command
+def command_with(command: str, added: str = "", instead_of: Sequence[str] = ()) -> str | None:
+    """The command that made a run, with an option in place of others; None where it was no command."""
     if not command.startswith("trainlab "):
         return None
+    # What follows a script is the script's own.
+    script = re.search(r"\s\S+\.py(?=\s|$).*", command) if command.startswith(WATCH) else None
+    ours, theirs = (command[: script.start()], script[0]) if script else (command, "")
     # A longer run goes into a folder of its own.
     for option in (*instead_of, *(("out",) if added else ())):
         value = "" if option in FLAGS else r"[= ]\S+"
-        command = re.sub(rf"\s--{option}{value}(?=\s|$)", "", command)
-    return f"{command} {added}".rstrip()
+        ours = re.sub(rf"\s--{option}{value}(?=\s|$)", "", ours)
+    return f"{ours} {added}".rstrip() + theirs
 
 
 def _minutes(evidence: Evidence, times: float, kind: str = "") -> float | None:

@@ -1,0 +1,1 @@
+"""Verbs that hold one run against another."""

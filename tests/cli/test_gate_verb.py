@@ -1,0 +1,200 @@
+"""trainlab gate: exit codes, what is printed for people and for programs, and the same from Python."""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trainlab as package
+from command import Verb
+from fabricate import ENVIRONMENT, Fabricated, made_study
+from torchless import Torchless, assert_told
+from trainlab.spec import CostSpec
+from trainlab.words.error_lines import error_line
+from trainlab.workloads.workload import Workload
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Run folders of one study, whose steps take so many milliseconds and whose accuracy is as told."""
+
+    def made(name: str, times: float = 1.0, accuracy: float = 0.9, **asked: Any) -> Path:
+        draw = np.random.default_rng(len(name))
+        host = asked.pop("host", "ci")
+        told = Fabricated(
+            step_ms=lambda t, p: times * math.exp(0.01 * draw.standard_normal()),
+            final=lambda t: {"test/accuracy": accuracy + 0.001 * (t.seed % 2)},
+            environment=ENVIRONMENT.model_copy(update={"host": host}),
+        )
+        study = made_study(**{"name": name, "cost": CostSpec(processes=6), "seeds": 4, **asked})
+        return told.write(tmp_path / name, study).path
+
+    return made
+
+
+def test_the_exit_code_is_the_verdict(trainlab: Verb, make: Make) -> None:
+    make("old")
+    for name, times, code, told in (
+        ("same", 1.0, 0, "Not slower: a training step takes "),
+        ("slow", 1.2, 1, "Slower: a training step takes 1.2"),
+        ("between", 1.05, 3, "Cannot tell: a training step takes 1.0"),
+    ):
+        make(name, times)
+        done = trainlab("gate", name, "--against", "old", "--slower", "5%", code=code)
+        assert done.stdout.startswith(told)
+        assert trainlab("gate", name, "--against", "old", "--quiet", code=code).stdout == ""
+        quiet = trainlab("gate", name, "--against", "old", "--slower", "0.05", "-q", code=code)
+        assert quiet.stdout == quiet.stderr == ""
+    assert "processes in each run would tell" in done.stdout
+    assert package.gate("slow", against="old", slower=0.05).exit_code == 1
+    assert package.gate(package.open_run("same"), against=Path("old")).verdict == "pass"
+
+
+def test_a_wider_margin_lets_more_pass(trainlab: Verb, make: Make) -> None:
+    make("old")
+    make("slow", 1.2)
+    trainlab("gate", "slow", "--against", "old", "--slower", "30%")
+    trainlab("gate", "slow", "--against", "old", "--slower", "10%", code=1)
+
+
+def test_metrics_alone_or_beside_the_time(trainlab: Verb, make: Make) -> None:
+    make("old")
+    make("worse", accuracy=0.87)
+    words = ("gate", "worse", "--against", "old", "--worse", "test/accuracy=0.01")
+    done = trainlab(*words, code=1)
+    assert done.stdout.startswith("Worse: test accuracy is 87.05%, -3.00 points from the baseline")
+    assert "training step" not in done.stdout
+    both = trainlab(*words, "--slower", "5%", code=1).stdout
+    assert both.startswith("Fail: of 2 comparisons with the baseline, 1 ")
+    assert "Not slower" in both
+    trainlab("gate", "worse", "--against", "old", "--worse", "test/accuracy=5%")
+    shown = trainlab(*words, "--lang", "zh", code=1).stdout
+    assert shown.startswith("变差：测试准确率为 87.05%，与基线相差 -3.00 个百分点［")
+
+
+def test_for_programs_and_for_a_comment(trainlab: Verb, make: Make, tmp_path: Path) -> None:
+    make("old", vary={"batch_size": (1, 16)})
+    make("slow", 1.2, vary={"batch_size": (1, 16, 32)})
+    words = ("gate", "slow", "--against", "old")
+    told = json.loads(trainlab(*words, "--json", "--markdown", "note.md", code=1).stdout)
+    assert (told["verdict"], told["exit_code"], told["mode"]) == ("fail", 1, "train")
+    assert [one["cell"] for one in told["checks"]] == ["batch_size=1", "batch_size=16"]
+    assert told["checks"][0]["interval"]["low"] > 1.05
+    assert told["interval"]["low"] < told["ratio"] < told["interval"]["high"]
+    assert told["only_run"] == ["batch_size=32"]
+    note = (tmp_path / "note.md").read_text()
+    assert re.fullmatch(r"\*\*Fail: of 2 .*\*\* `batch_size=1`: Slower: .*\n", note)
+    assert trainlab(*words, "--markdown", "-", code=1).stdout == note
+    shown = trainlab(*words, code=1).stdout
+    assert "Only in slow: batch_size=32." in shown
+
+
+REFUSED = [
+    ("gate new --against new", "new: is compared with itself; name two run folders"),
+    ("gate new", "gate: --against BASELINE: is required; see `trainlab gate --help`"),
+    ("gate new --against 123", "123: no such folder; name a run folder"),
+    ("gate new --against old --slower x", "--slower: got 'x', must be a share, as 5% or 0.05"),
+    (
+        "gate new --against old --slower 0",
+        "--slower: got 0.0, must be above 0% and below 100%, as 5% or 0.05",
+    ),
+    (
+        "gate new --against old --worse test/accuracy",
+        "--worse: got 'test/accuracy', must be METRIC=AMOUNT, as test/accuracy=0.01",
+    ),
+    (
+        "gate new --against old --worse test/acuracy=0.01",
+        "--worse: got 'test/acuracy', must be one of test/accuracy; did you mean test/accuracy?",
+    ),
+    ("gate new --against old --worse test/accuracy=-1", "must be above 0, as test/accuracy=0.01"),
+    ("gate new --against old --mode eval", "--mode: got 'eval', must be one of train, inference"),
+    (
+        "gate new --against old --mode inference",
+        "has no timed step in mode inference; measure it with",
+    ),
+    (
+        "gate new --against old --json --markdown -",
+        "--markdown: got '-', but --json is printed there; name a file",
+    ),
+    (
+        "gate new --against elsewhere",
+        "new: was measured on host ci, the baseline on laptop; times of two machines are not "
+        "compared; if it is one machine under two names, as a container's, add --any-host",
+    ),
+    (
+        "gate new --against other",
+        "new: is about tiny, the baseline about other; compare runs of one workload",
+    ),
+    (
+        "gate new --against sizes",
+        "new: has no setting in common with the baseline: base against batch_size=1, "
+        "batch_size=16; run both with the same settings",
+    ),
+    (
+        "gate new --against large",
+        "new: base: batch_size is 64, in the baseline 96; run both with the same settings",
+    ),
+    (
+        "gate new --against learned",
+        "learned: has no timed step; measure it with `trainlab profile`, or compare metrics alone",
+    ),
+]
+
+
+def test_what_is_refused_is_told_in_a_line_in_both_languages(
+    trainlab: Verb, torchless: Torchless, make: Make, tmp_path: Path
+) -> None:
+    make("old")
+    make("new")
+    make("elsewhere", host="laptop")
+    make("other", workload="other")
+    make("sizes", vary={"batch_size": (1, 16)})
+    make("large", settings={"batch_size": 96})
+    make("learned", cost=None)
+    for line, told in REFUSED:
+        (said,) = trainlab(*line.split(), code=2).stderr.splitlines()
+        assert told in said
+        chinese = error_line(said.removeprefix("trainlab: "), "zh")
+        assert re.search(r"[\u4e00-\u9fff]", chinese), said
+    allowed = torchless.ask(["gate", "new", "--against", "elsewhere", "--any-host"], tmp_path)
+    assert allowed.code == 0, allowed
+    assert not allowed.imported_torch
+    blocked = torchless.ask(
+        ["gate", "new", "--against", "old", "--markdown", "no/such/place.md"], tmp_path
+    )
+    assert_told(blocked, "--markdown no/such/place.md: cannot be written: No such file")
+
+
+@pytest.mark.slow
+def test_a_real_pair_of_profiles_is_told_apart(tiny: Workload, tmp_path: Path) -> None:
+    """A model of eight times the width is slower on any machine; the same model is not twice as slow."""
+    cost = {"processes": 4, "budget_s": 0.3, "active_steps": 1, "trace_mb": 0, "extra_s": 0}
+    settings = {"device": "cpu", "threads": 1, "on": "inline", "batch_size": 50}
+
+    def measured(name: str, hidden: int) -> package.Run:
+        def model() -> Any:
+            from conftest import tiny_model
+
+            return tiny_model(hidden=hidden)
+
+        workload = Workload(
+            name="tiny", model=model, data=tiny.data, loss=tiny.loss, defaults=tiny.defaults
+        )
+        return package.profile(workload, out=tmp_path / name, **cost, **settings)
+
+    old, new = measured("old", 16), measured("new", 16)
+    found = package.gate(new, against=old, slower=0.9)
+    assert found.verdict != "fail", found
+    assert found.checks[0].num_run == 4
+    assert found.ratio is not None
+    wide = package.gate(measured("wide", 4096), against=old, slower=0.05)
+    assert wide.verdict == "fail", wide
+    assert wide.ratio is not None
+    assert wide.ratio > 1.5
