@@ -179,6 +179,7 @@ class Watcher:
     def update_begins(self, optimizer: Optimizer) -> None:
         if self.hooks.is_light:
             return
+        self._has_optimizer, self._updates_by_hand = True, 0
         self.timeline.begin(OPTIMIZER)
         self._followed, self._roots = self._roots, []
 
