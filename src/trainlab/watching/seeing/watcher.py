@@ -1,5 +1,6 @@
 """Watcher: hears of torch's calls and keeps what a script did: its steps, its losses, where time went."""
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +53,8 @@ class Watcher:
         self.was_restarted = False
         self._lead: int | None = None
         """The optimizer that ends a step with its update; None: there was none yet."""
-        self._has_optimizer = False
+        # One that was made before the first look makes updates, too.
+        self._has_optimizer = any(issubclass(type(one), Optimizer) for one in gc.get_objects())
         self._updates_by_hand = 0
         """Backward passes since the last step, where no optimizer of torch's was made."""
         self._roots: list[int] = []
