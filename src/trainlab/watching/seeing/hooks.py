@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import wraps
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import nn
@@ -18,6 +18,8 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from trainlab.errors import SpecError
 
 _is_compiling = torch.compiler.is_compiling
 OF_LOADER = "_trainlab_loader"
@@ -32,7 +34,7 @@ class Listener(Protocol):
     def pass_begins(self, loader: "DataLoader[Any]") -> object: ...
     def data_begins(self) -> None: ...
     def data_ends(self, loader: Any, batch: object) -> None: ...
-    def forward_begins(self, module: nn.Module) -> None: ...
+    def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None: ...
     def forward_ends(self, module: nn.Module) -> None: ...
     def backward_begins(self, roots: object) -> None: ...
     def backward_ends(self) -> None: ...
@@ -49,7 +51,14 @@ class Listener(Protocol):
 class Hooks:
     """Installed once per process; removed on `close`."""
 
+    _installed_now: ClassVar[bool] = False
+
     def __init__(self, listener: Listener) -> None:
+        """SpecError where this process is watched already."""
+        if Hooks._installed_now:
+            rule = "another watch is under way in this process, and one loop is watched at a time"
+            raise SpecError([f"{rule}; leave that one first"])
+        Hooks._installed_now = True
         self._listener = listener
         self.is_light = False
         """Whether only batches and updates are seen: the rest then runs nearly as without us."""
@@ -66,7 +75,9 @@ class Hooks:
 
     def close(self) -> None:
         """Nothing is seen any more."""
+        self.recover()
         self._installed.close()
+        Hooks._installed_now = False
 
     def _put(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
         before = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
@@ -81,7 +92,7 @@ class Hooks:
         hooks, running = modules._global_forward_pre_hooks, self._running
         is_model = _Models()
 
-        def before(module: nn.Module, arguments: object) -> None:
+        def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
             if self.is_light or _is_compiling() or get_ident() != thread or not is_model(module):
                 return
             own = module._forward_hooks
@@ -99,7 +110,7 @@ class Hooks:
             running.append(end)
             # While it runs only: a copy of the model, or a file with it, holds nothing of ours.
             own[OURS] = after
-            begins(module)
+            begins(module, arguments)
 
         handle = modules.register_module_forward_pre_hook(before)
         key = handle.id

@@ -36,6 +36,7 @@ from trainlab.errors import SpecError
 from trainlab.execute.jobs import jobs_of
 from trainlab.lab.scripts import script_study, watch_script
 from trainlab.spec import CostSpec, checked
+from trainlab.spec.probe import probe_of
 
 
 def _watch(
@@ -130,6 +131,15 @@ def _watch(
             rich_help_panel=MEASURING,
         ),
     ] = False,
+    probe: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROBE",
+            help="Watch inside the script's model: LAYER:QUANTITY:REDUCER, as *.weight:grad:norm; again "
+            "for more.",
+            rich_help_panel=MEASURING,
+        ),
+    ] = None,
     out: OutOption = None,
     tensorboard: Annotated[
         bool, typer.Option(help="Write TensorBoard event files.", rich_help_panel=MORE_OUTPUT)
@@ -175,6 +185,7 @@ def _watch(
         processes=nproc,
         cost=checked(CostSpec, given, "--profile") if profile else None,
         learn=learn,
+        probes=tuple(probe_of(text) for text in probe or ()),
         tensorboard=tensorboard,
         many=yes,
     )
@@ -218,6 +229,7 @@ command = with_options(
         "trainlab watch train.py --epochs 3",
         "trainlab watch train.py --vary batch-size=1,16,64 --seeds 3 --profile",
         r"trainlab watch train.py --metric 'accuracy=Accuracy: .*\((\d+)%\)'",
+        "trainlab watch train.py --probe '*.weight:grad:norm'",
     ),
     last=cost_parameters(basic=("processes",)),
 )
