@@ -40,6 +40,8 @@ class ScriptSpec(Spec):
     """Processes that torchrun starts for one trial."""
     max_steps: NonNegativeInt = 0
     """Updates after which a trial is ended; 0: when the script ends."""
+    from_inside: bool = False
+    """Whether it watched itself, by `trainlab.watch`: nobody else can start it."""
 
     def arguments_for(self, levels: Mapping[str, Scalar], seed: int | None) -> tuple[str, ...]:
         """The script's arguments in a cell with a seed; None: as it chooses itself."""

@@ -54,10 +54,7 @@ class Hooks:
     _installed_now: ClassVar[bool] = False
 
     def __init__(self, listener: Listener) -> None:
-        """SpecError where this process is watched already."""
-        if Hooks._installed_now:
-            rule = "another watch is under way in this process, and one loop is watched at a time"
-            raise SpecError([f"{rule}; leave that one first"])
+        self.check_none()
         Hooks._installed_now = True
         self._listener = listener
         self.is_light = False
@@ -72,6 +69,13 @@ class Hooks:
         self._see_data()
         if torch.cuda.is_available():
             self._see_transfers()
+
+    @classmethod
+    def check_none(cls) -> None:
+        """SpecError where this process is watched already."""
+        if cls._installed_now:
+            rule = "this process is watched already, and one training is watched at a time"
+            raise SpecError([f"trainlab.watch: {rule}; leave the other block first"])
 
     def close(self) -> None:
         """Nothing is seen any more."""

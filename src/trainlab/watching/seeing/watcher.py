@@ -183,9 +183,9 @@ class Watcher:
 
     def forward_ends(self, module: nn.Module) -> None:
         self.timeline.end(LOSS)
-        self.seen.model(module)
         if self.follower is not None:
             self._following(self.follower.forward_ends)
+        self.seen.model(module)
 
     def backward_begins(self, roots: object) -> None:
         self.timeline.backward_begins()
