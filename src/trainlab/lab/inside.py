@@ -1,5 +1,6 @@
 """A training loop of the user's own, watched from inside it: in a notebook, or in any script."""
 
+import gc
 import math
 import sys
 import time
@@ -155,8 +156,11 @@ class WatchedLoop:
             model=self._model,
             on_step=_progress_into(events, attempt.trial.id),
         )
+        watcher = self._watched.watcher
         if self._optimizer is not None:
-            self._watched.watcher.lead_by(self._optimizer)
+            watcher.lead_by(self._optimizer)
+        elif any(issubclass(type(one), Optimizer) for one in gc.get_objects()):
+            watcher.optimizer_made()
 
     def _end(self, error: BaseException | None) -> None:
         watched, attempt = self._watched, self._attempt

@@ -109,7 +109,7 @@ class Watcher:
 
     def lead_by(self, optimizer: Optimizer) -> None:
         """Its updates are those that end a step."""
-        self._lead = id(optimizer)
+        self._lead, self._has_optimizer = id(optimizer), True
 
     def _following(self, moment: Callable[..., None], *arguments: Any) -> None:
         """What the follower does counts nowhere."""
@@ -218,6 +218,7 @@ class Watcher:
     def update_begins(self, optimizer: Optimizer) -> None:
         if self.hooks.is_light:
             return
+        # It may have been made before the watch began.
         self._has_optimizer, self._updates_by_hand = True, 0
         if self.follower is not None:
             self._following(self.follower.update_begins, optimizer)
