@@ -85,6 +85,7 @@ def _run_whole(order: Order, answers: Answers) -> int:
         probes=order.probes,
         tensorboard=order.tensorboard,
         metrics=order.metrics,
+        columns=order.columns,
         start_ns=_start_ns(),
         on_step=step_ended,
         refusal=Refused,

@@ -10,6 +10,7 @@ from trainlab.record.files import LineWriter
 from trainlab.train.moments import Point
 from trainlab.watching.seeing.timeline import EVALUATION, PARTS, STARTUP
 from trainlab.watching.seeing.watcher import LOSS_NAME, Watcher
+from trainlab.words.numbers import is_share
 
 ALL_UP_TO = 1000
 """So many steps each have a line; then every second one, of twice as many; and so on."""
@@ -18,6 +19,9 @@ WRITE_EVERY_S = 1.0
 
 LOGGED = "_logged"
 """Ends the name of a metric that the script tells and that is seen in its backward passes, too."""
+
+PERCENT = "_percent"
+"""Ends the name of an accuracy that the script tells in per cent."""
 
 Told = tuple[int, str, float]
 """The updates made when a metric was told, its name and its value."""
@@ -36,6 +40,7 @@ class ScriptCurve:
         self._watcher, self._lines, self._tell = watcher, lines, written
         self._told: list[Told] = []
         """What the script told and no pass has taken yet."""
+        self._in_percent: set[str] = set()
         self._told_in_steps = 0
         """How many of those the lines of steps have been looked through for."""
         self._epoch = 1
@@ -64,6 +69,11 @@ class ScriptCurve:
     def _add(self, name: str, value: float) -> None:
         if name.rstrip("0123456789").rstrip("_") == LOSS_NAME:
             name += LOGGED
+        if is_share(name):
+            if value > 1:
+                self._in_percent.add(name)
+            # Known by its first value above 1; as a share it would be read as a hundred times as much.
+            name += PERCENT if name in self._in_percent else ""
         self._told.append((self._watcher.num_steps, name, value))
         self.last = {**self.last, name: value}
 

@@ -16,6 +16,7 @@ from trainlab.train.moments import Progress
 from trainlab.watching import told
 from trainlab.watching.curve import ScriptCurve
 from trainlab.watching.following.model import FollowedModel
+from trainlab.watching.following.own_metrics import CsvColumns, OwnScalars
 from trainlab.watching.scripts.output import search_output
 from trainlab.watching.seeing.watcher import Watcher
 from trainlab.watching.seen_record import watched_record
@@ -35,15 +36,16 @@ class WholeWatch:
         probes: Sequence[ProbeSpec] = (),
         tensorboard: bool = False,
         metrics: Mapping[str, str] | None = None,
+        columns: Mapping[str, tuple[str, str]] | None = None,
         model: nn.Module | None = None,
         start_ns: int | None = None,
         on_step: OnStep = lambda step, metrics: None,
         refusal: Callable[[SpecError], BaseException] = lambda error: error,
         rank: int = 0,
     ) -> None:
-        """`metrics` are patterns of what is printed; `model` is the one to look into, by default the first
-        that trains; `refusal` is what is raised in the script for probes that cannot be. Of several
-        processes the first, of rank 0, looks into the model."""
+        """`metrics` are patterns of what is printed, `columns` files and columns that are written. `model`
+        is the one to look into, by default the first that trains; `refusal` is what is raised in the script
+        for probes that cannot be. Of several processes the first, of rank 0, looks into the model."""
         self._folder, self._on_step, self._rank = folder, on_step, rank
         self.watcher = Watcher(start_ns)
         self._model = FollowedModel(
@@ -54,6 +56,7 @@ class WholeWatch:
             model=model,
             tensorboard=tensorboard and not rank,
             shows_network=not rank,
+            before_call=self._look,
             refusal=refusal,
         )
         self._curve = ScriptCurve(
@@ -62,6 +65,9 @@ class WholeWatch:
         self.watcher.follower, self.watcher.on_step = self._model, self._step_ended
         told.listen(self._curve.metric)
         self._end_search = search_output(metrics or {}, self._curve.printed)
+        self._scalars = OwnScalars(self._curve.metric, folder.tensorboard_folder)
+        self._columns = CsvColumns(columns or {}, self._curve.printed)
+        self._look()
 
     @property
     def notes(self) -> list[Note]:
@@ -86,6 +92,8 @@ class WholeWatch:
         """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
         are those of the script."""
         self.watcher.close()
+        self._look()
+        self._scalars.close()
         told.stop_listening(self._curve.metric)
         self._end_search()
         self._model.close()
@@ -94,8 +102,15 @@ class WholeWatch:
         record = watched_record(self.watcher, arguments, self._rank)
         self._folder.watched_by(self._rank).write(record)
 
+    def _look(self) -> None:
+        """For metrics that the script has begun to write; before the update they are of is followed by
+        another."""
+        self._scalars.look()
+        self._columns.look()
+
     def _step_ended(self, step: int) -> None:
         self._model.step_ended(step)
+        self._scalars.look()
         if self._curve.step_ended():
             self._model.flush()
         self._on_step(step, self._curve.last)

@@ -44,13 +44,15 @@ class FollowedModel(Follower):
         model: nn.Module | None = None,
         tensorboard: bool = False,
         shows_network: bool = True,
+        before_call: Callable[[], None] = lambda: None,
         refusal: Callable[[SpecError], BaseException] = lambda error: error,
     ) -> None:
-        """`refusal`: what is raised in the script for probes that cannot be."""
+        """`before_call` is called before any model is; `refusal`: what is raised in the script for probes
+        that cannot be."""
         self._watcher, self._trial, self._folder = watcher, trial, folder
         self._model = None if model is None else plain_model(model)
         self._has_board, self._has_network = tensorboard, shows_network
-        self._refusal = refusal
+        self._before_call, self._refusal = before_call, refusal
         self.notes: list[Note] = []
         self._board: ScriptBoard | None = None
         self._probes: ScriptProbes | None = None
@@ -66,6 +68,7 @@ class FollowedModel(Follower):
 
     def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """Passes without gradients, or in eval mode of a model that trains in train mode, do not train."""
+        self._before_call()
         is_training = torch.is_grad_enabled() and (module.training or not self._has_trained)
         self._has_trained |= is_training and module.training
         if not is_training:
@@ -90,6 +93,9 @@ class FollowedModel(Follower):
     def backward_ends(self) -> None:
         if self._probes is not None and self._view is not None:
             self._try(self._probes.phase_ends, "backward")
+            if not self._watcher.has_optimizer:
+                # The script updates the weights itself, and nobody tells when.
+                self._try(self._update_by_hand)
 
     def update_begins(self, optimizer: Optimizer) -> None:
         if self._probes is not None and self._view is not None:
@@ -157,6 +163,11 @@ class FollowedModel(Follower):
         self._is_called = True
         self._probes.called(module, arguments)
 
+    def _update_by_hand(self) -> None:
+        assert self._probes is not None
+        self._probes.gradients_ready()
+        self._probes.update_begins()
+
     def _probe_step(self, step: int) -> None:
         assert self._probes is not None
         epoch = self._watcher.step_epochs[-1]
@@ -166,6 +177,7 @@ class FollowedModel(Follower):
             self._epoch, self._is_in_epoch, self._num_in_epoch = epoch, True, 0
             self._probes.epoch_begins(epoch)
         self._num_in_epoch += 1
+        self._probes.phase_ends("optimizer")
         self._probes.step_ends(step)
         if step == 1:
             self._probes.check_selectors()

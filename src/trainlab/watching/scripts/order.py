@@ -19,6 +19,7 @@ class Order(Spec):
     trial: Trial
     trial_folder: str
     metrics: dict[str, str] = {}
+    columns: dict[str, tuple[str, str]] = {}
     threads: int | None = None
     """None: torch's or the script's own choice."""
     change: str = ""

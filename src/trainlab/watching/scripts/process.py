@@ -65,6 +65,7 @@ class ScriptProcess:
             trial=trial,
             trial_folder=str(folder.path.absolute()),
             metrics=script.metrics,
+            columns=script.columns,
             threads=trial.settings.threads or (threads if is_alone else None),
             change=trial.settings.change,
             max_steps=script.max_steps if mode == "whole" else 0,

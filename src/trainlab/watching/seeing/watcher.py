@@ -56,7 +56,7 @@ class Watcher:
         self._lead: int | None = None
         """The optimizer that ends a step with its update; None: there was none yet."""
         # One that was made before the first look makes updates, too.
-        self._has_optimizer = any(issubclass(type(one), Optimizer) for one in gc.get_objects())
+        self.has_optimizer = any(issubclass(type(one), Optimizer) for one in gc.get_objects())
         self._updates_by_hand = 0
         """Backward passes since the last step, where no optimizer of torch's was made."""
         self._roots: list[int] = []
@@ -109,7 +109,7 @@ class Watcher:
 
     def lead_by(self, optimizer: Optimizer) -> None:
         """Its updates are those that end a step."""
-        self._lead, self._has_optimizer = id(optimizer), True
+        self._lead, self.has_optimizer = id(optimizer), True
 
     def _following(self, moment: Callable[..., None], *arguments: Any) -> None:
         """What the follower does counts nowhere."""
@@ -144,7 +144,7 @@ class Watcher:
         if self.hooks.is_light and not is_light:
             self.timeline.restart()
         # Where weights are updated by hand nothing else tells where a step ends.
-        self.hooks.is_light = is_light and self._has_optimizer
+        self.hooks.is_light = is_light and self.has_optimizer
 
     def data_begins(self) -> None:
         self.num_fetched += 1
@@ -207,19 +207,19 @@ class Watcher:
 
     def backward_ends(self) -> None:
         self.timeline.end(OTHER)
-        if not self._has_optimizer:
+        if not self.has_optimizer:
             self._updates_by_hand += 1
         if self.follower is not None:
             self._following(self.follower.backward_ends)
 
     def optimizer_made(self) -> None:
-        self._has_optimizer = True
+        self.has_optimizer = True
 
     def update_begins(self, optimizer: Optimizer) -> None:
         if self.hooks.is_light:
             return
         # It may have been made before the watch began.
-        self._has_optimizer, self._updates_by_hand = True, 0
+        self.has_optimizer, self._updates_by_hand = True, 0
         if self.follower is not None:
             self._following(self.follower.update_begins, optimizer)
         self.timeline.begin(OPTIMIZER)

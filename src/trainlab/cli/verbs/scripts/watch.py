@@ -1,5 +1,6 @@
 """trainlab watch: a training script as it is, measured; its own arguments can be varied."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -75,6 +76,15 @@ def _watch(
             help="A metric in a line that the script prints: a regular expression with one group, as "
             r"'accuracy=Accuracy: .*\((\d+)%\)'; again for more.",
             rich_help_panel=SETTINGS,
+        ),
+    ] = None,
+    metric_file: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE:COLUMN",
+            help="A metric in a CSV file that the script writes, as accuracy=log.csv:val_acc; again for "
+            "more. Scalars that it writes for TensorBoard are taken without.",
+            rich_help_panel=MORE_WHAT,
         ),
     ] = None,
     seed_argument: Annotated[
@@ -179,6 +189,7 @@ def _watch(
         design=design,
         seeds=tuple(range(1, (seeds or 1) + 1)),
         metrics=metrics_of(metric or ()),
+        metric_files=metrics_of(metric_file or (), "--metric-file", "accuracy=log.csv:val_acc"),
         seed_argument=seed_argument,
         threads=threads,
         max_steps=steps,
@@ -210,15 +221,19 @@ def _watch(
     exit_for_failures(outcome.complete_run().evidence(), lang)
 
 
-def metrics_of(texts: list[str] | tuple[()]) -> dict[str, str]:
-    """Metrics and their patterns, as they were typed."""
+def metrics_of(
+    texts: Sequence[str],
+    option: str = "--metric",
+    example: str = "accuracy=Accuracy: ([0-9.]+)",
+) -> dict[str, str]:
+    """Metrics and where each is found, as they were typed."""
     found: dict[str, str] = {}
     for text in texts:
-        name, equals, pattern = text.partition("=")
-        if not equals or not name.strip() or not pattern:
-            rule = "must be NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'"
-            raise SpecError([f"--metric: got {text!r}, {rule}"])
-        found[name.strip()] = pattern
+        name, equals, place = text.partition("=")
+        if not equals or not name.strip() or not place:
+            kind = "NAME=PATTERN" if option == "--metric" else "NAME=FILE:COLUMN"
+            raise SpecError([f"{option}: got {text!r}, must be {kind}, as '{example}'"])
+        found[name.strip()] = place
     return found
 
 
