@@ -2,6 +2,7 @@
 
 import gc
 import math
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -137,7 +138,9 @@ class WatchedLoop:
             self._end(error)
 
     def _begin(self, opened: ExitStack) -> None:
-        started = start_run(self._study, self._out)
+        is_script = Path(sys.argv[0]).suffix == ".py" and self._study.workload != NOTEBOOK
+        command = shlex.join(["python", *sys.argv]) if is_script else None
+        started = start_run(self._study, self._out, command)
         self._run = run = Run(started.path.absolute())
         (group,) = plan(self._study)
         opened.enter_context(leased(run))
@@ -222,7 +225,8 @@ def _progress_into(
 
 def _study(name: str, title: str, probes: Any, *, tensorboard: bool, file: str | None) -> Study:
     given = (probes,) if isinstance(probes, str | ProbeSpec) else tuple(probes)
-    script = ScriptSpec(path=file or NOTEBOOK, folder=str(Path.cwd()), from_inside=True)
+    path = NOTEBOOK if file is None else str(Path(file).absolute())
+    script = ScriptSpec(path=path, folder=str(Path.cwd()), from_inside=True)
     values = {
         "name": name,
         "title": title,
@@ -246,6 +250,9 @@ def _probe(given: str | ProbeSpec) -> ProbeSpec:
 
 
 def _file_of_caller() -> str | None:
-    """The script that called `watch`, as it was named; None where that is typed in."""
+    """The script that called `watch`, from the current folder on if it is there; None if typed in."""
     file = sys._getframe(2).f_globals.get("__file__")
-    return str(file) if file and Path(file).suffix == ".py" else None
+    if not file or Path(file).suffix != ".py":
+        return None
+    path = Path(file).absolute()
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -47,6 +47,7 @@ class WholeWatch:
         is the one to look into, by default the first that trains; `refusal` is what is raised in the script
         for probes that cannot be. Of several processes the first, of rank 0, looks into the model."""
         self._folder, self._on_step, self._rank = folder, on_step, rank
+        lines = LineWriter(folder.curve_of(rank))  # what may fail comes before the hooks
         self.watcher = Watcher(start_ns)
         self._model = FollowedModel(
             self.watcher,
@@ -59,9 +60,7 @@ class WholeWatch:
             before_call=self._look,
             refusal=refusal,
         )
-        self._curve = ScriptCurve(
-            self.watcher, LineWriter(folder.curve_of(rank)), self._model.point_written
-        )
+        self._curve = ScriptCurve(self.watcher, lines, self._model.point_written)
         self.watcher.follower, self.watcher.on_step = self._model, self._step_ended
         told.listen(self._curve.metric)
         self._end_search = search_output(metrics or {}, self._curve.printed)
