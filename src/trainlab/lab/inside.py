@@ -1,6 +1,5 @@
 """A training loop of the user's own, watched from inside it: in a notebook, or in any script."""
 
-import gc
 import math
 import shlex
 import sys
@@ -159,11 +158,8 @@ class WatchedLoop:
             model=self._model,
             on_step=_progress_into(events, attempt.trial.id),
         )
-        watcher = self._watched.watcher
         if self._optimizer is not None:
-            watcher.lead_by(self._optimizer)
-        elif any(issubclass(type(one), Optimizer) for one in gc.get_objects()):
-            watcher.optimizer_made()
+            self._watched.watcher.lead_by(self._optimizer)
 
     def _end(self, error: BaseException | None) -> None:
         watched, attempt = self._watched, self._attempt
