@@ -24,6 +24,7 @@ from trainlab.record.files import LineWriter
 from trainlab.record.folder import TrialFolder
 from trainlab.watching import told
 from trainlab.watching.curve import ScriptCurve
+from trainlab.watching.facts import course_facts, facts_of
 from trainlab.watching.profiled import ProfiledWindow
 from trainlab.watching.scripts.order import Order
 from trainlab.watching.scripts.output import search_output
@@ -91,20 +92,10 @@ def _run_whole(order: Order, answers: Answers) -> int:
         end_search()
         curve.finish()
     folder.watched_by(rank()).write(watched_record(watcher, order.arguments, rank()))
+    facts = facts_of(watcher) | course_facts(watcher)
     epochs = {"epochs": curve.num_epochs, "steps": watcher.num_steps}
-    answers.send(**ended, **epochs, final=curve.final, facts=_facts(watcher))
+    answers.send(**ended, **epochs, final=curve.final, facts=facts)
     return 0 if ended["ended"] == "done" else 1
-
-
-def _facts(watcher: Watcher) -> dict[str, Any]:
-    """What the script's settings were seen to be."""
-    seen = watcher.seen
-    return {
-        "batch_size": seen.batch_size or 1,
-        "lr": next((one.lr for one in seen.optimizers if one.lr is not None), 0.0),
-        "threads": torch.get_num_threads(),
-        "device": watcher.device,
-    }
 
 
 def _take_turns(order: Order, answers: Answers) -> int:
@@ -115,7 +106,7 @@ def _take_turns(order: Order, answers: Answers) -> int:
     ended = _run_until(order, watcher, turns.protocol())
     if turns.record is not None:
         TrialFolder(Path(order.trial_folder)).cost.write(turns.record)
-    answers.send(**ended, facts=_facts(watcher))
+    answers.send(**ended, facts=facts_of(watcher))
     return 0 if ended["ended"] == "done" else 1
 
 
@@ -129,7 +120,7 @@ def _profile(order: Order, answers: Answers) -> int:
     ended = _run_until(order, watcher, window.protocol())
     if window.record is not None:
         folder.operators.write(window.record)
-    answers.send(**ended, facts=_facts(watcher))
+    answers.send(**ended, facts=facts_of(watcher))
     return 0 if ended["ended"] == "done" else 1
 
 

@@ -19,8 +19,10 @@ class ScriptCurve:
 
     def __init__(self, watcher: Watcher, lines: LineWriter) -> None:
         self._watcher, self._lines = watcher, lines
-        self._metrics: dict[str, float] = {}
-        """Since the last pass began."""
+        self._metrics: list[tuple[int, str, float]] = []
+        """With the updates made before each was told, those of epochs that are not written yet."""
+        self._evaluations_ns: list[int] = []
+        """All evaluation by the end of each step."""
         self._epoch = 1
         self._written = 0
         """Steps that have been looked at."""
@@ -35,11 +37,14 @@ class ScriptCurve:
 
     def metric(self, name: str, value: float) -> None:
         """A metric that the script told: of the pass that is under way or has just ended."""
-        self._metrics[name if "/" in name else f"test/{name}"] = value
+        name = name if "/" in name else f"test/{name}"
+        self._metrics.append((self._watcher.num_steps, name, value))
+        self.last = {**self.last, name: value}
 
     def step_ended(self) -> None:
         """Writes the lines of steps that have not been written, now and then: reading a loss may wait for
         the device."""
+        self._evaluations_ns.append(self._watcher.timeline.total_ns[EVALUATION])
         if time.monotonic() - self._wrote_s > WRITE_EVERY_S:
             self._write_steps()
 
@@ -47,7 +52,7 @@ class ScriptCurve:
         """The script has ended."""
         self._write_steps()
         if self._watcher.num_steps:
-            self._write_epoch()
+            self._write_epoch(self._watcher.timeline.total_ns[EVALUATION])
         self._lines.close()
 
     def _write_steps(self) -> None:
@@ -55,7 +60,8 @@ class ScriptCurve:
         for place in range(self._written, watcher.num_steps):
             epoch = watcher.step_epochs[place]
             if epoch > self._epoch:
-                self._write_epoch()
+                # What followed the last step of an epoch has ended by the end of the next step.
+                self._write_epoch(self._evaluations_ns[place])
                 self._epoch = epoch
             values = watcher.losses_of(place)
             parts = watcher.steps_ns[place]
@@ -69,17 +75,18 @@ class ScriptCurve:
             if is_kept(place + 1):
                 self._lines.write(self._line("step", place, values, {"time_s": self._time_s}))
 
-    def _write_epoch(self) -> None:
-        evaluation_ns = self._watcher.timeline.total_ns[EVALUATION]
+    def _write_epoch(self, evaluation_ns: int) -> None:
         test_s = (evaluation_ns - self._evaluation_ns) / 1e9
         self._evaluation_ns = evaluation_ns
         self._time_s += test_s
         means = {name: math.fsum(v) / len(v) for name, v in self._sums.items() if v}
-        self.final = {**means, **self._metrics}
+        told = {name: value for step, name, value in self._metrics if step <= self._written}
+        self._metrics = [one for one in self._metrics if one[0] > self._written]
+        # Some are told now and then only.
+        self.final = {**self.final, **means, **told}
         times = {"train_s": self._train_s, "test_s": test_s, "time_s": self._time_s}
-        self._lines.write(self._line("epoch", self._written - 1, self.final, times))
-        self.last = {**self.last, **self._metrics}
-        self._sums, self._metrics, self._train_s = {}, {}, 0.0
+        self._lines.write(self._line("epoch", self._written - 1, {**means, **told}, times))
+        self._sums, self._train_s = {}, 0.0
         self.num_epochs += 1
 
     def _line(
