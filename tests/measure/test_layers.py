@@ -166,14 +166,14 @@ def test_layers_add_up_to_most_of_each_phase_and_never_to_more(cnn: MakeSetup) -
 
 def test_steps_are_recorded_in_turns_and_the_first_one_apart(cnn: MakeSetup) -> None:
     record = profile_layers(cnn(), TRAIN.model_copy(update={"active_steps": 4}))
-    assert record.num_steps == len(record.bare_ms) == len(record.scripts.watched_ms) == 4
+    assert record.num_steps == len(record.bare_ms) == len(record.watched_ms) == 4
     steps = {name: len(us) for name, us in record.phases_us.items()}
     assert steps == {"forward": 4, "loss": 4, "backward": 4}
     for row in record.rows:
         assert len(row.forward_us) == len(row.backward_us) == 4
         assert row.first_forward_us is not None
         assert row.first_backward_us is not None
-    for step, ms in enumerate(record.scripts.watched_ms):
+    for step, ms in enumerate(record.watched_ms):
         assert sum(us[step] for us in record.phases_us.values()) < ms * 1e3
 
 

@@ -1,6 +1,6 @@
 """What watching a script has shown, computed again from watched.json."""
 
-from statistics import median
+from statistics import fmean, median
 
 from raw_run import Expected, Json, RawRun, read
 
@@ -21,6 +21,14 @@ def _expected(run: RawRun, found: Finding, **numbers: object) -> Expected:
 
 def _steps(one: Json) -> list[float]:
     return [sum(parts) for parts in zip(*one["steps_ms"].values(), strict=True)]
+
+
+def _middle(one: Json, name: str) -> tuple[float, float]:
+    """A part and the whole, means over the steps between the quartiles."""
+    rows = sorted(zip(_steps(one)[1:], one["steps_ms"][name][1:], strict=True))
+    cut = len(rows) // 4
+    middle = rows[cut : len(rows) - cut]
+    return fmean(own for _, own in middle), fmean(whole for whole, _ in middle)
 
 
 def time(run: RawRun, found: Finding) -> Expected:
@@ -56,12 +64,8 @@ def part(run: RawRun, found: Finding) -> Expected:
         of, times = "run", [one["parts_s"][name] for one in all_runs]
         shares = [own / one["wall_s"] for own, one in zip(times, all_runs, strict=True)]
     else:
-        of, own_ms = "step", [one["steps_ms"][name][1:] for one in all_runs]
-        times = [median(ms) for ms in own_ms]
-        shares = [
-            median(ms / whole for ms, whole in zip(own, _steps(one)[1:], strict=True))
-            for own, one in zip(own_ms, all_runs, strict=True)
-        ]
+        of, steps = "step", [_middle(one, name) for one in all_runs]
+        times, shares = [fmean(own for own, _ in steps)], [own / whole for own, whole in steps]
     return _expected(
         run,
         found,

@@ -48,14 +48,10 @@ class ScriptTimes:
 
     @property
     def step_parts_ms(self) -> dict[str, float]:
-        """Of the median step: the median of each part, over steps and then over runs; without the first."""
-        names = dict.fromkeys(name for run in self.runs for name in run.steps_ms)
-        medians = {
-            name: [statistics.median(steps) for run in self.runs if (steps := later(run, name))]
-            for name in sorted(names, key=ORDER.index)
-        }
-        found = {name: statistics.median(values) for name, values in medians.items() if values}
-        return {name: value for name, value in found.items() if value}
+        """Of a typical step, means over runs, so that they add up; empty where no run made two updates."""
+        by_run = [parts for run in self.runs if (parts := typical_step_ms(run))]
+        names = [name for name in ORDER if any(parts.get(name) for parts in by_run)]
+        return {name: statistics.fmean(parts.get(name, 0.0) for parts in by_run) for name in names}
 
 
 def script_times(evidence: Evidence) -> list[ScriptTimes]:
@@ -94,11 +90,23 @@ def steps_ms(run: WatchedRecord) -> list[float]:
     return list(map(sum, zip(*(later(run, part) for part in run.steps_ms), strict=True)))
 
 
-def step_share(run: WatchedRecord, part: str) -> float:
-    """Of a step after the first, the median of what a part takes of it."""
+def typical_step_ms(run: WatchedRecord) -> dict[str, float]:
+    """By part, the mean over the middle half of the steps after the first by how long they took: the parts
+    add up, and a step that something else held up does not count. Empty where there is none."""
     wholes = steps_ms(run)
-    shares = [own / whole for own, whole in zip(later(run, part), wholes, strict=False) if whole]
-    return statistics.median(shares) if shares else 0.0
+    places = sorted(range(len(wholes)), key=lambda place: wholes[place])
+    middle = places[len(places) // 4 : len(places) - len(places) // 4]
+    if not middle:
+        return {}
+    return {
+        part: statistics.fmean(later(run, part)[place] for place in middle) for part in run.steps_ms
+    }
+
+
+def step_share(run: WatchedRecord, part: str) -> float:
+    """What a part takes of a typical step."""
+    parts = typical_step_ms(run)
+    return parts.get(part, 0.0) / (sum(parts.values()) or 1.0)
 
 
 def first_step_ms(run: WatchedRecord) -> float | None:

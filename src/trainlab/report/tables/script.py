@@ -1,13 +1,12 @@
 """A script that was watched, as tables: its time by part, its median step, and what it was seen to use."""
 
-import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from trainlab.analyse.answer.names import level_name
-from trainlab.analyse.scripts.times import ScriptTimes, steps_ms
+from trainlab.analyse.scripts.times import ScriptTimes
 from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import EMPTY, Field, name, table_of, value
@@ -46,12 +45,9 @@ def time_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
 
 
 def step_parts_table(all_times: Sequence[ScriptTimes], words: Words) -> Table | None:
-    """The median step after the first, by part; None where no script made two updates."""
-    rows = []
-    for times in all_times:
-        wholes = [statistics.median(found) for run in times.runs if (found := steps_ms(run))]
-        if wholes:
-            rows.append(Parts(times.cell, times.step_parts_ms, statistics.median(wholes)))
+    """A typical step by part; None where no script made two updates."""
+    found = ((times.cell, times.step_parts_ms) for times in all_times)
+    rows = [Parts(cell, parts, sum(parts.values())) for cell, parts in found if parts]
     if not rows:
         return None
     note = words("script_step_note")

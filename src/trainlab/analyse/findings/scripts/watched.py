@@ -102,7 +102,7 @@ class ScriptPart(ScriptFinding):
     low: float
     high: float
     time: float
-    """Seconds of the run, or milliseconds of its median step."""
+    """Seconds of the run, or milliseconds of a typical step."""
 
     def statement(self, words: Words) -> str:
         range_text = self.ranged(words, percent(self.low), percent(self.high))
