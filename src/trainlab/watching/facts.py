@@ -1,10 +1,11 @@
 """Facts: what a script's settings were seen to be, by the names that reports and comparisons use."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from trainlab.watching.seeing.seen import Seen
+from trainlab.watching.seeing.seen import Seen, SeenModel
 from trainlab.watching.seeing.watcher import Watcher
 
 
@@ -16,7 +17,7 @@ def facts_of(watcher: Watcher) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "batch_size": seen.batch_size,
         **_optimizer_facts(seen),
-        **_model_facts(seen),
+        **_model_facts(seen.models[: watcher.num_first_models]),
         **_loader_facts(seen),
     }
     return {name: fact for name, fact in facts.items() if fact is not None}
@@ -36,14 +37,14 @@ def _optimizer_facts(seen: Seen) -> dict[str, Any]:
     return {"optimizer": ", ".join(names), "lr": next(lrs, None)}
 
 
-def _model_facts(seen: Seen) -> dict[str, Any]:
-    if not seen.models:
+def _model_facts(models: Sequence[SeenModel]) -> dict[str, Any]:
+    if not models:
         return {}
-    names = list(dict.fromkeys(one.name for one in seen.models))
-    dtypes = sorted({dtype for one in seen.models for dtype in one.dtypes})
+    names = list(dict.fromkeys(one.name for one in models))
+    dtypes = sorted({dtype for one in models for dtype in one.dtypes})
     return {
         "model": ", ".join(names),
-        "parameters": sum(one.num_parameters for one in seen.models),
+        "parameters": sum(one.num_parameters for one in models),
         "dtype": ", ".join(dtypes),
     }
 
