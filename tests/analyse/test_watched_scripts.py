@@ -61,7 +61,7 @@ def test_the_time_of_a_run_is_told_with_what_watching_took(tmp_path: Path) -> No
     (time,) = (one for one in found if isinstance(one, ScriptTime))
     assert time.sentence(EN) == (
         "The script ran for 3.49 s: start-up 57.3%, training 14.0%, evaluation 28.7%. A step takes "
-        "10.0 ms (median), the first one 100 ms. Watching itself took 0.00100 s of it (0.03%)."
+        "10.0 ms (median), the first one 100 ms. Observing it took 0.00100 s of that (0.03%)."
     )
     assert "启动 57.3%" in time.sentence(ZH)
 
