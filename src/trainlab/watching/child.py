@@ -20,6 +20,7 @@ import torch
 
 from trainlab.machine.orphans import end_with_parent
 from trainlab.record.folder import TrialFolder
+from trainlab.watching.facts import facts_of
 from trainlab.watching.profiled import ProfiledWindow
 from trainlab.watching.raised import raised_by
 from trainlab.watching.scripts.order import Order
@@ -32,7 +33,7 @@ from trainlab.watching.scripts.running import (
 )
 from trainlab.watching.seeing.watcher import Watcher
 from trainlab.watching.turns import Turns
-from trainlab.watching.whole import WholeWatch, facts_of
+from trainlab.watching.whole import WholeWatch
 
 PROGRESS_EVERY_S = 0.3
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
