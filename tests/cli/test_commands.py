@@ -15,7 +15,7 @@ import torch
 
 from command import Verb
 from trainlab.execute.signals import signals_interrupt
-from trainlab.spec import TrainSpec
+from trainlab.spec.settings import OF_WORKLOADS
 
 TRAINLAB = [sys.executable, "-m", "trainlab"]
 
@@ -192,7 +192,7 @@ def test_an_unknown_option_is_exit_code_2(trainlab: Verb) -> None:
 
 def test_help_shows_every_setting_with_its_default_and_unit(trainlab: Verb) -> None:
     shown = trainlab("run", "--help-all").stdout
-    for name in TrainSpec.model_fields:
+    for name in OF_WORKLOADS:
         assert f"--{name.replace('_', '-')}" in shown
     for part in ("SAMPLES", "EPOCHS", "[mnist-cnn 64, fashion-mlp 32]", "adadelta, sgd, adam"):
         assert part in shown

@@ -137,7 +137,7 @@ def test_a_loader_that_does_not_shuffle_is_told(tmp_path: Path) -> None:
         (
             {"order": "shuffled", "begins_alike": True},
             "Each of 2 passes over the training data begins with the same batch, though the loader "
-            "does not go in order: is it seeded anew before every pass?",
+            "does not go in order; it may be seeded anew before every pass.",
         ),
     ],
 )
