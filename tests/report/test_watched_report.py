@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,21 @@ def test_how_seeds_were_given_and_how_to_repeat_it_are_those_of_a_script(tmp_pat
     assert "```toml" not in text
     assert "watched.json" in text
     html_of(documents(run)[0])
+
+
+def test_of_a_loop_that_was_watched_from_inside_nothing_is_said_that_we_did_not_do(
+    tmp_path: Path,
+) -> None:
+    run = WatchedRun().write(tmp_path / "run")
+    evidence = gather(run)
+    script = evidence.study.script
+    assert script is not None
+    inside = script.model_copy(update={"from_inside": True})
+    study = evidence.study.model_copy(update={"script": inside})
+    text = markdown_of(report_of(RunData(replace(evidence, study=study)), "en"))
+    assert "trainlab seeded nothing and started nothing" in text
+    assert "fresh process" not in text
+    assert "the start of its process" not in text
 
 
 def test_json_has_arguments_what_was_seen_and_seconds_by_part(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ def script_section(data: RunData, words: Words) -> Section | None:
     all_times = script_times(data.evidence)
     if not all_times:
         return None
-    blocks: list[Block] = [Paragraph(words("script_intro")), script_figure(all_times, words)]
+    script = data.evidence.study.script
+    intro = "script_intro_inside" if script is not None and script.from_inside else "script_intro"
+    blocks: list[Block] = [Paragraph(words(intro)), script_figure(all_times, words)]
     blocks.append(time_table(all_times, words))
     if (steps := step_parts_table(all_times, words)) is not None:
         blocks.append(steps)
