@@ -41,7 +41,7 @@ def test_what_fast_epochs_tell_stays_theirs(tmp_path: Path) -> None:
         script.train(epoch, curve)
         if epoch != 3:
             script.timeline.total_ns[EVALUATION] += epoch * 10**9
-            curve.metric("accuracy", epoch / 10)
+            curve.printed("accuracy", epoch / 10)
     curve.finish()
     lines = [json.loads(line) for line in (tmp_path / "curve.jsonl").read_text().splitlines()]
     epochs = [line for line in lines if line["kind"] == "epoch"]

@@ -231,8 +231,9 @@ def metrics_of(
     for text in texts:
         name, equals, place = text.partition("=")
         if not equals or not name.strip() or not place:
-            kind = "NAME=PATTERN" if option == "--metric" else "NAME=FILE:COLUMN"
-            raise SpecError([f"{option}: got {text!r}, must be {kind}, as '{example}'"])
+            is_pattern = option == "--metric"
+            rule = "must be NAME=PATTERN" if is_pattern else "must be NAME=FILE:COLUMN"
+            raise SpecError([f"{option}: got {text!r}, {rule}, as '{example}'"])
         found[name.strip()] = place
     return found
 
