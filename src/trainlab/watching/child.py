@@ -23,7 +23,10 @@ from trainlab.machine.orphans import end_with_parent
 from trainlab.record.files import LineWriter
 from trainlab.record.folder import TrialFolder
 from trainlab.watching import told
+from trainlab.watching.changes.applying import apply_change
+from trainlab.watching.changes.change import Change, ChangeError
 from trainlab.watching.curve import ScriptCurve
+from trainlab.watching.finding.search import Search
 from trainlab.watching.profiled import ProfiledWindow
 from trainlab.watching.scripts.order import Order
 from trainlab.watching.scripts.output import search_output
@@ -31,8 +34,12 @@ from trainlab.watching.scripts.running import EndOfWatch, ScriptEnds, run_script
 from trainlab.watching.seeing.watcher import Watcher
 from trainlab.watching.seen_record import watched_record
 from trainlab.watching.turns import Turns
+from trainlab.watching.whole_turns import WholeTurns
 
 PROGRESS_EVERY_S = 0.3
+FIRST_STEPS = 3
+MIN_STEPS = 30
+"""A time limit ends no script before so many updates."""
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
 
 
@@ -66,31 +73,45 @@ def main() -> int:
         torch.set_num_threads(order.threads)
     seed_all(order.seed)
     run = {"whole": _run_whole, "turns": _take_turns, "operators": _profile}[order.mode]
-    return run(order, answers)
+    try:
+        return run(order, answers, apply_change(order.change, Path(order.path)))
+    except ChangeError as error:
+        answers.send(ended="failed", kind="ChangeError", message=str(error))
+        return 1
 
 
-def _run_whole(order: Order, answers: Answers) -> int:
+def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
     folder = TrialFolder(Path(order.trial_folder))
     watcher = Watcher(_start_ns())
+    search = Search(order, watcher) if order.is_searched else None
     curve = ScriptCurve(watcher, LineWriter(folder.curve_of(rank())))
     told.listen(curve.metric)
     end_search = search_output(order.metrics, curve.metric)
-    progress = _Progress(answers, curve)
+    progress, limit = _Progress(answers, curve), _TimeLimit(order.max_s)
 
     def step_ended(step: int) -> None:
         curve.step_ended()
         progress.step_ended(step)
-        if step == order.max_steps:
+        if search is not None:
+            search.step_ended(step)
+        if change is not None and change.on_step is not None:
+            change.on_step()
+        if step == order.max_steps or limit.is_reached(step):
             raise EndOfWatch
 
     watcher.on_step = step_ended
     try:
-        ended = _ended(lambda: run_script(Path(order.path), order.arguments))
+        ended = _ended(lambda: _run_script(order, change))
     finally:
         watcher.close()
+        if search is not None:
+            search.close()
+        if change is not None:
+            change.close()
         end_search()
         curve.finish()
-    folder.watched_by(rank()).write(watched_record(watcher, order.arguments, rank()))
+    record = watched_record(watcher, order.arguments, rank())
+    folder.watched_by(rank()).write(record if search is None else search.added_to(record))
     epochs = {"epochs": curve.num_epochs, "steps": watcher.num_steps}
     answers.send(**ended, **epochs, final=curve.final, facts=_facts(watcher))
     return 0 if ended["ended"] == "done" else 1
@@ -107,26 +128,31 @@ def _facts(watcher: Watcher) -> dict[str, Any]:
     }
 
 
-def _take_turns(order: Order, answers: Answers) -> int:
+def _run_script(order: Order, change: Change | None) -> None:
+    run_script(Path(order.path), order.arguments, None if change is None else change.code)
+
+
+def _take_turns(order: Order, answers: Answers, change: Change | None) -> int:
     """The script, again and again if it is short, until it was told to finish."""
     commands = os.fdopen(order.commands, encoding="utf-8")
     watcher = Watcher(_start_ns())
-    turns = Turns(watcher, order.warmup_steps, lambda: commands.readline().split(), answers.send)
-    ended = _run_until(order, watcher, turns.protocol())
+    kind = WholeTurns if order.has_whole_turns else Turns
+    turns = kind(watcher, order.warmup_steps, lambda: commands.readline().split(), answers.send)
+    ended = _run_until(order, watcher, turns.protocol(), change, turns.script_ended)
     if turns.record is not None:
         TrialFolder(Path(order.trial_folder)).cost.write(turns.record)
     answers.send(**ended, facts=_facts(watcher))
     return 0 if ended["ended"] == "done" else 1
 
 
-def _profile(order: Order, answers: Answers) -> int:
+def _profile(order: Order, answers: Answers, change: Change | None) -> int:
     """The same until a window of its steps was profiled."""
     folder = TrialFolder(Path(order.trial_folder))
     watcher = Watcher(_start_ns())
     window = ProfiledWindow(
         watcher, order.warmup_steps, order.num_profiled, folder.trace_file, order.trace_mb
     )
-    ended = _run_until(order, watcher, window.protocol())
+    ended = _run_until(order, watcher, window.protocol(), change)
     if window.record is not None:
         folder.operators.write(window.record)
     answers.send(**ended, facts=_facts(watcher))
@@ -134,13 +160,20 @@ def _profile(order: Order, answers: Answers) -> int:
 
 
 def _run_until(
-    order: Order, watcher: Watcher, protocol: Generator[None, None, None]
+    order: Order,
+    watcher: Watcher,
+    protocol: Generator[None, None, None],
+    change: Change | None,
+    script_ended: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Runs the script until a protocol, which goes on at the end of every step, has ended."""
+    """Runs the script until a protocol, which goes on at the end of every step, has ended; ChangeError
+    where the change made no difference."""
     has_ended = False
 
     def step_ended(step: int) -> None:
         nonlocal has_ended
+        if change is not None and change.on_step is not None:
+            change.on_step()
         try:
             next(protocol)
         except StopIteration:
@@ -151,13 +184,18 @@ def _run_until(
     while True:
         before = watcher.num_steps + watcher.num_light_steps
         seed_all(order.seed)
-        ended = _ended(lambda: run_script(Path(order.path), order.arguments))
+        ended = _ended(lambda: _run_script(order, change))
+        script_ended()
         if ended["ended"] == "done" and not has_ended:
             if watcher.num_steps + watcher.num_light_steps > before:
                 watcher.begin_again()
                 continue
             ended = {"ended": "failed", "kind": "NoUpdate", "message": NO_UPDATE}
         watcher.close()
+        if change is not None:
+            change.close()
+            if ended["ended"] == "done":
+                change.check_used()
         return ended
 
 
@@ -201,6 +239,20 @@ def _failure(error: BaseException) -> dict[str, str]:
 
 OURS = Path(__file__).parent
 """Frames in there are no part of the script."""
+
+
+class _TimeLimit:
+    """How long a script may train."""
+
+    def __init__(self, max_s: float) -> None:
+        self._max_s, self._start_s = max_s, 0.0
+
+    def is_reached(self, step: int) -> bool:
+        """At the end of that step; the first ones, which are slow, do not count."""
+        if not self._max_s or step < FIRST_STEPS:
+            return False
+        self._start_s = self._start_s or time.monotonic()
+        return step >= MIN_STEPS and time.monotonic() - self._start_s >= self._max_s
 
 
 class _Progress:
