@@ -140,6 +140,14 @@ def test_what_is_written_between_steps_is_logging() -> None:
     assert found.share == pytest.approx(0.95 * 8 / 14.5)
 
 
+def test_what_is_written_now_and_then_counts_by_the_mean() -> None:
+    always = watched(COMPUTE | {"other": 8.0}, samples={"logging": 95, "other": 5})
+    assert not first(always).is_rare
+    other = [800.0 if step % 100 == 50 else 0.1 for step in range(1, NUM_STEPS + 1)]
+    steps_ms = always.steps_ms | {"other": other}
+    assert first(always.model_copy(update={"steps_ms": steps_ms})).is_rare
+
+
 def test_a_small_batch_is_made_larger_by_the_scripts_own_argument() -> None:
     found = first(watched(COMPUTE, batch_size=2))
     assert (found.limit, found.changes) == ("batch_size", ("batch_size=16",))

@@ -40,7 +40,13 @@ def diagnosis_of(
     """Of a run whose trials have ended."""
     timed, failures = _timed(run)
     parts = update_parts_ms(watched)
-    found = compared(timed, BASE)
+    rare = {
+        cell_of(change)
+        for one in hypotheses
+        if one.is_rare
+        for change in (*one.changes, *one.remedies)
+    }
+    found = compared(timed, BASE, rare)
     limits = [_limit(one, timed, found, failures) for one in hypotheses]
     study = run.study().to_study(str(run.study_file))
     busy = [one.cost.load.others_cores for one in timed]

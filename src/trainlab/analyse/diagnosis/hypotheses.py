@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import get_args
 
-from trainlab.analyse.diagnosis.parts import update_parts_ms
+from trainlab.analyse.diagnosis.parts import FIRST_STEPS, update_parts_ms
 from trainlab.record.scripts.diagnosis import LimitName
 from trainlab.record.scripts.watched import GrowingRow, StatementRow, WatchedRecord
 from trainlab.spec.script import ChangeName, batch_size_argument_of, change_parts
@@ -52,6 +52,8 @@ class Hypothesis:
     number: float | None = None
     reason: str = ""
     """Why nothing can be tried."""
+    is_rare: bool = False
+    """Whether it happens in some updates only: then their mean counts, not the usual one."""
 
 
 def hypotheses_of(record: WatchedRecord, *, cores: int, source: str) -> tuple[Hypothesis, ...]:
@@ -72,7 +74,21 @@ def hypotheses_of(record: WatchedRecord, *, cores: int, source: str) -> tuple[Hy
         *_threads(record, shares, cores, total),
         *_memory(record),
     ]
+    found = [replace(one, is_rare=_is_rare(record, one.limit)) for one in found]
     return tuple(sorted(found, key=lambda one: -one.potential))
+
+
+def _is_rare(record: WatchedRecord, limit: LimitName) -> bool:
+    """Whether most of what a limit takes, it takes in few updates."""
+    if limit == "evaluation":
+        return True
+    part = "other" if limit in ("logging", "between") else limit
+    values = [
+        ms
+        for step, ms in zip(record.steps, record.steps_ms.get(part, []), strict=False)
+        if step > FIRST_STEPS
+    ]
+    return bool(values) and statistics.median(values) < 0.5 * statistics.fmean(values)
 
 
 MIN_POTENTIAL = 0.05

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from scipy import special
 from trainlab.record.cost import CostRecord
 from trainlab.record.scripts.diagnosis import LimitName, LimitVerdict
 from trainlab.stats.cost_ratio import CostComparison, Floats, compare_costs
+from trainlab.stats.rounds import levels
 
 MIN_GAIN = 0.10
 """Saving less of the time of an update does not make something a limit."""
@@ -49,43 +50,67 @@ class Timed:
     cost: CostRecord
 
 
-def compared(timed: Sequence[Timed], base: str) -> dict[str, CostComparison]:
-    """Every cell with the base, by time per sample, as one family."""
-    rows = list(dict.fromkeys((one.cell, one.again) for one in timed))
-    cells = [cell for cell, again in rows if cell != base and not again]
-    if (base, False) not in rows or not cells:
+def compared(
+    timed: Sequence[Timed], base: str, rare: Collection[str] = ()
+) -> dict[str, CostComparison]:
+    """Every cell with the base, by time per sample, as one family.
+
+    Cells of `rare` are compared by the mean over turns, which counts what happens now and then; the others
+    by the level of their usual turns, which other programs disturb less.
+    """
+    members = list(dict.fromkeys((one.cell, one.again) for one in timed))
+    cells = [cell for cell, again in members if cell != base and not again]
+    if (base, False) not in members or not cells:
         return {}
-    figures = _figures(timed, rows)
-    pairs = [(rows.index((base, False)), rows.index((cell, False))) for cell in cells]
+    rows = [(cell, again, by_mean) for by_mean in (False, True) for cell, again in members]
+    if not any(cell in rare for cell in cells):
+        rows = [row for row in rows if not row[2]]
+    elif all(cell in rare for cell in cells):
+        rows = [row for row in rows if row[2]]
+    figures, places = _figures(timed, rows), {row: place for place, row in enumerate(rows)}
+    pairs = {
+        cell: (places[base, False, cell in rare], places[cell, False, cell in rare])
+        for cell in cells
+    }
     twice = [
-        (rows.index((cell, False)), place)
-        for place, (cell, again) in enumerate(rows)
-        if again and (cell, False) in rows
+        (places[cell, False, by_mean], place)
+        for (cell, again, by_mean), place in places.items()
+        if again and (cell, False, by_mean) in places
     ]
-    usable = [pair for pair in pairs if _num_shared(figures, pair) >= 1]
-    names = [cell for cell, pair in zip(cells, pairs, strict=True) if pair in usable]
-    return dict(zip(names, compare_costs(figures, usable, twice), strict=True))
+    usable = {cell: pair for cell, pair in pairs.items() if _num_shared(figures, pair)}
+    found = compare_costs(figures, list(usable.values()), twice)
+    return dict(zip(usable, found, strict=True))
 
 
 def _num_shared(figures: Floats, pair: tuple[int, int]) -> int:
     return int(np.isfinite(figures[pair[0]] + figures[pair[1]]).sum())
 
 
-def _figures(timed: Sequence[Timed], rows: Sequence[tuple[str, bool]]) -> Floats:
-    """Logs of the mean time per sample over the rounds that all processes of a bench share."""
+def _figures(timed: Sequence[Timed], rows: Sequence[tuple[str, bool, bool]]) -> Floats:
+    """Logs of the time per sample, over the rounds that all processes of a bench share."""
     benches = list(dict.fromkeys(one.bench for one in timed))
     figures = np.full((len(rows), len(benches)), math.nan)
     for column, bench in enumerate(benches):
         members = [one for one in timed if one.bench == bench]
         shared = _shared_rounds([one.cost for one in members])
-        for one in members:
-            times = {
-                turn.round: ms for turn, ms in zip(one.cost.turns, _turn_ms(one.cost), strict=True)
-            }
-            kept = [ms for number, ms in times.items() if number in shared] or list(times.values())
-            level = math.log(statistics.fmean(kept) / samples_per_update(one.cost))
-            figures[rows.index((one.cell, one.again)), column] = level
+        times = [_round_ms(one.cost, shared) for one in members]
+        usual = levels(times)
+        for one, own, level in zip(members, times, usual, strict=True):
+            size = math.log(samples_per_update(one.cost))
+            by_mean = math.log(statistics.fmean(own.values()))
+            for row, value in (
+                ((one.cell, one.again, False), level),
+                ((one.cell, one.again, True), by_mean),
+            ):
+                if row in rows:
+                    figures[rows.index(row), column] = value - size
     return figures
+
+
+def _round_ms(cost: CostRecord, shared: Collection[int]) -> dict[int, float]:
+    """The time of an update by round, of those rounds; of all where it has none of them."""
+    times = dict(zip((turn.round for turn in cost.turns), _turn_ms(cost), strict=True))
+    return {number: ms for number, ms in times.items() if number in shared} or times
 
 
 def _turn_ms(cost: CostRecord) -> list[float]:
