@@ -34,6 +34,7 @@ class StatementSampler:
         self._thread = threading.get_ident()
         self._pending: list[Sample] = []
         self._counts: dict[int, Counter[str]] = {}
+        self._depths: dict[int, int] = {}
         self.samples: Counter[str] = Counter()
         timeline.on_settled = self._settled
         self._is_over = threading.Event()
@@ -48,7 +49,10 @@ class StatementSampler:
 
     def rows(self) -> list[StatementRow]:
         """The statements that were seen, the most often seen first."""
-        order = sorted(self._counts, key=lambda line: -self._counts[line].total())
+        # Of those seen equally often, the one that calls the others.
+        order = sorted(
+            self._counts, key=lambda line: (-self._counts[line].total(), self._depths[line])
+        )
         return [
             StatementRow(
                 line=line, text=self._lines[line - 1].strip(), samples=dict(self._counts[line])
@@ -88,8 +92,9 @@ class StatementSampler:
         for part, lines in samples:
             name = "evaluation" if is_evaluation else part
             self.samples[name] += 1
-            for line in set(lines):
+            for depth, line in enumerate(dict.fromkeys(lines)):
                 self._counts.setdefault(line, Counter())[name] += 1
+                self._depths[line] = min(depth, self._depths.get(line, depth))
 
 
 def _statement_starts(source: str) -> dict[int, int]:
