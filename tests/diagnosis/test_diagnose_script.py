@@ -1,11 +1,11 @@
 """`trainlab diagnose` on a script that waits for its data."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-
-from command import trainlab
 
 pytestmark = pytest.mark.slow
 
@@ -34,9 +34,15 @@ for epoch in range(2):
 """
 
 
+def trainlab(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "trainlab", *words], cwd=cwd, capture_output=True, text=True
+    )
+
+
 def test_waiting_for_data_is_confirmed_and_the_run_can_be_shown(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    asked = ("--try", "data", "--processes", "2", "--out", "run", "--json")
+    asked = ("--try", "same_batch", "--processes", "2", "--out", "run", "--json")
     result = trainlab("diagnose", "train.py", *asked, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)

@@ -121,7 +121,7 @@ MOST_ADVISED = 30
 
 def _limit_text(row: LimitRow, record: DiagnosisRecord, words: Words) -> str:
     key = f"limits_{row.limit}"
-    if row.limit in ("between", "memory") and not row.text:
+    if row.limit in ("logging", "between", "memory") and not row.text:
         key += "_unknown"
     number = 0.0 if row.number is None else row.number
     return words(

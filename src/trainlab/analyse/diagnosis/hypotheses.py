@@ -68,7 +68,7 @@ def hypotheses_of(record: WatchedRecord, *, cores: int, source: str) -> tuple[Hy
         *_transfer(record, shares),
         *_optimizer(record, shares),
         *_evaluation(record, shares),
-        *_logging(shares),
+        *_logging(record, shares),
         *_between(record, shares),
         *_batch_size(record, source),
         *_threads(record, shares, cores, total),
@@ -210,9 +210,17 @@ def _evaluation(record: WatchedRecord, shares: dict[str, float]) -> Iterator[Hyp
     )
 
 
-def _logging(shares: dict[str, float]) -> Iterator[Hypothesis]:
+def _logging(record: WatchedRecord, shares: dict[str, float]) -> Iterator[Hypothesis]:
+    row = _blamed(record, ("logging", "other", "prepare"))
     if share := shares.get("logging", 0.0):
-        yield Hypothesis(limit="logging", share=share, potential=share, changes=("no_logging",))
+        yield Hypothesis(
+            limit="logging",
+            share=share,
+            potential=share,
+            changes=("no_logging",),
+            line=None if row is None else row.line,
+            text="" if row is None else row.text,
+        )
 
 
 def _between(record: WatchedRecord, shares: dict[str, float]) -> Iterator[Hypothesis]:
