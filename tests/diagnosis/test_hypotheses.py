@@ -13,7 +13,7 @@ from trainlab.analyse.diagnosis.hypotheses import (
 )
 from trainlab.analyse.diagnosis.parts import update_parts_ms
 from trainlab.errors import SpecError
-from trainlab.record.watched import (
+from trainlab.record.scripts.watched import (
     GrowingRow,
     LoaderRow,
     ModelRow,

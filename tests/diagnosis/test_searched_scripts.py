@@ -52,7 +52,7 @@ def searched(tmp_path: Path, text: str) -> tuple[list[str], list[tuple[str, int]
         seed=1,
         trial_folder=str(tmp_path),
         commands=0,
-        answers=0,
+        answers="",
     )
     watcher = Watcher()
     search = Search(order, watcher)
