@@ -150,6 +150,17 @@ def test_a_statement_runs_once_and_no_more(run: Run) -> None:
     assert run(f"without={line}")["calls"] == 1
 
 
+def test_a_statement_runs_once_in_each_run_of_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("for number in range(3):\n    total = number\nassert total == 0\n")
+    change = apply_change("without=2", script)
+    assert change is not None
+    for _ in range(2):
+        run_script(script, (), change.code)
+    change.close()
+    assert change.num_uses == 6
+
+
 def test_a_line_that_begins_no_statement_cannot_be_left_out(run: Run) -> None:
     line = SCRIPT.splitlines().index("        loss.item()") + 1
     with pytest.raises(ChangeError, match=f"line {line} begins no statement"):

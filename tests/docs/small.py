@@ -23,7 +23,9 @@ CONTAINER = "needs Docker"
 INSTALLS = "installs packages or runs all tests: make says what it would do"
 ALIKE = "takes minutes and is measured like its neighbours: the options are read"
 GATE = "its exit code depends on the times: the options are read, test_gate_verb.py runs it"
-SCRIPTS = "starts a script of the user's own many times: the options are read, tests/diagnosis runs it"
+SCRIPTS = (
+    "starts a script of the user's own many times: the options are read, tests/diagnosis runs it"
+)
 OWN_FILES = "reads files of the user's own: the options are read"
 
 NOT_RUN: Mapping[str, str] = {

@@ -7,6 +7,8 @@ from typing import Any
 
 from trainlab.spec.script import ChangeName
 
+MISSING = object()
+
 
 class ChangeError(Exception):
     """The change cannot be made to this script."""
@@ -36,12 +38,11 @@ class Change:
         return number
 
     def put(self, owner: Any, name: str, value: Any) -> None:
-        """Sets an attribute until the change is undone."""
-        is_own = not isinstance(owner, type) or name in owner.__dict__
-        if is_own:
-            self._undo.callback(setattr, owner, name, getattr(owner, name))
-        else:
+        """Sets an attribute, which may be new, until the change is undone."""
+        if (before := vars(owner).get(name, MISSING)) is MISSING:
             self._undo.callback(delattr, owner, name)
+        else:
+            self._undo.callback(setattr, owner, name, before)
         setattr(owner, name, value)
 
     def close(self) -> None:

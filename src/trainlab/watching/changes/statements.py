@@ -2,12 +2,14 @@
 
 import ast
 import builtins
+import sys
 from pathlib import Path
 
 from trainlab.watching.changes.change import Change, ChangeError
 
 ONCE = "_trainlab_is_first"
 """The name by which the script's code asks whether to run the statement."""
+MARK = "_trainlab_has_run"
 
 
 def without_statement(change: Change, script: Path) -> None:
@@ -22,15 +24,14 @@ def without_statement(change: Change, script: Path) -> None:
 
     def is_first() -> bool:
         change.num_uses += 1
-        return change.num_uses == 1
+        # A script that runs again in this process has new names, the mark is among them.
+        names = sys._getframe(1).f_globals
+        is_new = MARK not in names
+        names[MARK] = True
+        return is_new
 
-    change.put(builtins, ONCE, is_first) if hasattr(builtins, ONCE) else _offer(change, is_first)
-    change.code = compile(changed, str(script), "exec", dont_inherit=True)
-
-
-def _offer(change: Change, is_first: object) -> None:
-    setattr(builtins, ONCE, None)
     change.put(builtins, ONCE, is_first)
+    change.code = compile(changed, str(script), "exec", dont_inherit=True)
 
 
 class _Cut(ast.NodeTransformer):
