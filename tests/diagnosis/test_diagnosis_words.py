@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trainlab.record.scripts.diagnosis import DiagnosisRecord, LimitName, LimitRow, TriedRow
-from trainlab.report.diagnosis import answer_lines, diagnosis_document, open_lines
+from trainlab.report.diagnosis import REASONS, answer_lines, diagnosis_document, open_lines
 from trainlab.report.render.markdown import markdown_of
 from trainlab.spec.script import CHANGE_NAMES, WITH_VALUE
 from trainlab.words import LANGUAGES, Words
@@ -73,10 +73,11 @@ def test_what_is_open_is_not_called_the_models_arithmetic() -> None:
 
 
 def test_what_could_not_be_tried_says_why() -> None:
-    not_tried = tried("", None, "not tried", reason="the script has no argument for it")
+    not_tried = tried("", None, "not tried", reason="no_argument")
     (line,) = open_lines(record(row("batch_size", not_tried)), Words("en"))
     assert line == (
-        "Could not be tried: the batch size. Reason: the script has no argument for it."
+        "Could not be tried: the batch size. "
+        "Reason: the script has no argument for it, as --batch-size."
     )
 
 
@@ -106,5 +107,7 @@ def test_every_limit_has_its_words_in_every_language(
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_every_change_has_words(lang: str) -> None:
+    for reason in REASONS:
+        assert Words(lang)(f"reason_{reason}")
     for name in CHANGE_NAMES:
         assert Words(lang)(f"change_{name}", value="7" if name in WITH_VALUE else "")

@@ -94,7 +94,8 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
         if one is None:
             continue
         if row.verdict == "not tried":
-            yield words("not_tried_limit", limit=name, reason=one.reason.rstrip("."))
+            reason = _reason_text(one.reason, words)
+            yield words("not_tried_limit", limit=name, reason=reason)
         elif row.verdict == "cannot tell" and one.ratio and one.low and one.high:
             said = words(
                 "open_limit",
@@ -152,6 +153,17 @@ def _remedy_text(row: LimitRow, best: TriedRow, words: Words) -> str:
     return words(f"todo_{row.limit}", text=row.text, value=value)
 
 
+REASONS = (
+    *("no_time", "not_chosen", "few_looks", "no_difference", "no_fused_code", "no_statement"),
+    *("no_argument", "few_samples", "no_container", "not_seen"),
+)
+
+
+def _reason_text(reason: str, words: Words) -> str:
+    """In words; what a script raised is as it was."""
+    return words(f"reason_{reason}") if reason in REASONS else reason.rstrip(".")
+
+
 def _change_text(change: str, words: Words) -> str:
     name, value = change_parts(change)
     return words(f"change_{name}", value=value)
@@ -207,6 +219,8 @@ def tried_table(record: DiagnosisRecord, words: Words) -> Table:
 
 def _tried_row(row: LimitRow, one: TriedRow, words: Words) -> Row:
     key, mark = VERDICTS[one.verdict]
+    if one.is_remedy and one.verdict in ("confirmed", "refuted"):
+        key = key.replace("limit", "remedy", 1)
     ratio, interval = "", ""
     if one.ratio is not None:
         ratio = f"{one.ratio:.2f}"

@@ -76,7 +76,7 @@ def main() -> int:
     try:
         return run(order, answers, apply_change(order.change, Path(order.path)))
     except ChangeError as error:
-        answers.send(ended="failed", kind="ChangeError", message=str(error))
+        answers.send(ended="failed", kind=type(error).__name__, message=str(error))
         return 1
 
 

@@ -25,8 +25,6 @@ ORDER: Mapping[LimitVerdict, int] = {
     "not tried": 2,
     "refuted": 3,
 }
-NOT_REACHED = "there was no time for it; allow more with --budget, or name it with --try"
-FEW_PROCESSES = "its processes did not get far enough"
 
 
 def cell_of(change: str) -> str:
@@ -67,14 +65,18 @@ def diagnosis_of(
 
 def _timed(run: RunFolder) -> tuple[list[Timed], dict[str, str]]:
     """What was measured, and why cells could not be."""
-    timed, failures = [], {}
+    timed, failures = list[Timed](), dict[str, str]()
     for trial in run.trials():
         if trial.watch != "steps":
             continue
         if trial.state == "done":
             cost = run.trial(trial.id).cost.read()
             timed.append(Timed(trial.cell, trial.again, cost.bench, cost))
-        elif trial.error is not None:
+        elif trial.error is None:
+            failures.setdefault(trial.cell, "no_time")
+        elif trial.error.kind == "UnusedChangeError":
+            failures[trial.cell] = "no_difference"
+        else:
             failures[trial.cell] = trial.error.message.partition("\n")[0]
     return timed, failures
 
@@ -87,11 +89,11 @@ def _limit(
 ) -> LimitRow:
     def tried(change: str, *, is_remedy: bool) -> TriedRow:
         cell = cell_of(change)
-        if hypothesis.limit == "memory":
+        if hypothesis.limit == "memory" and cell in found:
             return _growth_row(change, timed, len(found))
         if cell in found:
             return _row(change, found[cell], min_gain(hypothesis.limit), is_remedy)
-        reason = failures.get(cell, NOT_REACHED)
+        reason = failures.get(cell, "not_chosen")
         return TriedRow(change=change, is_remedy=is_remedy, verdict="not tried", reason=reason)
 
     shown = [tried(change, is_remedy=False) for change in hypothesis.changes]
@@ -133,7 +135,7 @@ def _row(change: str, found: CostComparison, gain: float, is_remedy: bool) -> Tr
 def _growth_row(change: str, timed: Sequence[Timed], num_changes: int) -> TriedRow:
     found = growth_compared(timed, BASE, cell_of(change), num_changes)
     if found is None:
-        return TriedRow(change=change, is_remedy=False, verdict="not tried", reason=FEW_PROCESSES)
+        return TriedRow(change=change, is_remedy=False, verdict="not tried", reason="few_looks")
     return TriedRow(
         change=change,
         is_remedy=False,

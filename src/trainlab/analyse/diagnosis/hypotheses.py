@@ -51,7 +51,7 @@ class Hypothesis:
     text: str = ""
     number: float | None = None
     reason: str = ""
-    """Why nothing can be tried."""
+    """Why nothing can be tried, by its key among the words."""
     is_rare: bool = False
     """Whether it happens in some updates only: then their mean counts, not the usual one."""
 
@@ -124,7 +124,7 @@ def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypoth
     for text in asked:
         if (asked_limit := next((name for name in names if name == text), None)) is not None:
             none = Hypothesis(
-                limit=asked_limit, share=0.0, potential=0.0, changes=(), reason=NOT_SEEN
+                limit=asked_limit, share=0.0, potential=0.0, changes=(), reason="not_seen"
             )
             picked[asked_limit] = limits.get(asked_limit, none)
             continue
@@ -134,9 +134,6 @@ def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypoth
         before = picked[limit].changes if limit in picked else ()
         picked[limit] = replace(known, changes=(*before, text), remedies=())
     return tuple(picked.values())
-
-
-NOT_SEEN = "nothing of the kind was seen in the script"
 
 
 def device_of(record: WatchedRecord) -> str:
@@ -181,7 +178,7 @@ def _optimizer(record: WatchedRecord, shares: dict[str, float]) -> Iterator[Hypo
         potential=FUSED_SAVES * share,
         changes=("fused",) if can else (),
         text=slow[0].name,
-        reason="" if can else f"torch has no fused code for {slow[0].name}",
+        reason="" if can else "no_fused_code",
     )
 
 
@@ -198,7 +195,7 @@ def _evaluation(record: WatchedRecord, shares: dict[str, float]) -> Iterator[Hyp
         saved, changes, reason = 1.0, (f"without={row.line}",), ""
     else:
         saved, changes = 1.0, ()
-        reason = "no loader is used for it, and no statement of the script stands for it"
+        reason = "no_statement"
     yield Hypothesis(
         limit="evaluation",
         share=share,
@@ -229,8 +226,9 @@ def _between(record: WatchedRecord, shares: dict[str, float]) -> Iterator[Hypoth
     if not share:
         return
     if row is None:
-        reason = "no statement of the script stands for it"
-        yield Hypothesis(limit="between", share=share, potential=share, changes=(), reason=reason)
+        yield Hypothesis(
+            limit="between", share=share, potential=share, changes=(), reason="no_statement"
+        )
         return
     seen = sum(row.samples.get(name, 0) for name in ("other", "prepare", "loss"))
     part = seen / max(1, sum(record.samples.values()))
@@ -268,9 +266,9 @@ def _batch_size(record: WatchedRecord, source: str) -> Iterator[Hypothesis]:
     samples = None if loader is None else loader.num_samples
     has_argument = batch_size_argument_of(source) is not None
     fits = samples is None or samples >= 2 * larger
-    reason = "" if has_argument else "the script has no argument for it, as --batch-size"
+    reason = "" if has_argument else "no_argument"
     if has_argument and not fits:
-        reason = "there are too few samples for a larger batch"
+        reason = "few_samples"
     yield Hypothesis(
         limit="batch_size",
         share=0.0,
@@ -318,7 +316,7 @@ def _memory(record: WatchedRecord) -> Iterator[Hypothesis]:
         changes=(f"drop={_name(row)}",) if found else (),
         text=_name(row) if found else "",
         number=growth,
-        reason="" if found else "no list or dict of the script was found that holds it",
+        reason="" if found else "no_container",
     )
 
 

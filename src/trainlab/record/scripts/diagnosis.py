@@ -41,7 +41,7 @@ class TriedRow(Record):
     growth_bytes: tuple[float, float] | None = None
     """Of memory: bytes per update without the change and with it; their ratio is the one above."""
     reason: str = ""
-    """Why it could not be tried."""
+    """Why it could not be tried: a key among the words, or what the script raised."""
 
 
 class LimitRow(Record):

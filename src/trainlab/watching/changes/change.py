@@ -14,6 +14,10 @@ class ChangeError(Exception):
     """The change cannot be made to this script."""
 
 
+class UnusedChangeError(ChangeError):
+    """It made no difference to anything that the script did."""
+
+
 class Change:
     """One change under way. `code`, where there is one, runs in place of the script's own."""
 
@@ -50,6 +54,6 @@ class Change:
         self._undo.close()
 
     def check_used(self) -> None:
-        """ChangeError where it made no difference to anything the script did."""
+        """UnusedChangeError where it made no difference."""
         if not self.num_uses:
-            raise ChangeError(f"{self.name}: the script does nothing that it would change")
+            raise UnusedChangeError(f"{self.name}: the script does nothing that it would change")
