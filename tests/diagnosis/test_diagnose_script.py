@@ -52,3 +52,4 @@ def test_waiting_for_data_is_confirmed_and_the_run_can_be_shown(tmp_path: Path) 
     assert json.loads((tmp_path / "run" / "diagnosis.json").read_text())["limits"][0] == first
     shown = trainlab("show", "run", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
+    assert "Waiting for data takes" in shown.stdout

@@ -112,7 +112,7 @@ class _Stage:
         if not changes:
             return ()
         cells = (
-            Cell(id=BASE, settings=self._study.settings),
+            Cell(id=BASE, levels={"change": "none"}, settings=self._study.settings),
             *(_cell(change, source) for change in dict.fromkeys(changes)),
         )
         cost = _cost(watched, len(cells), self._processes)

@@ -22,6 +22,8 @@ from trainlab.cli.question import seconds_of
 from trainlab.cli.verb_help import MEASURING, OUTPUT, WHAT
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.lab.diagnosing import MOST_TRIED, PROCESSES, STEPS, diagnose
+from trainlab.record.folder import RunFolder
+from trainlab.words import Words
 
 
 def _diagnose(
@@ -105,24 +107,32 @@ def _diagnose(
         )
     if found.record is None:
         raise KeyboardInterrupt
-    from trainlab.cli.summary import say
-    from trainlab.report.diagnosis import diagnosis_blocks, diagnosis_document
-    from trainlab.report.render.markdown import markdown_of
-    from trainlab.report.render.terminal import print_blocks
-
     if as_json:
         print_json({"run": str(found.run.path), **found.record.model_dump(mode="json")})
     elif markdown:
+        from trainlab.report.diagnosis import diagnosis_document
+        from trainlab.report.render.markdown import markdown_of
+
         sys.stdout.write(markdown_of(diagnosis_document(found.record, words)))
     elif quiet:
         sys.stdout.write(f"{found.run.path}\n")
     else:
-        console, document = Console(), diagnosis_document(found.record, words)
-        say(console, document.title, "bold underline")
-        say(console, document.subtitle, "dim")
-        console.print()
-        print_blocks(console, diagnosis_blocks(found.record, words), words)
-        say(console, words("diagnosis_at", path=found.run.diagnosis.path))
+        print_diagnosis(Console(), found.run, words)
+
+
+def print_diagnosis(console: Console, run: RunFolder, words: Words) -> None:
+    """What limits the script of a run, from its record."""
+    from trainlab.cli.summary import say
+    from trainlab.report.diagnosis import diagnosis_blocks, diagnosis_document
+    from trainlab.report.render.terminal import print_blocks
+
+    record = run.diagnosis.read()
+    document = diagnosis_document(record, words)
+    say(console, document.title, "bold underline")
+    say(console, document.subtitle, "dim")
+    console.print()
+    print_blocks(console, diagnosis_blocks(record, words), words)
+    say(console, words("diagnosis_at", path=run.diagnosis.path))
 
 
 command = with_options(
