@@ -62,6 +62,7 @@ BUILT += (
     "source_",
     "start_",
 )
+BUILT += ("change_", "limit_name_", "limits_", "reason_", "remedy_", "todo_")
 BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")
 
 

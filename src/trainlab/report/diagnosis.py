@@ -89,7 +89,7 @@ def answer_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
 def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
     """What could not be told, and what would tell it; what could not be tried, and why."""
     for row in record.limits:
-        name, gap = words(f"name_{row.limit}"), words.language.sentence_gap
+        name, gap = words(f"limit_name_{row.limit}"), words.language.sentence_gap
         one = next((one for one in row.tried if not one.is_remedy), None)
         if one is None:
             continue
@@ -199,7 +199,7 @@ def parts_table(record: DiagnosisRecord, words: Words) -> Table:
 def part_name(part: str, words: Words) -> str:
     """As the table of limits calls it, or as torch does."""
     named = ("data", "transfer", "optimizer", "evaluation", "logging", "between")
-    return words(f"name_{part}") if part in named else part
+    return words(f"limit_name_{part}") if part in named else part
 
 
 def tried_table(record: DiagnosisRecord, words: Words) -> Table:
@@ -231,7 +231,7 @@ def _tried_row(row: LimitRow, one: TriedRow, words: Words) -> Row:
         ratio = f"{after / 2**20:.2f} / {before / 2**20:.2f} MiB"
     return Row(
         (
-            Entry(words(f"name_{row.limit}")),
+            Entry(words(f"limit_name_{row.limit}")),
             Entry(f"{100 * row.share:.0f}%" if row.share else "", row.share),
             Entry(one.change),
             Entry(ratio, one.ratio),

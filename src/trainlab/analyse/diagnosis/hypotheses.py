@@ -111,9 +111,12 @@ LIMIT_OF: Mapping[ChangeName, LimitName] = {
 
 
 def chosen(found: Sequence[Hypothesis], most: int) -> tuple[Hypothesis, ...]:
-    """Those to try: up to so many that promise enough, or the one that promises most."""
-    promising = [one for one in found if one.potential >= MIN_POTENTIAL]
-    return tuple(promising[:most] or found[:1])
+    """Those to try: up to so many that promise enough, or the one that promises most; with them what
+    would have been tried, but cannot be."""
+    can = [one for one in found if one.changes]
+    tried = [one for one in can if one.potential >= MIN_POTENTIAL][:most] or can[:1]
+    cannot = [one for one in found if not one.changes and one.potential >= MIN_POTENTIAL]
+    return tuple(sorted([*tried, *cannot], key=lambda one: -one.potential))
 
 
 def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypothesis, ...]:
