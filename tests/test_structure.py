@@ -204,7 +204,7 @@ def test_every_public_name_can_be_imported() -> None:
             "Study",
         ),
         *("TrainSpec", "TrainlabError", "Trial", "TrialsFailedWarning", "Workload"),
-        *("gate", "open_run", "profile", "run"),
+        *("gate", "log", "open_run", "profile", "run", "watch"),
     ]
     for name in trainlab.__all__:
         assert getattr(trainlab, name) is not None

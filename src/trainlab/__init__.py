@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from trainlab.lab import open_run as open_run
     from trainlab.lab import profile as profile
     from trainlab.lab import run as run
+    from trainlab.lab.inside import watch as watch
     from trainlab.plan import Trial as Trial
     from trainlab.record.folder import RunFolder as RunFolder
     from trainlab.spec import Study as Study
     from trainlab.spec import TrainSpec as TrainSpec
     from trainlab.train.moments import Instrument as Instrument
+    from trainlab.watching.told import log as log
     from trainlab.workloads.metrics import OfWholeSet as OfWholeSet
     from trainlab.workloads.workload import Workload as Workload
 
@@ -40,9 +42,11 @@ _HOMES = {
     "TrialsFailedWarning": "trainlab.errors",
     "Workload": "trainlab.workloads.workload",
     "gate": "trainlab.lab",
+    "log": "trainlab.watching.told",
     "open_run": "trainlab.lab",
     "profile": "trainlab.lab",
     "run": "trainlab.lab",
+    "watch": "trainlab.lab.inside",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

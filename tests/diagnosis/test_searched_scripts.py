@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from trainlab.watching.finding.search import Search
-from trainlab.watching.scripts.order import Order
 from trainlab.watching.scripts.running import run_script
 from trainlab.watching.seeing.watcher import Watcher
 from trainlab.watching.seen_record import watched_record
@@ -45,17 +44,8 @@ main()
 def searched(tmp_path: Path, text: str) -> tuple[list[str], list[tuple[str, int]], dict[str, int]]:
     script = tmp_path / "train.py"
     script.write_text(text)
-    order = Order(
-        mode="whole",
-        path=str(script),
-        arguments=(),
-        seed=1,
-        trial_folder=str(tmp_path),
-        commands=0,
-        answers="",
-    )
     watcher = Watcher()
-    search = Search(order, watcher)
+    search = Search(script, watcher)
     watcher.on_step = search.step_ended
     try:
         run_script(script, ())

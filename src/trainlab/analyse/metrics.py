@@ -28,10 +28,12 @@ def compared_metrics(evidence: Evidence) -> list[str]:
 
 
 def in_order(metrics: Iterable[str]) -> list[str]:
-    """The usual ones, then any of the workload's own on the test set."""
+    """The usual ones, then any of the workload's own on the test set; where there are none of that, as in
+    scripts that know only a validation set, those on it."""
     names = list(metrics)
     usual = [name for name in USUAL if name in names]
-    return list(dict.fromkeys([*usual, *(name for name in names if name.startswith("test/"))]))
+    part = "test/" if any(name.startswith("test/") for name in names) else "val/"
+    return list(dict.fromkeys([*usual, *(name for name in names if name.startswith(part))]))
 
 
 def limits_of(metric: str, values: Iterable[float] = ()) -> Interval:

@@ -24,6 +24,18 @@ def detached(outputs: Any) -> Any:
     return _changed(outputs, lambda one: one.detach() if isinstance(one, Tensor) else one)
 
 
+def first_of(batch: Any, num: int) -> Any:
+    """The same nesting with its first so many samples, copied; what has no samples is copied whole."""
+    size = count_of(batch)
+
+    def cut(one: Any) -> Any:
+        if not isinstance(one, Tensor):
+            return one
+        return (one[:num] if one.dim() and len(one) == size else one).detach().clone()
+
+    return _changed(batch, cut)
+
+
 def tensors_in(values: Any) -> Iterator[Tensor]:
     """Every tensor of a nesting, in order; once per occurrence."""
     if isinstance(values, Tensor):

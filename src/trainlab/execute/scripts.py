@@ -2,8 +2,8 @@
 
 import math
 import statistics
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 
@@ -33,7 +33,7 @@ def run_script_trials(attempts: Sequence[Attempt], study: Study, events: EventWr
         attempt.begin()
         with attempt:
             if attempt.trial.kind == "learn":
-                _run_whole(attempt, study.script, threads, events)
+                _run_whole(attempt, study, threads, events)
             else:
                 _profile(attempt, study.script)
             attempt.progress.state = "done"
@@ -41,14 +41,13 @@ def run_script_trials(attempts: Sequence[Attempt], study: Study, events: EventWr
         attempt.pass_on_interrupt()
 
 
-def _run_whole(
-    attempt: Attempt, script: ScriptSpec, threads: int | None, events: EventWriter
-) -> None:
-    meter = LoadMeter()
-    process = ScriptProcess(script, attempt.trial, attempt.folder, "whole", threads)
+def _run_whole(attempt: Attempt, study: Study, threads: int | None, events: EventWriter) -> None:
+    assert study.script is not None
+    meter, folder = LoadMeter(), attempt.folder
+    process = ScriptProcess(study.script, attempt.trial, folder, "whole", threads, study)
     try:
         while "ended" not in (told := process.answer()):
-            events.write(_event(attempt, told))
+            events.write(progress_event(attempt.trial.id, told["metrics"]))
         process.wait()
     finally:
         process.close()
@@ -60,8 +59,9 @@ def _run_whole(
     progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
     progress.total_s = watched.trained_s + watched.parts_s.get("evaluation", 0.0)
     progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
-    others = [attempt.folder.watched_by(rank) for rank in range(1, script.processes)]
-    attempt.notes += _notes(watched)
+    attempt.notes += [Note.model_validate(one) for one in told["notes"]]
+    attempt.notes += notes_of(watched)
+    others = [folder.watched_by(rank) for rank in range(1, study.script.processes)]
     attempt.notes += straggler([watched, *(one.read() for one in others if one.path.exists())])
 
 
@@ -75,11 +75,10 @@ def _profile(attempt: Attempt, script: ScriptSpec) -> None:
     attempt.record_script(told["facts"])
 
 
-def _event(attempt: Attempt, told: dict[str, Any]) -> Event:
-    metrics = {
-        n: v if v is not None and math.isfinite(v) else None for n, v in told["metrics"].items()
-    }
-    return Event(kind="progress", trials=(attempt.trial.id,), metrics=metrics)
+def progress_event(trial_id: str, metrics: Mapping[str, float | None]) -> Event:
+    """The newest values of a trial's metrics."""
+    known = {n: v if v is not None and math.isfinite(v) else None for n, v in metrics.items()}
+    return Event(kind="progress", trials=(trial_id,), metrics=known)
 
 
 def straggler(watched: Sequence[WatchedRecord]) -> list[Note]:
@@ -114,7 +113,7 @@ def _step_ms(watched: WatchedRecord) -> float:
     return statistics.median(map(sum, zip(*watched.steps_ms.values(), strict=True)))
 
 
-def _notes(watched: WatchedRecord) -> list[Note]:
+def notes_of(watched: WatchedRecord) -> list[Note]:
     """What could not be seen."""
     found = []
     if not watched.num_steps:

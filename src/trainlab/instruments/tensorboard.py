@@ -117,14 +117,19 @@ class TensorBoard(Instrument):
         metrics = {metric_tag(name): value for name, value in progress.final.items() if "/" in name}
         if not metrics:
             return
+        values = self._hyper_parameters()
+        # Into this writer: SummaryWriter.add_hparams would open a second run beside it.
+        for summary in hparams({n: v for n, v in values.items() if v is not None}, metrics):
+            self._writer._get_file_writer().add_summary(summary)
+
+    def _hyper_parameters(self) -> dict[str, Any]:
+        """What the trial was asked to do, by name."""
         trial, settings = self._view.trial, self._view.trial.settings
         values: dict[str, Any] = settings.model_dump(include=set(HYPER_PARAMETERS))
         values |= settings.optimizer_options | settings.model | trial.levels
         values |= {"lr": settings.start_lr, "seed": trial.seed, "workload": trial.workload}
         values["device"] = str(self._view.device)
-        # Into this writer: SummaryWriter.add_hparams would open a second run beside it.
-        for summary in hparams({n: v for n, v in values.items() if v is not None}, metrics):
-            self._writer._get_file_writer().add_summary(summary)
+        return values
 
 
 def image_grid(images: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ class Failure(Record):
         return self.traceback if self.line and not is_whole and self.kind not in OF_RULES else ""
 
 
-OF_RULES = ("WorkloadError", "DataError")
+OF_RULES = ("WorkloadError", "DataError", "SpecError")
 """Errors that say themselves which field breaks which rule."""
 
 

@@ -24,6 +24,13 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _file_and_column(text: str) -> str:
+    file, _, column = text.rpartition(":")
+    if not file or not column.strip():
+        raise ValueError(f"got {text!r}, must be FILE:COLUMN, as log.csv:val_acc")
+    return text
+
+
 class ScriptSpec(Spec):
     """A script, how it is started, and where its metrics are found."""
 
@@ -37,6 +44,8 @@ class ScriptSpec(Spec):
     """The option of the script that takes the seed, as --seed; None: it has none."""
     metrics: dict[str, Annotated[str, AfterValidator(_pattern)]] = {}
     """Metric to the pattern of a line that the script prints; the pattern's group is the value."""
+    metric_files: dict[str, Annotated[str, AfterValidator(_file_and_column)]] = {}
+    """Metric to a CSV file that the script writes and its column, as `log.csv:val_acc`."""
     processes: PositiveInt = 1
     """Processes that torchrun starts for one trial."""
     max_steps: NonNegativeInt = 0
@@ -47,6 +56,14 @@ class ScriptSpec(Spec):
     """Whether its statements are sampled and its containers looked at."""
     has_whole_turns: bool = False
     """Whether a turn counts all that happens in it, tests and logging too, rather than its usual steps."""
+    from_inside: bool = False
+    """Whether it watched itself, by `trainlab.watch`: nobody else can start it."""
+
+    @property
+    def columns(self) -> dict[str, tuple[str, str]]:
+        """Metric to file and column."""
+        split = {name: text.rpartition(":") for name, text in self.metric_files.items()}
+        return {name: (file, column.strip()) for name, (file, _, column) in split.items()}
 
     def arguments_for(self, levels: Mapping[str, Scalar], seed: int | None) -> tuple[str, ...]:
         """The script's arguments in a cell with a seed; None: as it chooses itself."""

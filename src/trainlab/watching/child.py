@@ -10,8 +10,7 @@ import json
 import os
 import sys
 import time
-import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,20 +19,23 @@ import psutil
 import torch
 
 from trainlab.machine.orphans import end_with_parent
-from trainlab.record.files import LineWriter
 from trainlab.record.folder import TrialFolder
-from trainlab.watching import told
 from trainlab.watching.changes.applying import apply_change
 from trainlab.watching.changes.change import Change, ChangeError
-from trainlab.watching.curve import ScriptCurve
 from trainlab.watching.finding.search import Search
 from trainlab.watching.profiled import ProfiledWindow
+from trainlab.watching.raised import raised_by
 from trainlab.watching.scripts.order import Order
-from trainlab.watching.scripts.output import search_output
-from trainlab.watching.scripts.running import EndOfWatch, ScriptEnds, run_script, seed_all
+from trainlab.watching.scripts.running import (
+    EndOfWatch,
+    Refused,
+    ScriptEnds,
+    run_script,
+    seed_all,
+)
 from trainlab.watching.seeing.watcher import Watcher
-from trainlab.watching.seen_record import watched_record
 from trainlab.watching.turns import Turns
+from trainlab.watching.whole import WholeWatch, facts_of
 from trainlab.watching.whole_turns import WholeTurns
 
 PROGRESS_EVERY_S = 0.3
@@ -82,16 +84,10 @@ def main() -> int:
 
 def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
     folder = TrialFolder(Path(order.trial_folder))
-    watcher = Watcher(_start_ns())
-    search = Search(order, watcher) if order.is_searched else None
-    curve = ScriptCurve(watcher, LineWriter(folder.curve_of(rank())))
-    told.listen(curve.metric)
-    end_search = search_output(order.metrics, curve.metric)
-    progress, limit = _Progress(answers, curve), _TimeLimit(order.max_s)
+    progress, limit = _Progress(answers), _TimeLimit(order.max_s)
 
-    def step_ended(step: int) -> None:
-        curve.step_ended()
-        progress.step_ended(step)
+    def step_ended(step: int, metrics: Mapping[str, float]) -> None:
+        progress.step_ended(step, metrics)
         if search is not None:
             search.step_ended(step)
         if change is not None and change.on_step is not None:
@@ -99,33 +95,40 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
         if step == order.max_steps or limit.is_reached(step):
             raise EndOfWatch
 
-    watcher.on_step = step_ended
+    whole = WholeWatch(
+        order.trial,
+        folder,
+        probes=order.probes,
+        tensorboard=order.tensorboard,
+        metrics=order.metrics,
+        columns=order.columns,
+        start_ns=_start_ns(),
+        on_step=step_ended,
+        refusal=Refused,
+        rank=rank(),
+    )
+    search = Search(Path(order.path), whole.watcher) if order.is_searched else None
     try:
         ended = _ended(lambda: _run_script(order, change))
     finally:
-        watcher.close()
         if search is not None:
             search.close()
         if change is not None:
             change.close()
-        end_search()
-        curve.finish()
-    record = watched_record(watcher, order.arguments, rank())
-    folder.watched_by(rank()).write(record if search is None else search.added_to(record))
-    epochs = {"epochs": curve.num_epochs, "steps": watcher.num_steps}
-    answers.send(**ended, **epochs, final=curve.final, facts=_facts(watcher))
+        whole.close(order.arguments)
+    if search is not None:
+        watched = folder.watched_by(rank())
+        watched.write(search.added_to(watched.read()))
+    came = whole.progress
+    answers.send(
+        **ended,
+        epochs=came.epochs_done,
+        steps=came.steps_done,
+        final=came.final,
+        facts=whole.facts,
+        notes=[note.model_dump(mode="json") for note in whole.notes],
+    )
     return 0 if ended["ended"] == "done" else 1
-
-
-def _facts(watcher: Watcher) -> dict[str, Any]:
-    """What the script's settings were seen to be."""
-    seen = watcher.seen
-    return {
-        "batch_size": seen.batch_size or 1,
-        "lr": next((one.lr for one in seen.optimizers if one.lr is not None), 0.0),
-        "threads": torch.get_num_threads(),
-        "device": watcher.device,
-    }
 
 
 def _run_script(order: Order, change: Change | None) -> None:
@@ -141,7 +144,7 @@ def _take_turns(order: Order, answers: Answers, change: Change | None) -> int:
     ended = _run_until(order, watcher, turns.protocol(), change, turns.script_ended)
     if turns.record is not None:
         TrialFolder(Path(order.trial_folder)).cost.write(turns.record)
-    answers.send(**ended, facts=_facts(watcher))
+    answers.send(**ended, facts=facts_of(watcher))
     return 0 if ended["ended"] == "done" else 1
 
 
@@ -155,7 +158,7 @@ def _profile(order: Order, answers: Answers, change: Change | None) -> int:
     ended = _run_until(order, watcher, window.protocol(), change)
     if window.record is not None:
         folder.operators.write(window.record)
-    answers.send(**ended, facts=_facts(watcher))
+    answers.send(**ended, facts=facts_of(watcher))
     return 0 if ended["ended"] == "done" else 1
 
 
@@ -210,35 +213,16 @@ def _ended(run: Callable[[], None]) -> dict[str, Any]:
             sys.stderr.write(f"{end.code}\n")
         said = f"the script ended with exit code {end.code}"
         return {"ended": "failed", "kind": "SystemExit", "message": said, "line": "", "trace": ""}
+    except Refused as refused:
+        said = str(refused.error)
+        return {"ended": "failed", "kind": type(refused.error).__name__, "message": said}
     except KeyboardInterrupt:
         return {"ended": "interrupted"}
     except BaseException as error:  # noqa: BLE001  the script may raise anything
-        return {"ended": "failed", **_failure(error)}
+        failure = raised_by(error)
+        sys.stderr.write(failure["trace"])
+        return {"ended": "failed", **failure}
     return {"ended": "done"}
-
-
-def _failure(error: BaseException) -> dict[str, str]:
-    """From the script's own file on."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = next((i for i, f in enumerate(frames) if OURS not in Path(f.filename).parents), 0)
-    trace = error.__traceback__
-    for _ in range(own):
-        trace = trace.tb_next if trace is not None else None
-    lines = traceback.format_exception(type(error), error, trace)
-    text = "".join(lines)
-    sys.stderr.write(text)
-    place = frames[own] if frames else None
-    line = f"{Path(place.filename).name}:{place.lineno}" if place is not None else ""
-    return {
-        "kind": type(error).__name__,
-        "message": str(error),
-        "line": line,
-        "trace": text[-20_000:],
-    }
-
-
-OURS = Path(__file__).parent
-"""Frames in there are no part of the script."""
 
 
 class _TimeLimit:
@@ -258,13 +242,13 @@ class _TimeLimit:
 class _Progress:
     """Tells how far the script is, a few times a second."""
 
-    def __init__(self, answers: Answers, curve: ScriptCurve) -> None:
-        self._answers, self._curve, self._told_s = answers, curve, 0.0
+    def __init__(self, answers: Answers) -> None:
+        self._answers, self._told_s = answers, 0.0
 
-    def step_ended(self, step: int) -> None:
+    def step_ended(self, step: int, metrics: Mapping[str, float]) -> None:
         if (now_s := time.monotonic()) - self._told_s > PROGRESS_EVERY_S:
             self._told_s = now_s
-            self._answers.send(step=step, metrics=self._curve.last)
+            self._answers.send(step=step, metrics=dict(metrics))
 
 
 def _start_ns() -> int:

@@ -2,25 +2,47 @@
 
 import math
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any, Literal
 
 from trainlab.record.files import LineWriter
+from trainlab.train.moments import Point
 from trainlab.watching.seeing.timeline import EVALUATION, PARTS, STARTUP
-from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.seeing.watcher import LOSS_NAME, Watcher
+from trainlab.words.numbers import is_share
 
 ALL_UP_TO = 1000
 """So many steps each have a line; then every second one, of twice as many; and so on."""
 WRITE_EVERY_S = 1.0
 
 
+LOGGED = "_logged"
+"""Ends the name of a metric that the script tells and that is seen in its backward passes, too."""
+
+PERCENT = "_percent"
+"""Ends the name of an accuracy that the script tells in per cent."""
+
+Told = tuple[int, str, float]
+"""The updates made when a metric was told, its name and its value."""
+
+
 class ScriptCurve:
     """Writes curve.jsonl as the script goes on."""
 
-    def __init__(self, watcher: Watcher, lines: LineWriter) -> None:
-        self._watcher, self._lines = watcher, lines
-        self._metrics: dict[str, float] = {}
-        """Since the last pass began."""
+    def __init__(
+        self,
+        watcher: Watcher,
+        lines: LineWriter,
+        written: Callable[[Point], None] = lambda point: None,
+    ) -> None:
+        """`written` is told of every line."""
+        self._watcher, self._lines, self._tell = watcher, lines, written
+        self._told: list[Told] = []
+        """What the script told and no pass has taken yet."""
+        self._in_percent: set[str] = set()
+        self._told_in_steps = 0
+        """How many of those the lines of steps have been looked through for."""
         self._epoch = 1
         self._written = 0
         """Steps that have been looked at."""
@@ -33,15 +55,35 @@ class ScriptCurve:
         self.num_epochs = 0
         self._wrote_s = time.monotonic()
 
-    def metric(self, name: str, value: float) -> None:
-        """A metric that the script told: of the pass that is under way or has just ended."""
-        self._metrics[name if "/" in name else f"test/{name}"] = value
+    def printed(self, name: str, value: float) -> None:
+        """A metric in what the script printed: of the test set, unless its name says otherwise."""
+        self._add(name if "/" in name else f"test/{name}", value)
 
-    def step_ended(self) -> None:
+    def metric(self, name: str, value: float) -> None:
+        """A metric that the script told: of the pass that is under way or has just ended. One whose name
+        does not say what it is of is of the test set where the model has run without training since the
+        last backward pass."""
+        part = "test" if self._watcher.is_testing else "train"
+        self._add(name if "/" in name else f"{part}/{name}", value)
+
+    def _add(self, name: str, value: float) -> None:
+        if name.rstrip("0123456789").rstrip("_") == LOSS_NAME:
+            name += LOGGED
+        if is_share(name):
+            if value > 1:
+                self._in_percent.add(name)
+            # Known by its first value above 1; as a share it would be read as a hundred times as much.
+            name += PERCENT if name in self._in_percent else ""
+        self._told.append((self._watcher.num_steps, name, value))
+        self.last = {**self.last, name: value}
+
+    def step_ended(self) -> bool:
         """Writes the lines of steps that have not been written, now and then: reading a loss may wait for
-        the device."""
-        if time.monotonic() - self._wrote_s > WRITE_EVERY_S:
+        the device. Whether it did."""
+        is_time = time.monotonic() - self._wrote_s > WRITE_EVERY_S
+        if is_time:
             self._write_steps()
+        return is_time
 
     def finish(self) -> None:
         """The script has ended."""
@@ -66,8 +108,9 @@ class ScriptCurve:
             for name, value in values.items():
                 self._sums.setdefault(name, []).append(value)
             self.last = {**self.last, **values}
+            told = dict(self._told_of_step(place + 1))
             if is_kept(place + 1):
-                self._lines.write(self._line("step", place, values, {"time_s": self._time_s}))
+                self._write("step", place, {**values, **told}, {"time_s": self._time_s})
 
     def _write_epoch(self) -> None:
         evaluation_ns = self._watcher.timeline.total_ns[EVALUATION]
@@ -75,24 +118,67 @@ class ScriptCurve:
         self._evaluation_ns = evaluation_ns
         self._time_s += test_s
         means = {name: math.fsum(v) / len(v) for name, v in self._sums.items() if v}
-        self.final = {**means, **self._metrics}
+        own = {**means, **self._told_of_pass()}
+        # A script need not test after every pass: what it told last counts at the end.
+        kept = {n: v for n, v in self.final.items() if not n.startswith("train/")}
+        self.final = {**kept, **own}
         times = {"train_s": self._train_s, "test_s": test_s, "time_s": self._time_s}
-        self._lines.write(self._line("epoch", self._written - 1, self.final, times))
-        self.last = {**self.last, **self._metrics}
-        self._sums, self._metrics, self._train_s = {}, {}, 0.0
+        self._write("epoch", self._written - 1, own, times)
+        self._sums, self._train_s = {}, 0.0
         self.num_epochs += 1
 
-    def _line(
-        self, kind: str, place: int, metrics: dict[str, float], times: dict[str, float]
-    ) -> dict[str, Any]:
+    def _told_of_step(self, step: int) -> Iterator[tuple[str, float]]:
+        """Metrics of training that were told after that update, before the next."""
+        while self._told_in_steps < len(self._told):
+            at, name, value = self._told[self._told_in_steps]
+            if at > step:
+                return
+            self._told_in_steps += 1
+            if name.startswith("train/"):
+                yield name, value
+
+    def _told_of_pass(self) -> dict[str, float]:
+        """Metrics that were told before the next pass made an update: the last value, or the mean of those
+        of training, where each update may tell one."""
+        found: dict[str, list[float]] = {}
+        of_pass = list(takewhile(lambda told: told[0] <= self._written, self._told))
+        del self._told[: len(of_pass)]
+        self._told_in_steps = max(0, self._told_in_steps - len(of_pass))
+        for _, name, value in of_pass:
+            found.setdefault(name, []).append(value)
         return {
-            "kind": kind,
-            "epoch": self._epoch,
-            "step": place + 1,
-            "samples": self._watcher.step_samples[place],
-            **{n: v if math.isfinite(v) else None for n, v in metrics.items()},
-            **{name: round(seconds, 6) for name, seconds in times.items()},
+            name: math.fsum(values) / len(values) if name.startswith("train/") else values[-1]
+            for name, values in found.items()
         }
+
+    def _write(
+        self,
+        kind: Literal["step", "epoch"],
+        place: int,
+        metrics: dict[str, float],
+        times: dict[str, float],
+    ) -> None:
+        point = Point(
+            kind,
+            self._epoch,
+            place + 1,
+            self._watcher.step_samples[place],
+            metrics,
+            {name: round(seconds, 6) for name, seconds in times.items()},
+        )
+        self._lines.write(_line(point))
+        self._tell(point)
+
+
+def _line(point: Point) -> dict[str, Any]:
+    return {
+        "kind": point.kind,
+        "epoch": point.epoch,
+        "step": point.step,
+        "samples": point.samples,
+        **{n: v if math.isfinite(v) else None for n, v in point.metrics.items()},
+        **point.times_s,
+    }
 
 
 def is_kept(step: int, all_up_to: int = ALL_UP_TO) -> bool:

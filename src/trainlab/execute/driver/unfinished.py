@@ -34,7 +34,13 @@ def unfinished_groups(run: RunFolder) -> tuple[Group, ...]:
 
 def check_resumable(run: RunFolder, record: StudyRecord, *, allow_changed: bool) -> None:
     """Refuses a run whose workload is not to be had again, or is another one now. Runs none of it."""
-    workload = record.to_study(str(run.study_file)).workload
+    study = record.to_study(str(run.study_file))
+    workload = study.workload
+    if study.script is not None and study.script.from_inside:
+        rule = (
+            "is of a loop that trainlab.watch watched from inside, and only that can run it again"
+        )
+        raise WorkloadError(f"{run.path}: {rule}; run the loop anew")
     if workload.endswith(AS_OBJECT):
         raise WorkloadError(
             f"{run.path}: its workload was an object of a Python session; "

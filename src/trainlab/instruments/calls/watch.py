@@ -92,6 +92,10 @@ class CallWatch:
         self._is_inside_call = self._goes_on = False
         self._watch()
 
+    def enter(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        """The call of a module has begun before it could be seen; its end will be."""
+        self._module_begins(module, arguments)
+
     def go_on_watching(self) -> None:
         """After a stop within an update of several passes: calls go on being numbered. Outside of modules,
         what runs without gradients is not seen: optimizers, and what clips or averages."""

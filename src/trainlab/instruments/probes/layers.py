@@ -112,6 +112,14 @@ class ProbedCalls(CallListener):
             self.watch.watch_modules_only()
         return all(worked)
 
+    def check_known(self) -> None:
+        """After a step: raises for the first selector that reaches neither a layer nor any call so far."""
+        known = {**self._modules, **self._names}
+        for spec, selectors in self._selectors.items():
+            for selector in selectors:
+                if not any(selector.reaches(name, types) for name, types in known.items()):
+                    raise self._unknown(spec, selector)
+
     def silent(self) -> list[Note]:
         """What did not fire although others that the same selector reaches did."""
         return [

@@ -91,6 +91,8 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
 
     def metric(key: str) -> Callable[[EpochRow], Entry]:
         def entry(row: EpochRow) -> Entry:
+            if key not in row[1]:  # a script need not test after every epoch
+                return Entry("")
             known = row[1][key]
             if known is None:
                 return Entry(words("none_finite"))
@@ -101,12 +103,13 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
     def seconds(key: str) -> Callable[[EpochRow], Entry]:
         return lambda row: number(row[1][key], f"{row[1][key]:.2f}")
 
+    metrics = dict.fromkeys(key for _, line in rows for key in line if "/" in key)
     return table_of(
         f"{evidence.name}: {_settings(evidence, words)}",
         [
             value(words("seed"), lambda row: count(row[0].seed)),
             value(words("epoch"), lambda row: count(row[1]["epoch"])),
-            *(value(words.metric(key), metric(key)) for key in rows[0][1] if "/" in key),
+            *(value(words.metric(key), metric(key)) for key in metrics),
             value(words("train_s"), seconds("train_s")),
             value(words("test_s"), seconds("test_s")),
         ],

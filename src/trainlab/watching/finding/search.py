@@ -5,7 +5,6 @@ from pathlib import Path
 from trainlab.record.scripts.watched import GrowingRow, WatchedRecord
 from trainlab.watching.finding.growing import Growth
 from trainlab.watching.finding.statements import StatementSampler
-from trainlab.watching.scripts.order import Order
 from trainlab.watching.seeing.watcher import Watcher
 
 FIRST_LOOK, NEXT_LOOK = 10, 25
@@ -17,8 +16,8 @@ WARM_STEPS = 3
 class Search:
     """Samples statements, and looks at containers now and then."""
 
-    def __init__(self, order: Order, watcher: Watcher) -> None:
-        self._script, self._watcher = Path(order.path), watcher
+    def __init__(self, script: Path, watcher: Watcher) -> None:
+        self._script, self._watcher = script, watcher
         self._growth = Growth(self._script)
         self._sampler: StatementSampler | None = None
         self._next_look = NEXT_LOOK

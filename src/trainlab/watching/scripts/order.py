@@ -2,7 +2,9 @@
 
 from typing import ClassVar, Literal
 
+from trainlab.plan import Trial
 from trainlab.spec.base import Spec
+from trainlab.spec.probe import ProbeSpec
 
 
 class Order(Spec):
@@ -14,8 +16,10 @@ class Order(Spec):
     path: str
     arguments: tuple[str, ...]
     seed: int
+    trial: Trial
     trial_folder: str
     metrics: dict[str, str] = {}
+    columns: dict[str, tuple[str, str]] = {}
     threads: int | None = None
     """None: torch's or the script's own choice."""
     change: str = ""
@@ -27,6 +31,7 @@ class Order(Spec):
     warmup_steps: int = 20
     num_profiled: int = 10
     trace_mb: float = 20.0
+    probes: tuple[ProbeSpec, ...] = ()
     tensorboard: bool = False
     commands: int
     """The pipe that commands come by; -1: none do."""

@@ -15,6 +15,7 @@ from trainlab.machine.identity import signal_name
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.record.trial import Failure
+from trainlab.spec import Study
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.scripts.order import Order
 from trainlab.watching.scripts.workplace import clear_workplace, make_workplace, remove_workplace
@@ -44,7 +45,9 @@ class ScriptProcess:
         folder: TrialFolder,
         mode: Literal["whole", "turns", "operators"],
         threads: int | None,
+        study: Study | None = None,
     ) -> None:
+        """`study`: what else a trial of the whole script is to write."""
         self._folder, self._keeps_files = folder, mode == "whole"
         self._pipe = folder.answers_pipe
         folder.answers_pipe.unlink(missing_ok=True)
@@ -59,8 +62,10 @@ class ScriptProcess:
             path=script.path,
             arguments=script.arguments_for(levels, trial.seed),
             seed=trial.seed,
+            trial=trial,
             trial_folder=str(folder.path.absolute()),
             metrics=script.metrics,
+            columns=script.columns,
             threads=trial.settings.threads or (threads if is_alone else None),
             change=trial.settings.change,
             max_steps=script.max_steps if mode == "whole" else 0,
@@ -69,6 +74,8 @@ class ScriptProcess:
             has_whole_turns=script.has_whole_turns,
             warmup_steps=10 if cost is None else cost.warmup_steps,
             num_profiled=10 if cost is None else cost.active_steps,
+            probes=() if study is None else study.probes,
+            tensorboard=study is not None and study.tensorboard,
             trace_mb=0.0 if cost is None else cost.trace_mb,
             commands=commands_read if is_alone else -1,
             answers=str(folder.answers_pipe.absolute()),

@@ -9,10 +9,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from trainlab.errors import SpecError
+
 
 class EndOfWatch(BaseException):
     """Enough was seen: the script is ended from within a call of torch's. Scripts that catch Exception do
     not catch it."""
+
+
+class Refused(BaseException):
+    """What was asked for does not fit the script: it is ended, whatever it catches."""
+
+    def __init__(self, error: SpecError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class ScriptEnds(BaseException):

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import wraps
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import nn
@@ -18,6 +18,8 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from trainlab.errors import SpecError
 
 _is_compiling = torch.compiler.is_compiling
 OF_LOADER = "_trainlab_loader"
@@ -32,7 +34,7 @@ class Listener(Protocol):
     def pass_begins(self, loader: "DataLoader[Any]") -> object: ...
     def data_begins(self) -> None: ...
     def data_ends(self, loader: Any, batch: object) -> None: ...
-    def forward_begins(self, module: nn.Module) -> None: ...
+    def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None: ...
     def forward_ends(self, module: nn.Module) -> None: ...
     def backward_begins(self, roots: object) -> None: ...
     def backward_ends(self) -> None: ...
@@ -49,7 +51,11 @@ class Listener(Protocol):
 class Hooks:
     """Installed once per process; removed on `close`."""
 
+    _installed_now: ClassVar[bool] = False
+
     def __init__(self, listener: Listener) -> None:
+        self.check_none()
+        Hooks._installed_now = True
         self._listener = listener
         self.is_light = False
         """Whether only batches and updates are seen: the rest then runs nearly as without us."""
@@ -64,9 +70,18 @@ class Hooks:
         if torch.cuda.is_available():
             self._see_transfers()
 
+    @classmethod
+    def check_none(cls) -> None:
+        """SpecError where this process is watched already."""
+        if cls._installed_now:
+            rule = "this process is watched already, and one training is watched at a time"
+            raise SpecError([f"trainlab.watch: {rule}; leave the other block first"])
+
     def close(self) -> None:
         """Nothing is seen any more."""
+        self.recover()
         self._installed.close()
+        Hooks._installed_now = False
 
     def _put(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
         before = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
@@ -81,7 +96,7 @@ class Hooks:
         hooks, running = modules._global_forward_pre_hooks, self._running
         is_model = _Models()
 
-        def before(module: nn.Module, arguments: object) -> None:
+        def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
             if self.is_light or _is_compiling() or get_ident() != thread or not is_model(module):
                 return
             own = module._forward_hooks
@@ -99,7 +114,7 @@ class Hooks:
             running.append(end)
             # While it runs only: a copy of the model, or a file with it, holds nothing of ours.
             own[OURS] = after
-            begins(module)
+            begins(module, arguments)
 
         handle = modules.register_module_forward_pre_hook(before)
         key = handle.id

@@ -80,6 +80,9 @@ class Timeline:
         self.begin(DATA)
         if self._has_forward or self._is_evaluating:
             self._settle_evaluation()
+        else:
+            # What came since the last update is no part of a test that may begin here.
+            self._settle_training()
 
     def forward_begins(self, *, is_repeated: bool) -> None:
         """`is_repeated`: the same model has run without gradients since the last backward pass or batch."""

@@ -1,7 +1,9 @@
 """Watcher: hears of torch's calls and keeps what a script did: its steps, its losses, where time went."""
 
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psutil
@@ -10,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from trainlab.watching.seeing.follower import Follower
 from trainlab.watching.seeing.hooks import Hooks
 from trainlab.watching.seeing.losses import Losses
 from trainlab.watching.seeing.seen import Seen, SeenLoader, lr_of, size_of
@@ -52,7 +55,8 @@ class Watcher:
         self.was_restarted = False
         self._lead: int | None = None
         """The optimizer that ends a step with its update; None: there was none yet."""
-        self._has_optimizer = False
+        # One that was made before the first look makes updates, too.
+        self.has_optimizer = any(issubclass(type(one), Optimizer) for one in gc.get_objects())
         self._updates_by_hand = 0
         """Backward passes since the last step, where no optimizer of torch's was made."""
         self._roots: list[int] = []
@@ -68,7 +72,10 @@ class Watcher:
         """Models that ran without gradients since the last backward pass or batch."""
         self._epoch = 1
         self._process, self._looked_s = psutil.Process(), 0.0
+        self.is_testing = False
+        """Whether the model has been run without training since the last backward pass."""
         self.on_step: StepEnds | None = None
+        self.follower: Follower | None = None
         self.hooks = Hooks(self)
 
     def losses_of(self, place: int) -> dict[str, float]:
@@ -91,6 +98,27 @@ class Watcher:
         kinds = {kind for model in self.seen.models for kind in model.devices}
         return next((kind for kind in ("cuda", "mps") if kind in kinds), "cpu")
 
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """What runs inside is ours: nothing of it is seen."""
+        was_light, self.hooks.is_light = self.hooks.is_light, True
+        try:
+            yield
+        finally:
+            self.hooks.is_light = was_light
+
+    def lead_by(self, optimizer: Optimizer) -> None:
+        """Its updates are those that end a step."""
+        self._lead, self.has_optimizer = id(optimizer), True
+
+    def _following(self, moment: Callable[..., None], *arguments: Any) -> None:
+        """What the follower does counts nowhere."""
+        self.timeline.pause()
+        try:
+            moment(*arguments)
+        finally:
+            self.timeline.go_on()
+
     def close(self) -> None:
         """The script has ended."""
         self.on_step = None
@@ -102,6 +130,8 @@ class Watcher:
     def pass_begins(self, loader: "DataLoader[Any]") -> SeenLoader:
         seen = self.seen.loader(loader)
         seen.num_passes += 1
+        if self.follower is not None:
+            self._following(self.follower.pass_begins, seen)
         return seen
 
     def begin_again(self) -> None:
@@ -114,7 +144,7 @@ class Watcher:
         if self.hooks.is_light and not is_light:
             self.timeline.restart()
         # Where weights are updated by hand nothing else tells where a step ends.
-        self.hooks.is_light = is_light and self._has_optimizer
+        self.hooks.is_light = is_light and self.has_optimizer
 
     def data_begins(self) -> None:
         self.num_fetched += 1
@@ -136,7 +166,7 @@ class Watcher:
             loader.see_batch(batch)
             self._fetched = loader, size_of(batch) or 0
 
-    def forward_begins(self, module: nn.Module) -> None:
+    def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         if self._updates_by_hand:
             self._step_by_hand()
         key, has_gradients = id(module), torch.is_grad_enabled()
@@ -146,9 +176,15 @@ class Watcher:
             self._without_gradients.clear()
         if not has_gradients:
             self._without_gradients.add(key)
+        if not has_gradients or not module.training:
+            self.is_testing = True
+        if self.follower is not None:
+            self._following(self.follower.forward_begins, module, arguments)
 
     def forward_ends(self, module: nn.Module) -> None:
         self.timeline.end(LOSS)
+        if self.follower is not None:
+            self._following(self.follower.forward_ends)
         self.seen.model(module)
 
     def backward_begins(self, roots: object) -> None:
@@ -158,6 +194,7 @@ class Watcher:
             self._roots.append(len(self.losses))
             self.losses.add(roots)
         self._without_gradients.clear()
+        self.is_testing = False
         if self._fetched is not None:
             loader, size = self._fetched
             if not loader.is_trained_on:
@@ -170,16 +207,21 @@ class Watcher:
 
     def backward_ends(self) -> None:
         self.timeline.end(OTHER)
-        if not self._has_optimizer:
+        if not self.has_optimizer:
             self._updates_by_hand += 1
+        if self.follower is not None:
+            self._following(self.follower.backward_ends)
 
     def optimizer_made(self) -> None:
-        self._has_optimizer = True
+        self.has_optimizer = True
 
     def update_begins(self, optimizer: Optimizer) -> None:
         if self.hooks.is_light:
             return
-        self._has_optimizer, self._updates_by_hand = True, 0
+        # It may have been made before the watch began.
+        self.has_optimizer, self._updates_by_hand = True, 0
+        if self.follower is not None:
+            self._following(self.follower.update_begins, optimizer)
         self.timeline.begin(OPTIMIZER)
         self._followed, self._roots = self._roots, []
 
@@ -191,6 +233,8 @@ class Watcher:
                 self._light_step_ends()
             return
         self.timeline.end(OTHER)
+        if self.follower is not None:
+            self._following(self.follower.update_ends)
         seen = self.seen.optimizer(optimizer)
         seen.num_steps += 1
         # A closure asks for the loss again and again: the first is that of the weights before the update.

@@ -1,5 +1,6 @@
 """trainlab watch: a training script as it is, measured; its own arguments can be varied."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +37,7 @@ from trainlab.errors import SpecError
 from trainlab.execute.jobs import jobs_of
 from trainlab.lab.scripts import script_study, watch_script
 from trainlab.spec import CostSpec, checked
+from trainlab.spec.probe import probe_of
 
 
 def _watch(
@@ -74,6 +76,15 @@ def _watch(
             help="A metric in a line that the script prints: a regular expression with one group, as "
             r"'accuracy=Accuracy: .*\((\d+)%\)'; again for more.",
             rich_help_panel=SETTINGS,
+        ),
+    ] = None,
+    metric_file: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE:COLUMN",
+            help="A metric in a CSV file that the script writes, as accuracy=log.csv:val_acc; again for "
+            "more. Scalars that it writes for TensorBoard are taken without.",
+            rich_help_panel=MORE_WHAT,
         ),
     ] = None,
     seed_argument: Annotated[
@@ -130,6 +141,15 @@ def _watch(
             rich_help_panel=MEASURING,
         ),
     ] = False,
+    probe: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROBE",
+            help="Watch inside the script's model: LAYER:QUANTITY:REDUCER, as *.weight:grad:norm; again "
+            "for more.",
+            rich_help_panel=MEASURING,
+        ),
+    ] = None,
     out: OutOption = None,
     tensorboard: Annotated[
         bool, typer.Option(help="Write TensorBoard event files.", rich_help_panel=MORE_OUTPUT)
@@ -169,12 +189,14 @@ def _watch(
         design=design,
         seeds=tuple(range(1, (seeds or 1) + 1)),
         metrics=metrics_of(metric or ()),
+        metric_files=metrics_of(metric_file or (), "--metric-file", "accuracy=log.csv:val_acc"),
         seed_argument=seed_argument,
         threads=threads,
         max_steps=steps,
         processes=nproc,
         cost=checked(CostSpec, given, "--profile") if profile else None,
         learn=learn,
+        probes=tuple(probe_of(text) for text in probe or ()),
         tensorboard=tensorboard,
         many=yes,
     )
@@ -199,15 +221,19 @@ def _watch(
     exit_for_failures(outcome.complete_run().evidence(), lang)
 
 
-def metrics_of(texts: list[str] | tuple[()]) -> dict[str, str]:
-    """Metrics and their patterns, as they were typed."""
+def metrics_of(
+    texts: Sequence[str],
+    option: str = "--metric",
+    example: str = "accuracy=Accuracy: ([0-9.]+)",
+) -> dict[str, str]:
+    """Metrics and where each is found, as they were typed."""
     found: dict[str, str] = {}
     for text in texts:
-        name, equals, pattern = text.partition("=")
-        if not equals or not name.strip() or not pattern:
-            rule = "must be NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'"
-            raise SpecError([f"--metric: got {text!r}, {rule}"])
-        found[name.strip()] = pattern
+        name, equals, place = text.partition("=")
+        if not equals or not name.strip() or not place:
+            kind = "NAME=PATTERN" if option == "--metric" else "NAME=FILE:COLUMN"
+            raise SpecError([f"{option}: got {text!r}, must be {kind}, as '{example}'"])
+        found[name.strip()] = place
     return found
 
 
@@ -218,6 +244,7 @@ command = with_options(
         "trainlab watch train.py --epochs 3",
         "trainlab watch train.py --vary batch-size=1,16,64 --seeds 3 --profile",
         r"trainlab watch train.py --metric 'accuracy=Accuracy: .*\((\d+)%\)'",
+        "trainlab watch train.py --probe '*.weight:grad:norm'",
     ),
     last=cost_parameters(basic=("processes",)),
 )

@@ -1,0 +1,254 @@
+"""A training loop of the user's own, watched from inside it: in a notebook, or in any script."""
+
+import math
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from torch import nn
+from torch.optim import Optimizer
+
+from trainlab.errors import Interrupted, SpecError, TrainlabError
+from trainlab.execute.attempt import Attempt
+from trainlab.execute.driver.lease import leased
+from trainlab.execute.events import EventWriter
+from trainlab.execute.run import start_run
+from trainlab.execute.scripts import notes_of, progress_event
+from trainlab.lab.opened import Run
+from trainlab.machine.environment import capture
+from trainlab.machine.load import LoadMeter
+from trainlab.plan import plan
+from trainlab.record.event import Event
+from trainlab.record.trial import Failure
+from trainlab.spec import Study, TrainSpec, checked
+from trainlab.spec.probe import ProbeSpec, split_probe
+from trainlab.spec.script import ScriptSpec
+from trainlab.spec.workload import AS_OBJECT
+from trainlab.watching import told
+from trainlab.watching.raised import raised_by
+from trainlab.watching.scripts.process import ScriptError
+from trainlab.watching.seeing.hooks import Hooks
+from trainlab.watching.whole import WholeWatch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PROGRESS_EVERY_S = 0.3
+NOTEBOOK = f"notebook{AS_OBJECT}"
+"""Stands for the file of a loop that is typed in."""
+
+
+def watch(
+    model: nn.Module | None = None,
+    optimizer: Optimizer | None = None,
+    *,
+    name: str = "loop",
+    probes: "str | ProbeSpec | Sequence[str | ProbeSpec]" = (),
+    out: Path | str | None = None,
+    tensorboard: bool = True,
+    title: str = "",
+) -> "WatchedLoop":
+    """Watches the training in a `with` block, whatever its loop looks like, and leaves a run folder.
+
+    `model` is the one that is looked into, by default the first that trains; `optimizer` the one whose
+    updates are counted as steps, by default the first that makes one. `name` begins the name of the run's
+    folder, or `out` is the folder; `probes` are written as for `trainlab run --probe`. Losses are the same
+    as without. For example
+
+        with trainlab.watch(model, probes="*.weight:grad:norm") as lab:
+            for x, y in loader:
+                ...
+                lab.log(accuracy=accuracy)
+        lab.report()
+    """
+    return WatchedLoop(
+        _study(name, title, probes, tensorboard=tensorboard, file=_file_of_caller()),
+        None if out is None else Path(out),
+        model,
+        optimizer,
+    )
+
+
+class WatchedLoop:
+    """The run of a loop that is watched while the block runs; afterwards, its results."""
+
+    def __init__(
+        self, study: Study, out: Path | None, model: nn.Module | None, optimizer: Optimizer | None
+    ) -> None:
+        self._study, self._out = study, out
+        self._model, self._optimizer = model, optimizer
+        self._run: Run | None = None
+        self._watched: WholeWatch | None = None
+        self._attempt: Attempt | None = None
+        self._open = ExitStack()
+
+    @property
+    def run(self) -> Run:
+        """The run, with its tables, findings and charts; SpecError before the block has begun."""
+        if self._run is None:
+            raise SpecError(["trainlab.watch: nothing is watched yet; use it as `with … as lab:`"])
+        return self._run
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self.run.path
+
+    def log(self, **metrics: float) -> None:
+        """Adds metrics to the curve, as `lab.log(accuracy=0.98)`. One told after a test is of the test set,
+        any other of training; a name with a part, as `**{"val/f1": 0.9}`, is taken as it is."""
+        if self._watched is None:
+            raise SpecError(["log: the block has ended, or not begun; call it inside"])
+        told.log(**metrics)
+
+    def results(self) -> "pd.DataFrame":
+        """A table of one row: state, final metrics, time."""
+        return self.run.results()
+
+    def report(self, *, lang: str | None = None, formats: Sequence[str] = ("html",)) -> Path:
+        """Writes the report, see `Run.report`, and returns its path."""
+        return self.run.report(lang=lang, formats=formats)
+
+    def __repr__(self) -> str:
+        return "<WatchedLoop, not begun>" if self._run is None else repr(self._run)
+
+    def _repr_html_(self) -> str | None:
+        return None if self._run is None else self._run._repr_html_()
+
+    def __enter__(self) -> Self:
+        if self._run is not None:
+            raise SpecError(["trainlab.watch: was used before; call it anew for another run"])
+        Hooks.check_none()
+        with ExitStack() as opened:
+            self._begin(opened)
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Whatever was raised goes on."""
+        with suppress(TrainlabError) if error is not None else ExitStack():
+            self._end(error)
+
+    def _begin(self, opened: ExitStack) -> None:
+        is_script = Path(sys.argv[0]).suffix == ".py" and self._study.workload != NOTEBOOK
+        command = shlex.join(["python", *sys.argv]) if is_script else None
+        started = start_run(self._study, self._out, command)
+        self._run = run = Run(started.path.absolute())
+        (group,) = plan(self._study)
+        opened.enter_context(leased(run))
+        events = opened.enter_context(closing(EventWriter(run)))
+        environment = run.write_environment(capture(Path.cwd()))
+        self._attempt = attempt = Attempt(run.trial(group.ids[0]), environment)
+        attempt.begin()
+        events.write(Event(kind="group_begins", trials=group.ids))
+        opened.callback(events.write, Event(kind="group_ends", trials=group.ids))
+        self._meter = LoadMeter()
+        self._watched = WholeWatch(
+            attempt.trial,
+            attempt.folder,
+            probes=self._study.probes,
+            tensorboard=self._study.tensorboard,
+            model=self._model,
+            on_step=_progress_into(events, attempt.trial.id),
+        )
+        if self._optimizer is not None:
+            self._watched.watcher.lead_by(self._optimizer)
+
+    def _end(self, error: BaseException | None) -> None:
+        watched, attempt = self._watched, self._attempt
+        assert watched is not None
+        assert attempt is not None
+        self._watched = self._model = self._optimizer = None
+        with self._open:
+            with attempt:
+                watched.close()
+                self._record(watched, attempt)
+                _raise_as_recorded(error)
+                attempt.progress.state = "done"
+            attempt.end()
+        from trainlab.analyse.results import write_results
+
+        write_results(self.run, self.run.evidence())
+
+    def _record(self, watched: WholeWatch, attempt: Attempt) -> None:
+        """What is known however it ended."""
+        attempt.load = self._meter.read()
+        attempt.record_script(watched.facts)
+        attempt.progress = watched.progress
+        record = attempt.folder.watched.read()
+        attempt.progress.total_s = record.trained_s + record.parts_s.get("evaluation", 0.0)
+        attempt.notes += [*watched.notes, *notes_of(record)]
+
+
+def _raise_as_recorded(error: BaseException | None) -> None:
+    """What the block raised, as a trial's record has it; an exit without a fault is none."""
+    if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+        return
+    if isinstance(error, KeyboardInterrupt):
+        raise Interrupted
+    raised = raised_by(error)
+    raise ScriptError(
+        Failure(
+            kind=raised["kind"],
+            message=raised["message"],
+            traceback=raised["trace"],
+            field="loop",
+            line=raised["line"],
+        )
+    )
+
+
+def _progress_into(
+    events: EventWriter, trial_id: str
+) -> Callable[[int, Mapping[str, float]], None]:
+    told_s = -math.inf
+
+    def step_ended(step: int, metrics: Mapping[str, float]) -> None:
+        nonlocal told_s
+        if (now_s := time.monotonic()) - told_s > PROGRESS_EVERY_S:
+            told_s = now_s
+            events.write(progress_event(trial_id, metrics))
+
+    return step_ended
+
+
+def _study(name: str, title: str, probes: Any, *, tensorboard: bool, file: str | None) -> Study:
+    given = (probes,) if isinstance(probes, str | ProbeSpec) else tuple(probes)
+    path = NOTEBOOK if file is None else str(Path(file).absolute())
+    script = ScriptSpec(path=path, folder=str(Path.cwd()), from_inside=True)
+    values = {
+        "name": name,
+        "title": title,
+        "workload": file or NOTEBOOK,
+        "settings": checked(TrainSpec, {}),
+        "script": script,
+        "probes": tuple(_probe(one) for one in given),
+        "tensorboard": tensorboard,
+    }
+    return checked(Study, values, "trainlab.watch")
+
+
+def _probe(given: str | ProbeSpec) -> ProbeSpec:
+    if isinstance(given, ProbeSpec):
+        return given
+    try:
+        values = split_probe(given)
+    except ValueError as error:
+        raise SpecError([f"probes: {error}"]) from None
+    return checked(ProbeSpec, values, f"probes: {given!r}")
+
+
+def _file_of_caller() -> str | None:
+    """The script that called `watch`, from the current folder on if it is there; None if typed in."""
+    file = sys._getframe(2).f_globals.get("__file__")
+    if not file or Path(file).suffix != ".py":
+        return None
+    path = Path(file).absolute()
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -1,0 +1,154 @@
+"""Metrics that a script keeps for itself: scalars that it writes for TensorBoard or Lightning's CSV file,
+and columns of a CSV file that was named."""
+
+import csv
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+Tell = Callable[[str, float], None]
+
+WRITERS = (
+    ("torch.utils.tensorboard.writer", "SummaryWriter"),
+    ("tensorboardX.writer", "SummaryWriter"),
+    ("lightning.fabric.loggers.csv_logs", "_ExperimentWriter"),
+    ("lightning_fabric.loggers.csv_logs", "_ExperimentWriter"),
+)
+"""Classes that scripts write scalars with, looked for once their modules are loaded."""
+PARTS: Mapping[str, str] = {
+    **dict.fromkeys(("train", "training", "fit"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
+"""What a word in a tag says of the data that a metric is of."""
+NO_METRICS = frozenset({"epoch", "step", "global_step", "hp_metric"})
+
+
+def metric_of(tag: str) -> str | None:
+    """`Accuracy/test` and `test_accuracy` as `test/accuracy`; a name alone where the tag does not say what
+    data it is of; None for a tag that is no metric."""
+    words = [word for word in re.split(r"[^A-Za-z0-9.%]+", tag.lower()) if word]
+    if not words or "_".join(words) in NO_METRICS:
+        return None
+    # The data stands first or last, of the whole tag or of one side of a slash.
+    found = next((word for word in (words[0], words[-1], *words) if word in PARTS), None)
+    if found is None:
+        return "_".join(words)
+    words.remove(found)
+    return f"{PARTS[found]}/{'_'.join(words) or 'value'}"
+
+
+class OwnScalars:
+    """Hears of every scalar that the script writes, but for those in a folder of ours."""
+
+    def __init__(self, tell: Tell, ours: Path) -> None:
+        self._tell, self._ours = tell, str(ours)
+        self._patched, self._left = ExitStack(), list(WRITERS)
+
+    def look(self) -> None:
+        """Sees those whose modules have been loaded meanwhile."""
+        loaded = [one for one in self._left if one[0] in sys.modules]
+        for place, name in loaded:
+            self._left.remove((place, name))
+            if (writer := getattr(sys.modules[place], name, None)) is not None:
+                for method, scalars in METHODS.items():
+                    self._hear(writer, method, scalars)
+
+    def close(self) -> None:
+        """Nothing is heard any more."""
+        self._patched.close()
+
+    def _hear(self, writer: Any, method: str, scalars: "Scalars") -> None:
+        original = vars(writer).get(method)
+        if original is None:
+            return
+
+        @wraps(original)
+        def heard(own: Any, *arguments: Any, **options: Any) -> Any:
+            result = original(own, *arguments, **options)
+            if str(getattr(own, "log_dir", "")) != self._ours:
+                with suppress(TypeError, ValueError, LookupError, AttributeError):
+                    self._add(scalars(*arguments, **options))
+            return result
+
+        setattr(writer, method, heard)
+        self._patched.callback(setattr, writer, method, original)
+
+    def _add(self, scalars: Mapping[str, Any]) -> None:
+        for tag, value in scalars.items():
+            if (name := metric_of(tag)) is not None:
+                self._tell(name, float(value))
+
+
+Scalars = Callable[..., Mapping[str, Any]]
+
+
+def _scalar(tag: str, scalar_value: Any, *rest: Any, **options: Any) -> Mapping[str, Any]:
+    return {tag: scalar_value}
+
+
+def _scalars(main_tag: str, tag_scalar_dict: Any, *rest: Any, **options: Any) -> Mapping[str, Any]:
+    return {f"{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()}
+
+
+def _metrics(metrics_dict: Any, *rest: Any, **options: Any) -> Mapping[str, Any]:
+    return dict(metrics_dict)
+
+
+METHODS: Mapping[str, Scalars] = {
+    "add_scalar": _scalar,
+    "add_scalars": _scalars,
+    "log_metrics": _metrics,
+}
+"""How each method of a writer is given its scalars."""
+
+
+class CsvColumns:
+    """Columns of CSV files that the script appends to: every new value is told."""
+
+    def __init__(self, columns: Mapping[str, tuple[str, str]], tell: Tell) -> None:
+        """`columns`: metric to file and column; files are meant from the current folder."""
+        self._tell = tell
+        self._columns = {
+            name: (Path(f).absolute(), column) for name, (f, column) in columns.items()
+        }
+        self._sizes = {path: _size(path) for path, _ in self._columns.values()}
+        self._taken = {name: sum(1 for _ in _values(*at)) for name, at in self._columns.items()}
+
+    def look(self) -> None:
+        """Reads what has been written meanwhile."""
+        changed = [path for path, size in self._sizes.items() if _size(path) != size]
+        for path in changed:
+            self._sizes[path] = _size(path)
+            for name, (own, column) in self._columns.items():
+                if own == path:
+                    self._tell_new(name, list(_values(path, column)))
+
+    def _tell_new(self, name: str, values: list[float]) -> None:
+        # Fewer than before: the file was begun anew.
+        taken = self._taken[name] if self._taken[name] <= len(values) else 0
+        for value in values[taken:]:
+            self._tell(name, value)
+        self._taken[name] = len(values)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _values(path: Path, column: str) -> Iterator[float]:
+    """The numbers of a column; lines that hold none are left out."""
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as lines:
+            for row in csv.DictReader(lines, skipinitialspace=True):
+                with suppress(TypeError, ValueError):
+                    yield float(row.get(column) or "")
+    except OSError:
+        return

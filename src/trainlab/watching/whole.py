@@ -1,0 +1,126 @@
+"""WholeWatch: a training watched from its start to its end, with all the records of a learn trial."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from trainlab.errors import SpecError
+from trainlab.plan import Trial
+from trainlab.record.files import LineWriter
+from trainlab.record.folder import TrialFolder
+from trainlab.record.note import Note
+from trainlab.spec.probe import ProbeSpec
+from trainlab.train.moments import Progress
+from trainlab.watching import told
+from trainlab.watching.curve import ScriptCurve
+from trainlab.watching.following.model import FollowedModel
+from trainlab.watching.following.own_metrics import CsvColumns, OwnScalars
+from trainlab.watching.scripts.output import search_output
+from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.seen_record import watched_record
+
+OnStep = Callable[[int, Mapping[str, float]], None]
+"""Is told of an update, counted from 1, and of the newest values of the metrics."""
+
+
+class WholeWatch:
+    """What the process does from here on, until `close`."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        folder: TrialFolder,
+        *,
+        probes: Sequence[ProbeSpec] = (),
+        tensorboard: bool = False,
+        metrics: Mapping[str, str] | None = None,
+        columns: Mapping[str, tuple[str, str]] | None = None,
+        model: nn.Module | None = None,
+        start_ns: int | None = None,
+        on_step: OnStep = lambda step, metrics: None,
+        refusal: Callable[[SpecError], BaseException] = lambda error: error,
+        rank: int = 0,
+    ) -> None:
+        """`metrics` are patterns of what is printed, `columns` files and columns that are written. `model`
+        is the one to look into, by default the first that trains; `refusal` is what is raised in the script
+        for probes that cannot be. Of several processes the first, of rank 0, looks into the model."""
+        self._folder, self._on_step, self._rank = folder, on_step, rank
+        lines = LineWriter(folder.curve_of(rank))  # what may fail comes before the hooks
+        self.watcher = Watcher(start_ns)
+        self._model = FollowedModel(
+            self.watcher,
+            trial,
+            folder,
+            () if rank else probes,
+            model=model,
+            tensorboard=tensorboard and not rank,
+            shows_network=not rank,
+            before_call=self._look,
+            refusal=refusal,
+        )
+        self._curve = ScriptCurve(self.watcher, lines, self._model.point_written)
+        self.watcher.follower, self.watcher.on_step = self._model, self._step_ended
+        told.listen(self._curve.metric)
+        self._end_search = search_output(metrics or {}, self._curve.printed)
+        self._scalars = OwnScalars(self._curve.metric, folder.tensorboard_folder)
+        self._columns = CsvColumns(columns or {}, self._curve.printed)
+        self._look()
+
+    @property
+    def notes(self) -> list[Note]:
+        """What could not be done, and why."""
+        return self._model.notes
+
+    @property
+    def progress(self) -> Progress:
+        """How far it came."""
+        return Progress(
+            epochs_done=self._curve.num_epochs,
+            steps_done=self.watcher.num_steps,
+            final=dict(self._curve.final),
+        )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the settings were seen to be."""
+        return facts_of(self.watcher)
+
+    def close(self, arguments: Sequence[str] = ()) -> None:
+        """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
+        are those of the script."""
+        self.watcher.close()
+        self._look()
+        self._scalars.close()
+        told.stop_listening(self._curve.metric)
+        self._end_search()
+        self._model.close()
+        self._curve.finish()
+        self._model.finish(self.progress)
+        record = watched_record(self.watcher, arguments, self._rank)
+        self._folder.watched_by(self._rank).write(record)
+
+    def _look(self) -> None:
+        """For metrics that the script has begun to write; before the update they are of is followed by
+        another."""
+        self._scalars.look()
+        self._columns.look()
+
+    def _step_ended(self, step: int) -> None:
+        self._model.step_ended(step)
+        self._scalars.look()
+        if self._curve.step_ended():
+            self._model.flush()
+        self._on_step(step, self._curve.last)
+
+
+def facts_of(watcher: Watcher) -> dict[str, Any]:
+    """What a script's settings were seen to be."""
+    seen = watcher.seen
+    return {
+        "batch_size": seen.batch_size or 1,
+        "lr": next((one.lr for one in seen.optimizers if one.lr is not None), 0.0),
+        "threads": torch.get_num_threads(),
+        "device": watcher.device,
+    }

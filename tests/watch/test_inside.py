@@ -1,0 +1,218 @@
+"""trainlab.watch: a loop of the user's own, watched from inside it."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import nn
+from torch.nn.modules import module as modules
+from torch.optim import Optimizer, optimizer
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+import trainlab
+from own_loop import OwnLoop
+from trainlab.errors import SpecError, WorkloadError
+from trainlab.lab import resume_run
+from trainlab.lab.inside import WatchedLoop
+
+PROBES = [
+    "*.weight:grad:norm@step",
+    "*.weight:update:norm",
+    "type=ReLU:activation:zero_fraction@2",
+    "type=Linear:grad_output:norm",
+]
+
+
+def watched(out: Path, loop: OwnLoop, **options: Any) -> tuple[list[float], WatchedLoop]:
+    with trainlab.watch(loop.model, loop.optimizer, out=out, **options) as lab:
+        losses = loop.train(told=lambda name, value: lab.log(**{name: value}))
+    return losses, lab
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> WatchedLoop:
+    torch.set_num_threads(1)
+    return watched(tmp_path_factory.mktemp("inside") / "run", OwnLoop(), probes=PROBES)[1]
+
+
+def test_losses_are_the_same_with_everything_on(lab: WatchedLoop) -> None:
+    losses = OwnLoop().train()
+    points = [line for line in lab.run.trial("learn-seed1").curve() if line["kind"] == "step"]
+    assert [line["train/loss"] for line in points] == losses
+
+
+def test_random_numbers_after_the_block_are_the_same(tmp_path: Path) -> None:
+    OwnLoop().train()
+    expected = torch.rand(3).tolist()
+    watched(tmp_path / "run", OwnLoop(), probes=PROBES)
+    assert torch.rand(3).tolist() == expected
+
+
+def test_a_run_folder_is_left_as_of_any_learn_trial(lab: WatchedLoop) -> None:
+    run = trainlab.open_run(lab.path)
+    (record,) = run.trials()
+    assert (record.id, record.state, record.steps_done, record.epochs_done) == (
+        *("learn-seed1", "done"),
+        *(8, 2),
+    )
+    assert record.resolved["batch_size"] == 16
+    assert record.resolved["lr"] == 0.1
+    folder = run.trial("learn-seed1")
+    assert set(record.files) == {
+        *("curve.jsonl", "watched.json", "probes.jsonl", "probes.json", "network.json")
+    }
+    folder.check_files(record)
+    assert [row.type for row in folder.network.read().rows] == [
+        *("Linear", "BatchNorm1d", "ReLU", "Dropout", "Linear")
+    ]
+    assert folder.watched.read().num_steps == 8
+    assert lab.results()["state"].tolist() == ["done"]
+    assert "<" in (lab._repr_html_() or "")
+
+
+def test_a_metric_told_after_a_test_is_of_the_test_set(lab: WatchedLoop) -> None:
+    epochs = lab.run.trial("learn-seed1").epochs()
+    told: list[float] = []
+    OwnLoop().train(told=lambda name, value: told.append(value))
+    assert [line["test/accuracy"] for line in epochs] == [told[4], told[9]]
+    assert [line["train/accuracy"] for line in epochs] == [sum(told[:4]) / 4, sum(told[5:9]) / 4]
+
+
+def test_probes_see_what_the_optimizer_is_given(lab: WatchedLoop) -> None:
+    lines = lab.run.trial("learn-seed1").probe_lines()
+    norms = [line.value for line in lines if line.layer == "0.weight" and line.quantity == "grad"]
+    loop, expected = OwnLoop(), list[float]()
+    weight = loop.model[0].weight
+    loop.optimizer.register_step_pre_hook(
+        lambda *_: expected.append(weight.grad.norm().item())  # type: ignore[union-attr,func-returns-value]
+    )
+    loop.train()
+    assert norms == pytest.approx(expected, rel=1e-5)
+    zeros = [line for line in lines if line.quantity == "activation"]
+    assert [(line.layer, line.epoch, line.step) for line in zeros] == [
+        *(("2", 1, 2), ("2", 1, 4), ("2", 2, 6), ("2", 2, 8))
+    ]
+
+
+def test_tensorboard_has_curves_graph_and_probes(lab: WatchedLoop) -> None:
+    board = EventAccumulator(str(lab.run.trial("learn-seed1").tensorboard_folder)).Reload()
+    tags = board.Tags()
+    assert tags["graph"]
+    assert {"loss/train over samples", "accuracy/test over samples"} <= set(tags["scalars"])
+    assert any(tag.startswith("probe/grad:norm@step/") for tag in tags["scalars"])
+    assert [point.step for point in board.Scalars("loss/train over samples")] == [64, 128]
+
+
+def test_nothing_is_left_in_torch(tmp_path: Path) -> None:
+    before = _torch_state()
+    loop = OwnLoop()
+    with pytest.raises(ZeroDivisionError), trainlab.watch(out=tmp_path / "run", probes=PROBES):
+        loop.train(told=_fail)
+    assert _torch_state() == before
+    assert not loop.model._forward_hooks
+
+
+def _fail(name: str, value: float) -> None:
+    1 / 0  # noqa: B018
+
+
+def _torch_state() -> list[object]:
+    hooks = [
+        *(modules._global_forward_pre_hooks, modules._global_forward_hooks),
+        *(optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks),
+    ]
+    return [
+        *(list(one) for one in hooks),
+        *(Optimizer.zero_grad, nn.Module.zero_grad, DataLoader.__iter__),
+        *(_BaseDataLoaderIter.__next__, torch.autograd.backward, torch.autograd.grad),
+        *(torch.amp.GradScaler.scale, torch.Tensor.to),
+    ]
+
+
+def test_what_the_block_raises_is_recorded_and_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), trainlab.watch(out=tmp_path / "run") as lab:
+        OwnLoop().train(told=_fail)
+    (record,) = lab.run.trials()
+    assert record.state == "failed"
+    assert record.error is not None
+    assert re.fullmatch(
+        r"test_inside.py:\d+: loop raised ZeroDivisionError: division by zero", record.error.mistake
+    )
+    assert record.steps_done == 1
+
+
+def test_an_interrupt_is_recorded_as_one(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), trainlab.watch(out=tmp_path / "run") as lab:
+        raise KeyboardInterrupt
+    assert [one.state for one in lab.run.trials()] == ["interrupted"]
+    with pytest.raises(WorkloadError, match=r"watched from inside.*run the loop anew"):
+        resume_run(lab.path)
+
+
+def test_two_watches_at_once_are_refused(tmp_path: Path) -> None:
+    with (
+        trainlab.watch(out=tmp_path / "run"),
+        pytest.raises(SpecError, match=r"is watched already.*leave the other block first"),
+        trainlab.watch(out=tmp_path / "other"),
+    ):
+        pass
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_probe_that_reaches_nothing_is_told_in_the_first_step(tmp_path: Path) -> None:
+    loop = OwnLoop()
+    with (
+        pytest.raises(
+            SpecError, match=r"'nope' reaches no layer; there are Sequential, 0, 1, 2, 3, 4;"
+        ),
+        trainlab.watch(out=tmp_path / "run", probes="nope:activation:mean") as lab,
+    ):
+        loop.train()
+    assert lab.run.trials()[0].steps_done == 1
+
+
+def test_a_parameter_that_is_not_there_is_told_before_the_first_step(tmp_path: Path) -> None:
+    loop = OwnLoop()
+    with (
+        pytest.raises(SpecError, match=r"probe fc\.weight:grad:norm@epoch.*0\.weight"),
+        trainlab.watch(out=tmp_path / "run", probes="fc.weight:grad:norm") as lab,
+    ):
+        loop.train()
+    assert lab.run.trials()[0].steps_done == 0
+
+
+def test_a_probe_is_checked_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="probes: got 'relu', must be SELECT:QUANTITY:REDUCER"):
+        trainlab.watch(out=tmp_path / "run", probes=["relu"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_log_outside_of_the_block_is_refused(lab: WatchedLoop) -> None:
+    trainlab.log(accuracy=1.0)  # heard by nobody: a script can keep it
+    with pytest.raises(SpecError, match="the block has ended"):
+        lab.log(accuracy=1.0)
+
+
+def test_the_loss_that_a_loop_logs_does_not_hide_the_one_that_is_seen(tmp_path: Path) -> None:
+    with trainlab.watch(out=tmp_path / "run", tensorboard=False) as lab:
+        OwnLoop().train(1, told=lambda name, value: trainlab.log(loss=5.0))
+    (line,) = lab.run.trial("learn-seed1").epochs()
+    assert line["train/loss_logged"] == 5.0
+    assert line["train/loss"] < 2.0
+    assert not lab.run.trial("learn-seed1").tensorboard_folder.exists()
+
+
+def test_a_metric_need_not_be_told_after_every_epoch(tmp_path: Path) -> None:
+    with trainlab.watch(out=tmp_path / "run", tensorboard=False) as lab:
+        loop = OwnLoop()
+        loop.train(1)
+        lab.log(**{"test/f1": 0.5})
+        loop.train(2)
+    lines = lab.run.trial("learn-seed1").epochs()
+    assert [line.get("test/f1") for line in lines] == [0.5, None, None]
+    assert lab.results()["test/f1"].tolist() == [0.5]
+    assert "f1" in lab.report(formats=("md",)).read_text()

@@ -1,0 +1,77 @@
+"""Metrics that a script writes for itself."""
+
+from pathlib import Path
+
+import pytest
+from torch.utils.tensorboard import SummaryWriter
+
+import trainlab
+from own_loop import OwnLoop
+from trainlab.watching.following.own_metrics import CsvColumns, metric_of
+
+
+@pytest.mark.parametrize(
+    ("tag", "metric"),
+    [
+        ("Accuracy/test", "test/accuracy"),
+        ("test/accuracy", "test/accuracy"),
+        ("val_acc", "val/acc"),
+        ("Loss/validation", "val/loss"),
+        ("train_loss_epoch", "train/loss_epoch"),
+        ("loss_train", "train/loss"),
+        ("Eval/BLEU score", "test/bleu_score"),
+        ("lr-SGD", "lr_sgd"),
+        ("test", "test/value"),
+        ("epoch", None),
+        ("hp_metric", None),
+        ("//", None),
+    ],
+)
+def test_a_tag_becomes_a_metric(tag: str, metric: str | None) -> None:
+    assert metric_of(tag) == metric
+
+
+def test_scalars_for_tensorboard_are_metrics_without_being_asked_for(tmp_path: Path) -> None:
+    writer, before = SummaryWriter(str(tmp_path / "own")), vars(SummaryWriter)["add_scalar"]
+    numbers = iter(range(100))
+
+    def write(name: str, value: float) -> None:
+        number = next(numbers)
+        if number % 5 == 4:  # after the four steps of an epoch
+            writer.add_scalar("Accuracy/test", value, number)
+            writer.add_scalars("Loss", {"val": 0.25, "train": 5.0}, number)
+
+    with trainlab.watch(out=tmp_path / "run") as lab:
+        told = []
+        OwnLoop().train(told=lambda name, value: (told.append(value), write(name, value)))  # type: ignore[func-returns-value]
+    lines = lab.run.trial("learn-seed1").epochs()
+    assert [line["test/accuracy"] for line in lines] == [told[4], told[9]]
+    assert [line["val/loss"] for line in lines] == [0.25, 0.25]
+    assert [line["train/loss_logged"] for line in lines] == [5.0, 5.0]
+    assert max(line["train/loss"] for line in lines) < 2
+    # What we write for TensorBoard ourselves is not heard: it has tags of its own.
+    assert not [name for line in lines for name in line if "over_samples" in name]
+    assert vars(SummaryWriter)["add_scalar"] is before
+
+
+def test_accuracies_in_per_cent_are_not_taken_for_shares(tmp_path: Path) -> None:
+    with trainlab.watch(out=tmp_path / "run", tensorboard=False) as lab:
+        OwnLoop().train(1, told=lambda name, value: trainlab.log(accuracy=100 * value))
+    (line,) = lab.run.trial("learn-seed1").epochs()
+    assert line["test/accuracy_percent"] > 1
+    assert "test/accuracy" not in line
+
+
+def test_new_values_of_a_csv_column_are_told(tmp_path: Path) -> None:
+    path, told = tmp_path / "log.csv", list[tuple[str, float]]()
+    path.write_text("epoch,val_acc\n0,0.1\n")
+    columns = CsvColumns({"accuracy": (str(path), "val_acc")}, lambda *one: told.append(one))
+    columns.look()
+    assert told == []  # of an earlier run
+    path.write_text("epoch,val_acc\n0,0.1\n1,0.5\n2,\n3,0.75\n")
+    columns.look()
+    columns.look()
+    assert told == [("accuracy", 0.5), ("accuracy", 0.75)]
+    path.write_text("epoch,val_acc\n1,0.25\n")
+    columns.look()
+    assert told[2:] == [("accuracy", 0.25)]
