@@ -2,8 +2,8 @@
 
     python benchmarks/watching.py [--device cuda] [--rounds 60]
 
-A turn is some 50 updates; rounds of both kinds, in random order, so that drift hits both alike. The ratio of
-a round's two medians is one sample; its median over rounds is given with a 95% interval.
+A turn is 50 updates; rounds of both kinds, in random order, so that drift hits both alike. The ratio of a
+round's two means is one sample; its median over rounds is given with a 95% interval.
 """
 
 import argparse

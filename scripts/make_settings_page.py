@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from trainlab.spec import CostSpec, Question, TrainSpec
 from trainlab.spec.base import Spec, choices_of, option_of, setting_of
 from trainlab.spec.optimizer import OPTIMIZERS, FlagOption, Option
+from trainlab.spec.settings import OF_WORKLOADS
 from trainlab.workloads.catalogue import BUILTIN
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -64,6 +65,7 @@ def _training() -> str:
             _meaning(field),
         )
         for name, field in TrainSpec.model_fields.items()
+        if name in OF_WORKLOADS
     ]
     return _table((*headings, "what it does"), rows)
 

@@ -93,3 +93,35 @@ def test_every_benchmark_still_fits_what_it_measures() -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_plain_script_is_watched_and_told_as_it_is(tmp_path: Path) -> None:
+    words = ["watch", f"{ROOT}/examples/plain_script.py", "--epochs", "3", "--threads", "1"]
+    pattern = ["--metric", "accuracy=accuracy ([0-9.]+)%", "--out", "run"]
+    done = subprocess.run(
+        [sys.executable, "-m", "trainlab", *words, *pattern, "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    told = json.loads(done.stdout)
+    (trial,) = told["trials"]
+    assert trial["arguments"] == ["--epochs", "3", "--seed", "1"]
+    assert trial["seen"]["batch_size"] == 32
+    assert trial["seen"]["optimizer"] == "Adam"
+    assert trial["seen"]["updates"] == 3 * 63
+    assert trial["final"]["test/accuracy"] > 0.8
+    assert sum(trial["parts_s"].values()) == pytest.approx(trial["wall_s"])
+    kinds = {finding["kind"]: finding for finding in told["findings"]}
+    assert kinds["script_order"]["numbers"]["num_passes"] == 3
+    assert "script_memory" not in kinds
+    assert (tmp_path / "run/trials/learn-seed1/work" / tmp_path.name / "spirals.pt").exists()
+    shown = subprocess.run(
+        [sys.executable, "-m", "trainlab", "show", "run", "--lang", "zh"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "plain_script.py --epochs 3" in shown
+    assert "脚本的时间花在哪里" in shown

@@ -6,8 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from trainlab.spec import CostSpec, Question, TrainSpec
+from trainlab.spec import CostSpec, Question
 from trainlab.spec.optimizer import OPTIMIZERS
+from trainlab.spec.settings import OF_WORKLOADS
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "make_settings_page.py"
 
@@ -30,7 +31,7 @@ def test_the_page_is_what_the_generator_makes(script: ModuleType) -> None:
 def test_every_setting_has_a_row_that_says_what_it_does(script: ModuleType) -> None:
     training, measuring, asking, optimizing = script.page().split("\n## ")[1:]
     for part, names in (
-        (training, TrainSpec.model_fields),
+        (training, OF_WORKLOADS),
         (measuring, CostSpec.model_fields),
         (asking, Question.model_fields),
         (optimizing, OPTIMIZERS),

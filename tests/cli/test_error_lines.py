@@ -106,3 +106,26 @@ def test_no_part_is_taken_for_a_more_general_one() -> None:
         for earlier in known[:number]:
             pattern = HOLE.sub(r"\\d+", re.escape(earlier).replace(r"\{", "{").replace(r"\}", "}"))
             assert not re.fullmatch(pattern, example), (earlier, part)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a.py: no such file; give the script's path",
+        "a.py:3: is no Python: invalid syntax; run it by itself first",
+        "a.py: is no Python: source code string cannot contain null bytes; give a script",
+        "--metric: got 'x', must be NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'",
+        "metrics.acc: got '(', which is no regular expression: missing ), unterminated subpattern",
+        "metrics.acc: got 'abc', must hold one group ( ), which is the number",
+        "--seed: is among the script's arguments, so that every seed would be the same; "
+        "leave it out, and give --seeds",
+        "script: is for scripts alone; use `trainlab watch`",
+        "the script made no update that could be seen; does it train, with these arguments?",
+        "the script ended with exit code 3",
+        "the script's process was ended by SIGKILL; memory may have run out",
+        "the script's process was ended with code 3",
+        "train.py:12: script raised ValueError: bad thing",
+    ],
+)
+def test_what_goes_wrong_with_a_script_is_told_in_chinese(line: str) -> None:
+    assert re.search(r"[\u4e00-\u9fff]", told(line)), line

@@ -12,7 +12,8 @@ import trainlab
 from torchless import Torchless
 from trainlab.cli import VERBS, main, overview
 from trainlab.cli.help import Group, cells, help_page
-from trainlab.spec import CostSpec, TrainSpec
+from trainlab.spec import CostSpec
+from trainlab.spec.settings import OF_WORKLOADS
 
 SOURCE = Path(trainlab.__file__).parent
 PAGES = [*(verb for verb in VERBS if verb != "data"), "data", "data list", "data fetch"]
@@ -41,9 +42,11 @@ def test_help_is_one_page_of_groups_that_ends_with_how_to_see_the_rest(
 @pytest.mark.parametrize("verb", ["run", "profile"])
 def test_help_all_has_every_setting_once(verb: str, torchless: Torchless, tmp_path: Path) -> None:
     shown = torchless.ask([verb, "--help-all"], tmp_path, COLUMNS="80").stdout
-    for name in (*TrainSpec.model_fields, *CostSpec.model_fields):
+    for name in (*OF_WORKLOADS, *CostSpec.model_fields):
         option = f"--{name.replace('_', '-')}"
         assert len(re.findall(rf"^  {option}\b(?!-)", shown, re.MULTILINE)) == 1, option
+    assert "--script" not in shown
+    assert "--change" not in shown
     assert "[mnist-cnn 64, fashion-mlp 32]" in " ".join(shown.split())
     assert "--help-all" not in shown
 

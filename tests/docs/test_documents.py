@@ -55,7 +55,8 @@ def unknown_options(words: list[str]) -> Iterator[str]:
     known = options_of(verb) if verb else {"--help", "--version"}
     for word in words:
         option = word.partition("=")[0]
-        if option.startswith("--") and option not in known:
+        # What `watch` does not know is its script's.
+        if option.startswith("--") and option not in known and verb != "watch":
             yield f"{verb or 'trainlab'}: {option}"
 
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from trainlab.measure import rounds as module
+from trainlab.measure.turning import rounds as module
 from trainlab.measure.turning.rounds import PATIENCE, Rounds
 from trainlab.spec import CostSpec
 

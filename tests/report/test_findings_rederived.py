@@ -10,6 +10,7 @@ import pytest
 import rederived_cost as cost
 import rederived_learning as learning
 import rederived_probes as probes
+import rederived_scripts as scripts
 from raw_run import Expected, RawRun, Within
 from told_numbers import NUMBER, kinds_of, without_fixed
 from varied_run import RUNS
@@ -53,6 +54,10 @@ REDERIVED: dict[str, Callable[[RawRun, Finding], Expected]] = {
     "accumulation": probes.accumulation,
     "dead_units": probes.dead_units,
     "update_ratio": probes.update_ratio,
+    "script_time": scripts.time,
+    "script_part": scripts.part,
+    "script_memory": scripts.memory,
+    "script_order": scripts.order,
 }
 KINDS = sorted(kind.kind for kind in kinds_of(Finding))
 

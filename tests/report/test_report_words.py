@@ -61,6 +61,9 @@ BUILT += (
     "short_",
     "source_",
     "start_",
+    "script_part_",
+    "script_step_",
+    "seen_order_",
 )
 BUILT += ("change_", "limit_name_", "limits_", "reason_", "remedy_", "todo_")
 BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")

@@ -25,6 +25,12 @@ from trainlab.analyse.findings.probes import (
     VanishingGradient,
 )
 from trainlab.analyse.findings.run import RanAs
+from trainlab.analyse.findings.scripts.watched import (
+    ScriptMemory,
+    ScriptOrder,
+    ScriptPart,
+    ScriptTime,
+)
 from trainlab.analyse.findings.spread import SeedSpread
 from trainlab.errors import SpecError
 from trainlab.plan import Trial
@@ -135,7 +141,44 @@ SLOW = SlowTrial(
 UNCOMPARED = Uncompared(
     subject="train/sample_us", cells=("lr=0.1",), n=0, num_timed=6, num_failed=5
 )
-OTHERS = (SPREAD, SLOW, UNCOMPARED)
+OF_SCRIPT: dict[str, Any] = {"cells": ("batch-size=64",), "n": 3, "num_cells": 2}
+SCRIPTS = (
+    ScriptTime(
+        **OF_SCRIPT,
+        subject="script",
+        wall_s=28.84,
+        low_s=27.65,
+        high_s=30.12,
+        startup_share=0.2477,
+        training_share=0.6891,
+        evaluation_share=0.0632,
+        step_ms=515.2,
+        first_step_ms=688.6,
+        overhead_s=0.000812,
+        overhead_share=0.0000281,
+    ),
+    *(
+        ScriptPart(
+            **OF_SCRIPT, subject=part, of=of, share=0.3456, low=0.3123, high=0.3678, time=7.89
+        )
+        for part, of in (
+            *(("evaluation", "run"), ("startup", "run"), ("data", "step"), ("optimizer", "step")),
+            *(("other", "step"), ("transfer", "step")),
+        )
+    ),
+    ScriptMemory(
+        **OF_SCRIPT,
+        subject="memory",
+        mib_per_update=2.034,
+        first_mib=310.4,
+        last_mib=381.6,
+        num_updates=1035,
+    ),
+    ScriptOrder(**OF_SCRIPT, subject="order", num_passes=14, shuffles=False),
+    ScriptOrder(**OF_SCRIPT, subject="order", num_passes=14, shuffles=True),
+    ScriptOrder(**{**OF_SCRIPT, "num_cells": 1}, subject="order", num_passes=1, shuffles=False),
+)
+OTHERS = (SPREAD, SLOW, UNCOMPARED, *SCRIPTS)
 
 
 def sentence(found: Finding, lang: str = "en") -> str:

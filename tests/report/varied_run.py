@@ -12,8 +12,10 @@ from trainlab.plan import Trial
 from trainlab.record.cost import TurnRecord
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.record.scripts.watched import WatchedRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import CostSpec
+from watched_runs import WatchedRun, loader, watched
 
 LEARN = {
     "design": "one-at-a-time",
@@ -304,6 +306,41 @@ def _fired(probe: str, layer: str, place: int) -> FiredRecord:
     )
 
 
+def script_run(path: Path) -> RunFolder:
+    """A script whose evaluation and data take much, whose memory grows, and that does not shuffle."""
+    path.mkdir(parents=True)
+
+    def seen(trial: Trial) -> WatchedRecord:
+        own = drawn("script", trial.cell, trial.seed)
+        is_faulty = trial.cell == "batch-size=64"
+        usual = {"data": 2.0 + 9 * is_faulty, "forward": 3.0, "backward": 4.5, "optimizer": 1.25}
+        steps = {
+            name: [ms * own.uniform(0.8, 1.3) * (7 if step == 0 else 1) for step in range(31)]
+            for name, ms in usual.items()
+        }
+        grown = [
+            (step, int(2e8 + is_faulty * 3e6 * step * own.uniform(0.99, 1.01)))
+            for step in range(1, 32)
+        ]
+        order = "in order" if is_faulty else "shuffled"
+        return watched(
+            steps_ms=steps,
+            startup_s=own.uniform(0.1, 0.2),
+            evaluation_s=own.uniform(0.3, 0.4) * is_faulty,
+            memory=grown,
+            num_calls=own.randrange(300, 500),
+            loaders=[loader(order=order, num_passes=1 + is_faulty)],
+        )
+
+    def final(trial: Trial) -> dict[str, float]:
+        own = drawn("final", trial.cell, trial.seed)
+        metrics = {"train/loss": 0.4, "test/loss": 0.6, "test/accuracy": 0.8}
+        return {name: value + own.uniform(0, 0.1) for name, value in metrics.items()}
+
+    run = WatchedRun(seen=seen, final=final)
+    return run.write(path / "run", vary={"batch-size": [16, 64]}, seeds=(1, 2, 3))
+
+
 RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "learn": learn_run,
     "grid": grid_run,
@@ -314,4 +351,5 @@ RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "broken processes": broken_processes_run,
     "several processes": several_processes_run,
     "probes": probe_run,
+    "script": script_run,
 }

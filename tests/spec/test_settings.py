@@ -6,6 +6,8 @@ from trainlab.errors import SpecError
 from trainlab.spec import Study, TrainSpec, checked, settings_for
 from trainlab.spec.base import choices_of, setting_of
 from trainlab.spec.optimizer import OPTIMIZERS
+from trainlab.spec.question import Question, cells_of, checked_question
+from trainlab.spec.settings import OF_WORKLOADS
 
 
 def test_all_problems_are_reported_together_with_place_value_and_rule() -> None:
@@ -45,6 +47,28 @@ def test_a_bad_setting_is_told_in_one_line(values: dict[str, object], told: str)
         checked(TrainSpec, values)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["script", "change"])
+def test_what_only_scripts_have_cannot_be_set_varied_or_seen_in_the_schema(name: str) -> None:
+    asked = {"name": "a", "workload": "w", "settings": {name: "x=1"}}
+    told = f"{name}: is for scripts alone; use `trainlab watch`"
+    with pytest.raises(SpecError, match=told):
+        checked_question({**asked, "nonsense": 1})
+    question = Question.model_validate(asked)
+    with pytest.raises(SpecError, match=told):
+        cells_of(question, {}, ())
+    varied = Question.model_validate({"name": "a", "workload": "w", "vary": {name: ["x", "y"]}})
+    with pytest.raises(SpecError, match=f"vary.{told}"):
+        cells_of(varied, {}, ())
+    # A model's own parameter of that name is varied as any other.
+    assert [cell.settings.model for cell in cells_of(varied, {}, (name,))] == [
+        {name: "x"},
+        {name: "y"},
+    ]
+    with pytest.raises(SpecError) as caught:
+        checked(TrainSpec, {"zzz": 1})
+    assert name not in str(caught.value).partition("known: ")[2].split(", ")
 
 
 def test_settings_are_frozen() -> None:
@@ -110,7 +134,7 @@ def test_whatever_is_asked_gives_a_spec_or_our_error(values: dict[str, object]) 
 def test_every_setting_has_a_description_and_numbers_have_units() -> None:
     for name, field in TrainSpec.model_fields.items():
         assert field.description, name
-        if not choices_of(TrainSpec, name) and name != "device":
+        if not choices_of(TrainSpec, name) and name != "device" and name in OF_WORKLOADS:
             assert setting_of(TrainSpec, name).unit, name
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.evidence import Evidence
+from trainlab.spec import Cell
+from trainlab.spec.settings import Scalar
 from trainlab.stats.scaling import BatchScaling, fit_batches, noise_of
 
 
@@ -25,14 +27,26 @@ class BatchSeries:
         return fit_batches(times, noise_of(m.process_ms for m in self.by_size.values()))
 
 
+def _others(cell: Cell, size: int) -> str:
+    """All settings but the batch size; of a script, but the argument that is that size."""
+    arguments = {
+        name for name, level in cell.settings.script.items() if _sets_size(name, level, size)
+    }
+    return cell.settings.model_dump_json(exclude={"batch_size": True, "script": arguments})
+
+
+def _sets_size(name: str, level: Scalar, size: int) -> bool:
+    return "batch" in name.lower() and type(level) is int and level == size
+
+
 def batch_series(evidence: Evidence, mode: str) -> list[BatchSeries]:
     """Each set of two or more batch sizes with all else equal."""
     groups: dict[str, dict[int, Measurement]] = {}
     for cell in evidence.cells:
         measurement = evidence.measurement(cell.id, mode)
         if measurement is not None:
-            other_settings = cell.settings.model_dump_json(exclude={"batch_size"})
-            groups.setdefault(other_settings, {})[measurement.summary.batch_size] = measurement
+            size = measurement.summary.batch_size
+            groups.setdefault(_others(cell, size), {})[size] = measurement
     return [
         BatchSeries(mode, dict(sorted(by_size.items())))
         for by_size in groups.values()

@@ -13,6 +13,23 @@ from trainlab.spec.settings import Scalar
 COMPANY = frozenset({"trials_together"})
 """With how many others a trial ran as one program: it computes the same with any, and has its share of the
 time."""
+UPDATES, OF_SCRIPT = "updates", "script."
+CALLED = {
+    "batch_size": ("batch",),
+    "device": ("device", "accel", "cuda", "cpu", "gpu"),
+    "drop_last": ("drop",),
+    "dtype": ("type", "precision", "amp", "half"),
+    "lr": ("lr", "rate"),
+    "model": ("model", "arch", "net"),
+    "optimizer": ("opt",),
+    "order": ("shuffle", "order", "sampler"),
+    "passes": ("epoch", "pass"),
+    "pinned": ("pin",),
+    "threads": ("thread",),
+    "train_samples": ("sample", "size", "data"),
+    "workers": ("worker",),
+}
+"""What the arguments of scripts are called that set what is seen under these names."""
 BREAKS_POOLING = ("torch", "numpy", "trainlab")
 """Packages whose version changes results: runs that differ in one are compared, never pooled."""
 
@@ -38,11 +55,36 @@ def trial_confounds(
     expected = COMPANY.union(factors, *(setting_of(TrainSpec, name).resolves_to for name in varied))
     # What a setting became counts, where that is known: `auto` and `cpu` may be the same device.
     ignored = varied | expected | first.resolved.keys() | second.resolved.keys()
+    seen = _differences(first.resolved, second.resolved, expected)
     return (
-        *_differences(first.resolved, second.resolved, expected),
+        *(one for one in seen if not _follows(one, first, second, factors)),
         *_differences(first.settings, second.settings, ignored),
         *_differences(_data(first), _data(second), expected),
     )
+
+
+def _follows(
+    confound: Confound, first: TrialRecord, second: TrialRecord, factors: frozenset[str]
+) -> bool:
+    """Whether what a script was seen to use is what its varied argument says, or follows from it: as many
+    passes over the data are fewer updates of larger batches."""
+    if confound.what == UPDATES:
+        a, b = first.resolved, second.resolved
+        return a.get("passes") != b.get("passes") or a.get("batch_size") != b.get("batch_size")
+    seen = confound.first, confound.second
+    for factor in factors:
+        name = factor.removeprefix(OF_SCRIPT).casefold()
+        is_about = any(hint in name for hint in CALLED.get(confound.what, ()))
+        levels = first.levels.get(factor), second.levels.get(factor)
+        if factor.startswith(OF_SCRIPT) and is_about and all(map(_is_level, levels, seen)):
+            return True
+    return False
+
+
+def _is_level(level: Scalar | None, seen: Scalar | None) -> bool:
+    """Whether it says what was seen, or may: None is an argument that was not given, whose default is not
+    known; words and switches have no number to compare."""
+    return level is None or isinstance(level, bool | str) or level == seen
 
 
 def run_confounds(first: Environment, second: Environment) -> tuple[Confound, ...]:

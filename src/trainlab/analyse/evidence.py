@@ -163,7 +163,8 @@ def gather(folder: RunFolder) -> Evidence:
     study = record.to_study(str(folder.study_file))
     known = {cell.id for cell in study.all_cells}
     sound = _Sound(folder)
-    tried = (sound.read(one, partial(_read_trial, folder, one, known)) for one in record.trials)
+    read_one = partial(_read_trial, folder, known=known, of_script=study.script is not None)
+    tried = (sound.read(one, partial(read_one, one)) for one in record.trials)
     read = [one for one in tried if one is not None]
     machines = {
         name: sound.read(None, file.read) for name, file in folder.environment_files().items()
@@ -221,9 +222,11 @@ class _Sound:
             return None
 
 
-def _read_trial(folder: RunFolder, trial_id: str, known: Collection[str]) -> TrialRecords:
+def _read_trial(
+    folder: RunFolder, trial_id: str, known: Collection[str], *, of_script: bool
+) -> TrialRecords:
     """RecordError where a record is damaged, or the trial is of a cell that the study does not have."""
-    records = read_trial(folder.trial(trial_id))
+    records = read_trial(folder.trial(trial_id), of_script=of_script)
     if (cell := records.trial.cell) not in known:
         raise RecordError(
             f"{folder.study_file}: study.cells: has no {cell}, of which {trial_id} is; {CHANGED}"

@@ -130,9 +130,19 @@ def earlier_runs(folder: Path, study: Study) -> list[RunFolder]:
             other = record.to_study(str(path))
         except TrainlabError:
             continue
-        if other.workload == study.workload and other.settings.data == study.settings.data:
+        if _is_alike(other, study):
             found.append((record.created, run))
     return [run for _, run in sorted(found, key=lambda one: one[0], reverse=True)[:MOST_RUNS]]
+
+
+def _is_alike(other: Study, study: Study) -> bool:
+    """Whether two studies train the same on the same data; a script's arguments say what it trains."""
+    if (other.script is None) != (study.script is None):
+        return False
+    if other.script is not None and study.script is not None:
+        asked = (study.script.path, study.script.arguments, study.script.max_steps)
+        return (other.script.path, other.script.arguments, other.script.max_steps) == asked
+    return other.workload == study.workload and other.settings.data == study.settings.data
 
 
 def _stated(study: Study) -> dict[str, Spread]:

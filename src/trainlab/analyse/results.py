@@ -161,8 +161,8 @@ def _trial_fields(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
 
 
 def _weights(trial: TrialRecord) -> str:
-    if trial.kind == "learn":
-        return ""
+    if trial.kind == "learn" or "optimizer" not in trial.settings:
+        return ""  # a script has its own
     return "trained" if trial.weights_of else "untrained"
 
 
@@ -207,7 +207,8 @@ def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, 
         step = measurement.step_ms_of(trial.id)
         yield "step_ms", step
         yield "sample_us", step * 1e3 / record.batch_size
-        yield "epoch_s", epoch_s_of(record, step)
+        if measurement.knows_epochs:
+            yield "epoch_s", epoch_s_of(record, step)
         yield "samples_per_s", record.batch_size * 1e3 / step
         yield from _parallel_values(evidence, trial, record.bench, step)
 

@@ -23,8 +23,10 @@ from trainlab.record.cost import (
 )
 from trainlab.record.folder import CHANGED, RecordFile, TrialFolder
 from trainlab.record.schema import Record, first_problem
+from trainlab.record.scripts.watched import WatchedRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import TrainSpec
+from trainlab.spec.base import setting_of
 
 UNFINISHED = ("pending", "running")
 SHOWN_SETTINGS = (
@@ -49,6 +51,9 @@ class LearnedTrial:
     """Reads the calls of its model; None where they were not recorded."""
     read_confusion: Callable[[], ConfusionRecord | None] = lambda: None
     """Reads which classes it took for which; None where that was not recorded."""
+
+    watched: WatchedRecord | None = None
+    """What a script was seen to do; None where it was no script, or its process died."""
 
     def epoch_s(self) -> float | None:
         """The median training time of its epochs; None where none ended."""
@@ -78,7 +83,7 @@ class TrialRecords:
     probe_price: ProbeCostRecord | None = None
 
 
-def read_trial(files: TrialFolder) -> TrialRecords:
+def read_trial(files: TrialFolder, *, of_script: bool = False) -> TrialRecords:
     """All records of a trial; RecordError names the first that is missing or damaged."""
     trial = files.read()
     if trial.id != files.path.name:
@@ -86,6 +91,8 @@ def read_trial(files: TrialFolder) -> TrialRecords:
             f"{files.trial_file}: id: got {trial.id!r}, must be its folder's name; {CHANGED}"
         )
     _check_settings(files, trial)
+    if of_script:
+        trial = _of_script(trial)
     files.check_files(trial)
     probed = probed_trial(files, trial)
     if trial.kind == "learn":
@@ -102,6 +109,20 @@ def read_trial(files: TrialFolder) -> TrialRecords:
         limits=_read(files.limits),
         probe_price=_read(files.probe_price),
     )
+
+
+OF_SCRIPTS = tuple(
+    name for name in TrainSpec.model_fields if setting_of(TrainSpec, name).is_of_scripts
+)
+
+
+def _of_script(trial: TrialRecord) -> TrialRecord:
+    """With the settings alone that a script is given: it chooses the others itself, and what they were seen
+    to be is in `resolved`."""
+    given = {name: trial.settings[name] for name in OF_SCRIPTS if trial.settings.get(name)}
+    if trial.settings.get("threads") is not None:
+        given["threads"] = trial.settings["threads"]
+    return trial.model_copy(update={"settings": given})
 
 
 def _check_settings(files: TrialFolder, trial: TrialRecord) -> None:
@@ -139,6 +160,7 @@ def _learned(files: TrialFolder, trial: TrialRecord) -> LearnedTrial:
         read_steps=lambda: [line for line in files.curve() if line["kind"] == "step"],
         read_network=lambda: _read(files.network),
         read_confusion=lambda: _read(files.confusion),
+        watched=_read(files.watched),
     )
 
 

@@ -25,7 +25,7 @@ from trainlab.errors import SpecError
 from trainlab.execute.places import EXECUTORS
 from trainlab.spec.base import Spec, choices_of, option_of, setting_of
 from trainlab.spec.cost import CostSpec
-from trainlab.spec.settings import TrainSpec
+from trainlab.spec.settings import OF_WORKLOADS, TrainSpec
 from trainlab.words import LANGUAGES
 from trainlab.workloads.catalogue import BUILTIN
 
@@ -119,7 +119,7 @@ JsonOption = Annotated[
 
 def setting_parameters() -> list[inspect.Parameter]:
     """A keyword parameter per training setting; None means "not asked"."""
-    names = [*CHANGED_MOST, *(n for n in TrainSpec.model_fields if n not in CHANGED_MOST)]
+    names = [*CHANGED_MOST, *(n for n in OF_WORKLOADS if n not in CHANGED_MOST)]
     groups = {name: SETTINGS if name in CHANGED_MOST else MORE_SETTINGS for name in names}
     return [
         _parameter(TrainSpec, name, group, _workload_defaults(name))

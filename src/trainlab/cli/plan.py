@@ -13,8 +13,9 @@ from trainlab.analyse.prospects import Prospect, earlier_runs, prospects
 from trainlab.plan import plan, trials_of
 from trainlab.record.folder import RUNS
 from trainlab.report.render.wrapping import wrapped
-from trainlab.spec import CostSpec, Study
+from trainlab.spec import Cell, CostSpec, Study
 from trainlab.spec.question import FIRST_LOOK
+from trainlab.spec.script import ScriptSpec
 from trainlab.words import Words
 from trainlab.words.numbers import metric_difference
 
@@ -28,12 +29,19 @@ def plan_json(study: Study) -> dict[str, Any]:
         "name": study.name,
         "workload": study.workload,
         "cells": [
-            {"id": cell.id, "levels": cell.levels, "settings": cell.settings.model_dump()}
+            {"id": cell.id, "levels": cell.levels, **_asked(cell, study.script)}
             for cell in study.all_cells
         ],
         "seeds": list(study.seeds),
         "groups": [list(group.ids) for group in plan(study)],
     }
+
+
+def _asked(cell: Cell, script: ScriptSpec | None) -> dict[str, Any]:
+    """The settings of a cell; of a script, its arguments, but for the seed."""
+    if script is None:
+        return {"settings": cell.settings.model_dump()}
+    return {"arguments": list(script.arguments_for(cell.settings.script, None))}
 
 
 def print_plan(

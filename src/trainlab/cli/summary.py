@@ -18,6 +18,7 @@ from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.finding import Finding, by_importance
 from trainlab.analyse.findings.run import Unfinished
+from trainlab.analyse.scripts.times import script_times
 from trainlab.cli.lines import print_line
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import DataRecord, TrialRecord
@@ -41,6 +42,7 @@ from trainlab.report.tables.cost import (
 from trainlab.report.tables.layers import layer_table
 from trainlab.report.tables.learning import epoch_table, learn_table
 from trainlab.report.tables.operators import TOP, operator_table
+from trainlab.report.tables.script import seen_table, step_parts_table, time_table
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 
@@ -59,6 +61,7 @@ def print_summary(
     evidence = data.evidence
     if not evidence.study.cells:
         print_blocks(console, [epoch_table(evidence, words)], words)
+        print_script(console, evidence, words)
         for measurement in evidence.measured:
             print_measurement(console, evidence.name, measurement, words)
     print_study(console, data, words, with_all=with_all)
@@ -105,10 +108,19 @@ def print_study(console: Console, data: RunData, words: Words, *, with_all: bool
         tables = [learn_table(evidence, words)] if evidence.learned else []
         tables += [cost_table(evidence, words)] if evidence.measured else []
         print_blocks(console, tables, words)
+        print_script(console, evidence, words)
     print_remarks(console, evidence, words)
     if with_all and data.findings:
         console.print(Text(words("findings"), "bold"))
         print_blocks(console, [bullets(by_importance(data.findings), words)], words)
+
+
+def print_script(console: Console, evidence: Evidence, words: Words) -> None:
+    """Of a script that was watched: its time by part, its median step, and what it was seen to use."""
+    if all_times := script_times(evidence):
+        steps = step_parts_table(all_times, words)
+        tables = [time_table(all_times, words), steps, seen_table(all_times, words)]
+        print_blocks(console, tables, words)
 
 
 def print_measurement(
@@ -201,9 +213,11 @@ def run_json(run: RunFolder, evidence: Evidence) -> dict[str, Any]:
 def evidence_json(evidence: Evidence) -> dict[str, Any]:
     """Trials and findings, of one run or of several that were pooled."""
     words = Words("en")
+    script = evidence.study.script
     return {
         "study": evidence.name,
-        "trials": [_trial_json(trial) for trial in evidence.trials],
+        **({} if script is None else {"script": script.model_dump(mode="json")}),
+        "trials": [_trial_json(trial) | _script_json(trial, evidence) for trial in evidence.trials],
         "damaged": [asdict(damage) for damage in evidence.damaged],
         "findings": [_finding_json(finding, words) for finding in findings(evidence)],
     }
@@ -277,6 +291,22 @@ def _trial_json(trial: TrialRecord) -> dict[str, Any]:
     }
 
 
+def _script_json(trial: TrialRecord, evidence: Evidence) -> dict[str, Any]:
+    """Of a trial of a script: its arguments, what it was seen to use, and its seconds by part."""
+    script = evidence.study.script
+    if script is None:
+        return {}
+    learned = evidence.learned.get(trial.cell, {}).get(trial.seed)
+    watched = learned.watched if learned is not None and trial.kind == "learn" else None
+    return {
+        "arguments": list(script.arguments_for(trial.settings.get("script", {}), trial.seed)),
+        "seen": trial.resolved,
+        "wall_s": None if watched is None else watched.wall_s,
+        "parts_s": None if watched is None else watched.parts_s,
+        "overhead_s": None if watched is None else watched.overhead_s,
+    }
+
+
 def _remarks(trial: TrialRecord, evidence: Evidence, words: Words) -> Iterator[tuple[str, str]]:
     """What there is to say of a trial: lines with their styles."""
     is_lone = trial.kind == "learn" and trial.cell == "base"
@@ -291,7 +321,8 @@ def _remarks(trial: TrialRecord, evidence: Evidence, words: Words) -> Iterator[t
             state = words("stopped_after", state=state, steps=f"{trial.steps_done:,}")
         if epochs := evidence.begun.get(trial.id):
             planned = trial.settings.get("epochs")
-            state = words("epochs_recorded", state=state, done=len(epochs), epochs=planned)
+            key = "epochs_recorded" if planned is not None else "epochs_so_far"
+            state = words(key, state=state, done=len(epochs), epochs=planned)
         yield remark(state), "yellow"
     if trial.state == "diverged":
         text = divergence_text(trial, words)

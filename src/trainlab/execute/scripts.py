@@ -122,6 +122,10 @@ def notes_of(watched: WatchedRecord) -> list[Note]:
         found.append(note("script_updates_by_hand"))
     if watched.num_steps and "forward" not in watched.parts_s:
         found.append(note("script_no_forward"))
+    if watched.num_steps and not any(one.is_trained_on for one in watched.loaders):
+        found.append(note("script_no_loader"))
+    if compiled := [one.name for one in watched.models if one.is_compiled]:
+        found.append(note("script_compiled", names=", ".join(dict.fromkeys(compiled))))
     return found
 
 

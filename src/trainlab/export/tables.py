@@ -41,7 +41,14 @@ def settings_of(trial: TrialRecord) -> dict[str, Any]:
         flat |= {f"{name}.{key}": one for key, one in inner.items()}
         if not isinstance(value, Mapping) and value is not None:
             flat[name] = value
-    return flat
+    return flat | seen_of(trial)
+
+
+def seen_of(trial: TrialRecord) -> dict[str, Any]:
+    """Of a trial of a script: what it was seen to use."""
+    if "optimizer" in trial.settings:
+        return {}
+    return {f"seen.{name}": value for name, value in trial.resolved.items()}
 
 
 def _results(evidence: Evidence) -> pd.DataFrame:

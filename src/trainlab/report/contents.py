@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from trainlab import __version__
+from trainlab.analyse.answer.script_labels import command_text
 from trainlab.report.document import Block, Document, Figure, Section, with_live_links
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import answer_section, notices, unstable_notices
@@ -23,6 +24,7 @@ from trainlab.report.sections.network import network_section
 from trainlab.report.sections.operators import operator_section
 from trainlab.report.sections.parallel import parallel_section
 from trainlab.report.sections.probes import probe_section
+from trainlab.report.sections.script import script_section, seen_section
 from trainlab.report.sections.trouble import note_section, trouble_section
 from trainlab.words import Words
 
@@ -33,9 +35,11 @@ SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     answer_section,
     trouble_section,
     environment_section,
+    seen_section,
     network_section,
     learn_section,
     class_section,
+    script_section,
     operator_section,
     phase_section,
     comparison_section,
@@ -55,14 +59,14 @@ SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
 def report_of(data: RunData, lang: str = "en") -> Document:
     """The report of one run. SpecError for a language that is not one of ours."""
     words = Words(lang)
-    evidence = data.evidence
+    evidence, script = data.evidence, data.evidence.study.script
     cells = [cell.id for cell in evidence.cells]
     return Document(
         title=words.builtin(evidence.study.title) or evidence.name,
         subtitle=words(
-            "subtitle",
+            "subtitle" if script is None else "subtitle_script",
             name=evidence.name,
-            workload=evidence.study.workload,
+            workload=evidence.study.workload if script is None else command_text(script),
             date=evidence.record.created[:10],
             trials=words.counted("one_trial", "some_trials", len(evidence.trials)),
         ),

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainlab.spec import Cell, Study
+from trainlab.spec import Cell, Study, TrainSpec
 from trainlab.spec.cell import combinations
 from trainlab.spec.contradictions import STEP_SCHEDULE_ONLY
-from trainlab.spec.settings import Scalar
+from trainlab.spec.settings import OF_WORKLOADS, Scalar
 
 
 def study_file(study: Study) -> str:
@@ -59,7 +59,8 @@ def _shared(study: Study) -> dict[str, Any]:
 def _unused(study: Study) -> set[str]:
     cells = [cell.settings for cell in study.all_cells]
     has_steps = any(one.schedule == "step" for one in cells)
-    unused = set() if has_steps else set(STEP_SCHEDULE_ONLY)
+    unused = set(TrainSpec.model_fields) - set(OF_WORKLOADS)
+    unused |= set() if has_steps else set(STEP_SCHEDULE_ONLY)
     return unused | ({"epochs"} if all(one.max_steps for one in cells) else set())
 
 

@@ -192,7 +192,7 @@ def _problem(detail: ErrorDetails, kind: type[Spec]) -> str:
     place, got = _place(location), f"got {detail['input']!r}"
     if error_type == "extra_forbidden":
         owner = _owner(kind, location)
-        names = list(owner.model_fields)
+        names = [n for n in owner.model_fields if not setting_of(owner, n).is_of_scripts]
         known = f"known: {', '.join(names)}"
         hint = name_hint(str(location[-1]), names, known, other_names(owner))
         return f"{place}: unknown setting; {hint}"

@@ -30,7 +30,14 @@ from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_text, wi
 from trainlab.spec.contradictions import set_and_varied, without_effect
 from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
-from trainlab.spec.settings import Scalar, TrainSpec, scalar_of, settings_for
+from trainlab.spec.settings import (
+    OF_WORKLOADS,
+    Scalar,
+    TrainSpec,
+    scalar_of,
+    script_only,
+    settings_for,
+)
 from trainlab.spec.study import Study
 from trainlab.spec.suggestion import name_hint, nearest
 from trainlab.spec.target import WrittenTarget
@@ -267,7 +274,7 @@ def layout_of(
 def _factor(name: str, parameters: Collection[str] | None, place: str, problems: list[str]) -> str:
     """The full name of a factor: a setting, an optimizer's option, or a parameter of the model, the loss or
     the data, as `model.hidden`, `loss.label_smoothing`, `data_options.fraction`."""
-    is_setting = name in TrainSpec.model_fields
+    is_setting = name in OF_WORKLOADS
     if is_setting and setting_of(TrainSpec, name).is_factor:
         return name
     name = _with_options(name)
@@ -275,13 +282,16 @@ def _factor(name: str, parameters: Collection[str] | None, place: str, problems:
     if outer in ("optimizer_options", "loss", "data_options") and inner:
         return name
     parameter = inner if outer == "model" and inner else name
+    if parameter not in (parameters or ()) and (of_script := [*script_only([name])]):
+        problems += [f"{place}.{problem}" for problem in of_script]
+        return name
     if parameters is None or parameter in parameters:
         return f"model.{parameter}"
     if is_setting or name in ("seed", "seeds"):
         instead = "it stays the same in a study" if is_setting else "give seeds apart"
         problems.append(f"{place}.{name}: is no factor; {instead}")
         return name
-    settings = [n for n in TrainSpec.model_fields if setting_of(TrainSpec, n).is_factor]
+    settings = [n for n in OF_WORKLOADS if setting_of(TrainSpec, n).is_factor]
     own = f"the model's parameters: {', '.join(parameters)}" if parameters else "the model has none"
     known = f"settings: {', '.join(settings)}; {own}"
     hint = name_hint(name, [*settings, *parameters], known, other_names(TrainSpec))
@@ -300,7 +310,7 @@ def _misspelt(vary: Mapping[str, Any], cells: Sequence[Any]) -> Iterator[str]:
     listed = ((f"cells[{i}]", cell) for i, cell in enumerate(cells) if isinstance(cell, Mapping))
     for place, names in (("vary", vary), *listed):
         for name in names:
-            near = nearest(name, TrainSpec.model_fields, cutoff=MISSPELT_CUTOFF)
+            near = nearest(name, OF_WORKLOADS, cutoff=MISSPELT_CUTOFF)
             if near not in (None, name):
                 yield f"{place}.{name}: is no setting; did you mean {near}?"
 
@@ -309,6 +319,7 @@ def _value_problems(
     settings: Mapping[str, Any], vary: Mapping[str, Any], cells: Sequence[Any]
 ) -> Iterator[str]:
     """Of every setting and level by itself, each with its place; rules between settings come later."""
+    yield from script_only(settings)
     yield from field_problems(TrainSpec, settings)
     varied = {name: levels for name, levels in vary.items() if isinstance(levels, list | tuple)}
     for name, levels in varied.items():
@@ -328,7 +339,7 @@ def _value_problems(
 
 def _level_problems(place: str, name: str, level: Any) -> Iterator[str]:
     name = _with_options(name)
-    is_setting = name.partition(".")[0] in TrainSpec.model_fields
+    is_setting = name.partition(".")[0] in OF_WORKLOADS
     if is_setting and level != EACH_DEVICE and isinstance(level, Scalar):
         for problem in field_problems(TrainSpec, with_levels({}, {name: level})):
             yield f"{place}: got {problem.partition('got ')[2]}"

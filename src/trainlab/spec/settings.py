@@ -1,7 +1,7 @@
 """TrainSpec: the settings of one training trial, and how a workload's defaults fill them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -389,6 +389,20 @@ def _option_problems(
             yield f"{place}: {optimizer} has no such option; {has}"
         elif (rule := known[name].rule_broken_by(value)) is not None:
             yield f"{place}: got {value!r}, {rule}"
+
+
+OF_WORKLOADS = tuple(
+    name for name in TrainSpec.model_fields if not setting_of(TrainSpec, name).is_of_scripts
+)
+"""Those of workloads; the others are set by watching a script."""
+
+
+def script_only(asked: Iterable[str]) -> Iterator[str]:
+    """What is asked for of a workload that only a script has."""
+    for name in asked:
+        outer = name.partition(".")[0]
+        if outer in TrainSpec.model_fields and outer not in OF_WORKLOADS:
+            yield f"{name}: is for scripts alone; use `trainlab watch`"
 
 
 def settings_for(

@@ -22,6 +22,7 @@ from trainlab.machine.orphans import end_with_parent
 from trainlab.record.folder import TrialFolder
 from trainlab.watching.changes.applying import apply_change
 from trainlab.watching.changes.change import Change, ChangeError
+from trainlab.watching.facts import facts_of
 from trainlab.watching.finding.search import Search
 from trainlab.watching.profiled import ProfiledWindow
 from trainlab.watching.raised import raised_by
@@ -35,7 +36,7 @@ from trainlab.watching.scripts.running import (
 )
 from trainlab.watching.seeing.watcher import Watcher
 from trainlab.watching.turns import Turns
-from trainlab.watching.whole import WholeWatch, facts_of
+from trainlab.watching.whole import WholeWatch
 from trainlab.watching.whole_turns import WholeTurns
 
 PROGRESS_EVERY_S = 0.3

@@ -43,6 +43,8 @@ class ScriptCurve:
         self._in_percent: set[str] = set()
         self._told_in_steps = 0
         """How many of those the lines of steps have been looked through for."""
+        self._evaluations_ns: list[int] = []
+        """All evaluation by the end of each step."""
         self._epoch = 1
         self._written = 0
         """Steps that have been looked at."""
@@ -80,6 +82,7 @@ class ScriptCurve:
     def step_ended(self) -> bool:
         """Writes the lines of steps that have not been written, now and then: reading a loss may wait for
         the device. Whether it did."""
+        self._evaluations_ns.append(self._watcher.timeline.total_ns[EVALUATION])
         is_time = time.monotonic() - self._wrote_s > WRITE_EVERY_S
         if is_time:
             self._write_steps()
@@ -89,7 +92,7 @@ class ScriptCurve:
         """The script has ended."""
         self._write_steps()
         if self._watcher.num_steps:
-            self._write_epoch()
+            self._write_epoch(self._watcher.timeline.total_ns[EVALUATION])
         self._lines.close()
 
     def _write_steps(self) -> None:
@@ -97,7 +100,8 @@ class ScriptCurve:
         for place in range(self._written, watcher.num_steps):
             epoch = watcher.step_epochs[place]
             if epoch > self._epoch:
-                self._write_epoch()
+                # What followed the last step of an epoch has ended by the end of the next step.
+                self._write_epoch(self._evaluations_ns[min(place, len(self._evaluations_ns) - 1)])
                 self._epoch = epoch
             values = watcher.losses_of(place)
             parts = watcher.steps_ns[place]
@@ -112,8 +116,7 @@ class ScriptCurve:
             if is_kept(place + 1):
                 self._write("step", place, {**values, **told}, {"time_s": self._time_s})
 
-    def _write_epoch(self) -> None:
-        evaluation_ns = self._watcher.timeline.total_ns[EVALUATION]
+    def _write_epoch(self, evaluation_ns: int) -> None:
         test_s = (evaluation_ns - self._evaluation_ns) / 1e9
         self._evaluation_ns = evaluation_ns
         self._time_s += test_s

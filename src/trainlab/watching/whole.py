@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import nn
 
 from trainlab.errors import SpecError
@@ -15,6 +14,7 @@ from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Progress
 from trainlab.watching import told
 from trainlab.watching.curve import ScriptCurve
+from trainlab.watching.facts import course_facts, facts_of
 from trainlab.watching.following.model import FollowedModel
 from trainlab.watching.following.own_metrics import CsvColumns, OwnScalars
 from trainlab.watching.scripts.output import search_output
@@ -85,7 +85,7 @@ class WholeWatch:
     @property
     def facts(self) -> dict[str, Any]:
         """What the settings were seen to be."""
-        return facts_of(self.watcher)
+        return facts_of(self.watcher) | course_facts(self.watcher)
 
     def close(self, arguments: Sequence[str] = ()) -> None:
         """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
@@ -113,14 +113,3 @@ class WholeWatch:
         if self._curve.step_ended():
             self._model.flush()
         self._on_step(step, self._curve.last)
-
-
-def facts_of(watcher: Watcher) -> dict[str, Any]:
-    """What a script's settings were seen to be."""
-    seen = watcher.seen
-    return {
-        "batch_size": seen.batch_size or 1,
-        "lr": next((one.lr for one in seen.optimizers if one.lr is not None), 0.0),
-        "threads": torch.get_num_threads(),
-        "device": watcher.device,
-    }

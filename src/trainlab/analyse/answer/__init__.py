@@ -7,6 +7,7 @@ from typing import TypeVar
 from trainlab.analyse.answer.learned import failure_sentences, learned_sentences
 from trainlab.analyse.answer.open_points import open_points
 from trainlab.analyse.answer.reasons import reasons
+from trainlab.analyse.answer.scripts import script_sentences
 from trainlab.analyse.answer.sentence import Answer, OpenPoint, Sentence
 from trainlab.analyse.answer.speed import (
     batch_sentences,
@@ -33,11 +34,12 @@ def answer(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Ans
     speed = list(speed_sentences(evidence, findings, words))
     learned = list(learned_sentences(evidence, findings, words))
     failed = list(failure_sentences(evidence, findings, words))
+    script = list(script_sentences(findings, words))
     step = list(step_sentences(evidence, words))
     batch = list(batch_sentences(findings, words))
     last = list(hardware_sentences(evidence, words))
     # One sentence of each kind before the second of any; what is about cost first, where it was measured.
-    columns = [device, speed, learned[:1], failed, step, learned[1:], batch]
+    columns = [device, speed, learned[:1], failed, script, step, learned[1:], batch]
     firsts = [column[0] for column in columns if column]
     rest = [sentence for column in columns for sentence in column[1:]]
     chosen = [*firsts, *rest][: MOST - len(last)]

@@ -108,6 +108,12 @@ def _when(evidence: Evidence, cell: Cell, words: Words) -> str:
     if cell.settings.max_steps is not None:
         return words("answer_after_updates", number=f"{cell.settings.max_steps:,}")
     trained = evidence.learned.get(cell.id, {}).values()
+    if evidence.study.script is not None and not all(
+        "passes" in one.trial.resolved for one in trained
+    ):
+        # No loader tells what a pass over the data is.
+        number = max((one.trial.steps_done for one in trained), default=0)
+        return words("answer_after_updates", number=f"{number:,}")
     number = max((one.trial.epochs_done for one in trained), default=0) or cell.settings.epochs
     return words("answer_after", epochs=words.counted("one_epoch", "epochs", number))
 

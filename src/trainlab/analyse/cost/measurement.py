@@ -45,6 +45,16 @@ class Measurement:
         """Whether the weights came from a learn trial of the same run."""
         return self.trial.weights_of is not None
 
+    @property
+    def is_of_script(self) -> bool:
+        """Whether a script was timed: its trials have the settings alone that it was given."""
+        return "optimizer" not in self.trial.settings
+
+    @property
+    def knows_epochs(self) -> bool:
+        """Whether it is known how many steps a pass over the data has: a script may have no loader."""
+        return not self.is_of_script or "train_samples" in self.trial.resolved
+
     def cost_of(self, trial_id: str) -> CostRecord | None:
         """The raw record of one of its timed trials."""
         return dict(zip(self.processes, self.costs, strict=True)).get(trial_id)

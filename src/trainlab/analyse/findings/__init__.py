@@ -6,12 +6,14 @@ from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.learning import learn_findings
 from trainlab.analyse.findings.probes import probe_findings
 from trainlab.analyse.findings.run import ran_as_findings, undecided_findings, unfinished_findings
+from trainlab.analyse.findings.scripts.watched import script_findings
 
 
 def findings(evidence: Evidence) -> tuple[Finding, ...]:
     """What the study shows, and at the end what it cannot tell."""
     shown = [
         *unfinished_findings(evidence),
+        *script_findings(evidence),
         *learn_findings(evidence),
         *probe_findings(evidence.probed),
         *cost_findings(evidence),

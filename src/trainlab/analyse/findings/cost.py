@@ -40,8 +40,9 @@ class CostRatio(Finding):
     sample_us_b: float
     step_ms_a: float
     step_ms_b: float
-    epoch_s_a: float
-    epoch_s_b: float
+    epoch_s_a: float | None
+    epoch_s_b: float | None
+    """None where a script does not show how many steps an epoch has."""
     p: float | None
     family: int
     margin: float | None
@@ -53,7 +54,8 @@ class CostRatio(Finding):
 
     def statement(self, words: Words) -> str:
         noise = "" if self.noise is None else self.fill(words, "cost_noise")
-        cost = self.fill(words, f"cost_of_{self.mode}")
+        knows_epochs = self.epoch_s_a is not None and self.epoch_s_b is not None
+        cost = self.fill(words, f"cost_of_{self.mode}" if knows_epochs else "cost_of_steps")
         verdict = words.named("mark", (self.verdict or "").replace(" ", "_"))
         if self.verdict == "equivalent":
             verdict = self.fill(words, "cost_equivalent")
@@ -159,8 +161,8 @@ def _times(
             sample_us_b=b.sample_us.value,
             step_ms_a=a.step_ms.value,
             step_ms_b=b.step_ms.value,
-            epoch_s_a=a.epoch_s.value,
-            epoch_s_b=b.epoch_s.value,
+            epoch_s_a=a.epoch_s.value if first.knows_epochs else None,
+            epoch_s_b=b.epoch_s.value if second.knows_epochs else None,
             p=comparison.p,
             family=comparison.family,
             margin=comparison.margin,

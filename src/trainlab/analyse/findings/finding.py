@@ -19,6 +19,7 @@ from trainlab.words.numbers import figure, metric_difference
 
 Section = Literal[
     "run",
+    "script",
     "factors",
     "learning",
     "classes",

@@ -140,6 +140,8 @@ def _count(undecided: Sequence[Finding], cause: Cause) -> int:
 
 def ran_as_findings(evidence: Evidence) -> Iterator[Finding]:
     """Of every cell whose batch is larger than the data; cells that are the same by it are named."""
+    if evidence.study.script is not None:
+        return  # which chooses its batches itself
     meanings = {}
     for cell in evidence.cells:
         ran = evidence.level_that_ran(cell, "batch_size")

@@ -205,7 +205,7 @@ def _part_colours(names: Sequence[str], labels: Sequence[str]) -> Spec:
     """A phase or kind of memory has one colour in every chart; what is left over is grey."""
     fixed = PHASES if "forward" in names else MEMORY if "parameters" in names else names
     places = {name: number for number, name in enumerate(fixed)}
-    greys = {REST: PALETTE[-1], OUTSIDE: "#a3abb6"}
+    greys = {REST: PALETTE[-1], OUTSIDE: "#a3abb6", "startup": PALETTE[-1], "first_step": "#a3abb6"}
     encoding = colour("part", labels, None)
     encoding["scale"]["range"] = [
         greys.get(name) or PALETTE[places.get(name, len(places)) % len(PALETTE)] for name in names

@@ -27,7 +27,7 @@ PURPOSE = LabPart("lab-purpose", "lab_purpose", "lab_purpose_names")
 ENVIRONMENT = LabPart(
     "lab-environment", "lab_environment", "lab_environment_names", ("environment",)
 )
-METHOD = LabPart("lab-method", "lab_method", "lab_method_names", ("network", "method"))
+METHOD = LabPart("lab-method", "lab_method", "lab_method_names", ("seen", "network", "method"))
 RESULTS = LabPart("lab-results", "lab_results", "lab_results_names")
 """Also has every section that no other part has."""
 DISCUSSION = LabPart("lab-discussion", "lab_discussion", "lab_discussion_names")

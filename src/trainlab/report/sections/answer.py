@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from trainlab.analyse.answer import Answer, OpenPoint
+from trainlab.analyse.answer.script_labels import command_text
 from trainlab.analyse.findings.cost import CostRatio
 from trainlab.analyse.findings.disturbed import Unstable
 from trainlab.analyse.metrics import compared_metrics
@@ -20,6 +21,7 @@ from trainlab.report.run_data import RunData
 from trainlab.report.sections.factors import cost_figure
 from trainlab.report.sections.learning import curve_figure, metric_figure
 from trainlab.report.sections.operators import operator_figure
+from trainlab.spec import Study
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 
@@ -60,7 +62,7 @@ def answer_section(data: RunData, words: Words) -> Section:
     answer = data.answer(words)
     blocks: list[Block] = []
     if not data.evidence.study.title:
-        blocks.append(Paragraph(words("no_question", workload=data.evidence.study.workload)))
+        blocks.append(Paragraph(_question(data.evidence.study, words)))
     blocks += answer_blocks(answer, words)
     if (figure := _figure(data, answer, words)) is not None:
         blocks.append(figure)
@@ -70,6 +72,14 @@ def answer_section(data: RunData, words: Words) -> Section:
     )
     sections = (Section(name, words(key), tuple(own)) for name, key, own in parts if own)
     return Section("answer", words("answer"), tuple(blocks), tuple(sections))
+
+
+def _question(study: Study, words: Words) -> str:
+    """What was asked, where the study has no title."""
+    if study.script is None:
+        return words("no_question", workload=study.workload)
+    key = "no_question_varied" if study.cells else "no_question_script"
+    return words(key, script=command_text(study.script))
 
 
 def answer_blocks(answer: Answer, words: Words) -> list[Block]:

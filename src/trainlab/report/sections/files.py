@@ -8,6 +8,7 @@ from trainlab.report.overridden import overridden_text
 from trainlab.report.run_data import RunData
 from trainlab.report.study_file import study_file
 from trainlab.report.tables.columns import name, table_of
+from trainlab.spec import Study
 from trainlab.words import Words
 
 FILES = {
@@ -22,6 +23,9 @@ FILES = {
     "logs/*.log": "logs",
     "trials/*/trial.json": "trial",
     "trials/*/curve.jsonl": "curve",
+    "trials/*/watched.json": "watched",
+    "trials/*/output.txt": "output",
+    "trials/*/work": "work",
     "trials/*/network.json": "network",
     "trials/*/confusion.json": "confusion",
     "trials/*/probes.jsonl": "probes",
@@ -56,10 +60,17 @@ def repeat_section(data: RunData, words: Words) -> Section:
             Paragraph(words("repeat_intro", version=record.trainlab)),
             *([] if changed is None else [Paragraph(changed)]),
             Listing(words("repeat_command"), typed_command(record.command), "sh"),
-            Listing(words("repeat_file"), study_file(data.evidence.study), "toml"),
+            *_study_file(data.evidence.study, words),
             Listing(words("repeat_versions"), pins),
         ),
     )
+
+
+def _study_file(study: Study, words: Words) -> tuple[Listing, ...]:
+    """None for a script: its command is all that a study file could say."""
+    if study.script is not None:
+        return ()
+    return (Listing(words("repeat_file"), study_file(study), "toml"),)
 
 
 def typed_command(command: str) -> str:

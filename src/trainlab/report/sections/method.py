@@ -41,6 +41,9 @@ def method_section(data: RunData, words: Words) -> Section:
 
 def _learn_text(study: Study, words: Words) -> str:
     """What was repeated, and whether cells have seeds in common."""
+    if study.script is not None:
+        key = "method_script_seed" if study.script.seed_argument else "method_script"
+        return words(key, seeds=len(study.seeds), option=study.script.seed_argument)
     parts = {cell.settings.seed_parts for cell in study.all_cells}
     number = len(study.seeds)
     if len(parts) > 1:

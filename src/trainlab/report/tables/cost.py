@@ -46,7 +46,7 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
             name(words("device"), _device, is_extra=True),
             value(words(step_heading(evidence)), lambda m: m.summary.step_ms.value),
             value(words("sample_us"), lambda m: estimate(m.summary.sample_us)),
-            value(words("epoch_s"), lambda m: m.summary.epoch_s.value),
+            value(words("epoch_s"), lambda m: m.summary.epoch_s.value if m.knows_epochs else None),
             value(words("samples_per_s"), lambda m: m.summary.samples_per_s.value, is_extra=True),
             value(words("peak_mib"), peak_mib),
         ],
@@ -78,6 +78,8 @@ def step_table(title: str, measurement: Measurement, words: Words) -> Table:
         "epoch_s" if summary.mode == "train" else "pass_s": summary.epoch_s,
         "samples_per_s": summary.samples_per_s,
     }
+    if not measurement.knows_epochs:
+        costs.pop("epoch_s", None)
     rows = []
     for key, cost in costs.items():
         rows.append((words(key), cost.value, _repeats(cost, words)))
@@ -91,7 +93,7 @@ def step_table(title: str, measurement: Measurement, words: Words) -> Table:
         batch=summary.batch_size,
         device=_device(measurement),
         threads=measurement.trial.resolved.get("threads", "?"),
-        weights=words("trained" if measurement.is_trained else "untrained"),
+        weights=_weights(measurement, words),
     )
     return table_of(
         caption,
@@ -102,6 +104,12 @@ def step_table(title: str, measurement: Measurement, words: Words) -> Table:
         ],
         rows,
     )
+
+
+def _weights(measurement: Measurement, words: Words) -> str:
+    if measurement.is_of_script:
+        return words("script_weights")
+    return words("trained" if measurement.is_trained else "untrained")
 
 
 def _repeats(cost: Estimate, words: Words) -> str:
@@ -331,7 +339,8 @@ def measured_cell(measurement: Measurement, words: Words) -> str:
 
 
 def _device(measurement: Measurement) -> str:
-    return str(measurement.trial.resolved.get("device_name", ""))
+    resolved = measurement.trial.resolved
+    return str(resolved.get("device_name", resolved.get("device", "")))
 
 
 def _signed(share: float) -> str:

@@ -4,12 +4,13 @@ import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trainlab.analyse.answer.script_labels import command_text, seen_texts
 from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.metrics import in_order, limits_of
 from trainlab.analyse.trial_records import Line
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import count, mean, name, number, table_of, value
+from trainlab.report.tables.columns import EMPTY, count, mean, name, number, table_of, value
 from trainlab.spec import TrainSpec
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
@@ -65,7 +66,10 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         ],
         [cell.id for cell in evidence.cells if evidence.learned.get(cell.id)],
         words.sentences(
-            words("learn_table_note"), _best_text(evidence, words), _engine_text(evidence, words)
+            words("learn_table_note"),
+            _best_text(evidence, words),
+            words("learn_table_script") if evidence.study.script is not None else "",
+            _engine_text(evidence, words),
         ),
         cell=str,
         is_sortable=True,
@@ -89,10 +93,12 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
     if not rows:
         return None
 
+    keys = dict.fromkeys(key for _, line in rows for key in line if "/" in key)
+
     def metric(key: str) -> Callable[[EpochRow], Entry]:
         def entry(row: EpochRow) -> Entry:
-            if key not in row[1]:  # a script need not test after every epoch
-                return Entry("")
+            if key not in row[1]:
+                return EMPTY  # a script tells a metric when it likes
             known = row[1][key]
             if known is None:
                 return Entry(words("none_finite"))
@@ -103,13 +109,12 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
     def seconds(key: str) -> Callable[[EpochRow], Entry]:
         return lambda row: number(row[1][key], f"{row[1][key]:.2f}")
 
-    metrics = dict.fromkeys(key for _, line in rows for key in line if "/" in key)
     return table_of(
         f"{evidence.name}: {_settings(evidence, words)}",
         [
             value(words("seed"), lambda row: count(row[0].seed)),
             value(words("epoch"), lambda row: count(row[1]["epoch"])),
-            *(value(words.metric(key), metric(key)) for key in metrics),
+            *(value(words.metric(key), metric(key)) for key in keys),
             value(words("train_s"), seconds("train_s")),
             value(words("test_s"), seconds("test_s")),
         ],
@@ -129,7 +134,8 @@ def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:
         rows += [(cell.id, epoch, lines) for epoch, lines in sorted(by_epoch.items())]
     if max((epoch for _, epoch, _ in rows), default=0) < 2:
         return None
-    metrics = [key for key in rows[0][2][0] if "/" in key]
+    found = (key for _, _, lines in rows for line in lines for key in line)
+    metrics = dict.fromkeys(key for key in found if "/" in key)
 
     def average(key: str) -> Callable[[tuple[str, int, list[Line]]], Entry]:
         def read(row: tuple[str, int, list[Line]]) -> Entry:
@@ -186,6 +192,8 @@ def _settings(evidence: Evidence, words: Words) -> str:
     """The main settings of the study's only cell, in short."""
     trial = next(trial for trial in evidence.trials if trial.kind == "learn")
     settings, resolved = trial.settings, trial.resolved
+    if evidence.study.script is not None:
+        return words.listed([command_text(evidence.study.script), *seen_texts(resolved, words)])
     parts = [
         str(resolved.get("device_name", settings["device"])),
         words("batch_of", size=settings["batch_size"]),

@@ -143,8 +143,9 @@ class ScriptProcess:
 
     def _death(self) -> Failure:
         code = self._process.wait()
-        ended = f"with code {code}" if code >= 0 else f"by {signal_name(-code)}"
-        told = f"the script's process was ended {ended}"
+        told = f"the script's process was ended with code {code}"
+        if code < 0:
+            told = f"the script's process was ended by {signal_name(-code)}"
         if code == -signal.SIGKILL:
             told += "; memory may have run out"
         return Failure(kind="ProcessDied", message=told, traceback=self._tail())

@@ -53,6 +53,8 @@ class Watcher:
         """Step and resident size, now and then."""
         self.num_backward = self.num_fetched = self.num_light_steps = 0
         self.was_restarted = False
+        self.num_first_models: int | None = None
+        """Models seen before the script ran once more, with the same again; None: it did not."""
         self._lead: int | None = None
         """The optimizer that ends a step with its update; None: there was none yet."""
         # One that was made before the first look makes updates, too.
@@ -138,6 +140,8 @@ class Watcher:
         """The script is about to run once more, with objects of its own."""
         self._lead, self._updates_by_hand, self._roots, self._fetched = None, 0, [], None
         self.was_restarted = True
+        if self.num_first_models is None:
+            self.num_first_models = len(self.seen.models)
 
     def watch_lightly(self, is_light: bool) -> None:
         """From here, the end of a step, on only batches and updates are seen, or all is again."""

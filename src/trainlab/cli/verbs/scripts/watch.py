@@ -31,7 +31,7 @@ from trainlab.cli.outcome import show_outcome
 from trainlab.cli.output import output_for_programs
 from trainlab.cli.plan import plan_json, print_plan
 from trainlab.cli.question import seconds_of, timeout_of, varied_of
-from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, OUTPUT, SETTINGS, WHAT
+from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, OUTPUT, WHAT
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import jobs_of
@@ -48,7 +48,7 @@ def _watch(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ARGUMENTS]...",
+            metavar="ARGUMENTS",
             help="Its own arguments, as you would give them; after -- also those called like ours.",
             rich_help_panel=WHAT,
         ),
@@ -60,13 +60,13 @@ def _watch(
             metavar="NAME=LEVELS",
             help="An argument of the script and its levels, as batch-size=1,16,64; a variable of its "
             "environment as env.NAME=…; again for more.",
-            rich_help_panel=SETTINGS,
+            rich_help_panel=WHAT,
         ),
     ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="COUNT", help="How many seeds: 1 to COUNT.", rich_help_panel=SETTINGS
+            min=1, metavar="COUNT", help="How many seeds: 1 to COUNT.", rich_help_panel=WHAT
         ),
     ] = None,
     metric: Annotated[
@@ -75,7 +75,7 @@ def _watch(
             metavar="NAME=PATTERN",
             help="A metric in a line that the script prints: a regular expression with one group, as "
             r"'accuracy=Accuracy: .*\((\d+)%\)'; again for more.",
-            rich_help_panel=SETTINGS,
+            rich_help_panel=WHAT,
         ),
     ] = None,
     metric_file: Annotated[
@@ -132,7 +132,7 @@ def _watch(
         ),
     ] = 1,
     learn: Annotated[
-        bool, typer.Option(help="Run the whole script, once per seed.", rich_help_panel=SETTINGS)
+        bool, typer.Option(help="Run the whole script, once per seed.", rich_help_panel=WHAT)
     ] = True,
     profile: Annotated[
         bool,

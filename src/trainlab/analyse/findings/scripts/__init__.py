@@ -1,0 +1,1 @@
+"""Scripts: findings about one that was watched."""

@@ -1,0 +1,1 @@
+"""Scripts: what watching one has recorded, by cell."""

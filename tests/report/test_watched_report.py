@@ -1,0 +1,211 @@
+"""The report of a script that was watched: true, complete, and in both languages."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from trainlab.analyse.evidence import Evidence, gather
+from trainlab.cli.plan import plan_json
+from trainlab.cli.summary import evidence_json, print_summary
+from trainlab.export.tables import tables_of
+from trainlab.lab.scripts import script_study
+from trainlab.record.folder import RunFolder
+from trainlab.record.scripts.watched import ModelRow, OptimizerRow
+from trainlab.report.contents import report_of
+from trainlab.report.document import Document, Table
+from trainlab.report.render.html import html_of
+from trainlab.report.render.markdown import markdown_of
+from trainlab.report.run_data import RunData
+from trainlab.words import LANGUAGES, Words
+from watched_runs import WatchedRun, facts, loader, watched
+
+FALSE = re.compile(
+    r"adam\b|\bfp32\b|engine|auto\b|fresh weights|untrained|workload|batch 64, adam|初始权重|工作负载|引擎",
+    re.IGNORECASE,
+)
+"""What our own training would have been by default; the script has none of it."""
+VARY: dict[str, Any] = {"vary": {"batch-size": [16, 64]}, "seeds": (1, 2)}
+
+
+def shown(run: RunFolder, lang: str) -> str:
+    console = Console(width=100)
+    with console.capture() as captured:
+        print_summary(console, run, RunData(gather(run)), Words(lang), with_all=True)
+    return captured.get()
+
+
+def documents(run: RunFolder) -> list[Document]:
+    data = RunData(gather(run))
+    return [report_of(data, lang) for lang in LANGUAGES]
+
+
+def tables(document: Document, section: str) -> list[Table]:
+    (found,) = (one for one in document.sections if one.id == section)
+    return [block for block in found.blocks if isinstance(block, Table)]
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("asked", [{}, {**VARY, "profile": True}], ids=["one", "varied"])
+def test_nothing_is_said_of_settings_that_the_script_does_not_have(
+    lang: str, asked: dict[str, Any], tmp_path: Path
+) -> None:
+    run = WatchedRun().write(tmp_path / "run", **asked)
+    document = report_of(RunData(gather(run)), lang)
+    texts = [shown(run, lang), markdown_of(document)]
+    for text in texts:
+        told = text.replace(str(run.path), "").partition("\n## How to repeat it")[0]
+        told = re.sub(r"\S*trainlab\S*", "", told)
+        assert not FALSE.findall(told), FALSE.search(told)
+
+
+def test_the_check_above_can_fail() -> None:
+    assert FALSE.search("mnist: auto, batch 64, adam lr 1.0, fp32")
+
+
+def test_a_single_run_is_called_by_its_command_and_what_was_seen(tmp_path: Path) -> None:
+    run = WatchedRun().write(tmp_path / "run")
+    first = shown(run, "en").splitlines()[0]
+    assert first == (
+        "train: train.py --epochs 2, the CPU, 1 thread, batch 64, Adadelta lr 1, 149,418 parameters"
+    )
+    english, chinese = documents(run)
+    assert english.subtitle.startswith("train · script train.py --epochs 2 · ")
+    assert chinese.subtitle.startswith("train · 脚本 train.py --epochs 2 · ")
+
+
+def test_the_time_by_part_adds_up_in_table_and_chart(tmp_path: Path) -> None:
+    run = WatchedRun().write(tmp_path / "run", **VARY)
+    for document in documents(run):
+        time, step = tables(document, "script")
+        assert len(time.columns) == 3
+        for column in (1, 2):
+            *parts, whole = (row.entries[column].value for row in time.rows)
+            assert sum(value for value in parts if value is not None) == pytest.approx(whole)
+        assert [row.entries[1].text for row in step.rows][-1] == "10.0"
+        (chart,) = (one for one in document.figures() if one.id == "script-whole")
+        assert sum(row["share"] for row in chart.spec["data"]["values"]) == pytest.approx(2)
+        (colours,) = set(re.findall(r'"range": (\[[^]]*#[^]]*\])', json.dumps(chart.spec)))
+        assert len(set(json.loads(colours))) == len(json.loads(colours))
+
+
+def test_many_settings_have_a_row_each(tmp_path: Path) -> None:
+    run = WatchedRun().write(tmp_path / "run", vary={"batch-size": [1, 2, 4, 8, 16]})
+    time, _ = tables(documents(run)[0], "script")
+    assert [row.entries[0].text for row in time.rows] == [
+        f"batch-size={size}" for size in (1, 2, 4, 8, 16)
+    ]
+
+
+def test_what_was_seen_has_a_row_each_and_settings_alike_stand_together(tmp_path: Path) -> None:
+    def seen(trial: Any) -> Any:
+        is_large = trial.cell == "batch-size=64"
+        own = loader(order="in order", num_workers=1, pin_memory=True, drop_last=True)
+        adam = OptimizerRow(name="Adam", lr=0.0002, code="fused", num_steps=40)
+        net = ModelRow(
+            name="Net",
+            num_parameters=12,
+            devices=["cpu"],
+            dtypes=["float32"],
+            is_compiled=True,
+        )
+        return watched(
+            loaders=[own if is_large else loader()], optimizers=[adam, adam], models=[net]
+        )
+
+    run = WatchedRun(seen=seen).write(tmp_path / "run", **VARY)
+    english, chinese = (tables(document, "seen")[0] for document in documents(run))
+    told = [tuple(entry.text for entry in row.entries) for row in english.rows]
+    both = "batch-size=16, batch-size=64"
+    assert told == [
+        (
+            "training loader",
+            "batch 64, 1,280 samples, shuffled, 0 workers, 2 passes",
+            "batch-size=16",
+        ),
+        (
+            "training loader",
+            "batch 64, 1,280 samples, in order, 1 worker, pinned memory, last small batch left out, "
+            "2 passes",
+            "batch-size=64",
+        ),
+        ("model", "Net, 12 parameters, float32, the CPU, compiled", both),
+        ("optimizer", "2 alike: Adam, lr 0.0002, fused code, 40 updates", both),
+        ("process", "40 updates, 1 thread", both),
+    ]
+    assert chinese.rows[0].entries[1].text == (
+        "批大小 64，1,280 个样本，打乱顺序，0 个工作进程，遍历 2 次"
+    )
+
+
+def test_on_a_gpu_the_table_says_whose_time_it_is(tmp_path: Path) -> None:
+    on_gpu = WatchedRun(resolved=lambda trial: facts(trial) | {"device": "cuda"})
+    (time, _) = tables(documents(on_gpu.write(tmp_path / "run"))[0], "script")
+    assert "times of the host" in time.note
+
+
+def test_how_seeds_were_given_and_how_to_repeat_it_are_those_of_a_script(tmp_path: Path) -> None:
+    run = WatchedRun().write(tmp_path / "run", **VARY)
+    text = markdown_of(documents(run)[0])
+    assert "its own option --seed was given the seed" in text
+    assert "```toml" not in text
+    assert "watched.json" in text
+    html_of(documents(run)[0])
+
+
+def test_json_has_arguments_what_was_seen_and_seconds_by_part(tmp_path: Path) -> None:
+    evidence: Evidence = gather(WatchedRun().write(tmp_path / "run", **VARY))
+    told = evidence_json(evidence)
+    assert told["script"]["arguments"] == ["--epochs", "2"]
+    (first, *_) = (one for one in told["trials"] if one["cell"] == "batch-size=16")
+    assert first["arguments"] == [
+        "--epochs",
+        "2",
+        "--batch-size",
+        "16",
+        "--seed",
+        str(first["seed"]),
+    ]
+    assert first["seen"]["optimizer"] == "Adadelta"
+    assert sum(first["parts_s"].values()) == pytest.approx(first["wall_s"])
+    assert first["overhead_s"] == pytest.approx(0.001)
+    json.dumps(told)
+
+
+def test_exports_hold_what_was_seen_and_no_defaults(tmp_path: Path) -> None:
+    run = WatchedRun().write(tmp_path / "run", profile=True, **VARY)
+    exported = tables_of(gather(run), run)
+    for name in ("results", "cost"):
+        columns = set(exported[name].columns)
+        assert {"script.batch-size", "seen.optimizer", "seen.batch_size"} <= columns, name
+        assert not columns & {"optimizer", "precision", "engine", "epochs", "lr"}, name
+    assert set(exported["cost"]["weights"]) == {""}
+    assert set(exported["results"]["script.batch-size"]) == {16, 64}
+
+
+def test_the_plan_of_a_script_has_its_arguments(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("parser.add_argument('--seed')\n")
+    study = script_study(script, ("--epochs", "2"), vary={"lr": [0.1]})
+    assert plan_json(study)["cells"] == [
+        {
+            "id": "lr=0.1",
+            "levels": {"script.lr": 0.1},
+            "arguments": ["--epochs", "2", "--lr", "0.1"],
+        }
+    ]
+
+
+def test_without_a_loader_no_epoch_is_made_up(tmp_path: Path) -> None:
+    unseen = ("train_samples", "passes", "order", "workers", "pinned", "drop_last")
+
+    def resolved(trial: Any) -> dict[str, Any]:
+        return {name: fact for name, fact in facts(trial).items() if name not in unseen}
+
+    run = WatchedRun(resolved=resolved).write(tmp_path / "run", profile=True)
+    told = shown(run, "en")
+    assert "after 40 updates" in told
+    assert "s per epoch" not in told.partition("training step")[2]

@@ -1,0 +1,51 @@
+"""What is recorded of a script as its settings: what was seen, and nothing that was not."""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from trainlab.watching.facts import course_facts, facts_of
+from trainlab.watching.seeing.watcher import Watcher
+
+
+def train(*, shuffle: bool) -> None:
+    data = TensorDataset(torch.rand(12, 3), torch.rand(12, 1))
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+    for inputs, targets in DataLoader(data, batch_size=4, shuffle=shuffle):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+
+
+def test_facts_are_what_was_seen_and_a_script_that_ran_again_has_its_model_once() -> None:
+    watcher = Watcher()
+    try:
+        train(shuffle=True)
+        watcher.begin_again()
+        train(shuffle=True)
+    finally:
+        watcher.close()
+    assert facts_of(watcher) == {
+        "device": "cpu",
+        "threads": torch.get_num_threads(),
+        "batch_size": 4,
+        "optimizer": "SGD",
+        "lr": 0.25,
+        "model": "Linear",
+        "parameters": 4,
+        "dtype": "float32",
+        "order": "shuffled",
+        "workers": 0,
+        "pinned": False,
+        "drop_last": False,
+        "train_samples": 12,
+    }
+    assert course_facts(watcher) == {"updates": 6, "passes": 1}
+
+
+def test_what_was_not_seen_is_left_out() -> None:
+    watcher = Watcher()
+    watcher.close()
+    assert facts_of(watcher) == {"device": "cpu", "threads": torch.get_num_threads()}
+    assert course_facts(watcher) == {"updates": 0}

@@ -1,0 +1,146 @@
+"""Runs of a script made of records alone: what watching one leaves behind, without any script."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fabricate import Fabricated
+from trainlab.lab.scripts import script_study
+from trainlab.plan import Trial, plan, trials_of
+from trainlab.record.folder import RunFolder
+from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
+from trainlab.spec import CostSpec
+
+STEP_MS = {"data": 1.0, "forward": 3.0, "backward": 4.5, "optimizer": 1.25, "other": 0.25}
+
+
+def loader(**own: Any) -> LoaderRow:
+    """The loader that is trained on."""
+    usual = {
+        "batch_size": 64,
+        "num_samples": 1280,
+        "num_batches": 20,
+        "num_workers": 0,
+        "pin_memory": False,
+        "order": "shuffled",
+        "drop_last": False,
+        "num_given": 40,
+        "num_passes": 2,
+        "is_trained_on": True,
+    }
+    return LoaderRow(**(usual | own))
+
+
+def watched(
+    *,
+    steps_ms: Mapping[str, Sequence[float]] | None = None,
+    startup_s: float = 2.0,
+    evaluation_s: float = 1.0,
+    **own: Any,
+) -> WatchedRecord:
+    """Forty steps of 10 ms, the first of them 100 ms, beside what is given; the parts add up."""
+    steps = steps_ms or {name: [10 * ms, *[ms] * 39] for name, ms in STEP_MS.items()}
+    number = len(next(iter(steps.values())))
+    parts = {name: sum(ms) / 1e3 for name, ms in steps.items()}
+    parts |= {"startup": startup_s, "evaluation": evaluation_s}
+    usual: dict[str, Any] = {
+        "arguments": ["--epochs", "2"],
+        "num_steps": number,
+        "num_backward": number,
+        "num_evaluation_passes": 2,
+        "wall_s": sum(parts.values()),
+        "parts_s": parts,
+        "steps": list(range(1, number + 1)),
+        "steps_ms": {name: list(ms) for name, ms in steps.items()},
+        "losses": [1.0] * number,
+        "batch_size": 64,
+        "threads": 1,
+        "loaders": [
+            loader(),
+            loader(batch_size=1000, num_samples=1000, num_batches=1, is_trained_on=False),
+        ],
+        "models": [
+            ModelRow(
+                name="Net",
+                num_parameters=149418,
+                devices=["cpu"],
+                dtypes=["float32"],
+                is_compiled=False,
+            )
+        ],
+        "optimizers": [OptimizerRow(name="Adadelta", lr=1.0, code="auto", num_steps=number)],
+        "memory": [(step, 300 << 20) for step in range(1, number + 1)],
+        "num_calls": 400,
+        "call_us": 2.5,
+    }
+    return WatchedRecord(**(usual | own))
+
+
+def facts(trial: Trial) -> dict[str, Any]:
+    """What a script whose --batch-size may be varied was seen to use."""
+    return {
+        "device": "cpu",
+        "threads": 1,
+        "batch_size": trial.settings.script.get("batch-size", 64),
+        "optimizer": "Adadelta",
+        "lr": 1.0,
+        "model": "Net",
+        "parameters": 149418,
+        "dtype": "float32",
+        "order": "shuffled",
+        "workers": 0,
+        "pinned": False,
+        "drop_last": False,
+        "train_samples": 1280,
+        "updates": 2560 // int(trial.settings.script.get("batch-size", 64)),
+        "passes": 2,
+    }
+
+
+@dataclass
+class WatchedRun:
+    """What the records of a made-up run of a script say."""
+
+    seen: Callable[[Trial], WatchedRecord] = lambda trial: watched()
+    resolved: Callable[[Trial], Mapping[str, Any]] = facts
+    final: Callable[[Trial], Mapping[str, float]] = lambda trial: {
+        "train/loss": 0.4 + 0.01 * trial.seed,
+        "test/accuracy": 0.9 + 0.001 * trial.seed,
+    }
+
+    def write(self, path: Path, *, profile: bool = False, **asked: Any) -> RunFolder:
+        """A run of `train.py --epochs 2`, which lies beside it."""
+        script = path.parent / "train.py"
+        script.write_text("parser.add_argument('--seed')\n")
+        cost = CostSpec(mode="train") if profile else None
+        study = script_study(script, ("--epochs", "2"), cost=cost, **asked)
+        made = Fabricated(final=self.final, step_ms=_step_ms)
+        folder = made.write(path, study)
+        by_id = {trial.id: trial for trial in trials_of(plan(study))}
+        for record in folder.trials():
+            home, trial = folder.trial(record.id), by_id[record.id]
+            told = {"resolved": dict(self.resolved(trial)), "data": None, "steps_done": 40}
+            if record.kind == "learn":
+                home.watched.write(self.seen(trial))
+                told["epochs_done"] = 2
+                _two_epochs(home.curve_file)
+            elif record.watch == "steps":
+                size = {"batch_size": int(trial.settings.script.get("batch-size", 64))}
+                home.cost.write(home.cost.read().model_copy(update=size))
+            home.write(record.model_copy(update=told))
+        return folder
+
+
+def _step_ms(trial: Trial, process: int) -> float:
+    size = int(trial.settings.script.get("batch-size", 64))
+    return (1.0 + 0.05 * size) * (1 + 0.01 * process)
+
+
+def _two_epochs(curve: Path) -> None:
+    """The made-up training has one epoch; the script has two."""
+    line = json.loads(curve.read_text().splitlines()[-1])
+    first = line | {"train/loss": 2 * line["train/loss"]}
+    second = line | {"epoch": 2, "step": 40, "samples": 2560, "time_s": 2 * line["time_s"]}
+    curve.write_text("".join(json.dumps(one) + "\n" for one in (first, second)))
