@@ -125,6 +125,7 @@ def test_tests_are_cut_to_a_batch_or_their_statement_is_left_out() -> None:
 def test_what_lies_between_steps_is_blamed_on_the_statement_seen_there_and_only_there() -> None:
     rows = [
         StatementRow(line=90, text="main()", samples={"forward": 40, "other": 60}),
+        StatementRow(line=89, text="train()", samples={"backward": 2, "other": 60}),
         StatementRow(line=30, text="track(metrics)", samples={"other": 58}),
         StatementRow(line=12, text="count += 1", samples={"other": 20}),
         StatementRow(line=31, text="loss = f(x)", samples={"loss": 59}),

@@ -27,6 +27,8 @@ SHORT_UPDATE_MS = 50.0
 """So many threads, though there are cores for them, may be too many for updates as short as this."""
 PURE = 0.8
 """Share of a statement's samples that must lie where it is blamed for."""
+ENCLOSING = 0.01
+"""Share of them in backward passes and updates from which on it holds the training itself."""
 MIN_GROWTH_BYTES = 50_000
 MIN_GROWN_BYTES = 16 * 2**20
 MIN_LOOKS = 6
@@ -255,9 +257,15 @@ def _blamed(record: WatchedRecord, parts: tuple[str, ...]) -> StatementRow | Non
         row
         for row in record.statements
         if seen(row) >= PURE * sum(row.samples.values())
+        and _trained(row) <= ENCLOSING * sum(row.samples.values())
         and not ("loss" in parts and row.samples.get("loss", 0) and "loss" in row.text)
     ]
     return max(rows, key=seen, default=None)
+
+
+def _trained(row: StatementRow) -> int:
+    """Samples of what every update does: only what holds the loop has them."""
+    return row.samples.get("backward", 0) + row.samples.get("optimizer", 0)
 
 
 def _batch_size(record: WatchedRecord, source: str) -> Iterator[Hypothesis]:
