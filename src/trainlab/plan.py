@@ -149,7 +149,10 @@ def bench_of(study: Study, mode: str, number: int) -> tuple[Group, ...]:
     """A fresh process for every cell, the first cell first, and for the second of each A/A pair: they take
     turns. Benches are numbered from 1; those beyond `processes` are run where the first do not suffice."""
     cells = study.all_cells
-    timed = [(cell, False) for cell in cells] + [(cell, True) for cell in _measured_twice(cells)]
+    is_diagnosed = study.script is not None and study.script.has_whole_turns
+    # What is compared there is always the first cell, unchanged: it alone is measured twice.
+    twice = cells[:1] if is_diagnosed else _measured_twice(cells)
+    timed = [(cell, False) for cell in cells] + [(cell, True) for cell in twice]
     return tuple(
         Group(trials=(trial,), is_alone=True, bench=f"{mode}-{number}")
         for cell, again in timed

@@ -23,6 +23,9 @@ CONTAINER = "needs Docker"
 INSTALLS = "installs packages or runs all tests: make says what it would do"
 ALIKE = "takes minutes and is measured like its neighbours: the options are read"
 GATE = "its exit code depends on the times: the options are read, test_gate_verb.py runs it"
+SCRIPTS = (
+    "starts a script of the user's own many times: the options are read, tests/diagnosis runs it"
+)
 OWN_FILES = "reads files of the user's own: the options are read"
 
 NOT_RUN: Mapping[str, str] = {
@@ -38,6 +41,10 @@ NOT_RUN: Mapping[str, str] = {
     "trainlab data verify mnist --data '~/Downloads'": OWN_FILES,
     "trainlab export RUN --to mlflow --tracking-uri http://127.0.0.1:5000": SERVER,
     "trainlab profile mnist-cnn --batch-size 1,16,64": ALIKE,
+    "trainlab diagnose train.py": SCRIPTS,
+    "trainlab diagnose train.py --try data": SCRIPTS,
+    "trainlab diagnose train.py --try threads=1": SCRIPTS,
+    "trainlab diagnose train.py --lang zh": SCRIPTS,
     "trainlab gate RUN --against BASELINE --slower 5%": GATE,
     "trainlab gate runs/after --against runs/before --slower 5%": GATE,
     "trainlab gate runs/after --against runs/before --slower 5% --markdown summary.md": GATE,

@@ -65,6 +65,7 @@ BUILT += (
     "script_step_",
     "seen_order_",
 )
+BUILT += ("change_", "limit_name_", "limits_", "reason_", "remedy_", "todo_")
 BUILT_ENDS = ("_caption", "_note", "_mark", "_dots_note")
 
 

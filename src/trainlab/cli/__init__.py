@@ -17,6 +17,7 @@ SUMMARY = "A lab bench for deep-learning training."
 VERBS = {
     "run": "Run a workload or a study and say what follows from it.",
     "watch": "Run a training script as it is, and say where its time goes.",
+    "diagnose": "Say what limits a training script, and prove it.",
     "resume": "Go on with a run that was cut short.",
     "status": "Say how far a run is, from its folder alone.",
     "cancel": "Stop a run, wherever it runs; it can be resumed.",

@@ -13,7 +13,7 @@ from trainlab.cli.usage import Verb, Verbs
 ROOMS = {
     **dict.fromkeys(("resume", "status", "cancel"), "verbs.under_way"),
     **dict.fromkeys(("export", "init"), "verbs.files"),
-    **dict.fromkeys(("watch",), "verbs.scripts"),
+    **dict.fromkeys(("watch", "diagnose"), "verbs.scripts"),
     **dict.fromkeys(("compare", "gate"), "verbs.comparing"),
 }
 """Verbs about a run that is not finished, about scripts, those that write files to go on with, and those

@@ -76,6 +76,14 @@ def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
     return groups
 
 
+def add_cells(run: RunFolder, study: Study, groups: Sequence[Group]) -> None:
+    """A study that has got further cells, in a run that has started: the groups that measure them."""
+    _write_trials(run, groups)
+    record = run.study()
+    changes = {"study": study.model_dump(mode="json"), "groups": record.groups + _records(groups)}
+    run.write_study(record.model_copy(update=changes))
+
+
 def planned_trial(folder: TrialFolder) -> Trial:
     """A trial as it was planned, from its record."""
     values = folder.read().model_dump(include=set(Trial.model_fields))

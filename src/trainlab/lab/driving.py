@@ -4,7 +4,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,6 +38,10 @@ class Outcome:
         if self.was_interrupted:
             raise KeyboardInterrupt
         return self.run
+
+
+NextStage = Callable[[Run], "tuple[Group, ...]"]
+"""Adds to a run what follows from its records so far, and gives it."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,42 @@ def _run_planned(
         was_interrupted = _drive(run, executor, plan(study), budget_s, watcher)
         _write_tables(run, watcher)
     return Outcome(Run(started.path), was_interrupted)
+
+
+def run_in_stages(
+    study: Study,
+    next_stage: "NextStage",
+    *,
+    out: Path | None = None,
+    budget_s: float | None = None,
+    watcher: Watcher | None = None,
+) -> Outcome:
+    """Runs a study over a script, then what `next_stage` makes of its records, in the same run."""
+    from trainlab.execute.driver.lease import leased
+    from trainlab.execute.launch.launcher import Launcher
+    from trainlab.execute.run import start_run
+    from trainlab.plan import plan
+
+    watcher = watcher or Watcher()
+    place = Placement("local", 1, None)
+    if out is not None:
+        check_unused(out)
+    deadline_s = math.inf if budget_s is None else time.monotonic() + budget_s
+    launcher = Launcher()
+    launcher.prepare(None)
+    with _executing(place, launcher, watcher) as executor:
+        _preflight(executor, study, watcher, each_device=False)
+        watcher.planned(study)
+        started = start_run(study, out, **asdict(place))
+        run = Run(started.path.absolute())
+        with leased(run):
+            was_interrupted = _drive(run, executor, plan(study), budget_s, watcher)
+            if not was_interrupted and (groups := next_stage(run)):
+                left_s = max(1.0, deadline_s - time.monotonic())
+                limit_s = None if budget_s is None else left_s
+                was_interrupted = _drive(run, executor, groups, limit_s, watcher)
+            _write_tables(run, watcher)
+        return Outcome(Run(started.path), was_interrupted)
 
 
 def resume_run(

@@ -104,6 +104,8 @@ class CostRecord(StepRecord):
     phases_ms: dict[str, Annotated[list[NonNegativeFloat], Field(min_length=1)]]
     """Per marked step, milliseconds of each phase; `other` is what lies between them."""
     stopped: Literal["tight", "budget"]
+    memory: list[tuple[int, int]] = []
+    """Of a script: update and resident bytes of its process, at the ends of turns until it first ended."""
     load: LoadRecord
 
     @model_validator(mode="after")

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, NonNegativeFloat, NonNegativeInt, PositiveInt
 
+from trainlab.errors import SpecError
 from trainlab.spec.base import Spec
 from trainlab.spec.settings import Scalar
 
@@ -49,6 +50,12 @@ class ScriptSpec(Spec):
     """Processes that torchrun starts for one trial."""
     max_steps: NonNegativeInt = 0
     """Updates after which a trial is ended; 0: when the script ends."""
+    max_s: NonNegativeFloat = 0.0
+    """Seconds of training after which it is ended, but not before some dozens of updates; 0: not so."""
+    is_searched: bool = False
+    """Whether its statements are sampled and its containers looked at."""
+    has_whole_turns: bool = False
+    """Whether a turn counts all that happens in it, tests and logging too, rather than its usual steps."""
     from_inside: bool = False
     """Whether it watched itself, by `trainlab.watch`: nobody else can start it."""
 
@@ -126,3 +133,40 @@ def seed_argument_of(source: str) -> str | None:
     """The option that takes the seed, as far as a script's text shows it."""
     found = SEED_OPTION.search(source)
     return None if found is None else found[1]
+
+
+BATCH_SIZE_OPTION = re.compile(r"""["'](--(?:train[-_])?(?:batch[-_]?size|bs|bsz))["']""")
+
+
+def batch_size_argument_of(source: str) -> str | None:
+    """The option that takes the batch size, as far as a script's text shows it."""
+    found = BATCH_SIZE_OPTION.search(source)
+    return None if found is None else found[1]
+
+
+ChangeName = Literal[
+    "same_batch",
+    "workers",
+    "pin_memory",
+    "fused",
+    "threads",
+    "batch_size",
+    "evaluation",
+    "no_logging",
+    "without",
+    "drop",
+]
+CHANGE_NAMES: tuple[ChangeName, ...] = get_args(ChangeName)
+WITH_VALUE = ("workers", "threads", "batch_size", "evaluation", "without", "drop")
+"""Those that say how many, which line or which name."""
+
+
+def change_parts(text: str, where: str = "change") -> tuple[ChangeName, str]:
+    """The name and the value of a change as it is written; SpecError where it is none."""
+    name, _, value = text.partition("=")
+    for known in CHANGE_NAMES:
+        if name == known:
+            if known in WITH_VALUE and not value:
+                raise SpecError([f"{where}: got {text!r}, must have a value, as {known}=1"])
+            return known, value
+    raise SpecError([f"{where}: got {text!r}, must be one of {', '.join(CHANGE_NAMES)}"])

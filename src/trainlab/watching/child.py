@@ -20,7 +20,10 @@ import torch
 
 from trainlab.machine.orphans import end_with_parent
 from trainlab.record.folder import TrialFolder
+from trainlab.watching.changes.applying import apply_change
+from trainlab.watching.changes.change import Change, ChangeError
 from trainlab.watching.facts import facts_of
+from trainlab.watching.finding.search import Search
 from trainlab.watching.profiled import ProfiledWindow
 from trainlab.watching.raised import raised_by
 from trainlab.watching.scripts.order import Order
@@ -34,8 +37,12 @@ from trainlab.watching.scripts.running import (
 from trainlab.watching.seeing.watcher import Watcher
 from trainlab.watching.turns import Turns
 from trainlab.watching.whole import WholeWatch
+from trainlab.watching.whole_turns import WholeTurns
 
 PROGRESS_EVERY_S = 0.3
+FIRST_STEPS = 3
+MIN_STEPS = 30
+"""A time limit ends no script before so many updates."""
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
 
 
@@ -69,20 +76,29 @@ def main() -> int:
         torch.set_num_threads(order.threads)
     seed_all(order.seed)
     run = {"whole": _run_whole, "turns": _take_turns, "operators": _profile}[order.mode]
-    return run(order, answers)
+    try:
+        return run(order, answers, apply_change(order.change, Path(order.path)))
+    except ChangeError as error:
+        answers.send(ended="failed", kind=type(error).__name__, message=str(error))
+        return 1
 
 
-def _run_whole(order: Order, answers: Answers) -> int:
-    progress = _Progress(answers)
+def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
+    folder = TrialFolder(Path(order.trial_folder))
+    progress, limit = _Progress(answers), _TimeLimit(order.max_s)
 
     def step_ended(step: int, metrics: Mapping[str, float]) -> None:
         progress.step_ended(step, metrics)
-        if step == order.max_steps:
+        if search is not None:
+            search.step_ended(step)
+        if change is not None and change.on_step is not None:
+            change.on_step()
+        if step == order.max_steps or limit.is_reached(step):
             raise EndOfWatch
 
     whole = WholeWatch(
         order.trial,
-        TrialFolder(Path(order.trial_folder)),
+        folder,
         probes=order.probes,
         tensorboard=order.tensorboard,
         metrics=order.metrics,
@@ -92,10 +108,18 @@ def _run_whole(order: Order, answers: Answers) -> int:
         refusal=Refused,
         rank=rank(),
     )
+    search = Search(Path(order.path), whole.watcher) if order.is_searched else None
     try:
-        ended = _ended(lambda: run_script(Path(order.path), order.arguments))
+        ended = _ended(lambda: _run_script(order, change))
     finally:
+        if search is not None:
+            search.close()
+        if change is not None:
+            change.close()
         whole.close(order.arguments)
+    if search is not None:
+        watched = folder.watched_by(rank())
+        watched.write(search.added_to(watched.read()))
     came = whole.progress
     answers.send(
         **ended,
@@ -108,26 +132,31 @@ def _run_whole(order: Order, answers: Answers) -> int:
     return 0 if ended["ended"] == "done" else 1
 
 
-def _take_turns(order: Order, answers: Answers) -> int:
+def _run_script(order: Order, change: Change | None) -> None:
+    run_script(Path(order.path), order.arguments, None if change is None else change.code)
+
+
+def _take_turns(order: Order, answers: Answers, change: Change | None) -> int:
     """The script, again and again if it is short, until it was told to finish."""
     commands = os.fdopen(order.commands, encoding="utf-8")
     watcher = Watcher(_start_ns())
-    turns = Turns(watcher, order.warmup_steps, lambda: commands.readline().split(), answers.send)
-    ended = _run_until(order, watcher, turns.protocol())
+    kind = WholeTurns if order.has_whole_turns else Turns
+    turns = kind(watcher, order.warmup_steps, lambda: commands.readline().split(), answers.send)
+    ended = _run_until(order, watcher, turns.protocol(), change, turns.script_ended)
     if turns.record is not None:
         TrialFolder(Path(order.trial_folder)).cost.write(turns.record)
     answers.send(**ended, facts=facts_of(watcher))
     return 0 if ended["ended"] == "done" else 1
 
 
-def _profile(order: Order, answers: Answers) -> int:
+def _profile(order: Order, answers: Answers, change: Change | None) -> int:
     """The same until a window of its steps was profiled."""
     folder = TrialFolder(Path(order.trial_folder))
     watcher = Watcher(_start_ns())
     window = ProfiledWindow(
         watcher, order.warmup_steps, order.num_profiled, folder.trace_file, order.trace_mb
     )
-    ended = _run_until(order, watcher, window.protocol())
+    ended = _run_until(order, watcher, window.protocol(), change)
     if window.record is not None:
         folder.operators.write(window.record)
     answers.send(**ended, facts=facts_of(watcher))
@@ -135,13 +164,20 @@ def _profile(order: Order, answers: Answers) -> int:
 
 
 def _run_until(
-    order: Order, watcher: Watcher, protocol: Generator[None, None, None]
+    order: Order,
+    watcher: Watcher,
+    protocol: Generator[None, None, None],
+    change: Change | None,
+    script_ended: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Runs the script until a protocol, which goes on at the end of every step, has ended."""
+    """Runs the script until a protocol, which goes on at the end of every step, has ended; ChangeError
+    where the change made no difference."""
     has_ended = False
 
     def step_ended(step: int) -> None:
         nonlocal has_ended
+        if change is not None and change.on_step is not None:
+            change.on_step()
         try:
             next(protocol)
         except StopIteration:
@@ -152,13 +188,18 @@ def _run_until(
     while True:
         before = watcher.num_steps + watcher.num_light_steps
         seed_all(order.seed)
-        ended = _ended(lambda: run_script(Path(order.path), order.arguments))
+        ended = _ended(lambda: _run_script(order, change))
+        script_ended()
         if ended["ended"] == "done" and not has_ended:
             if watcher.num_steps + watcher.num_light_steps > before:
                 watcher.begin_again()
                 continue
             ended = {"ended": "failed", "kind": "NoUpdate", "message": NO_UPDATE}
         watcher.close()
+        if change is not None:
+            change.close()
+            if ended["ended"] == "done":
+                change.check_used()
         return ended
 
 
@@ -183,6 +224,20 @@ def _ended(run: Callable[[], None]) -> dict[str, Any]:
         sys.stderr.write(failure["trace"])
         return {"ended": "failed", **failure}
     return {"ended": "done"}
+
+
+class _TimeLimit:
+    """How long a script may train."""
+
+    def __init__(self, max_s: float) -> None:
+        self._max_s, self._start_s = max_s, 0.0
+
+    def is_reached(self, step: int) -> bool:
+        """At the end of that step; the first ones, which are slow, do not count."""
+        if not self._max_s or step < FIRST_STEPS:
+            return False
+        self._start_s = self._start_s or time.monotonic()
+        return step >= MIN_STEPS and time.monotonic() - self._start_s >= self._max_s
 
 
 class _Progress:

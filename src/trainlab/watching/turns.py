@@ -49,6 +49,7 @@ class Turns:
         self._step_ms: list[float] = []
         self._phase_steps: list[dict[str, float]] = []
         self._turns: list[TurnRecord] = []
+        self._memory: list[tuple[int, int]] = []
         self._load_before = load_average()
         self.record: CostRecord | None = None
 
@@ -67,6 +68,9 @@ class Turns:
                     return
                 case _:
                     raise AssertionError(command)
+
+    def script_ended(self) -> None:
+        """The script has come to its end, and may run again."""
 
     def _warm_up(self) -> Protocol:
         watcher = self._watcher
@@ -178,6 +182,7 @@ class Turns:
             step_ms=self._step_ms,
             phases_ms={n: [step.get(n, 0.0) for step in self._phase_steps] for n in names},
             stopped=stopped,
+            memory=self._memory,
             load=load_record(
                 statistics.fmean(turn.others_cores for turn in turns),
                 statistics.fmean(turn.stolen_cores for turn in turns),

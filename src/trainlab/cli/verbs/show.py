@@ -56,4 +56,8 @@ def command(
         print_data(Console(), evidence, words)
         print_answer(Console(), data, words)
     else:
+        if folders[0].diagnosis.exists():
+            from trainlab.cli.verbs.scripts.diagnose import print_diagnosis
+
+            print_diagnosis(Console(), folders[0], words)
         print_summary(Console(), folders[0], RunData(evidence), words, with_all=with_all)

@@ -12,6 +12,7 @@ from trainlab.record.environment import Environment
 from trainlab.record.files import make_folder, replacing, sync_all, write_json, writing
 from trainlab.record.folder.records import RecordFile, read_record
 from trainlab.record.folder.trial import TrialFolder
+from trainlab.record.scripts.diagnosis import DiagnosisRecord
 from trainlab.record.study import StudyRecord
 from trainlab.record.trial import TrialRecord
 
@@ -34,6 +35,7 @@ class RunFolder:
         self.probes_csv = path / "probes.csv"
         self.report_folder = path / "report"
         self.export_folder = path / "export"
+        self.diagnosis = RecordFile(path / "diagnosis.json", DiagnosisRecord)
 
     def trial(self, trial_id: str) -> TrialFolder:
         """The folder of one trial."""

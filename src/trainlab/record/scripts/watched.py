@@ -49,6 +49,27 @@ class OptimizerRow(Record):
     num_steps: NonNegativeInt
 
 
+class StatementRow(Record):
+    """A statement of the script, and how often it was seen under way."""
+
+    line: PositiveInt
+    """Where it begins."""
+    text: str
+    samples: dict[str, NonNegativeInt]
+    """By part; `logging`: between torch's calls, where something was written."""
+
+
+class GrowingRow(Record):
+    """A container of the script that grew from update to update."""
+
+    name: str
+    """As the script calls it: `history` or `self.history`."""
+    entries: NonNegativeFloat
+    """Added per update."""
+    tensor_bytes: NonNegativeInt
+    """Memory of the tensors that were added per update."""
+
+
 class WatchedRecord(FileRecord):
     """All that was seen, raw but for thinning."""
 
@@ -76,6 +97,11 @@ class WatchedRecord(FileRecord):
     optimizers: list[OptimizerRow]
     memory: list[tuple[int, int]]
     """Update and resident bytes of the process, several times a second."""
+    samples: dict[str, NonNegativeInt] = {}
+    """Looks at the script's stack, by part; none where it was not looked at."""
+    statements: list[StatementRow] = []
+    """Those seen most, in each look with those that called them."""
+    growing: list[GrowingRow] = []
     num_calls: NonNegativeInt
     """Calls of torch that were seen."""
     call_us: Annotated[float, Field(ge=0)]

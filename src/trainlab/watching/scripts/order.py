@@ -23,7 +23,11 @@ class Order(Spec):
     threads: int | None = None
     """None: torch's or the script's own choice."""
     change: str = ""
+    """What is changed from outside, as `threads=1`."""
     max_steps: int = 0
+    max_s: float = 0.0
+    is_searched: bool = False
+    has_whole_turns: bool = False
     warmup_steps: int = 20
     num_profiled: int = 10
     trace_mb: float = 20.0

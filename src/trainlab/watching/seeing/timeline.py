@@ -46,6 +46,13 @@ class Timeline:
         """Times that a part began or ended."""
         self.stopwatch: Stopwatch | None = None
         """On a GPU, for some steps: is told which part ends. A call returns before its work is done."""
+        self.on_settled: Callable[[bool], None] | None = None
+        """Is told that what was pending is settled, and whether it was evaluation."""
+
+    @property
+    def part(self) -> int:
+        """The part that is under way."""
+        return self._part
 
     def begin(self, part: int) -> None:
         """A call begins."""
@@ -140,6 +147,8 @@ class Timeline:
                 pending[part] = 0
         self._has_forward = self._is_evaluating = False
         self._passes_pending = 0
+        if self.on_settled is not None:
+            self.on_settled(False)
 
     def _settle_evaluation(self) -> None:
         pending = self._pending
@@ -150,3 +159,5 @@ class Timeline:
         self.num_evaluation_passes += self._passes_pending
         self._has_forward, self._is_evaluating = False, True
         self._passes_pending = 0
+        if self.on_settled is not None:
+            self.on_settled(True)

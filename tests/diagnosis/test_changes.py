@@ -1,0 +1,197 @@
+"""Each change, made to a small script in this process, and undone."""
+
+import builtins
+import io
+import os
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from trainlab.errors import SpecError
+from trainlab.watching.changes.applying import apply_change
+from trainlab.watching.changes.change import ChangeError
+from trainlab.watching.changes.containers import keep_last
+from trainlab.watching.scripts.running import run_script
+
+SCRIPT = """
+import builtins, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+seen = builtins._seen
+data = TensorDataset(torch.arange(12.0).reshape(12, 1), torch.zeros(12, 1))
+loader = DataLoader(data, 4, shuffle=True)
+tests = DataLoader(data, 3)
+model = nn.Linear(1, 1)
+optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+seen["fused"] = optimizer.defaults["fused"]
+seen["workers"] = loader.num_workers, tests.num_workers
+seen["threads"] = torch.get_num_threads()
+batches, calls, history = [], [], []
+
+def track(value):
+    calls.append(value)
+
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = (model(x) - y).square().mean()
+    loss.backward()
+    optimizer.step()
+    batches.append(x.flatten().tolist())
+    history.append((loss, x))
+    track(
+        loss.item()
+    )
+    builtins._step_ended()
+with torch.no_grad():
+    seen["tests"] = sum(1 for _ in tests)
+torch.save({"a": 1}, "model.pt")
+with open("log.txt", "w") as file:
+    file.write("done")
+seen |= {"batches": batches, "calls": len(calls), "history": len(history)}
+torch.set_num_threads(1)
+seen["threads after"] = torch.get_num_threads()
+"""
+PATCHED = (
+    (builtins, "open"),
+    (builtins, "print"),
+    (io, "open"),
+    (os, "fsync"),
+    (torch, "save"),
+    (torch, "set_num_threads"),
+    (DataLoader, "__init__"),
+    (_BaseDataLoaderIter, "__next__"),
+    (torch.optim.AdamW, "__init__"),
+)
+
+Run = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+
+    def run_changed(text: str) -> dict[str, Any]:
+        seen: dict[str, Any] = {}
+        before = [getattr(owner, name) for owner, name in PATCHED]
+        threads = torch.get_num_threads()
+        change = apply_change(text, script)
+        on_step = None if change is None else change.on_step
+        monkeypatch.setattr(builtins, "_seen", seen, raising=False)
+        monkeypatch.setattr(builtins, "_step_ended", on_step or (lambda: None), raising=False)
+        try:
+            run_script(script, (), None if change is None else change.code)
+        finally:
+            if change is not None:
+                change.close()
+            torch.set_num_threads(threads)
+        assert [getattr(owner, name) for owner, name in PATCHED] == before
+        if change is not None:
+            change.check_used()
+        return seen
+
+    return run_changed
+
+
+def test_without_a_change_the_script_is_as_it_is(run: Run) -> None:
+    seen = run("")
+    assert sorted(chain(*seen["batches"])) == [float(n) for n in range(12)]
+    assert (seen["tests"], seen["calls"], seen["history"]) == (4, 3, 3)
+    assert (seen["fused"], seen["workers"], seen["threads after"]) == (None, (0, 0), 1)
+    assert Path("model.pt").exists()
+    assert Path("log.txt").read_text() == "done"
+
+
+def test_the_same_batch_comes_as_often_as_there_are_batches_and_tests_are_whole(run: Run) -> None:
+    seen = run("same_batch")
+    first, *others = seen["batches"]
+    assert len(others) == 2
+    assert all(batch == first for batch in others)
+    assert seen["tests"] == 4
+
+
+def test_tests_are_cut_short_and_training_is_not(run: Run) -> None:
+    seen = run("evaluation=1")
+    assert seen["tests"] == 1
+    assert len(seen["batches"]) == 3
+
+
+@pytest.mark.slow
+def test_the_loader_that_shuffles_gets_workers(run: Run) -> None:
+    assert run("workers=1")["workers"] == (1, 0)
+
+
+def test_optimizers_are_fused_whatever_they_were_asked_for(run: Run) -> None:
+    assert run("fused")["fused"] is True
+
+
+def test_threads_are_set_and_the_script_is_not_heard(run: Run) -> None:
+    seen = run("threads=3")
+    assert (seen["threads"], seen["threads after"]) == (3, 3)
+
+
+def test_nothing_is_written(run: Run) -> None:
+    run("no_logging")
+    assert not Path("model.pt").exists()
+    assert not Path("log.txt").exists()
+
+
+def test_a_statement_runs_once_and_no_more(run: Run) -> None:
+    line = SCRIPT.splitlines().index("    track(") + 1
+    assert run(f"without={line}")["calls"] == 1
+
+
+def test_a_statement_runs_once_in_each_run_of_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("for number in range(3):\n    total = number\nassert total == 0\n")
+    change = apply_change("without=2", script)
+    assert change is not None
+    for _ in range(2):
+        run_script(script, (), change.code)
+    change.close()
+    assert change.num_uses == 6
+
+
+def test_a_line_that_begins_no_statement_cannot_be_left_out(run: Run) -> None:
+    line = SCRIPT.splitlines().index("        loss.item()") + 1
+    with pytest.raises(ChangeError, match=f"line {line} begins no statement"):
+        run(f"without={line}")
+
+
+def test_a_container_keeps_only_what_it_got_last(run: Run) -> None:
+    seen = run("drop=history")
+    assert seen["history"] == 1
+    assert len(seen["batches"]) == 3
+
+
+def test_a_change_that_changes_nothing_is_told(run: Run) -> None:
+    with pytest.raises(ChangeError, match="drop: the script does nothing that it would change"):
+        run("drop=nothing_of_this_name")
+
+
+@pytest.mark.parametrize("text", ["threads=0", "threads=many"])
+def test_a_value_that_is_no_number_is_refused(run: Run, text: str) -> None:
+    with pytest.raises(ChangeError, match="must be a whole number from 1 on"):
+        run(text)
+
+
+def test_an_unknown_change_is_refused(run: Run) -> None:
+    with pytest.raises(SpecError, match="must be one of same_batch"):
+        run("faster")
+
+
+@pytest.mark.parametrize(
+    ("container", "left"), [([1, 2, 3], [3]), ({"a": 1, "b": 2}, {"b": 2}), ([], [])]
+)
+def test_all_but_the_last_is_taken_out(container: Any, left: Any) -> None:
+    keep_last(container)
+    assert container == left

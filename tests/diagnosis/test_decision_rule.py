@@ -1,0 +1,183 @@
+"""When a limit is confirmed, refuted or left open, on made-up times."""
+
+import math
+import statistics
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from trainlab.analyse.diagnosis.verdicts import (
+    Timed,
+    compared,
+    growth_compared,
+    min_gain,
+    process_growth,
+    samples_per_update,
+    verdict_of,
+)
+from trainlab.record.cost import CostRecord, LoadRecord, TurnRecord
+
+LOAD = LoadRecord(
+    load_before=0.0,
+    others_cores=0.0,
+    stolen_cores=0.0,
+    cpu_mhz=None,
+    governor=None,
+    affinity=None,
+)
+NUM_ROUNDS = 6
+
+
+def cost(
+    turns_ms: list[float],
+    bench: str,
+    batch_size: int = 64,
+    memory: list[tuple[int, int]] | None = None,
+) -> CostRecord:
+    return CostRecord(
+        mode="train",
+        batch_size=batch_size,
+        num_samples=batch_size,
+        steps_per_epoch=1,
+        warmup_ms=[],
+        cold=[],
+        settled=[],
+        bench=bench,
+        turns=[
+            TurnRecord(
+                round=number,
+                lead_ms=[],
+                num_bare=1,
+                num_marked=0,
+                others_cores=0.0,
+                stolen_cores=0.0,
+            )
+            for number in range(1, len(turns_ms) + 1)
+        ],
+        step_ms=turns_ms,
+        phases_ms={},
+        stopped="budget",
+        memory=memory or [],
+        load=LOAD,
+    )
+
+
+def benches(
+    draw: np.random.Generator, ratios: Mapping[str, float], process_noise: float, num: int = 3
+) -> list[Timed]:
+    """The base, the base again and cells that take so many times as long, with the luck of each process
+    and of each turn, and a machine that drifts from round to round."""
+    timed = []
+    for number in range(num):
+        drift = np.exp(draw.normal(0, 0.1, NUM_ROUNDS))
+        for cell, again in [("base", False), ("base", True), *((name, False) for name in ratios)]:
+            luck = math.exp(draw.normal(0, process_noise))
+            turns = 10 * ratios.get(cell, 1.0) * luck * drift * np.exp(draw.normal(0, 0.03, 6))
+            timed.append(Timed(cell, again, str(number), cost(list(turns), str(number))))
+    return timed
+
+
+def verdicts(timed: list[Timed], gain: float = 0.1) -> dict[str, str]:
+    return {cell: verdict_of(found, gain) for cell, found in compared(timed, "base").items()}
+
+
+def test_a_large_gain_is_confirmed_and_none_is_refuted() -> None:
+    draw = np.random.default_rng(1)
+    found = verdicts(benches(draw, {"faster": 0.4, "same": 1.0, "slower": 1.3}, 0.01))
+    assert found == {"faster": "confirmed", "same": "refuted", "slower": "refuted"}
+
+
+def test_a_gain_that_is_sure_but_small_is_no_limit() -> None:
+    draw = np.random.default_rng(2)
+    found = verdicts(benches(draw, {"a little": 0.95}, 0.002))
+    assert found == {"a little": "refuted"}
+
+
+def test_noise_leaves_it_open() -> None:
+    draw = np.random.default_rng(3)
+    found = verdicts(benches(draw, {"maybe": 0.9}, 0.15))
+    assert found == {"maybe": "cannot tell"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("process_noise", [0.02, 0.08])
+def test_healthy_scripts_get_no_false_confirmation(process_noise: float) -> None:
+    """Four changes without effect: at most 5% of diagnoses confirm any, however noisy processes are."""
+    draw = np.random.default_rng(4)
+    names = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}
+    num, false = 120, 0
+    for _ in range(num):
+        found = compared(benches(draw, names, process_noise), "base", {"c", "d"})
+        false += any(verdict_of(one, 0.1) == "confirmed" for one in found.values())
+    assert false / num <= 0.05
+
+
+def test_rare_long_turns_count_by_the_mean() -> None:
+    """A test in every sixth turn: the usual turn would hide what it takes."""
+    timed = []
+    for number in range(3):
+        bench = str(number)
+        tested = [10.0, 10.0, 10.0, 10.0, 10.0, 70.0 + number]
+        timed.append(Timed("base", False, bench, cost(tested, bench)))
+        timed.append(Timed("base", True, bench, cost(tested[::-1], bench)))
+        timed.append(Timed("evaluation=1", False, bench, cost([10.0] * 6, bench)))
+    assert compared(timed, "base")["evaluation=1"].ratio.value == pytest.approx(1.0)
+    found = compared(timed, "base", {"evaluation=1"})["evaluation=1"]
+    assert found.ratio.value == pytest.approx(
+        10 / statistics.fmean([20, 20 + 1 / 6, 20 + 1 / 3]), rel=0.01
+    )
+    assert verdict_of(found, 0.1) == "confirmed"
+
+
+def test_times_are_per_sample_where_batches_differ() -> None:
+    timed = []
+    for number in range(3):
+        bench = str(number)
+        for again in (False, True):
+            timed.append(Timed("base", again, bench, cost([10.0] * 6, bench, batch_size=2)))
+        timed.append(Timed("batch_size=16", False, bench, cost([20.0] * 6, bench, batch_size=16)))
+    found = compared(timed, "base")["batch_size=16"]
+    assert found.ratio.value == pytest.approx(0.25)
+    assert min_gain("batch_size") > min_gain("data")
+
+
+def test_a_smaller_last_batch_counts() -> None:
+    record = cost([1.0], "1", batch_size=64).model_copy(
+        update={"num_samples": 400, "steps_per_epoch": 7}
+    )
+    assert samples_per_update(record) == pytest.approx(400 / 7)
+
+
+def test_one_process_decides_nothing() -> None:
+    timed = [
+        Timed("base", False, "1", cost([10.0] * 6, "1")),
+        Timed("faster", False, "1", cost([1.0] * 6, "1")),
+    ]
+    assert verdicts(timed) == {"faster": "cannot tell"}
+
+
+def leaking(growth: float, bench: str, cell: str) -> Timed:
+    memory = [(step, int(1e8 + growth * step)) for step in range(10, 60, 10)]
+    return Timed(cell, False, bench, cost([10.0] * 5, bench, memory=memory))
+
+
+def test_a_container_is_confirmed_where_most_of_the_growth_goes_with_it() -> None:
+    timed = [
+        leaking(growth * (1 + 0.01 * number), str(number), cell)
+        for number in range(3)
+        for cell, growth in [("base", 2e6), ("drop=history", 1e4), ("drop=other", 1.9e6)]
+    ]
+    found = growth_compared(timed, "base", "drop=history", 2)
+    assert found is not None
+    assert found.verdict == "confirmed"
+    assert found.before_bytes == pytest.approx(2.02e6)
+    other = growth_compared(timed, "base", "drop=other", 2)
+    assert other is not None
+    assert other.verdict == "refuted"
+    assert growth_compared(timed, "base", "drop=gone", 2) is None
+
+
+def test_the_growth_of_a_process_is_the_slope_of_its_memory() -> None:
+    assert process_growth([(10, 100), (20, 300), (30, 500)]) == pytest.approx(20)
+    assert process_growth([(10, 100), (20, 300)]) is None

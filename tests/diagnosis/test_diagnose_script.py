@@ -1,0 +1,55 @@
+"""`trainlab diagnose` on a script that waits for its data."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = """
+import argparse, time, torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 200
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return torch.zeros(4), torch.zeros(1)
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=4)
+args = parser.parse_args()
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+for epoch in range(2):
+    for x, y in DataLoader(Slow(), args.batch_size, shuffle=True):
+        optimizer.zero_grad()
+        (model(x) - y).square().mean().backward()
+        optimizer.step()
+"""
+
+
+def trainlab(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "trainlab", *words], cwd=cwd, capture_output=True, text=True
+    )
+
+
+def test_waiting_for_data_is_confirmed_and_the_run_can_be_shown(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    asked = ("--try", "same_batch", "--processes", "2", "--out", "run", "--json")
+    result = trainlab("diagnose", "train.py", *asked, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    first = found["limits"][0]
+    assert (first["limit"], first["verdict"]) == ("data", "confirmed")
+    assert first["tried"][0]["ratio"] < 0.5
+    assert json.loads((tmp_path / "run" / "diagnosis.json").read_text())["limits"][0] == first
+    shown = trainlab("show", "run", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "Waiting for data takes" in shown.stdout
