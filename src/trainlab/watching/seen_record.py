@@ -1,7 +1,6 @@
 """From what was seen to its record."""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -9,12 +8,12 @@ import torch
 
 from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
 from trainlab.watching.curve import is_kept, parts_ms
+from trainlab.watching.price import call_us
 from trainlab.watching.seeing.seen import SeenLoader
-from trainlab.watching.seeing.timeline import OTHER, PARTS, ZERO_GRAD, Timeline
+from trainlab.watching.seeing.timeline import PARTS
 from trainlab.watching.seeing.watcher import Watcher
 
 MOST_LOSSES = 20_000
-TRIED_CALLS = 2000
 
 
 def watched_record(watcher: Watcher, arguments: Sequence[str], rank: int = 0) -> WatchedRecord:
@@ -49,20 +48,10 @@ def watched_record(watcher: Watcher, arguments: Sequence[str], rank: int = 0) ->
         optimizers=[OptimizerRow(**asdict(one)) for one in seen.optimizers],
         memory=watcher.memory_bytes,
         num_calls=watcher.timeline.num_calls,
-        call_us=_call_us(),
+        call_us=call_us(),
     )
 
 
 def _loader_row(loader: SeenLoader) -> LoaderRow:
     values = asdict(loader)
     return LoaderRow(**{name: values[name] for name in LoaderRow.model_fields})
-
-
-def _call_us() -> float:
-    """What it takes to see a call begin and end, halved."""
-    timeline = Timeline()
-    start_ns = time.perf_counter_ns()
-    for _ in range(TRIED_CALLS):
-        timeline.begin(ZERO_GRAD)
-        timeline.end(OTHER)
-    return (time.perf_counter_ns() - start_ns) / 1e3 / (2 * TRIED_CALLS)

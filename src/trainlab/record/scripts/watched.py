@@ -105,7 +105,7 @@ class WatchedRecord(FileRecord):
     num_calls: NonNegativeInt
     """Calls of torch that were seen."""
     call_us: Annotated[float, Field(ge=0)]
-    """What seeing one took, measured at the end of the process."""
+    """What seeing one begin or end added, measured with a tiny loop at the end of the process."""
 
     @property
     def overhead_s(self) -> float:
