@@ -1,9 +1,10 @@
 """Each change, made to a small script in this process, and undone."""
 
 import builtins
+import gc
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from children import children
 from trainlab.errors import SpecError
 from trainlab.watching.changes.applying import apply_change
 from trainlab.watching.changes.change import ChangeError
 from trainlab.watching.changes.containers import keep_last
+from trainlab.watching.scripts import running
 from trainlab.watching.scripts.running import run_script
 
 SCRIPT = """
@@ -75,7 +78,7 @@ Run = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)
@@ -99,7 +102,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             change.check_used()
         return seen
 
-    return run_changed
+    yield run_changed
+    # Workers of its loaders end with the script's module.
+    running._kept.clear()
+    gc.collect()
+    assert not [child for child in children() if child.name() == "pt_data_worker"]
 
 
 def test_without_a_change_the_script_is_as_it_is(run: Run) -> None:

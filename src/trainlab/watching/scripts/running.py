@@ -56,8 +56,9 @@ def run_script(path: Path, arguments: Sequence[str], code: types.CodeType | None
         if end.code not in (None, 0):
             raise ScriptEnds(end.code) from None
     finally:
-        # The module itself stays alive: what it has registered to run at the end needs its names.
-        _kept.append(main)
+        # The newest module stays alive: what it has registered to run at the end needs its names. Those of
+        # earlier runs of the script go, with their data and the workers of their loaders.
+        _kept[:] = [main]
         sys.modules["__main__"], sys.argv = before, argv
         sys.path[:] = places
 
