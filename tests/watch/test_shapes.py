@@ -54,9 +54,9 @@ def watch(path: Path, arguments: list[str], place: Path, processes: int = 1) -> 
     start_s = time.monotonic()
     process = ScriptProcess(script, trial, folder, "whole", 1)
     try:
+        wall_s = 0.0
         while "ended" not in (told := process.answer()):
-            pass
-        wall_s = time.monotonic() - start_s
+            wall_s = time.monotonic() - start_s
         process.wait()
     finally:
         process.close()

@@ -111,6 +111,8 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
     search = Search(Path(order.path), whole.watcher) if order.is_searched else None
     try:
         ended = _ended(lambda: _run_script(order, change))
+        # The script's last word; what follows are our records.
+        answers.send(step=whole.watcher.num_steps, metrics={})
     finally:
         if search is not None:
             search.close()

@@ -16,30 +16,32 @@ STEPS = 6
 """Of a turn."""
 
 
-def call_us() -> float:
+def call_us(*, has_optimizer: bool) -> float:
     """What it adds to a process to see a call begin, or end, all around it included. Drawn from no random
-    numbers of the script's, and on the CPU whatever it has set."""
+    numbers of the script's, and on the CPU whatever it has set. `has_optimizer`: whether it has made one;
+    torch takes seconds for the first."""
     # A script may leave torch in a state in which nothing can be trained.
     with suppress(RuntimeError), torch.enable_grad(), torch.device("cpu"):
-        return _call_us()
+        return _call_us(has_optimizer=has_optimizer)
     return 0.0
 
 
-def _call_us() -> float:
+def _call_us(*, has_optimizer: bool) -> float:
     model = torch.nn.utils.skip_init(nn.Linear, 4, 4, device="cpu", dtype=torch.float32)
     with torch.no_grad():
         for weight in model.parameters():
             weight.zero_()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if has_optimizer else None
     batches = TensorDataset(torch.zeros(STEPS, 4, dtype=torch.float32))
     loader = DataLoader(batches, generator=torch.Generator())
 
     def turn_us() -> float:
         start_ns = time.perf_counter_ns()
         for (batch,) in loader:
-            optimizer.zero_grad()
+            model.zero_grad()
             model(batch).sum().backward()
-            optimizer.step()
+            if optimizer is not None:
+                optimizer.step()
         return (time.perf_counter_ns() - start_ns) / 1e3
 
     watcher = Watcher()

@@ -48,7 +48,7 @@ def watched_record(watcher: Watcher, arguments: Sequence[str], rank: int = 0) ->
         optimizers=[OptimizerRow(**asdict(one)) for one in seen.optimizers],
         memory=watcher.memory_bytes,
         num_calls=watcher.timeline.num_calls,
-        call_us=call_us(),
+        call_us=call_us(has_optimizer=watcher.has_optimizer),
     )
 
 
