@@ -11,6 +11,7 @@ import json
 import math
 import random
 import statistics
+import sys
 import time
 from collections.abc import Callable
 
@@ -24,6 +25,8 @@ from trainlab.watching.seeing.watcher import Watcher
 UPDATES = 50
 LOOPS = {"0.5 ms": (0.5, 64, 16), "5 ms": (5.0, 512, 64), "20 ms": (20.0, 1024, 128)}
 """What a step should take, the width it begins with, and the batch."""
+BOUNDS_PERCENT = {"cpu": {"0.5 ms": 3.0, "5 ms": 1.0}, "cuda": dict.fromkeys(LOOPS, 2.0)}
+"""The most that watching may add."""
 
 
 def made(wanted_ms: float, width: int, batch: int, device: str) -> Callable[[], list[float]]:
@@ -87,6 +90,7 @@ def main() -> None:
     asked.add_argument("--rounds", type=int, default=60)
     given = asked.parse_args()
     torch.set_num_threads(1)
+    has_failed = False
     for name, (wanted_ms, width, batch) in LOOPS.items():
         run = made(wanted_ms, width, batch, given.device)
         logs, bare = [], []
@@ -96,6 +100,7 @@ def main() -> None:
             took = {way: time_ms(run) for way, time_ms in ways}
             logs.append(math.log(took["watched"] / took["bare"]))
             bare.append(took["bare"])
+        most = BOUNDS_PERCENT[given.device].get(name)
         middle, low, high = (100 * (math.exp(one) - 1) for one in median_interval(logs))
         print(
             json.dumps(
@@ -105,10 +110,13 @@ def main() -> None:
                     "bare_ms": round(statistics.median(bare), 3),
                     "added_percent": round(middle, 2),
                     "interval_percent": [round(low, 2), round(high, 2)],
+                    "bound_percent": most,
                     "added_us": round(statistics.median(bare) * 10 * middle, 1),
                 }
             )
         )
+        has_failed |= most is not None and middle > most
+    sys.exit(has_failed)
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def test_a_script_computes_the_same_watched_or_not(
     if processes == 1:  # torchrun takes seconds itself
         assert abs(sum(record.parts_s.values()) - watched.wall_s) < allowed_s
     assert sum(record.parts_s.values()) == pytest.approx(record.wall_s)
-    assert 0 < record.overhead_s < 0.3 * record.trained_s
+    assert record.overhead_s > 0  # its bounds are in benchmarks/watching.py
     if processes == 2:
         other = watched.folder.watched_by(1).read()
         assert other.rank == 1

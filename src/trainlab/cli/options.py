@@ -84,6 +84,36 @@ TrialTimeoutOption = Annotated[
     ),
 ]
 BUDGET_HELP = "Stop after this long, as 10m or 2h; what runs then is interrupted."
+BudgetOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help=BUDGET_HELP, rich_help_panel=MORE_WHAT)
+]
+DesignOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DESIGN",
+        help="grid, or one-at-a-time around the base.",
+        rich_help_panel=MORE_WHAT,
+    ),
+]
+YesOption = Annotated[
+    bool,
+    typer.Option("--yes", help="Allow a study of more than 500 trials.", rich_help_panel=MORE_WHAT),
+]
+DryRunOption = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Show the plan and run nothing.", rich_help_panel=OUTPUT),
+]
+ScriptArgument = Annotated[
+    Path, typer.Argument(metavar="SCRIPT.py", help="A training script.", rich_help_panel=WHAT)
+]
+ScriptArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ARGUMENTS",
+        help="Its own arguments, as you would give them; after -- also those called like ours.",
+        rich_help_panel=WHAT,
+    ),
+]
 ReportOption = Annotated[
     bool,
     typer.Option(

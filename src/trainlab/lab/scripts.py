@@ -3,23 +3,19 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainlab.errors import SpecError
-from trainlab.lab.driving import Outcome, run_study
-from trainlab.lab.watcher import Watcher
 from trainlab.plan import count_trials
 from trainlab.resolve import check_number
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked
 from trainlab.spec.base import field_problems
-from trainlab.spec.cell import BASE, cell_id, combinations, level_text, with_levels
+from trainlab.spec.cell import BASE, cell_id, combinations, with_levels
 from trainlab.spec.cost import cost_margins
 from trainlab.spec.probe import ProbeSpec
+from trainlab.spec.question import level_problems
 from trainlab.spec.script import ScriptSpec, seed_argument_of
 from trainlab.spec.settings import Scalar
-
-if TYPE_CHECKING:
-    from trainlab.execute.jobs import AskedJobs
 
 NO_SEED = "none"
 """As the seed argument of a script that takes none."""
@@ -77,7 +73,7 @@ def script_study(
     check_number(count_trials(len(cells), len(seeds), learn=learn, cost=cost), many=many)
     values: dict[str, Any] = {
         "name": name or _run_name(Path(path)),
-        "workload": _shown(path),
+        "workload": str(path),
         "settings": cells[0].settings,
         "cells": cells if len(cells) > 1 or cells[0].levels else (),
         "seeds": tuple(seeds),
@@ -91,40 +87,11 @@ def script_study(
     return checked(Study, values)
 
 
-def watch_script(
-    study: Study,
-    *,
-    out: Path | None = None,
-    budget_s: float | None = None,
-    trial_timeout_s: float | None = None,
-    on: str = "local",
-    jobs: "AskedJobs" = "auto",
-    watcher: Watcher | None = None,
-) -> Outcome:
-    """Runs a study over a script; see `run_question`."""
-    return run_study(
-        study,
-        out=out,
-        budget_s=budget_s,
-        trial_timeout_s=trial_timeout_s,
-        on=on,
-        jobs=jobs,
-        watcher=watcher,
-    )
-
-
 def _cells(
     vary: Mapping[str, Sequence[Scalar]], design: str, threads: int | None
 ) -> tuple[Cell, ...]:
-    problems: list[str] = []
-    for name, levels in vary.items():
-        texts = [level_text(level) for level in levels]
-        if not levels:
-            problems.append(f"vary.{name}: got no levels, must be at least one")
-        if twice := next((text for text in texts if texts.count(text) > 1), None):
-            problems.append(f"vary.{name}: got {twice} twice, levels must differ")
     settings = {} if threads is None else {"threads": threads}
-    if problems := [*problems, *field_problems(TrainSpec, settings)]:
+    if problems := [*level_problems(vary), *field_problems(TrainSpec, settings)]:
         raise SpecError(problems)
     named = {f"script.{name}": levels for name, levels in vary.items()}
     cells = [
@@ -141,8 +108,3 @@ def _cells(
 def _run_name(path: Path) -> str:
     """From the file's name, as a run folder can be called."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", path.stem).lstrip("._-") or "script"
-
-
-def _shown(path: Path | str) -> str:
-    """The path as it was given."""
-    return str(path)

@@ -12,13 +12,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-from trainlab.machine.load import cpu_times, load_average, load_record
+from trainlab.machine.load import cpu_times, load_average
 from trainlab.machine.process import prepare_process
 from trainlab.measure.cold import ColdWatch
 from trainlab.measure.steps import running_steps, steps_of
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
 from trainlab.measure.turning.rounds import Rounds
-from trainlab.measure.turning.turns import MARKED_SHARE, WARMUP_S, is_warm, turn_steps, warm_ms
+from trainlab.measure.turning.turns import (
+    MARKED_SHARE,
+    WARMUP_S,
+    by_phase,
+    is_warm,
+    load_of,
+    turn_steps,
+    warm_ms,
+)
 from trainlab.record.cost import ColdStep, CostRecord, TurnRecord
 from trainlab.spec.cost import CostSpec
 from trainlab.train.moments import Instrument, Phase
@@ -112,7 +120,6 @@ class StepTimer:
                 run_last = partial(steps.bare, steps.last)
                 # The first of them meets a size it has not seen.
                 last_ms = [timed_ms(self._setup.device, run_last) for _ in range(LAST_STEPS + 1)]
-        names = list(dict.fromkeys(name for step in self._phase_steps for name in step))
         return CostRecord(
             mode=self._spec.one_mode,
             batch_size=steps.batch_size,
@@ -124,14 +131,10 @@ class StepTimer:
             bench=bench,
             turns=turns,
             step_ms=self._step_ms,
-            phases_ms={n: [step.get(n, 0.0) for step in self._phase_steps] for n in names},
+            phases_ms=by_phase(self._phase_steps),
             last_ms=last_ms[1:],
             stopped=stopped,
-            load=load_record(
-                statistics.fmean(turn.others_cores for turn in turns),
-                statistics.fmean(turn.stolen_cores for turn in turns),
-                self._load_before,
-            ),
+            load=load_of(turns, self._load_before),
         )
 
     def _observe(self) -> ColdStep:

@@ -315,6 +315,16 @@ def _misspelt(vary: Mapping[str, Any], cells: Sequence[Any]) -> Iterator[str]:
                 yield f"{place}.{name}: is no setting; did you mean {near}?"
 
 
+def level_problems(vary: Mapping[str, Sequence[Scalar]]) -> Iterator[str]:
+    """Of factors that have no levels, or one of them twice."""
+    for name, levels in vary.items():
+        if not levels:
+            yield f"vary.{name}: got no levels, must be at least one"
+        for text, count in Counter(map(level_text, levels)).items():
+            if count > 1:
+                yield f"vary.{name}: got {text} twice, levels must differ"
+
+
 def _value_problems(
     settings: Mapping[str, Any], vary: Mapping[str, Any], cells: Sequence[Any]
 ) -> Iterator[str]:
@@ -322,12 +332,7 @@ def _value_problems(
     yield from script_only(settings)
     yield from field_problems(TrainSpec, settings)
     varied = {name: levels for name, levels in vary.items() if isinstance(levels, list | tuple)}
-    for name, levels in varied.items():
-        if not levels:
-            yield f"vary.{name}: got no levels, must be at least one"
-        for text, count in Counter(map(level_text, levels)).items():
-            if count > 1:
-                yield f"vary.{name}: got {text} twice, levels must differ"
+    yield from level_problems(varied)
     for name, levels in varied.items():
         for index, level in enumerate(levels):
             yield from _level_problems(f"vary.{name}[{index}]", name, level)

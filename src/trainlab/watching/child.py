@@ -74,10 +74,10 @@ def main() -> int:
     answers = Answers(order.answers)
     if order.threads is not None:
         torch.set_num_threads(order.threads)
-    seed_all(order.seed)
+    seed_all(order.trial.seed)
     run = {"whole": _run_whole, "turns": _take_turns, "operators": _profile}[order.mode]
     try:
-        return run(order, answers, apply_change(order.change, Path(order.path)))
+        return run(order, answers, apply_change(order.trial.settings.change, order.path))
     except ChangeError as error:
         answers.send(ended="failed", kind=type(error).__name__, message=str(error))
         return 1
@@ -85,7 +85,7 @@ def main() -> int:
 
 def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
     folder = TrialFolder(Path(order.trial_folder))
-    progress, limit = _Progress(answers), _TimeLimit(order.max_s)
+    progress, limit = _Progress(answers), _TimeLimit(order.script.max_s)
 
     def step_ended(step: int, metrics: Mapping[str, float]) -> None:
         progress.step_ended(step, metrics)
@@ -93,7 +93,7 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
             search.step_ended(step)
         if change is not None and change.on_step is not None:
             change.on_step()
-        if step == order.max_steps or limit.is_reached(step):
+        if step == order.script.max_steps or limit.is_reached(step):
             raise EndOfWatch
 
     whole = WholeWatch(
@@ -101,14 +101,14 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
         folder,
         probes=order.probes,
         tensorboard=order.tensorboard,
-        metrics=order.metrics,
-        columns=order.columns,
+        metrics=order.script.metrics,
+        columns=order.script.columns,
         start_ns=_start_ns(),
         on_step=step_ended,
         refusal=Refused,
         rank=rank(),
     )
-    search = Search(Path(order.path), whole.watcher) if order.is_searched else None
+    search = Search(order.path, whole.watcher) if order.script.is_searched else None
     try:
         ended = _ended(lambda: _run_script(order, change))
         # The script's last word; what follows are our records.
@@ -135,15 +135,17 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
 
 
 def _run_script(order: Order, change: Change | None) -> None:
-    run_script(Path(order.path), order.arguments, None if change is None else change.code)
+    run_script(order.path, order.arguments, None if change is None else change.code)
 
 
 def _take_turns(order: Order, answers: Answers, change: Change | None) -> int:
     """The script, again and again if it is short, until it was told to finish."""
     commands = os.fdopen(order.commands, encoding="utf-8")
     watcher = Watcher(_start_ns())
-    kind = WholeTurns if order.has_whole_turns else Turns
-    turns = kind(watcher, order.warmup_steps, lambda: commands.readline().split(), answers.send)
+    kind = WholeTurns if order.script.has_whole_turns else Turns
+    turns = kind(
+        watcher, order.cost.warmup_steps, lambda: commands.readline().split(), answers.send
+    )
     ended = _run_until(order, watcher, turns.protocol(), change, turns.script_ended)
     if turns.record is not None:
         TrialFolder(Path(order.trial_folder)).cost.write(turns.record)
@@ -153,10 +155,10 @@ def _take_turns(order: Order, answers: Answers, change: Change | None) -> int:
 
 def _profile(order: Order, answers: Answers, change: Change | None) -> int:
     """The same until a window of its steps was profiled."""
-    folder = TrialFolder(Path(order.trial_folder))
+    folder, cost = TrialFolder(Path(order.trial_folder)), order.cost
     watcher = Watcher(_start_ns())
     window = ProfiledWindow(
-        watcher, order.warmup_steps, order.num_profiled, folder.trace_file, order.trace_mb
+        watcher, cost.warmup_steps, cost.active_steps, folder.trace_file, cost.trace_mb
     )
     ended = _run_until(order, watcher, window.protocol(), change)
     if window.record is not None:
@@ -189,7 +191,7 @@ def _run_until(
     watcher.on_step = step_ended
     while True:
         before = watcher.num_steps + watcher.num_light_steps
-        seed_all(order.seed)
+        seed_all(order.trial.seed)
         ended = _ended(lambda: _run_script(order, change))
         script_ended()
         if ended["ended"] == "done" and not has_ended:

@@ -5,6 +5,7 @@ which all is. A step that fetches more batches than usual is set aside: it holds
 pass over the data.
 """
 
+import math
 import statistics
 import time
 from collections import Counter
@@ -14,12 +15,22 @@ from typing import Literal
 
 import torch
 
+from trainlab.errors import SpecError
 from trainlab.machine.footprint import footprint
-from trainlab.machine.load import cpu_times, load_average, load_record
+from trainlab.machine.load import cpu_times, load_average
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for
-from trainlab.measure.turning.turns import MARKED_SHARE, WARMUP_S, is_warm, turn_steps, warm_ms
+from trainlab.measure.turning.turns import (
+    MARKED_SHARE,
+    WARMUP_S,
+    by_phase,
+    is_warm,
+    load_of,
+    turn_steps,
+    warm_ms,
+)
 from trainlab.record.cost import CostRecord, TurnRecord
 from trainlab.watching.curve import parts_ms
+from trainlab.watching.scripts.running import Refused
 from trainlab.watching.seeing.seen import SeenLoader
 from trainlab.watching.seeing.timeline import PARTS
 from trainlab.watching.seeing.watcher import Watcher
@@ -27,6 +38,8 @@ from trainlab.watching.seeing.watcher import Watcher
 Protocol = Generator[None, None, None]
 """Goes on at the end of every step."""
 Command = Callable[[], list[str]]
+ONE_UPDATE = "the script makes one update each time it runs; give it more, as by its own arguments"
+"""Its time cannot be told from that of the script's start."""
 MOST_SET_ASIDE = 4
 """Times as many steps as are wanted, at most, are run for them."""
 
@@ -86,7 +99,7 @@ class Turns:
         before = cpu_times()
         num_bare, num_lead = turn_steps(warm_ms(self._warmup_ms))
         place = len(self._turns) % 4
-        num_marked = round(MARKED_SHARE * num_bare + 0.5) if place % 2 == 0 else 0
+        num_marked = math.ceil(MARKED_SHARE * num_bare) if place % 2 == 0 else 0
         lead_ms = yield from self._bare(max(num_lead, self._num_queued))
         marked_before = len(self._phase_steps)
         if place == 0:
@@ -135,7 +148,9 @@ class Turns:
             if len(kept) == count:
                 break
         stopwatch.laps_ms()
-        return kept or all_ms[-count:] or [1e-3]
+        if not all_ms:
+            raise Refused(SpecError([ONE_UPDATE]))
+        return kept or all_ms[-count:]
 
     def _marked(self, count: int) -> Protocol:
         watcher, stopwatch = self._watcher, self._stopwatch
@@ -166,7 +181,6 @@ class Turns:
         turns, seen = self._turns, self._watcher.seen
         loader = self._loader
         batch_size = seen.batch_size or 1
-        names = list(dict.fromkeys(name for step in self._phase_steps for name in step))
         num_samples = None if loader is None else loader.num_samples
         num_batches = None if loader is None else loader.num_batches
         return CostRecord(
@@ -180,14 +194,10 @@ class Turns:
             bench=bench,
             turns=turns,
             step_ms=self._step_ms,
-            phases_ms={n: [step.get(n, 0.0) for step in self._phase_steps] for n in names},
+            phases_ms=by_phase(self._phase_steps),
             stopped=stopped,
             memory=self._memory,
-            load=load_record(
-                statistics.fmean(turn.others_cores for turn in turns),
-                statistics.fmean(turn.stolen_cores for turn in turns),
-                self._load_before,
-            ),
+            load=load_of(turns, self._load_before),
         )
 
     @property

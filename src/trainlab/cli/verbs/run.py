@@ -9,7 +9,9 @@ from rich.console import Console
 from trainlab.cli.errors import exit_for_failures
 from trainlab.cli.language import words_in
 from trainlab.cli.options import (
-    BUDGET_HELP,
+    BudgetOption,
+    DesignOption,
+    DryRunOption,
     JobsOption,
     JsonOption,
     LangOption,
@@ -19,6 +21,7 @@ from trainlab.cli.options import (
     ReportOption,
     SlurmOption,
     TrialTimeoutOption,
+    YesOption,
     cost_parameters,
     given_fields,
     placed,
@@ -30,7 +33,7 @@ from trainlab.cli.outcome import show_outcome
 from trainlab.cli.output import output_for_programs
 from trainlab.cli.plan import plan_json, print_plan
 from trainlab.cli.question import Asked, question_of, requested_seeds, seconds_of, timeout_of
-from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, OUTPUT, SETTINGS, WHAT
+from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, SETTINGS, WHAT
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import jobs_of
@@ -66,14 +69,7 @@ def _run(
             rich_help_panel=SETTINGS,
         ),
     ] = None,
-    design: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DESIGN",
-            help="grid, or one-at-a-time around the base.",
-            rich_help_panel=MORE_WHAT,
-        ),
-    ] = None,
+    design: DesignOption = None,
     seed: Annotated[
         str | None,
         typer.Option(
@@ -125,24 +121,13 @@ def _run(
             rich_help_panel=MEASURING,
         ),
     ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help=BUDGET_HELP, rich_help_panel=MORE_WHAT),
-    ] = None,
+    budget: BudgetOption = None,
     trial_timeout: TrialTimeoutOption = None,
     on: OnOption = "local",
     slurm: SlurmOption = "",
     jobs: JobsOption = "auto",
-    yes: Annotated[
-        bool,
-        typer.Option(
-            "--yes", help="Allow a study of more than 500 trials.", rich_help_panel=MORE_WHAT
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show the plan and run nothing.", rich_help_panel=OUTPUT),
-    ] = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     report: ReportOption = True,
     lang: LangOption = None,
     quiet: QuietOption = False,

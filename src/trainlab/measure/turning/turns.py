@@ -2,7 +2,10 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from trainlab.machine.load import load_record
+from trainlab.record.cost import LoadRecord, TurnRecord
 
 TURN_MS = 30.0
 """Bare steps of a turn: short, so that the turns of a round meet the same machine."""
@@ -39,3 +42,16 @@ def is_warm(steps_ms: Sequence[float]) -> bool:
 def warm_ms(steps_ms: Sequence[float]) -> float:
     """A step as the warm-up left it."""
     return statistics.median(steps_ms[-WINDOW_STEPS:])
+
+
+def by_phase(steps_ms: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    """Marked steps as a series for each phase; 0 in those that had none."""
+    names = dict.fromkeys(name for step in steps_ms for name in step)
+    return {name: [step.get(name, 0.0) for step in steps_ms] for name in names}
+
+
+def load_of(turns: Sequence[TurnRecord], load_before: float | None) -> LoadRecord:
+    """What else the machine did, over all turns."""
+    others = statistics.fmean(turn.others_cores for turn in turns)
+    stolen = statistics.fmean(turn.stolen_cores for turn in turns)
+    return load_record(others, stolen, load_before)

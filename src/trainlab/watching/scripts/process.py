@@ -55,28 +55,15 @@ class ScriptProcess:
         # For both ends: it is open before the script's process is, and as long as that one runs.
         self._answers = os.open(folder.answers_pipe, os.O_RDWR | os.O_NONBLOCK)
         commands_read, self._commands = os.pipe()
-        levels, cost = trial.settings.script, trial.cost
         is_alone = script.processes == 1
         order = Order(
             mode=mode,
-            path=script.path,
-            arguments=script.arguments_for(levels, trial.seed),
-            seed=trial.seed,
+            script=script,
             trial=trial,
             trial_folder=str(folder.path.absolute()),
-            metrics=script.metrics,
-            columns=script.columns,
             threads=trial.settings.threads or (threads if is_alone else None),
-            change=trial.settings.change,
-            max_steps=script.max_steps if mode == "whole" else 0,
-            max_s=script.max_s,
-            is_searched=script.is_searched,
-            has_whole_turns=script.has_whole_turns,
-            warmup_steps=10 if cost is None else cost.warmup_steps,
-            num_profiled=10 if cost is None else cost.active_steps,
             probes=() if study is None else study.probes,
             tensorboard=study is not None and study.tensorboard,
-            trace_mb=0.0 if cost is None else cost.trace_mb,
             commands=commands_read if is_alone else -1,
             answers=str(folder.answers_pipe.absolute()),
         )

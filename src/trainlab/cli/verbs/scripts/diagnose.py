@@ -2,7 +2,6 @@
 
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,12 +13,14 @@ from trainlab.cli.options import (
     LangOption,
     OutOption,
     QuietOption,
+    ScriptArgument,
+    ScriptArguments,
     print_json,
     with_options,
 )
 from trainlab.cli.output import output_for_programs
 from trainlab.cli.question import seconds_of
-from trainlab.cli.verb_help import MEASURING, OUTPUT, WHAT
+from trainlab.cli.verb_help import MEASURING, OUTPUT
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.lab.diagnosing import MOST_TRIED, PROCESSES, STEPS, diagnose
 from trainlab.record.folder import RunFolder
@@ -27,18 +28,8 @@ from trainlab.words import Words
 
 
 def _diagnose(
-    script: Annotated[
-        Path,
-        typer.Argument(metavar="SCRIPT.py", help="A training script.", rich_help_panel=WHAT),
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ARGUMENTS]...",
-            help="Its own arguments, as you would give them; after -- also those called like ours.",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
+    script: ScriptArgument,
+    arguments: ScriptArguments = None,
     *,
     tries: Annotated[
         list[str] | None,

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,9 @@ from rich.console import Console
 from trainlab.cli.errors import exit_for_failures
 from trainlab.cli.language import words_in
 from trainlab.cli.options import (
-    BUDGET_HELP,
+    BudgetOption,
+    DesignOption,
+    DryRunOption,
     JobsOption,
     JsonOption,
     LangOption,
@@ -19,8 +20,11 @@ from trainlab.cli.options import (
     OutOption,
     QuietOption,
     ReportOption,
+    ScriptArgument,
+    ScriptArguments,
     SlurmOption,
     TrialTimeoutOption,
+    YesOption,
     cost_parameters,
     given_fields,
     placed,
@@ -31,28 +35,19 @@ from trainlab.cli.outcome import show_outcome
 from trainlab.cli.output import output_for_programs
 from trainlab.cli.plan import plan_json, print_plan
 from trainlab.cli.question import seconds_of, timeout_of, varied_of
-from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, OUTPUT, WHAT
+from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, WHAT
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import jobs_of
-from trainlab.lab.scripts import script_study, watch_script
+from trainlab.lab.driving import run_study
+from trainlab.lab.scripts import script_study
 from trainlab.spec import CostSpec, checked
 from trainlab.spec.probe import probe_of
 
 
 def _watch(
-    script: Annotated[
-        Path,
-        typer.Argument(metavar="SCRIPT.py", help="A training script.", rich_help_panel=WHAT),
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ARGUMENTS",
-            help="Its own arguments, as you would give them; after -- also those called like ours.",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
+    script: ScriptArgument,
+    arguments: ScriptArguments = None,
     *,
     vary: Annotated[
         list[str] | None,
@@ -96,14 +91,7 @@ def _watch(
             rich_help_panel=MORE_WHAT,
         ),
     ] = None,
-    design: Annotated[
-        str,
-        typer.Option(
-            metavar="DESIGN",
-            help="grid, or one-at-a-time around the base.",
-            rich_help_panel=MORE_WHAT,
-        ),
-    ] = "grid",
+    design: DesignOption = None,
     steps: Annotated[
         int,
         typer.Option(
@@ -154,23 +142,13 @@ def _watch(
     tensorboard: Annotated[
         bool, typer.Option(help="Write TensorBoard event files.", rich_help_panel=MORE_OUTPUT)
     ] = True,
-    budget: Annotated[
-        str | None, typer.Option(metavar="TIME", help=BUDGET_HELP, rich_help_panel=MORE_WHAT)
-    ] = None,
+    budget: BudgetOption = None,
     trial_timeout: TrialTimeoutOption = None,
     on: OnOption = "local",
     slurm: SlurmOption = "",
     jobs: JobsOption = "auto",
-    yes: Annotated[
-        bool,
-        typer.Option(
-            "--yes", help="Allow a study of more than 500 trials.", rich_help_panel=MORE_WHAT
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show the plan and run nothing.", rich_help_panel=OUTPUT),
-    ] = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
     report: ReportOption = True,
     lang: LangOption = None,
     quiet: QuietOption = False,
@@ -186,7 +164,7 @@ def _watch(
         script,
         arguments or (),
         vary=varied_of(vary or ()),
-        design=design,
+        design=design or "grid",
         seeds=tuple(range(1, (seeds or 1) + 1)),
         metrics=metrics_of(metric or ()),
         metric_files=metrics_of(metric_file or (), "--metric-file", "accuracy=log.csv:val_acc"),
@@ -207,7 +185,7 @@ def _watch(
             print_plan(Console(quiet=quiet), study, words, each_device=False)
         return
     with output_for_programs() if as_json or quiet else nullcontext():
-        outcome = watch_script(
+        outcome = run_study(
             study,
             out=out,
             budget_s=None if budget is None else seconds_of(budget),
