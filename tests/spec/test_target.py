@@ -14,6 +14,7 @@ from trainlab.spec.target import Target, lower_is_better, target_of
         *("test/loss", "train/loss", "test/hinge_loss", "test/logloss", "test/mae", "test/MSE"),
         *("test/rmse", "test/error", "test/error_rate", "test/top5_error", "test/perplexity"),
         *("test/cross_entropy", "test/wer", "test/squarederror", "test/FID", "test/mean_gap"),
+        *("test/nrmse", "test/lpips", "test/crps", "test/hamming", "test/latency_ms"),
     ],
 )
 def test_losses_and_errors_fall(metric: str) -> None:

@@ -1,6 +1,10 @@
 """A script's arguments in a cell, its seed, its metrics in what it prints, and the folder it runs in."""
 
 import io
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,9 +13,12 @@ from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
 from trainlab.lab.scripts import script_study
-from trainlab.spec.script import ScriptSpec, seed_argument_of, with_argument
+from trainlab.spec import CostSpec
+from trainlab.spec.script import ScriptSpec, misspelt_option, seed_argument_of, with_argument
+from trainlab.watching.scripts import workplace as places
 from trainlab.watching.scripts.output import Searched
-from trainlab.watching.scripts.workplace import clear_workplace, make_workplace
+from trainlab.watching.scripts.parent import STARTER, starter_variable
+from trainlab.watching.scripts.workplace import Workplace
 
 
 @pytest.mark.parametrize(
@@ -24,6 +31,8 @@ from trainlab.watching.scripts.workplace import clear_workplace, make_workplace
         (["--b", "-1", "--x"], 2, ["--x", "--b", "2"]),
         (["--b", "--x"], False, ["--x"]),
         (["--bb", "1"], "adam", ["--bb", "1", "--b", "adam"]),
+        (["b=64", "x.b=1", "+c"], 16, ["b=16", "x.b=1", "+c"]),
+        (["b=yes"], False, ["b=false"]),
     ],
 )
 def test_an_argument_is_set_whether_it_was_there_or_not(
@@ -112,15 +121,143 @@ def test_a_script_finds_what_lies_beside_its_folder_and_writes_into_its_own(
     (tmp_path / "home" / "shared").mkdir()
     (tmp_path / "home" / "shared" / "b").write_text("b")
     place = origin / "runs" / "r" / "trials" / "t" / "work"
-    work = make_workplace(place, origin)
+    workplace = Workplace(place, origin)
+    work = workplace.make()
     assert (work / "data" / "a").read_text() == "a"
     assert (work / ".." / "shared" / "b").read_text() == "b"
     assert not (work / "runs").exists(), "a link to it would lead round in circles"
     (work / "written").write_text("w")
     assert not (origin / "written").exists()
-    clear_workplace(place)
+    workplace.clear()
     assert [path.name for path in work.iterdir()] == ["written"]
     (work / "written").unlink()
-    clear_workplace(place)
+    workplace.clear()
     assert not place.exists()
     assert (origin / "data" / "a").exists()
+
+
+OPTIONS = """
+parser.add_argument("--batch-size"); parser.add_argument('--lr'); parser.add_argument("--shuffle")
+parser.add_argument("--epochs")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("batch-size", None),
+        ("batch", None),  # argparse takes what an option begins with
+        ("batchsize", "batch-size"),
+        ("batch_size", "batch-size"),
+        ("epocs", "epochs"),
+        ("lrf", None),  # it may be another file's
+        ("no-shuffle", None),  # argparse.BooleanOptionalAction
+        ("env.OMP_NUM_THREADS", None),
+        ("-b", None),
+        ("momentum", None),
+    ],
+)
+def test_a_factor_that_is_an_option_misspelt_is_noticed(name: str, meant: str | None) -> None:
+    assert misspelt_option(name, OPTIONS) == meant
+
+
+def test_a_misspelt_factor_is_refused_before_the_script_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(OPTIONS)
+    told = "--vary batchsize: the script has no option --batchsize; did you mean batch-size?"
+    with pytest.raises(SpecError, match=re.escape(told)):
+        script_study(tmp_path / "train.py", vary={"batchsize": [16, 64]})
+
+
+def tree_of(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_text() for path in files}
+
+
+def test_a_script_that_writes_over_what_it_finds_changes_nothing_of_the_users(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    origin = home / "project"
+    for name in ("best.txt", "models/last.txt", "models/old/first.txt", "../shared/b.txt"):
+        (origin / name).parent.mkdir(parents=True, exist_ok=True)
+        (origin / name).write_text(name)
+    before = tree_of(home)
+    place = tmp_path / "run" / "work"
+    workplace = Workplace(place, origin)
+    work = workplace.make()
+    (work / "best.txt").write_text("better")
+    (work / "models" / "last.txt").write_text("later")
+    (work / "models" / "new.txt").write_text("new")
+    (work / "models" / "old" / "first.txt").unlink()
+    (work / ".." / "shared" / "b.txt").write_text("mine")
+    assert tree_of(home) == before
+    workplace.clear()
+    assert tree_of(place) == {
+        "project/best.txt": "better",
+        "project/models/last.txt": "later",
+        "project/models/new.txt": "new",
+        "shared/b.txt": "mine",
+    }
+    assert tree_of(home) == before
+
+
+def test_what_is_too_large_or_too_much_to_copy_is_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "MOST_FILE_BYTES", 10)
+    monkeypatch.setattr(places, "MOST_IN_FOLDER", 3)
+    origin = tmp_path / "home" / "project"
+    (origin / "pictures").mkdir(parents=True)
+    for number in range(4):
+        (origin / "pictures" / f"{number}.png").write_text("p")
+    (origin / "large.pt").write_text("x" * 11)
+    (origin / "small.pt").write_text("x")
+    (origin / "round").symlink_to(origin)
+    (origin / "empty").mkdir()
+    place = tmp_path / "run" / "work"
+    workplace = Workplace(place, origin)
+    work = workplace.make()
+    links = sorted(path.name for path in work.rglob("*") if path.is_symlink())
+    assert links == ["large.pt", "pictures", "round"]
+    assert len(list((work / "pictures").iterdir())) == 4
+    (work / "empty" / "new").write_text("n")
+    assert not list((origin / "empty").iterdir())
+    (work / "empty" / "new").unlink()
+    workplace.clear()
+    assert not place.exists()
+    assert len(list((origin / "pictures").iterdir())) == 4
+
+
+def test_what_cannot_be_measured_of_a_script_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("")
+    for mode in ("inference", "both"):
+        with pytest.raises(SpecError, match=f"--mode: got {mode}, but a script is timed as it"):
+            script_study(script, cost=CostSpec(mode=mode))
+    with pytest.raises(SpecError, match="--weights: got trained, but a script makes its own"):
+        script_study(script, cost=CostSpec(weights="trained"))
+
+
+def test_a_line_that_never_ends_is_not_kept() -> None:
+    found: list[float] = []
+    stream = Searched(
+        io.StringIO(), {"loss": r"loss (\S+)"}, lambda name, value: found.append(value)
+    )
+    for _ in range(200):
+        stream.write("." * 1000)
+    assert len(vars(stream)["_line"]) <= 10_000
+    stream.write("loss 2\n")
+    assert found == [2]
+
+
+@pytest.mark.parametrize(("starter", "code"), [(None, 0), ("1", 1)])
+def test_a_process_whose_starter_is_gone_before_it_looks_ends_at_once(
+    starter: str | None, code: int
+) -> None:
+    variables = starter_variable() if starter is None else {STARTER: starter}
+    program = (
+        "import os; from trainlab.watching.scripts.parent import end_with_starter as end; end();"
+        f"assert {STARTER!r} not in os.environ"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **variables})
+    assert done.returncode == code

@@ -61,8 +61,10 @@ class Failure(Record):
         return self.traceback if self.line and not is_whole and self.kind not in OF_RULES else ""
 
 
-OF_RULES = ("WorkloadError", "DataError", "SpecError")
-"""Errors that say themselves which field breaks which rule."""
+SCRIPT_EXIT = "ScriptExit"
+"""The kind of failure of a script that ended with an exit code other than 0."""
+OF_RULES = ("WorkloadError", "DataError", "SpecError", SCRIPT_EXIT)
+"""Errors that say themselves what is wrong, and where."""
 
 
 def mistake_line(line: str, field: str, kind: str, message: str) -> str:

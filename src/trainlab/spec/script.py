@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -31,11 +32,24 @@ def _file_and_column(text: str) -> str:
     return text
 
 
+class DiagnosisSpec(Spec):
+    """How what limits a script is found out: whoever goes on with a diagnosis needs it."""
+
+    tries: tuple[str, ...] = ()
+    """What to try, as `data` or `threads=1`; none: what promises most."""
+    most: PositiveInt
+    """Possible limits to try."""
+    processes: PositiveInt
+    """Fresh processes of each change, at least."""
+
+
 class ScriptSpec(Spec):
     """A script, how it is started, and where its metrics are found."""
 
     path: str
     """Its file."""
+    module: str = ""
+    """Its name, where it is run as `python -m` runs it."""
     arguments: tuple[str, ...] = ()
     """Its own, as they were given."""
     folder: str = ""
@@ -56,6 +70,8 @@ class ScriptSpec(Spec):
     """Whether its statements are sampled and its containers looked at."""
     has_whole_turns: bool = False
     """Whether a turn counts all that happens in it, tests and logging too, rather than its usual steps."""
+    diagnosis: DiagnosisSpec | None = None
+    """What follows once it was watched; None: nothing does."""
     from_inside: bool = False
     """Whether it watched itself, by `trainlab.watch`: nobody else can start it."""
 
@@ -99,7 +115,11 @@ def option_of(name: str) -> str:
 
 def with_argument(arguments: Sequence[str], option: str, level: Scalar) -> list[str]:
     """The arguments with an option set, whether it was among them or not; true is the option by itself and
-    false none."""
+    false none. Where they hold it as `name=value`, without dashes, it is written like that."""
+    assigned = f"{option.lstrip('-')}="
+    if any(word.startswith(assigned) for word in arguments):
+        new = f"{assigned}{_text(level)}"
+        return [new if word.startswith(assigned) else word for word in arguments]
     kept = list(_without(arguments, option))
     if isinstance(level, bool):
         return [*kept, option] if level else kept
@@ -135,6 +155,27 @@ def seed_argument_of(source: str) -> str | None:
     return None if found is None else found[1]
 
 
+OPTION = re.compile(r"""["'](--[A-Za-z][\w-]*)["']""")
+MISSPELT = 0.85
+"""How similar, from 0 to 1, the name of a factor and an option in a script's text are for the one to be
+taken for the other, misspelt: --lrf beside --lr may come from another file."""
+
+
+def misspelt_option(name: str, source: str) -> str | None:
+    """The option that a factor was probably meant to be; None where a script's text shows that option, one
+    that it is short for, or none that is alike."""
+    options = dict.fromkeys(OPTION.findall(source))
+    option = option_of(name)
+    if not option.startswith("--") or any(one.startswith(option) for one in options):
+        return None
+    bare = {re.sub("[-_]", "", one.lower()): one.removeprefix("--") for one in options}
+    wanted = re.sub("[-_]", "", option.lower())
+    if wanted.startswith("no") and wanted.removeprefix("no") in bare:
+        return None
+    near = get_close_matches(wanted, bare, n=1, cutoff=MISSPELT)
+    return bare[near[0]] if near else None
+
+
 BATCH_SIZE_OPTION = re.compile(r"""["'](--(?:train[-_])?(?:batch[-_]?size|bs|bsz))["']""")
 
 
@@ -159,6 +200,7 @@ ChangeName = Literal[
 CHANGE_NAMES: tuple[ChangeName, ...] = get_args(ChangeName)
 WITH_VALUE = ("workers", "threads", "batch_size", "evaluation", "without", "drop")
 """Those that say how many, which line or which name."""
+WITH_NUMBER = tuple(name for name in WITH_VALUE if name != "drop")
 
 
 def change_parts(text: str, where: str = "change") -> tuple[ChangeName, str]:

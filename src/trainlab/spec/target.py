@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 LOWER_IS_BETTER = (
     *("loss", "error", "err", "mae", "mse", "rmse", "mape", "nll", "entropy", "perplexity", "ppl"),
     *("wer", "cer", "eer", "ece", "brier", "fid", "regret", "rmsle", "smape", "wape"),
+    *("nrmse", "nmse", "lpips", "crps", "hamming", "chamfer", "hinge", "latency"),
     *("ce", "bce", "kl", "kld", "divergence", "bits", "bpc", "bpd", "dist", "distance", "gap"),
 )
 """Words in the name of a metric that is better when lower; all other metrics are better when higher."""

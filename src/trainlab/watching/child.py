@@ -18,19 +18,24 @@ from typing import Any, TextIO
 import psutil
 import torch
 
-from trainlab.machine.orphans import end_with_parent
+from trainlab.errors import TrainlabError
 from trainlab.record.folder import TrialFolder
+from trainlab.record.trial import SCRIPT_EXIT
 from trainlab.watching.changes.applying import apply_change
 from trainlab.watching.changes.change import Change, ChangeError
 from trainlab.watching.facts import facts_of
 from trainlab.watching.finding.search import Search
 from trainlab.watching.profiled import ProfiledWindow
-from trainlab.watching.raised import raised_by
+from trainlab.watching.raised import raised_by, trace_of
 from trainlab.watching.scripts.order import Order
+from trainlab.watching.scripts.parent import end_with_starter
 from trainlab.watching.scripts.running import (
     EndOfWatch,
     Refused,
     ScriptEnds,
+    end_as_script,
+    join_threads,
+    leaving_by,
     run_script,
     seed_all,
 )
@@ -52,12 +57,15 @@ class Answers:
     def __init__(self, path: str) -> None:
         self._stream: TextIO | None = None
         if not rank():
-            self._stream = Path(path).open("w", encoding="utf-8")  # noqa: SIM115  until it ends
+            # Without waiting for a reader: where there is none, whoever started this process is gone.
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            os.set_blocking(pipe, True)
+            self._stream = os.fdopen(pipe, "w", encoding="utf-8")
 
     def send(self, **values: Any) -> None:
         """A line of JSON; nobody may be left to read it."""
         if self._stream is not None:
-            with suppress(BrokenPipeError):
+            with suppress(OSError):  # nor may the pipe, where the script has closed all it could
                 self._stream.write(json.dumps(values) + "\n")
                 self._stream.flush()
 
@@ -78,8 +86,10 @@ def main() -> int:
     run = {"whole": _run_whole, "turns": _take_turns, "operators": _profile}[order.mode]
     try:
         return run(order, answers, apply_change(order.trial.settings.change, order.path))
-    except ChangeError as error:
-        answers.send(ended="failed", kind=type(error).__name__, message=str(error))
+    except (ChangeError, TrainlabError, OSError) as error:
+        # Ours: what was asked for cannot be changed, or records cannot be written any more.
+        said = str(error).partition("\n")[0]
+        answers.send(ended="failed", kind=type(error).__name__, message=said)
         return 1
 
 
@@ -107,35 +117,42 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
         on_step=step_ended,
         refusal=Refused,
         rank=rank(),
+        num_steps=order.script.max_steps or None,
+        sees_all=order.script.is_searched or (change is not None and change.on_step is not None),
     )
     search = Search(order.path, whole.watcher) if order.script.is_searched else None
-    try:
-        ended = _ended(lambda: _run_script(order, change))
+
+    def record(ended: Mapping[str, Any]) -> None:
         # The script's last word; what follows are our records.
         answers.send(step=whole.watcher.num_steps, metrics={})
-    finally:
         if search is not None:
             search.close()
         if change is not None:
             change.close()
         whole.close(order.arguments)
-    if search is not None:
-        watched = folder.watched_by(rank())
-        watched.write(search.added_to(watched.read()))
-    came = whole.progress
-    answers.send(
-        **ended,
-        epochs=came.epochs_done,
-        steps=came.steps_done,
-        final=came.final,
-        facts=whole.facts,
-        notes=[note.model_dump(mode="json") for note in whole.notes],
-    )
+        if search is not None:
+            watched = folder.watched_by(rank())
+            watched.write(search.added_to(watched.read()))
+        came = whole.progress
+        answers.send(
+            **ended,
+            epochs=came.epochs_done,
+            steps=came.steps_done,
+            final=came.final,
+            facts=whole.facts,
+            notes=[note.model_dump(mode="json") for note in whole.notes],
+        )
+
+    own = os.getpid()
+    # Of a script that leaves by `os._exit` nothing runs any more, but what was seen is recorded.
+    with leaving_by(lambda code: record(_left(code))):
+        ended = _ended(order, change)
+    end_as_script()
+    if os.getpid() != own:
+        # A process that the script forked, and that has come to its end as the script does.
+        return int(ended.get("code", ended["ended"] != "done"))
+    record(ended)
     return 0 if ended["ended"] == "done" else 1
-
-
-def _run_script(order: Order, change: Change | None) -> None:
-    run_script(order.path, order.arguments, None if change is None else change.code)
 
 
 def _take_turns(order: Order, answers: Answers, change: Change | None) -> int:
@@ -155,11 +172,8 @@ def _take_turns(order: Order, answers: Answers, change: Change | None) -> int:
 
 def _profile(order: Order, answers: Answers, change: Change | None) -> int:
     """The same until a window of its steps was profiled."""
-    folder, cost = TrialFolder(Path(order.trial_folder)), order.cost
-    watcher = Watcher(_start_ns())
-    window = ProfiledWindow(
-        watcher, cost.warmup_steps, cost.active_steps, folder.trace_file, cost.trace_mb
-    )
+    folder, watcher = TrialFolder(Path(order.trial_folder)), Watcher(_start_ns())
+    window = ProfiledWindow(watcher, order.cost, folder.trace_file)
     ended = _run_until(order, watcher, window.protocol(), change)
     if window.record is not None:
         folder.operators.write(window.record)
@@ -192,7 +206,8 @@ def _run_until(
     while True:
         before = watcher.num_steps + watcher.num_light_steps
         seed_all(order.trial.seed)
-        ended = _ended(lambda: _run_script(order, change))
+        with leaving_by(_end_by_leaving):
+            ended = _ended(order, change)
         script_ended()
         if ended["ended"] == "done" and not has_ended:
             if watcher.num_steps + watcher.num_light_steps > before:
@@ -207,27 +222,59 @@ def _run_until(
         return ended
 
 
-def _ended(run: Callable[[], None]) -> dict[str, Any]:
-    """How the script ended; what it raised is shown as Python shows it."""
+def _ended(order: Order, change: Change | None) -> dict[str, Any]:
+    """Runs the script: how it ended. What it raised is shown as Python shows it."""
     try:
-        run()
+        run_script(order.script, order.arguments, None if change is None else change.code)
     except EndOfWatch:
-        pass
+        return {"ended": "done"}
     except ScriptEnds as end:
-        if isinstance(end.code, str):
+        join_threads()
+        if not isinstance(end.code, int):
             sys.stderr.write(f"{end.code}\n")
-        said = f"the script ended with exit code {end.code}"
-        return {"ended": "failed", "kind": "SystemExit", "message": said, "line": "", "trace": ""}
+        return _left(end.code)
     except Refused as refused:
         said = str(refused.error)
         return {"ended": "failed", "kind": type(refused.error).__name__, "message": said}
     except KeyboardInterrupt:
         return {"ended": "interrupted"}
     except BaseException as error:  # noqa: BLE001  the script may raise anything
-        failure = raised_by(error)
-        sys.stderr.write(failure["trace"])
-        return {"ended": "failed", **failure}
+        _show(error)
+        join_threads()
+        return {"ended": "failed", **raised_by(error, order.path)}
+    join_threads()
     return {"ended": "done"}
+
+
+def _left(code: object) -> dict[str, Any]:
+    """How a script ended that has left with an exit code; a text stands for 1, as in Python."""
+    if code in (None, 0):
+        return {"ended": "done"}
+    number = code if isinstance(code, int) else 1
+    said = f"the script ended with exit code {number}"
+    # What it prints now is its last word; what is put off until the end of Python may add to it.
+    printed = os.fstat(1).st_size
+    return {
+        "ended": "failed",
+        "kind": SCRIPT_EXIT,
+        "message": said,
+        "code": number,
+        "printed": printed,
+    }
+
+
+def _end_by_leaving(code: int) -> None:
+    """`os._exit` in a script that may have to run again."""
+    raise SystemExit(code)
+
+
+def _show(error: BaseException) -> None:
+    """By what the script has set for it, or as Python does."""
+    trace = trace_of(error)
+    try:
+        sys.excepthook(type(error), error, trace)
+    except BaseException:  # noqa: BLE001  it is the script's
+        sys.__excepthook__(type(error), error, trace)
 
 
 class _TimeLimit:
@@ -263,5 +310,5 @@ def _start_ns() -> int:
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    end_with_starter()
     sys.exit(main())

@@ -13,6 +13,8 @@ from trainlab.measure.operators import END_OF, END_OF_STEP, Tally, add_chunk, pr
 from trainlab.measure.stopwatch import stopwatch_for
 from trainlab.record.cost import OperatorsRecord
 from trainlab.record.files import replacing, temporary_folder
+from trainlab.spec import CostSpec
+from trainlab.watching.facts import samples_per_update
 from trainlab.watching.seeing.watcher import Watcher
 
 Protocol = Generator[None, None, None]
@@ -32,11 +34,10 @@ class _Marks:
 class ProfiledWindow:
     """Goes on at the end of every step, until so many were profiled."""
 
-    def __init__(
-        self, watcher: Watcher, num_warmup: int, num_steps: int, trace_file: Path, trace_mb: float
-    ) -> None:
-        self._watcher, self._num_warmup, self._num_steps = watcher, num_warmup, num_steps
-        self._trace_file, self._trace_bytes = trace_file, trace_mb * 1e6
+    def __init__(self, watcher: Watcher, cost: CostSpec, trace_file: Path) -> None:
+        self._watcher, self._by_shape = watcher, cost.by_shape
+        self._num_warmup, self._num_steps = cost.warmup_steps, cost.active_steps
+        self._trace_file, self._trace_bytes = trace_file, cost.trace_mb * 1e6
         self.record: OperatorsRecord | None = None
 
     def protocol(self) -> Protocol:
@@ -57,7 +58,7 @@ class ProfiledWindow:
         bare_ms = [ms for ms in bare_ms if ms < 3 * usual_ms]
         watcher.watch_lightly(False)
         watcher.timeline.stopwatch = _Marks()
-        profiler = profiler_for(device, by_shape=False)
+        profiler = profiler_for(device, by_shape=self._by_shape)
         profiler.__enter__()
         for _ in range(self._num_steps + 1):
             yield
@@ -66,11 +67,11 @@ class ProfiledWindow:
                 pass
         profiler.__exit__(None, None, None)
         watcher.timeline.stopwatch = None
-        tally = Tally(by_shape=False)
+        tally = Tally(by_shape=self._by_shape)
         add_chunk(tally, profiler.events())
         self.record = tally.record(
             mode="train",
-            batch_size=watcher.seen.batch_size or 1,
+            batch_size=samples_per_update(watcher) or 1,
             bare_ms=bare_ms,
             trace_steps=self._write_trace(profiler),
         )

@@ -2,26 +2,34 @@
 
 import traceback
 from pathlib import Path
+from types import TracebackType
 
-from trainlab.errors import said_by
+from trainlab.workloads.user_code import FIELD, mistake_in
 
 OURS = Path(__file__).parent
 """Frames in there are no part of the script."""
 LONGEST_TRACE = 20_000
 
 
-def raised_by(error: BaseException) -> dict[str, str]:
-    """Kind, message, the line of the user's own and the traceback from there on."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = next((i for i, f in enumerate(frames) if OURS not in Path(f.filename).parents), 0)
-    trace = error.__traceback__
-    for _ in range(own):
-        trace = trace.tb_next if trace is not None else None
-    text = "".join(traceback.format_exception(type(error), error, trace))
-    place = frames[own] if frames else None
+def raised_by(error: BaseException, script: Path | None = None) -> dict[str, str]:
+    """Kind, message, the innermost line of the user's own and the traceback of her lines. `script`: its
+    file, which is named where only libraries were at work."""
+    setattr(error, FIELD, "script")
+    mistake = mistake_in(error, "" if script is None else str(script))
+    assert mistake is not None
     return {
-        "kind": type(error).__name__,
-        "message": said_by(error),
-        "line": f"{Path(place.filename).name}:{place.lineno}" if place is not None else "",
-        "trace": text[-LONGEST_TRACE:],
+        "kind": mistake.kind,
+        "message": mistake.message,
+        "line": mistake.line,
+        "trace": mistake.trace[-LONGEST_TRACE:],
     }
+
+
+def trace_of(error: BaseException) -> TracebackType | None:
+    """What Python would show of it without us: from the script's first frame on."""
+    trace = error.__traceback__
+    for frame in traceback.extract_tb(trace):
+        if trace is None or OURS not in Path(frame.filename).parents:
+            break
+        trace = trace.tb_next
+    return trace

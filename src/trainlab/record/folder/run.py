@@ -89,12 +89,15 @@ class RunFolder:
         return {name: file.read() for name, file in self.environment_files().items()}
 
     def check_links(self) -> None:
-        """RecordError where a folder inside the run is a link: what is written there would lie outside."""
+        """RecordError where a folder inside the run is a link: what is written there would lie outside.
+        Where a script runs there may be links; nothing of ours is written there."""
         for parent, folders, _ in os.walk(self.path):
             for name in folders:
                 if (place := Path(parent, name)).is_symlink():
                     rule = "is a link, and may lead anywhere"
                     raise RecordError(f"{place}: {rule}; put a folder in its place")
+            if (trial := TrialFolder(Path(parent))).trial_file.exists():
+                folders[:] = [name for name in folders if name != trial.work_folder.name]
 
     def file_names(self) -> frozenset[str]:
         """The names of all files and folders there are: the run's own, and those of any trial."""

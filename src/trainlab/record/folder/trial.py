@@ -156,6 +156,12 @@ class TrialFolder:
         """Where an earlier attempt's files are once another has begun."""
         return TrialFolder(self.attempts_folder / str(attempt))
 
+    def earlier_attempts(self) -> "list[TrialFolder]":
+        """All that were set aside."""
+        if not self.attempts_folder.is_dir():
+            return []
+        return [TrialFolder(path) for path in self.attempts_folder.iterdir() if path.is_dir()]
+
     def remove_checkpoints(self) -> None:
         """The trial is finished: nobody will go on with it."""
         with writing(self.resume_folder):

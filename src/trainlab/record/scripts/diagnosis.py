@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from trainlab.record.schema import FileRecord, Record
 
@@ -43,6 +43,13 @@ class TriedRow(Record):
     reason: str = ""
     """Why it could not be tried: a key among the words, or what the script raised."""
 
+    @model_validator(mode="after")
+    def _a_verdict_has_its_numbers(self) -> "TriedRow":
+        is_timed = None not in (self.ratio, self.low, self.high)
+        if self.verdict == "confirmed" and not is_timed and self.growth_bytes is None:
+            raise ValueError("verdict: got confirmed, but ratio, low and high are not all there")
+        return self
+
 
 class LimitRow(Record):
     """One thing that may limit the script."""
@@ -60,6 +67,17 @@ class LimitRow(Record):
     """That line, or the container that grows."""
     number: float | None = None
     """The batch size, the threads, the workers or the bytes per update as they are."""
+
+    @property
+    def proofs(self) -> list[TriedRow]:
+        """Changes that showed it."""
+        return [one for one in self.tried if one.verdict == "confirmed" and not one.is_remedy]
+
+    @model_validator(mode="after")
+    def _what_is_confirmed_has_a_proof(self) -> "LimitRow":
+        if self.verdict == "confirmed" and not self.proofs:
+            raise ValueError("verdict: got confirmed, but nothing that was tried shows it")
+        return self
 
 
 class DiagnosisRecord(FileRecord):

@@ -2,9 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from trainlab.record.schema import FileRecord, Record
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Amount = Annotated[float, Field(ge=0, le=1e15)]
+"""Of seconds, milliseconds or bytes: more was never measured, and sums stay finite."""
 
 
 class LoaderRow(Record):
@@ -14,14 +18,14 @@ class LoaderRow(Record):
     num_samples: int | None
     """Of its data set; None where that has no length."""
     num_batches: int | None
-    num_workers: NonNegativeInt
+    num_workers: Count
     pin_memory: bool
     order: str
     """`shuffled`, `in order`, or `own` for a sampler of the script's."""
     drop_last: bool
-    num_given: NonNegativeInt
+    num_given: Count
     """Batches it gave."""
-    num_passes: NonNegativeInt
+    num_passes: Count
     """Passes over it that began."""
     is_trained_on: bool
     begins_alike: bool | None = None
@@ -32,7 +36,7 @@ class ModelRow(Record):
     """A module with weights that the script called itself."""
 
     name: str
-    num_parameters: NonNegativeInt
+    num_parameters: Count
     devices: list[str]
     dtypes: list[str]
     is_compiled: bool
@@ -46,7 +50,7 @@ class OptimizerRow(Record):
     """At its first update."""
     code: str
     """`fused`, `foreach`, `loop`, or `auto`: torch's choice."""
-    num_steps: NonNegativeInt
+    num_steps: Count
 
 
 class StatementRow(Record):
@@ -55,7 +59,7 @@ class StatementRow(Record):
     line: PositiveInt
     """Where it begins."""
     text: str
-    samples: dict[str, NonNegativeInt]
+    samples: dict[str, Count]
     """By part; `logging`: between torch's calls, where something was written."""
 
 
@@ -64,28 +68,28 @@ class GrowingRow(Record):
 
     name: str
     """As the script calls it: `history` or `self.history`."""
-    entries: NonNegativeFloat
+    entries: Amount
     """Added per update."""
-    tensor_bytes: NonNegativeInt
+    tensor_bytes: Count
     """Memory of the tensors that were added per update."""
 
 
 class WatchedRecord(FileRecord):
     """All that was seen, raw but for thinning."""
 
-    rank: NonNegativeInt = 0
+    rank: Count = 0
     """Which of the processes that torchrun started."""
     arguments: list[str]
-    num_steps: NonNegativeInt
-    num_backward: NonNegativeInt
-    num_evaluation_passes: NonNegativeInt
-    wall_s: NonNegativeFloat
+    num_steps: Count
+    num_backward: Count
+    num_evaluation_passes: Count
+    wall_s: Amount
     """From the start of the process to the end of the script."""
-    parts_s: dict[str, NonNegativeFloat]
+    parts_s: dict[str, Amount]
     """All of it, by part; `other` lies between the calls that were seen."""
     steps: list[PositiveInt]
     """The updates whose parts are kept: all, or evenly spaced ones of a long run."""
-    steps_ms: dict[str, list[NonNegativeFloat]]
+    steps_ms: dict[str, list[Amount]]
     """Milliseconds of each part of those."""
     losses: list[float | None]
     """What `backward` was called on, the first 20,000; null where that was not one finite number."""
@@ -95,22 +99,36 @@ class WatchedRecord(FileRecord):
     loaders: list[LoaderRow]
     models: list[ModelRow]
     optimizers: list[OptimizerRow]
-    memory: list[tuple[int, int]]
+    memory: list[tuple[Count, Count]]
     """Update and resident bytes of the process, several times a second."""
-    samples: dict[str, NonNegativeInt] = {}
+    samples: dict[str, Count] = {}
     """Looks at the script's stack, by part; none where it was not looked at."""
     statements: list[StatementRow] = []
     """Those seen most, in each look with those that called them."""
     growing: list[GrowingRow] = []
-    num_calls: NonNegativeInt
+    num_calls: Count
     """Calls of torch that were seen."""
-    call_us: Annotated[float, Field(ge=0)]
+    call_us: Amount
     """What seeing one begin or end added, measured with a tiny loop at the end of the process."""
+    num_marks: Count = 0
+    """Calls of steps of which nothing else was seen: batches, backward passes, updates."""
+    mark_us: Amount = 0.0
+    """What seeing one of those added."""
+    instruments_s: Amount = 0.0
+    """What curves, progress, TensorBoard and probes took; it is in no part."""
+
+    @model_validator(mode="after")
+    def _steps_have_all_parts(self) -> "WatchedRecord":
+        for part, values in self.steps_ms.items():
+            if len(values) != len(self.steps):
+                rule = f"steps has {len(self.steps)}"
+                raise ValueError(f"steps_ms.{part} has {len(values)} values, {rule}")
+        return self
 
     @property
     def overhead_s(self) -> float:
-        """What watching took."""
-        return self.num_calls * self.call_us / 1e6
+        """What watching added to the calls of torch; it is in their parts."""
+        return (self.num_calls * self.call_us + self.num_marks * self.mark_us) / 1e6
 
     @property
     def trained_s(self) -> float:

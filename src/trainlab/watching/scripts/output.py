@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 Found = Callable[[str, float], None]
+LONGEST_LINE = 10_000
+"""Letters of a line that are searched, the last ones: one may never end."""
 
 
 class Searched(io.TextIOBase):
@@ -19,7 +21,8 @@ class Searched(io.TextIOBase):
 
     def write(self, text: str) -> int:
         self._stream.write(text)
-        *lines, self._line = re.split(r"[\n\r]", self._line + text)
+        *lines, last = re.split(r"[\n\r]", self._line + text)
+        self._line = last[-LONGEST_LINE:]
         for line in lines:
             self._search(line)
         return len(text)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -14,17 +15,27 @@ from typing import Any, Literal
 from trainlab.machine.identity import signal_name
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
-from trainlab.record.trial import Failure
+from trainlab.record.trial import SCRIPT_EXIT, Failure
 from trainlab.spec import Study
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.scripts.order import Order
-from trainlab.watching.scripts.workplace import clear_workplace, make_workplace, remove_workplace
+from trainlab.watching.scripts.parent import starter_variable
+from trainlab.watching.scripts.workplace import Workplace
 
+TORCHRUN = "trainlab.watching.scripts.torchrun"
 PATIENCE_S = 3.0
 """How long one that was told to end may take."""
+LAST_S = 60.0
+"""How long one may take for what comes after its last line."""
 TAIL_BYTES = 4000
+LONGEST_LINE = 300
+"""Letters of its last line."""
 POLL_S = 0.1
 """Between two looks whether a process that says nothing is still alive."""
+
+
+DEATH = "ProcessDied"
+"""Kinds of failures that have no traceback: in its place is what the script printed."""
 
 
 class ScriptError(Exception):
@@ -49,6 +60,9 @@ class ScriptProcess:
     ) -> None:
         """`study`: what else a trial of the whole script is to write."""
         self._folder, self._keeps_files = folder, mode == "whole"
+        self._is_cut_short = mode != "whole" or bool(script.max_steps or script.max_s)
+        origin = Path(script.folder)
+        self._workplace = Workplace(folder.work_folder.absolute(), origin)
         self._pipe = folder.answers_pipe
         folder.answers_pipe.unlink(missing_ok=True)
         os.mkfifo(folder.answers_pipe)
@@ -67,7 +81,11 @@ class ScriptProcess:
             commands=commands_read if is_alone else -1,
             answers=str(folder.answers_pipe.absolute()),
         )
-        work = make_workplace(folder.work_folder.absolute(), Path(script.folder))
+        for (
+            attempt
+        ) in folder.earlier_attempts():  # one whose driver was killed was not put in order
+            Workplace(attempt.work_folder.absolute(), origin).clear()
+        work = self._workplace.make()
         self._output = folder.output_file.open("ab")
         self._process = subprocess.Popen(
             [*_python(script.processes), "-m", Order.module, order.model_dump_json()],
@@ -99,7 +117,9 @@ class ScriptProcess:
         if found is None:
             raise ScriptError(self._death())
         if found.get("ended") == "failed":
-            raise ScriptError(_failure(found))
+            failure = self._failure(found)
+            self.wait()
+            raise ScriptError(failure)
         return found
 
     def tell(self, command: str) -> None:
@@ -120,43 +140,63 @@ class ScriptProcess:
             os.close(descriptor)
         self._output.close()
         self._pipe.unlink(missing_ok=True)
-        place = self._folder.work_folder
-        (clear_workplace if self._keeps_files else remove_workplace)(place)
+        if self._keeps_files:
+            self._workplace.clear()
+        else:
+            self._workplace.remove()
 
     def wait(self) -> None:
-        """Until it has ended by itself."""
+        """Until it has ended by itself: what the script has put off until its end is still to run, and what
+        it wrote may not be in its files yet. One that was cut short may wait for something that never
+        comes."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(PATIENCE_S)
+            self._process.wait(PATIENCE_S if self._is_cut_short else LAST_S)
+
+    def _failure(self, told: dict[str, Any]) -> Failure:
+        kind, message, line = (str(told.get(name, "")) for name in ("kind", "message", "line"))
+        trace = str(told.get("trace", ""))
+        if kind == SCRIPT_EXIT:
+            # It says itself why it leaves, and nothing else does.
+            trace = self._tail(told["printed"] or None)
+            message = _with_last_line(message, trace)
+        field = "script" if line else ""
+        return Failure(kind=kind, message=message, traceback=trace, field=field, line=line)
 
     def _death(self) -> Failure:
         code = self._process.wait()
         told = f"the script's process was ended with code {code}"
         if code < 0:
             told = f"the script's process was ended by {signal_name(-code)}"
+        tail = self._tail()
         if code == -signal.SIGKILL:
             told += "; memory may have run out"
-        return Failure(kind="ProcessDied", message=told, traceback=self._tail())
+        else:
+            told = _with_last_line(told, tail)
+        return Failure(kind=DEATH, message=told, traceback=tail)
 
-    def _tail(self) -> str:
+    def _tail(self, end: int | None = None) -> str:
+        """The end of what was printed, up to so many bytes."""
         try:
-            text = self._folder.output_file.read_bytes()[-TAIL_BYTES:]
+            with self._folder.output_file.open("rb") as stream:
+                last = stream.seek(0, os.SEEK_END) if end is None else end
+                start = stream.seek(max(0, last - TAIL_BYTES))
+                text = stream.read(last - start)
         except OSError:
             return ""
         return text.decode(errors="replace")
 
 
-def _failure(told: dict[str, Any]) -> Failure:
-    kind, message, line = (str(told.get(name, "")) for name in ("kind", "message", "line"))
-    field = "script" if line else ""
-    trace = str(told.get("trace", ""))
-    return Failure(kind=kind, message=message, traceback=trace, field=field, line=line)
+def _with_last_line(message: str, printed: str) -> str:
+    """What happened, and the last thing that the script printed, which may say why."""
+    lines = [line for line in re.split(r"[\n\r]", printed) if line.strip()]
+    return f"{message}, and printed last: {lines[-1].strip()}" if lines else message
 
 
 def _python(processes: int) -> list[str]:
     """A fresh Python, or several that torchrun starts; none of them looks for modules in its folder."""
     if processes == 1:
         return [sys.executable, "-P"]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    torchrun = ["-m", TORCHRUN, "--standalone", f"--nproc-per-node={processes}"]
     return [sys.executable, "-P", *torchrun]
 
 
@@ -165,6 +205,7 @@ def _environment(script: ScriptSpec, trial: Trial) -> dict[str, str]:
     own = dict(os.environ)
     own["PYTHONPATH"] = os.pathsep.join(filter(None, (own.get("PYTHONPATH"), OURS)))
     own["PYTHONUNBUFFERED"] = own["PYTHONSAFEPATH"] = "1"
+    own |= starter_variable()
     return own | script.environment_for(trial.settings.script)
 
 

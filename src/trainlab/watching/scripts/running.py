@@ -1,15 +1,21 @@
 """A script run as Python would run it, in this process."""
 
+import os
 import random
 import sys
+import threading
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from trainlab.errors import SpecError
+from trainlab.spec.script import ScriptSpec
 
 
 class EndOfWatch(BaseException):
@@ -40,17 +46,26 @@ def seed_all(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def run_script(path: Path, arguments: Sequence[str], code: types.CodeType | None = None) -> None:
-    """As `python path arguments`: what it raises is raised, and an exit code other than 0 is ScriptEnds.
-    `code`: in place of what is in the file."""
+def run_script(
+    script: ScriptSpec, arguments: Sequence[str], code: types.CodeType | None = None
+) -> None:
+    """As `python path arguments`, or `python -m module arguments` in the folder where it was asked for:
+    what it raises is raised, and an exit code other than 0 is ScriptEnds. `code`: in place of what is in
+    the file."""
+    path = Path(script.path)
     main = types.ModuleType("__main__")
     main.__file__ = str(path)
     main.__dict__["__builtins__"] = __builtins__
     before, argv, places = sys.modules["__main__"], sys.argv, list(sys.path)
     sys.modules["__main__"] = main
     sys.argv = [str(path), *arguments]
-    sys.path.insert(0, str(path.parent))
+    sys.path.insert(0, script.folder if script.module else str(path.parent))
     try:
+        if script.module:
+            main.__spec__ = spec_from_file_location(script.module, path)
+            main.__package__ = script.module.rpartition(".")[0]
+            if main.__package__:
+                import_module(main.__package__)
         exec(code or compiled(path), main.__dict__)  # noqa: S102  what was asked for
     except SystemExit as end:
         if end.code not in (None, 0):
@@ -58,12 +73,45 @@ def run_script(path: Path, arguments: Sequence[str], code: types.CodeType | None
     finally:
         # The newest module stays alive: what it has registered to run at the end needs its names. Those of
         # earlier runs of the script go, with their data and the workers of their loaders.
-        _kept[:] = [main]
+        _kept[:] = [(main, sys.argv, list(sys.path))]
         sys.modules["__main__"], sys.argv = before, argv
         sys.path[:] = places
 
 
-_kept: list[types.ModuleType] = []
+def join_threads() -> None:
+    """Python ends when the script's threads have, but for those that are daemons."""
+    main = threading.main_thread()
+    for thread in threading.enumerate():
+        if thread is not main and not thread.daemon:
+            thread.join()
+
+
+@contextmanager
+def leaving_by(leave: Callable[[int], None]) -> Iterator[None]:
+    """Inside this block `os._exit` calls that first, with the exit code; what it raises is raised. Not in
+    processes that the script forks, which end like that, nor in other threads."""
+    really_leave, own = os._exit, os.getpid()
+
+    def watched(status: int) -> None:
+        if os.getpid() == own and threading.current_thread() is threading.main_thread():
+            leave(status)
+        really_leave(status)
+
+    os._exit = watched  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit = really_leave
+
+
+def end_as_script() -> None:
+    """To the end of this process, its main module is that of the script which ran last: Python then closes
+    the files that it left open, and what it has put off until now finds its names."""
+    for main, argv, places in _kept:
+        sys.modules["__main__"], sys.argv, sys.path = main, argv, places
+
+
+_kept: list[tuple[types.ModuleType, list[str], list[str]]] = []
 
 
 def compiled(path: Path) -> types.CodeType:

@@ -1,0 +1,1 @@
+"""A package, whose script is run by `python -m`."""

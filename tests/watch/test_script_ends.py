@@ -1,0 +1,114 @@
+"""However a script ends, what was seen of it is recorded, and why it ended is told."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trainlab.errors import SpecError
+from trainlab.lab.driving import run_study
+from trainlab.lab.scripts import script_study
+from trainlab.record.folder import TrialFolder
+from trainlab.record.trial import TrialRecord
+from trainlab.watching.child import Answers
+from trainlab.watching.raised import raised_by
+from trainlab.watching.scripts.source import module_file
+
+ENDINGS = Path(__file__).parent / "scripts" / "endings"
+
+
+def watched(script: str, folder: Path, *arguments: str) -> tuple[TrialRecord, TrialFolder]:
+    """The trial of such a script."""
+    path = script if script == "-m" else ENDINGS / script
+    study = script_study(path, arguments, tensorboard=False)
+    run = run_study(study, out=folder / "r", on="inline").run
+    (trial,) = run.trials()
+    return trial, run.trial(trial.id)
+
+
+def steps_of(folder: TrialFolder) -> list[int]:
+    return [line["step"] for line in folder.curve() if line["kind"] == "step"]
+
+
+@pytest.mark.slow
+def test_a_script_that_leaves_at_once_has_its_records(tmp_path: Path) -> None:
+    trial, folder = watched("leaves_at_once.py", tmp_path)
+    assert (trial.state, trial.steps_done) == ("done", 4)
+    assert steps_of(folder) == [1, 2, 3, 4]
+
+
+@pytest.mark.slow
+def test_processes_that_a_script_forks_leave_its_records_alone_and_its_threads_are_waited_for(
+    tmp_path: Path,
+) -> None:
+    trial, folder = watched("forks.py", tmp_path)
+    assert (trial.state, trial.steps_done) == ("done", 7)
+    assert steps_of(folder) == [1, 2, 3, 4, 5, 6, 7]
+    assert [file.read_text() for file in folder.work_folder.glob("*/last.txt")] == ["heard"]
+
+
+@pytest.mark.slow
+def test_a_script_that_leaves_with_a_code_says_why_and_comes_to_its_end(tmp_path: Path) -> None:
+    trial, folder = watched("wrong_argument.py", tmp_path, "--bogus")
+    assert trial.error is not None
+    said = "wrong_argument.py: error: unrecognized arguments: --bogus"
+    assert trial.error.message == f"the script ended with exit code 2, and printed last: {said}"
+    assert folder.output_file.read_text().endswith("the end\n")
+    (file,) = folder.work_folder.glob("*/unfinished.txt")
+    assert file.read_text() == "all of it"
+
+
+@pytest.mark.slow
+def test_a_module_runs_in_its_package_and_its_error_is_told_with_her_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ENDINGS)
+    trial, folder = watched("-m", tmp_path, "packaged.train", "--steps", "2")
+    assert (trial.workload, steps_of(folder)) == (str(ENDINGS / "packaged" / "train.py"), [1, 2])
+    assert trial.error is not None
+    assert trial.error.mistake.startswith("train.py:19: script raised RuntimeError: mat1 and mat2")
+    lines = trial.error.own_traceback.splitlines()
+    assert [line.split(", ")[1] for line in lines if "File" in line] == ["line 23", "line 19"]
+
+
+def test_a_module_is_found_as_python_finds_it_and_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "pack" / "inner").mkdir(parents=True)
+    (tmp_path / "pack" / "__init__.py").write_text("1 / 0")
+    (tmp_path / "pack" / "train.py").touch()
+    (tmp_path / "pack" / "inner" / "__main__.py").touch()
+    train = tmp_path / "pack" / "train.py"
+    assert module_file("pack.train", tmp_path) == ("pack.train", train)
+    main = tmp_path / "pack" / "inner" / "__main__.py"
+    assert module_file("pack.inner", tmp_path) == ("pack.inner.__main__", main)
+
+
+@pytest.mark.parametrize(
+    "name", ["pack.tain", "nothing", "pack", "math", "a b", "", ".", "pack..x"]
+)
+def test_what_is_no_module_is_refused_in_a_line(name: str, tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").touch()
+    with pytest.raises(SpecError, match="no such module here; give it as `python -m` takes it"):
+        module_file(name, tmp_path)
+
+
+def test_an_error_is_told_with_the_innermost_line_of_the_users() -> None:
+    def inner() -> None:
+        raise ValueError("three\nlines\nhere")
+
+    try:
+        inner()
+    except ValueError as error:
+        told = raised_by(error)
+        line = error.__traceback__
+    assert line is not None
+    assert line.tb_next is not None
+    assert told["line"] == f"test_script_ends.py:{line.tb_next.tb_lineno}"
+    assert told["trace"].startswith("  File ")
+    assert told["trace"].endswith("ValueError: three\nlines\nhere\n")
+
+
+def test_a_process_whose_starter_is_gone_does_not_wait_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="No such device or address"):
+        Answers(str(tmp_path / "pipe"))

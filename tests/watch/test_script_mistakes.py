@@ -1,0 +1,65 @@
+"""What a user reads of a script that ended early, or that printed no metric that was asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from trainlab.analyse.evidence import gather
+from trainlab.lab.driving import run_study
+from trainlab.lab.scripts import script_study
+from trainlab.record.folder import RunFolder
+from trainlab.record.trial import TrialRecord
+from trainlab.report.contents import report_of
+from trainlab.report.render.markdown import markdown_of
+from trainlab.report.run_data import RunData
+
+pytestmark = pytest.mark.slow
+
+TRAINS = """
+import torch
+
+weights = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(weights.parameters(), lr=0.1)
+for _ in range(3):
+    weights(torch.ones(4, 2)).sum().backward()
+    optimizer.step()
+print("Accuracy: 93.5%")
+"""
+
+
+def ran(folder: Path, text: str, **asked: object) -> tuple[RunFolder, TrialRecord]:
+    path = folder / "train.py"
+    path.write_text(text)
+    study = script_study(path, tensorboard=False, **asked)  # type: ignore[arg-type]
+    run = run_study(study, out=folder / "run", on="inline").run
+    (trial,) = run.trials()
+    return run, trial
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("import sys\nprint('error: no option --b', file=sys.stderr)\nsys.exit(2)", 2, "error: no"),
+        ("import sys\nprint('begins')\nsys.exit('data/ is missing: fetch it')", 1, "data/ is"),
+    ],
+)
+def test_a_script_that_ends_with_an_exit_code_is_quoted(
+    text: str, code: int, said: str, tmp_path: Path
+) -> None:
+    _, trial = ran(tmp_path, text)
+    assert trial.error is not None
+    told = f"the script ended with exit code {code}, and printed last: {said}"
+    assert trial.error.message.startswith(told)
+    assert trial.error.mistake == trial.error.message, "the user's: exit code 2, and the line"
+
+
+def test_a_metric_that_never_came_is_told_and_one_that_came_is_not(tmp_path: Path) -> None:
+    metrics = {"accuracy": r"Accuracy: ([0-9.]+)%", "f1": r"accurcy: ([0-9.]+)%"}
+    run, trial = ran(tmp_path, TRAINS, metrics=metrics, metric_files={"auc": "log.csv:val_auc"})
+    assert trial.state == "done"
+    assert trial.final["test/accuracy"] == pytest.approx(0.935)
+    missing = [one.values["name"] for one in trial.notes if one.code.startswith("metric_not_")]
+    assert missing == ["f1", "auc"]
+    text = markdown_of(report_of(RunData(gather(run)), "en"))
+    assert "--metric f1: no line that the script printed has a number where" in text
+    assert "--metric-file auc: no number came in column val_auc of log.csv" in text
