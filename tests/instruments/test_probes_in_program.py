@@ -382,7 +382,8 @@ def test_a_probe_that_cannot_fire_fails_the_trial_as_by_eager(
         with pytest.raises(SpecError) as refused:
             probed(name, [setup_of(Unused, 1), setup_of(Unused, 2)], probe)
         said.append(str(refused.value))
-    assert said[0] == said[1]
+    # Eager may name further calls, which a program does not make, behind those of the model.
+    assert said[0].startswith(said[1])
 
 
 @both

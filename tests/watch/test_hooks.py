@@ -4,17 +4,20 @@ import copy
 import io
 import pickle
 import threading
+import warnings
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter
 from torch.nn.modules import module as modules
 from torch.optim import Optimizer
 from torch.optim import optimizer as optimizers
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from trainlab.watching.seeing.hooks import ALL, MARKS, STEPS
 from trainlab.watching.seeing.watcher import Watcher
 
 
@@ -23,10 +26,11 @@ def state_of_torch() -> list[Any]:
     return [
         dict(modules._global_forward_pre_hooks),
         dict(modules._global_forward_hooks),
+        [one for one in warnings.filters if "global hooks" in str(one[1])],
         dict(optimizers._global_optimizer_pre_hooks),
         dict(optimizers._global_optimizer_post_hooks),
         *(torch.autograd.backward, torch.autograd.grad, torch.amp.GradScaler.scale),
-        *(Optimizer.zero_grad, Optimizer.__init__, nn.Module.zero_grad),
+        *(Optimizer.zero_grad, Optimizer.__init__, nn.Module.zero_grad, nn.Module.eval),
         *(DataLoader.__iter__, _BaseDataLoaderIter.__next__, Tensor.__dict__.get("to")),
     ]
 
@@ -65,8 +69,8 @@ def test_an_optimizer_made_before_the_watcher_is_seen() -> None:
     losses = train(model, optimizer)
     watcher.close()
     assert watcher.num_steps == 3
-    assert [watcher.losses_of(step)["train/loss"] for step in range(3)] == losses
-    assert watcher.step_samples == [8, 16, 24]
+    assert [watcher.course.losses_of(step)["train/loss"] for step in range(3)] == losses
+    assert watcher.course.samples == [8, 16, 24]
 
 
 def test_copies_and_files_of_a_model_hold_nothing_of_ours() -> None:
@@ -137,7 +141,7 @@ def test_what_other_threads_do_is_not_counted() -> None:
     worker.start()
     worker.join()
     watcher.close()
-    assert watcher.num_backward == 0
+    assert watcher.course.num_backward == 0
     assert not watcher.seen.models
 
 
@@ -150,7 +154,7 @@ def test_the_loss_of_a_scaled_backward_pass_is_the_unscaled_one() -> None:
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     watcher.close()
-    assert watcher.losses_of(0) == {"train/loss": loss.item()}
+    assert watcher.course.losses_of(0) == {"train/loss": loss.item()}
 
 
 def test_the_losses_of_several_batches_that_make_one_update_add_up() -> None:
@@ -165,7 +169,7 @@ def test_the_losses_of_several_batches_that_make_one_update_add_up() -> None:
     optimizer.step()
     watcher.close()
     assert watcher.num_steps == 1
-    assert watcher.losses_of(0) == {"train/loss": sum(parts)}
+    assert watcher.course.losses_of(0) == {"train/loss": sum(parts)}
 
 
 def test_two_optimizers_have_a_loss_each_and_the_first_ends_the_step() -> None:
@@ -181,4 +185,39 @@ def test_two_optimizers_have_a_loss_each_and_the_first_ends_the_step() -> None:
             losses.append(loss.item())
     watcher.close()
     assert watcher.num_steps == 3
-    assert watcher.losses_of(1) == {"train/loss_2": losses[1], "train/loss": losses[2]}
+    assert watcher.course.losses_of(1) == {"train/loss_2": losses[1], "train/loss": losses[2]}
+
+
+def test_a_compiled_model_makes_torch_warn_of_nothing_of_ours() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        watcher = Watcher()
+        torch.compile(net(), backend="eager")
+        watcher.close()
+    assert [str(one.message) for one in told if "global hooks" in str(one.message)] == []
+
+
+def test_what_torch_compiles_depends_on_nothing_of_ours() -> None:
+    """Else it would compile anew each time that more or less is seen."""
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    compiled = CompileCounter()
+
+    def update() -> None:
+        optimizer.step()
+        optimizer.zero_grad()
+
+    compiled_update = torch.compile(update, backend=compiled)
+    watcher = Watcher()
+    nums = []
+    for level in (ALL, MARKS, ALL, STEPS, ALL):
+        watcher.hooks.see(level)
+        for _ in range(2):
+            model(torch.ones(2, 4)).mean().backward()
+            compiled_update()
+        nums.append(compiled.frame_count)
+    watcher.hooks.see(ALL)
+    watcher.hooks.passed.clear()
+    watcher.close()
+    assert nums[0] > 0
+    assert nums == [nums[0]] * 5

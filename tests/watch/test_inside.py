@@ -167,7 +167,7 @@ def test_a_probe_that_reaches_nothing_is_told_in_the_first_step(tmp_path: Path) 
     loop = OwnLoop()
     with (
         pytest.raises(
-            SpecError, match=r"'nope' reaches no layer; there are Sequential, 0, 1, 2, 3, 4;"
+            SpecError, match=r"'nope' reaches no layer; there are Sequential, 0, 1, 2, 3, 4$"
         ),
         trainlab.watch(out=tmp_path / "run", probes="nope:activation:mean") as lab,
     ):

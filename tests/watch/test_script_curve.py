@@ -5,8 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
 from trainlab.record.files import LineWriter
 from trainlab.watching.curve import ScriptCurve
+from trainlab.watching.seeing.course import Course
+from trainlab.watching.seeing.seen import Seen
 from trainlab.watching.seeing.timeline import EVALUATION, PARTS
 
 
@@ -16,21 +20,21 @@ class FastScript:
     def __init__(self) -> None:
         self.timeline = SimpleNamespace(total_ns=[0] * len(PARTS))
         self.steps_ns: list[list[int]] = []
-        self.step_epochs: list[int] = []
-        self.step_samples: list[int] = []
+        self.course = Course(Seen())
 
     @property
     def num_steps(self) -> int:
         return len(self.steps_ns)
 
-    def losses_of(self, place: int) -> dict[str, float]:
-        return {"train/loss": float(place)}
-
     def train(self, epoch: int, curve: ScriptCurve) -> None:
+        """The loss of a step is its place."""
+        course = self.course
         for _ in range(2):
+            course.losses.add(torch.tensor(float(self.num_steps)))
+            course.followed.append({"train/loss": (self.num_steps,)})
             self.steps_ns.append([10**9, *[0] * (len(PARTS) - 1)])
-            self.step_epochs.append(epoch)
-            self.step_samples.append(8 * self.num_steps)
+            course.epochs.append(epoch)
+            course.samples.append(8 * self.num_steps)
             curve.step_ended()
 
 
@@ -52,3 +56,33 @@ def test_what_fast_epochs_tell_stays_theirs(tmp_path: Path) -> None:
     assert "test/accuracy" not in epochs[2]
     assert curve.final == {"train/loss": 4.5, "test/accuracy": 0.2}
     assert curve.num_epochs == 3
+
+
+def test_an_accuracy_in_per_cent_that_begins_below_1_is_never_a_share_at_the_end(
+    tmp_path: Path,
+) -> None:
+    script: Any = FastScript()
+    curve = ScriptCurve(script, LineWriter(tmp_path / "curve.jsonl"))
+    for epoch, accuracy in ((1, 0.9), (2, 34.5)):
+        script.train(epoch, curve)
+        curve.printed("accuracy", accuracy)
+        curve._write_steps()
+    curve.printed("top5/accuracy", 0.5)
+    curve.finish()
+    assert curve.final["test/accuracy_percent"] == 34.5
+    assert "test/accuracy" not in curve.final
+    assert curve.last["top5/accuracy"] == 0.5
+    lines = [json.loads(line) for line in (tmp_path / "curve.jsonl").read_text().splitlines()]
+    epochs = [line for line in lines if line["kind"] == "epoch"]
+    assert [line.get("test/accuracy_percent") for line in epochs] == [0.9, 34.5]
+
+
+def test_a_step_of_which_no_loss_was_seen_has_none(tmp_path: Path) -> None:
+    script: Any = FastScript()
+    curve = ScriptCurve(script, LineWriter(tmp_path / "curve.jsonl"))
+    script.train(1, curve)
+    script.course.followed[0] = {"train/loss": ()}
+    curve.finish()
+    lines = [json.loads(line) for line in (tmp_path / "curve.jsonl").read_text().splitlines()]
+    assert [line.get("train/loss", "none") for line in lines] == ["none", 1.0, 1.0]
+    assert curve.final == {"train/loss": 1.0}

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from trainlab.record.files import LineWriter
 from trainlab.train.moments import Point
+from trainlab.watching.seeing.seen import LOSS_NAME
 from trainlab.watching.seeing.timeline import EVALUATION, PARTS, STARTUP
-from trainlab.watching.seeing.watcher import LOSS_NAME, Watcher
+from trainlab.watching.seeing.watcher import Watcher
 from trainlab.words.numbers import is_share
 
 ALL_UP_TO = 1000
@@ -72,17 +73,27 @@ class ScriptCurve:
         if name.rstrip("0123456789").rstrip("_") == LOSS_NAME:
             name += LOGGED
         if is_share(name):
-            if value > 1:
-                self._in_percent.add(name)
+            if value > 1 and name not in self._in_percent:
+                self._tell_in_percent(name)
             # Known by its first value above 1; as a share it would be read as a hundred times as much.
             name += PERCENT if name in self._in_percent else ""
         self._told.append((self._watcher.num_steps, name, value))
         self.last = {**self.last, name: value}
 
+    def _tell_in_percent(self, name: str) -> None:
+        """From now on, and so were its values so far: 0.9, of 100, is no share of nine tenths."""
+        self._in_percent.add(name)
+        self._told = [(at, n + PERCENT if n == name else n, value) for at, n, value in self._told]
+        for values in (self.final, self.last):
+            if name in values:
+                values[name + PERCENT] = values.pop(name)
+
     def step_ended(self) -> bool:
         """Writes the lines of steps that have not been written, now and then: reading a loss may wait for
         the device. Whether it did."""
-        self._evaluations_ns.append(self._watcher.timeline.total_ns[EVALUATION])
+        evaluations_ns = self._watcher.timeline.total_ns[EVALUATION]
+        num_new = self._watcher.num_steps - len(self._evaluations_ns)
+        self._evaluations_ns += [evaluations_ns] * num_new
         is_time = time.monotonic() - self._wrote_s > WRITE_EVERY_S
         if is_time:
             self._write_steps()
@@ -97,24 +108,25 @@ class ScriptCurve:
 
     def _write_steps(self) -> None:
         watcher, self._wrote_s = self._watcher, time.monotonic()
+        course, values = watcher.course, dict[str, float]()
         for place in range(self._written, watcher.num_steps):
-            epoch = watcher.step_epochs[place]
+            epoch = course.epochs[place]
             if epoch > self._epoch:
                 # What followed the last step of an epoch has ended by the end of the next step.
                 self._write_epoch(self._evaluations_ns[min(place, len(self._evaluations_ns) - 1)])
                 self._epoch = epoch
-            values = watcher.losses_of(place)
-            parts = watcher.steps_ns[place]
-            step_s = sum(parts) / 1e9
+            values = course.losses_of(place)
+            step_s = sum(watcher.steps_ns[place]) / 1e9
             self._train_s += step_s
             self._time_s += step_s
             self._written = place + 1
             for name, value in values.items():
                 self._sums.setdefault(name, []).append(value)
-            self.last = {**self.last, **values}
-            told = dict(self._told_of_step(place + 1))
+            told = dict(self._told_of_step(place + 1)) if self._told else {}
             if is_kept(place + 1):
                 self._write("step", place, {**values, **told}, {"time_s": self._time_s})
+        self._lines.flush()
+        self.last = {**self.last, **values}
 
     def _write_epoch(self, evaluation_ns: int) -> None:
         test_s = (evaluation_ns - self._evaluation_ns) / 1e9
@@ -165,11 +177,11 @@ class ScriptCurve:
             kind,
             self._epoch,
             place + 1,
-            self._watcher.step_samples[place],
+            self._watcher.course.samples[place],
             metrics,
             {name: round(seconds, 6) for name, seconds in times.items()},
         )
-        self._lines.write(_line(point))
+        self._lines.write(_line(point), with_more=True)
         self._tell(point)
 
 

@@ -1,58 +1,82 @@
 """What watching costs here and now: a tiny loop with torch's calls seen and not seen, in turns."""
 
 import statistics
-import time
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from time import perf_counter_ns
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainlab.watching.seeing.hooks import Hooks
+from trainlab.watching.seeing.looks import EVERY
 from trainlab.watching.seeing.watcher import Watcher
 
 ROUNDS = 15
 STEPS = 6
-"""Of a turn."""
+"""Of a turn; of one that is passed by EVERY, as on average."""
 
 
-def call_us(*, has_optimizer: bool) -> float:
-    """What it adds to a process to see a call begin, or end, all around it included. Drawn from no random
-    numbers of the script's, and on the CPU whatever it has set. `has_optimizer`: whether it has made one;
-    torch takes seconds for the first."""
+@dataclass(frozen=True)
+class Price:
+    """What watching adds to a process, in microseconds, all around a call included."""
+
+    call_us: float = 0.0
+    """To see one begin, or end."""
+    mark_us: float = 0.0
+    """To pass a mark by, where nothing else is seen."""
+
+
+def price(*, has_optimizer: bool) -> Price:
+    """Drawn from no random numbers of the script's, and on the CPU whatever it has set. `has_optimizer`:
+    whether it has made one; torch takes seconds for the first, and there are no marks without."""
     # A script may leave torch in a state in which nothing can be trained.
     with suppress(RuntimeError), torch.enable_grad(), torch.device("cpu"):
-        return _call_us(has_optimizer=has_optimizer)
-    return 0.0
+        return _price(has_optimizer=has_optimizer)
+    return Price()
 
 
-def _call_us(*, has_optimizer: bool) -> float:
+def _price(*, has_optimizer: bool) -> Price:
     model = torch.nn.utils.skip_init(nn.Linear, 4, 4, device="cpu", dtype=torch.float32)
     with torch.no_grad():
         for weight in model.parameters():
             weight.zero_()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if has_optimizer else None
-    batches = TensorDataset(torch.zeros(STEPS, 4, dtype=torch.float32))
-    loader = DataLoader(batches, generator=torch.Generator())
+    num_batches = ROUNDS * (2 * STEPS + EVERY) + STEPS
+    dataset = TensorDataset(torch.zeros(num_batches, 4, dtype=torch.float32))
+    loader = DataLoader(dataset, generator=torch.Generator())
+    watcher = Watcher()
+    timeline, batches = watcher.timeline, iter(loader)
 
-    def turn_us() -> float:
-        start_ns = time.perf_counter_ns()
-        for (batch,) in loader:
+    def step_us(num_steps: int) -> float:
+        start_ns = perf_counter_ns()
+        for (batch,) in islice(batches, num_steps):
             model.zero_grad()
             model(batch).sum().backward()
             if optimizer is not None:
                 optimizer.step()
-        return (time.perf_counter_ns() - start_ns) / 1e3
+        watcher.see_all()
+        return (perf_counter_ns() - start_ns) / 1e3 / num_steps
 
-    watcher = Watcher()
-    turn_us()
-    added_us, num_calls = [], []
+    step_us(STEPS)
+    seen_us, passed_us, num_calls = [], [], timeline.num_calls
     for _ in range(ROUNDS):
-        before = watcher.timeline.num_calls
-        seen_us = turn_us()
-        num_calls.append(watcher.timeline.num_calls - before)
+        seen = step_us(STEPS)
+        passed = None
+        if optimizer is not None:
+            watcher.pass_by(EVERY + 1)
+            passed = step_us(EVERY)
         watcher.hooks.close()
-        added_us.append(seen_us - turn_us())
+        bare = step_us(STEPS)
+        seen_us.append(seen - bare)
+        passed_us.append(0.0 if passed is None else passed - bare)
         watcher.hooks = Hooks(watcher)
+    calls = (timeline.num_calls - num_calls) / (ROUNDS * STEPS)
+    marks = timeline.num_marks / (ROUNDS * EVERY)
     watcher.close()
-    return max(0.0, statistics.median(added_us) / statistics.median(num_calls))
+    return Price(
+        max(0.0, statistics.median(seen_us) / calls),
+        max(0.0, statistics.median(passed_us) / marks) if marks else 0.0,
+    )

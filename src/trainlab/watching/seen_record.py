@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from typing import TypeVar
 
 import torch
 
+from trainlab.record.schema import Record
 from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
 from trainlab.watching.curve import is_kept, parts_ms
-from trainlab.watching.price import call_us
-from trainlab.watching.seeing.seen import SeenLoader
+from trainlab.watching.price import price
+from trainlab.watching.seeing.seen import SeenLoader, SeenModel, SeenOptimizer
 from trainlab.watching.seeing.timeline import PARTS
 from trainlab.watching.seeing.watcher import Watcher
 
@@ -20,12 +21,13 @@ def watched_record(watcher: Watcher, arguments: Sequence[str], rank: int = 0) ->
     """Of a process that has ended, but for its record."""
     total_ns, seen = watcher.timeline.total_ns, watcher.seen
     kept = [step for step in range(1, watcher.num_steps + 1) if is_kept(step)]
-    losses = watcher.losses.values()[:MOST_LOSSES]
+    losses = watcher.course.losses.values()[:MOST_LOSSES]
+    prices = price(has_optimizer=watcher.has_optimizer)
     return WatchedRecord(
         rank=rank,
         arguments=list(arguments),
         num_steps=watcher.num_steps,
-        num_backward=watcher.num_backward,
+        num_backward=watcher.course.num_backward,
         num_evaluation_passes=watcher.timeline.num_evaluation_passes,
         wall_s=sum(total_ns) / 1e9,
         parts_s={name: spent / 1e9 for name, spent in zip(PARTS, total_ns, strict=True) if spent},
@@ -34,24 +36,21 @@ def watched_record(watcher: Watcher, arguments: Sequence[str], rank: int = 0) ->
         losses=[loss if math.isfinite(loss) else None for loss in losses],
         batch_size=seen.batch_size,
         threads=torch.get_num_threads(),
-        loaders=[_loader_row(one) for one in seen.loaders],
-        models=[
-            ModelRow(
-                name=one.name,
-                num_parameters=one.num_parameters,
-                devices=list(one.devices),
-                dtypes=list(one.dtypes),
-                is_compiled=one.is_compiled,
-            )
-            for one in seen.models
-        ],
-        optimizers=[OptimizerRow(**asdict(one)) for one in seen.optimizers],
+        loaders=[_row(LoaderRow, one) for one in seen.loaders],
+        models=[_row(ModelRow, one) for one in seen.models],
+        optimizers=[_row(OptimizerRow, one) for one in seen.optimizers],
         memory=watcher.memory_bytes,
         num_calls=watcher.timeline.num_calls,
-        call_us=call_us(has_optimizer=watcher.has_optimizer),
+        call_us=prices.call_us,
+        num_marks=watcher.timeline.num_marks,
+        mark_us=prices.mark_us,
+        instruments_s=watcher.timeline.paused_ns / 1e9,
     )
 
 
-def _loader_row(loader: SeenLoader) -> LoaderRow:
-    values = asdict(loader)
-    return LoaderRow(**{name: values[name] for name in LoaderRow.model_fields})
+R = TypeVar("R", bound=Record)
+
+
+def _row(kind: type[R], seen: SeenLoader | SeenModel | SeenOptimizer) -> R:
+    """What is kept of it."""
+    return kind(**{name: getattr(seen, name) for name in kind.model_fields})

@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 
 from trainlab.errors import SpecError
+from trainlab.machine.device import synchronize
 from trainlab.machine.footprint import footprint
 from trainlab.machine.load import cpu_times, load_average
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for
@@ -30,6 +31,7 @@ from trainlab.measure.turning.turns import (
 )
 from trainlab.record.cost import CostRecord, TurnRecord
 from trainlab.watching.curve import parts_ms
+from trainlab.watching.facts import samples_per_update
 from trainlab.watching.scripts.running import Refused
 from trainlab.watching.seeing.seen import SeenLoader
 from trainlab.watching.seeing.timeline import PARTS
@@ -87,13 +89,21 @@ class Turns:
 
     def _warm_up(self) -> Protocol:
         watcher = self._watcher
+        self._warmup_ms = [self._first_ms()]
         watcher.watch_lightly(True)
         self._stopwatch = stopwatch_for(self.device)
         deadline_s = time.monotonic() + WARMUP_S
         while len(self._warmup_ms) < self._num_warmup or (
-            not is_warm(self._warmup_ms) and time.monotonic() < deadline_s
+            not is_warm(self._warmup_ms[1:]) and time.monotonic() < deadline_s
         ):
             self._warmup_ms += yield from self._bare(1)
+
+    def _first_ms(self) -> float:
+        """The step that has just ended, the first of the process; without the start of the script."""
+        before_s = time.perf_counter()
+        synchronize(self.device)
+        waited_ms = 1e3 * (time.perf_counter() - before_s)
+        return sum(self._watcher.steps_ns[-1]) / 1e6 + waited_ms
 
     def _turn(self, number: int) -> Generator[None, None, float]:
         before = cpu_times()
@@ -178,16 +188,14 @@ class Turns:
         watcher.watch_lightly(True)
 
     def _finished(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
-        turns, seen = self._turns, self._watcher.seen
-        loader = self._loader
-        batch_size = seen.batch_size or 1
-        num_samples = None if loader is None else loader.num_samples
-        num_batches = None if loader is None else loader.num_batches
+        turns = self._turns
+        batch_size = samples_per_update(self._watcher) or 1
+        num_samples = _samples_per_epoch(self._loader) or batch_size
         return CostRecord(
             mode="train",
             batch_size=batch_size,
-            num_samples=num_samples or batch_size,
-            steps_per_epoch=num_batches or 1,
+            num_samples=num_samples,
+            steps_per_epoch=math.ceil(num_samples / batch_size),
             warmup_ms=self._warmup_ms,
             cold=[],
             settled=[],
@@ -214,3 +222,14 @@ class Turns:
     def device(self) -> torch.device:
         """The device of the models seen so far."""
         return torch.device(self._watcher.device)
+
+
+def _samples_per_epoch(loader: SeenLoader | None) -> int | None:
+    """What a pass over a loader gives: not the whole data set where the last batch is dropped, or where a
+    sampler draws more or fewer."""
+    if loader is None or loader.num_batches is None or not loader.batch_size:
+        return None if loader is None else loader.num_samples
+    num_samples = loader.num_samples
+    if num_samples and math.ceil(num_samples / loader.batch_size) == loader.num_batches:
+        return num_samples
+    return loader.num_batches * loader.batch_size

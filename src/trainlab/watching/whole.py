@@ -1,5 +1,7 @@
 """WholeWatch: a training watched from its start to its end, with all the records of a learn trial."""
 
+import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +11,7 @@ from trainlab.errors import SpecError
 from trainlab.plan import Trial
 from trainlab.record.files import LineWriter
 from trainlab.record.folder import TrialFolder
-from trainlab.record.note import Note
+from trainlab.record.note import Note, note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Progress
 from trainlab.watching import told
@@ -18,6 +20,7 @@ from trainlab.watching.facts import course_facts, facts_of
 from trainlab.watching.following.model import FollowedModel
 from trainlab.watching.following.own_metrics import CsvColumns, OwnScalars
 from trainlab.watching.scripts.output import search_output
+from trainlab.watching.seeing.looks import Looks
 from trainlab.watching.seeing.watcher import Watcher
 from trainlab.watching.seen_record import watched_record
 
@@ -42,10 +45,14 @@ class WholeWatch:
         on_step: OnStep = lambda step, metrics: None,
         refusal: Callable[[SpecError], BaseException] = lambda error: error,
         rank: int = 0,
+        num_steps: int | None = None,
+        sees_all: bool = False,
     ) -> None:
         """`metrics` are patterns of what is printed, `columns` files and columns that are written. `model`
         is the one to look into, by default the first that trains; `refusal` is what is raised in the script
-        for probes that cannot be. Of several processes the first, of rank 0, looks into the model."""
+        for probes that cannot be. Of several processes the first, of rank 0, looks into the model. After
+        `num_steps` the script is ended. Of a long training most steps are passed by, and `on_step` is not
+        told of each, unless `sees_all`."""
         self._folder, self._on_step, self._rank = folder, on_step, rank
         lines = LineWriter(folder.curve_of(rank))  # what may fail comes before the hooks
         self.watcher = Watcher(start_ns)
@@ -62,16 +69,21 @@ class WholeWatch:
         )
         self._curve = ScriptCurve(self.watcher, lines, self._model.point_written)
         self.watcher.follower, self.watcher.on_step = self._model, self._step_ended
+        self._sees_all = sees_all or bool(probes) or bool(columns)
+        if not self._sees_all:
+            self.watcher.looks = Looks(num_steps)
         told.listen(self._curve.metric)
-        self._end_search = search_output(metrics or {}, self._curve.printed)
+        self._not_found = _not_found(metrics or {}, columns or {})
+        self._end_search = search_output(metrics or {}, self._printed)
         self._scalars = OwnScalars(self._curve.metric, folder.tensorboard_folder)
-        self._columns = CsvColumns(columns or {}, self._curve.printed)
+        self._columns = CsvColumns(columns or {}, self._printed)
         self._look()
+        _under_way.add(self)
 
     @property
     def notes(self) -> list[Note]:
-        """What could not be done, and why."""
-        return self._model.notes
+        """What could not be done, and why; metrics that were asked for and never came."""
+        return [*self._model.notes, *self._not_found.values()]
 
     @property
     def progress(self) -> Progress:
@@ -90,6 +102,7 @@ class WholeWatch:
     def close(self, arguments: Sequence[str] = ()) -> None:
         """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
         are those of the script."""
+        _under_way.discard(self)
         self.watcher.close()
         self._look()
         self._scalars.close()
@@ -101,6 +114,16 @@ class WholeWatch:
         record = watched_record(self.watcher, arguments, self._rank)
         self._folder.watched_by(self._rank).write(record)
 
+    def let_go(self) -> None:
+        """Nothing is seen or written any more: for a process that was forked while this one is watched,
+        whose records it would write into."""
+        self.watcher.follower = None
+        self.watcher.close()
+
+    def _printed(self, name: str, value: float) -> None:
+        self._not_found.pop(name, None)
+        self._curve.printed(name, value)
+
     def _look(self) -> None:
         """For metrics that the script has begun to write; before the update they are of is followed by
         another."""
@@ -109,7 +132,35 @@ class WholeWatch:
 
     def _step_ended(self, step: int) -> None:
         self._model.step_ended(step)
+        if not self._sees_all:
+            self.watcher.follower = None  # its one look at the model was in the first step
         self._scalars.look()
         if self._curve.step_ended():
             self._model.flush()
         self._on_step(step, self._curve.last)
+
+
+_under_way: "weakref.WeakSet[WholeWatch]" = weakref.WeakSet()
+
+
+def _let_go_of_all() -> None:
+    for one in list(_under_way):
+        one.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
+
+
+def _not_found(
+    metrics: Mapping[str, str], columns: Mapping[str, tuple[str, str]]
+) -> dict[str, Note]:
+    """Of each metric what is to be said if it never comes."""
+    printed = {
+        name: note("metric_not_printed", name=name, pattern=pattern)
+        for name, pattern in metrics.items()
+    }
+    written = {
+        name: note("metric_not_written", name=name, file=file, column=column)
+        for name, (file, column) in columns.items()
+    }
+    return printed | written

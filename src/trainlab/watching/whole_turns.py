@@ -18,6 +18,8 @@ from trainlab.watching.turns import Protocol, Turns
 
 WINDOW_MS = 250.0
 MIN_WINDOW_STEPS = 4
+NUM_LEADS = 4
+"""With workers, turns have leads of so many lengths."""
 MOST_RUNS = 50
 """A turn ends after the script has run so many times, however few updates it makes."""
 
@@ -40,7 +42,9 @@ class WholeTurns(Turns):
         before = cpu_times()
         self._watcher.watch_lightly(True)
         step_ms = warm_ms(self._warmup_ms)
-        yield from self._steps(max(1, self._num_queued))
+        # Without workers turns follow each other without a gap: a test after every so many updates, as many
+        # as a turn and its lead have, would else be in all turns or in none.
+        yield from self._steps(self._num_lead(number))
         self._spent_s, runs_before = 0.0, self._num_runs
         self._go_on()
         num_steps, wanted = 0, max(MIN_WINDOW_STEPS, math.ceil(WINDOW_MS / step_ms))
@@ -66,6 +70,11 @@ class WholeTurns(Turns):
         )
         self._note_memory()
         return mean_ms
+
+    def _num_lead(self, number: int) -> int:
+        """Steps that do not count: those of batches that workers have made ready while the script stood
+        still, and more from turn to turn, so that not the same ones are left out again and again."""
+        return self._num_queued and self._num_queued + number % NUM_LEADS
 
     def _steps(self, count: int) -> Protocol:
         for _ in range(count):

@@ -105,8 +105,8 @@ def check_selectors(specs: tuple[ProbeSpec, ...], setup: Setup) -> None:
             names = [layer.name for layer in layers]
             types = [layer.types[0] for layer in layers]
         if missed:
-            what = "parameter" if spec.is_of_parameters else "layer"
-            raise no_match(str(spec), missed[0], names, types, what)
+            what: Literal["layer", "parameter"] = "parameter" if spec.is_of_parameters else "layer"
+            raise no_match(str(spec), missed[0], names, types, what, is_listed=True)
 
 
 def _reaches(selector: Selector, layer: Probeable) -> bool:

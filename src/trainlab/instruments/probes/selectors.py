@@ -4,11 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from torch import nn
 
 from trainlab.errors import SpecError
 from trainlab.instruments.calls.watch import types_of
+
+MOST_NAMES = 40
+"""Of layers in an error line; with a command that lists them all, `MOST_WITH_LIST`."""
+MOST_WITH_LIST = 12
 
 
 @dataclass(frozen=True)
@@ -74,15 +79,27 @@ def parameters_reached(
 
 
 def no_match(
-    probe: str, selector: Selector, names: Iterable[str], types: Iterable[str], what: str
+    probe: str,
+    selector: Selector,
+    names: Iterable[str],
+    types: Iterable[str],
+    what: Literal["layer", "parameter"],
+    *,
+    is_listed: bool = False,
 ) -> SpecError:
-    """The error of a selector that reaches nothing, with the nearest that would."""
+    """The error of a selector that reaches nothing, with the nearest that would, and what there is; where
+    `trainlab probes` lists that, with the command."""
     known = list(dict.fromkeys(types if selector.is_type else names))
     near = [name for name in known if name.endswith(f".{selector.pattern}")][:3]
     near = near or get_close_matches(selector.pattern, known, n=3, cutoff=0.5)
     if selector.is_type:
         near, known = [f"type={name}" for name in near], [f"type={name}" for name in known]
-    listed = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {listed or 'none'}"
-    problem = f"{selector.text!r} reaches no {what}; {hint}; see `trainlab probes WORKLOAD`"
-    return SpecError([f"probe {probe}: {problem}"])
+    most = MOST_WITH_LIST if is_listed else MOST_NAMES
+    listed = ", ".join(known[:most]) + (", …" if len(known) > most else "")
+    hints = [f"did you mean {' or '.join(near)}?"] if near else []
+    if not (near and is_listed):
+        hints.append(f"there are {listed or 'none'}")
+    if is_listed:
+        hints.append("see `trainlab probes WORKLOAD`")
+    rule = "reaches no layer" if what == "layer" else "reaches no parameter"
+    return SpecError([f"probe {probe}: {selector.text!r} {rule}; {'; '.join(hints)}"])

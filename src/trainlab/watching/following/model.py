@@ -170,7 +170,7 @@ class FollowedModel(Follower):
 
     def _probe_step(self, step: int) -> None:
         assert self._probes is not None
-        epoch = self._watcher.step_epochs[-1]
+        epoch = self._watcher.course.epochs[-1]
         if epoch != self._epoch and self._num_in_epoch:
             self._probes.test_begins(self._epoch)
         if epoch != self._epoch or not self._is_in_epoch:
@@ -261,7 +261,7 @@ class FollowedModel(Follower):
             folder=self._folder,
             num_steps=0,
             num_epochs=0,
-            samples_by=lambda step: watcher.step_samples[step - 1] or step,
+            samples_by=lambda step: watcher.course.samples[step - 1] or step,
             stored_inputs=lambda num: None,
             model_inputs=self._first_inputs,
             notes=self.notes,

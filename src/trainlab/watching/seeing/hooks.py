@@ -2,11 +2,14 @@
 longer than a call."""
 
 import threading
+import warnings
 import weakref
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from functools import wraps
-from typing import Any, ClassVar, Protocol
+from time import perf_counter_ns
+from typing import Any, ClassVar, Protocol, cast
 
 import torch
 from torch import nn
@@ -20,24 +23,43 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from trainlab.errors import SpecError
+from trainlab.watching.seeing.seen import size_of
+from trainlab.watching.seeing.stretches import (
+    BACKWARD_BEGINS,
+    BITS,
+    DATA_BEGINS,
+    DATA_ENDS,
+    UPDATE_BEGINS,
+    UPDATE_ENDS,
+    Passed,
+)
 
 _is_compiling = torch.compiler.is_compiling
+"""Asked first everywhere: what torch compiles depends on nothing of ours that changes."""
+Clock = Callable[[], int]
 OF_LOADER = "_trainlab_loader"
 """What an iterator knows of its loader."""
+OF_GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
 OURS = -1
 """The key of our hook among a module's own: torch counts from 0."""
+STEPS, MARKS, ALL = range(3)
+"""How much is seen: batches and updates; nothing but the marks of steps, which are kept; all calls."""
+MOST_KEPT = 4096
+"""Marks of a stretch of steps."""
 
 
 class Listener(Protocol):
     """Is told what the script does. Calls nest: a closure's passes lie within the optimizer's step."""
 
     def pass_begins(self, loader: "DataLoader[Any]") -> object: ...
+    def test_begins(self) -> None: ...
     def data_begins(self) -> None: ...
     def data_ends(self, loader: Any, batch: object) -> None: ...
     def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None: ...
     def forward_ends(self, module: nn.Module) -> None: ...
     def backward_begins(self, roots: object) -> None: ...
     def backward_ends(self) -> None: ...
+    def tells_gradients(self, options: Mapping[str, Any]) -> bool: ...
     def optimizer_made(self) -> None: ...
     def update_begins(self, optimizer: Optimizer) -> None: ...
     def update_ends(self, optimizer: Optimizer) -> None: ...
@@ -46,6 +68,8 @@ class Listener(Protocol):
     def transfer_begins(self) -> None: ...
     def transfer_ends(self) -> None: ...
     def loss_scaled(self, scaled: object, loss: object) -> None: ...
+    def loss_passed(self, roots: object) -> None: ...
+    def stretch_ends(self) -> None: ...
 
 
 class Hooks:
@@ -53,16 +77,22 @@ class Hooks:
 
     _installed_now: ClassVar[bool] = False
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, clock: Clock = perf_counter_ns) -> None:
         self.check_none()
         Hooks._installed_now = True
-        self._listener = listener
-        self.is_light = False
-        """Whether only batches and updates are seen: the rest then runs nearly as without us."""
+        self._listener, self._clock = listener, clock
+        self.level = ALL
+        self.passed = Passed()
+        """Marks, at that level."""
+        self.lead: int | None = None
+        """Of the optimizer whose updates end the steps of the stretch: its identity."""
+        self._loader: object = None
+        self.num_passed = self._num_to_pass = 0
+        """Steps of the stretch that have ended, and of all of it."""
         self._thread = threading.get_ident()
         self._installed = ExitStack()
-        self._running: list[Callable[[], None]] = []
-        """Of the outermost module, while it runs: ends its call."""
+        self._running: list[OrderedDict[int, Any]] = []
+        """The outermost module's own hooks, while it runs."""
         self._see_models()
         self._see_optimizers()
         self._see_backward()
@@ -88,42 +118,70 @@ class Hooks:
         setattr(owner, name, function)
         self._installed.callback(setattr, owner, name, before)
 
+    def see(self, level: int) -> None:
+        """From here on so much is seen. Below ALL no model has a hook: it runs as without us."""
+        self.level = level
+        if level < ALL:
+            self._seeing_models.pop(self._key, None)
+        elif not self._running:
+            self._seeing_models[self._key] = self._model_begins
+
+    def pass_by(self, num_steps: int, lead: Optimizer | None, loader: object) -> None:
+        """Of so many steps nothing but marks is seen; the optimizer `lead` ends them, and `loader` gives
+        their batches."""
+        self.num_passed, self._num_to_pass = 0, num_steps
+        self.lead, self._loader = id(lead), loader
+        self.see(MARKS)
+
     def _see_models(self) -> None:
         """A global hook sees every module called; it is taken out while the outermost runs, so that the
         others run as they would, and torch compiles nothing of ours into them."""
         thread, get_ident = self._thread, threading.get_ident
         begins, ends = self._listener.forward_begins, self._listener.forward_ends
         hooks, running = modules._global_forward_pre_hooks, self._running
-        is_model = _Models()
+        is_model, end = _Models(), self._model_ends
 
         def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-            if self.is_light or _is_compiling() or get_ident() != thread or not is_model(module):
+            if _is_compiling() or get_ident() != thread or not is_model(module):
                 return
-            own = module._forward_hooks
             hooks.pop(key, None)
-
-            def after(module: nn.Module, arguments: object, output: object) -> None:
-                end()
-                ends(module)
-
-            def end() -> None:
-                own.pop(OURS, None)
-                running.pop()
-                hooks[key] = before
-
-            running.append(end)
             # While it runs only: a copy of the model, or a file with it, holds nothing of ours.
+            own = cast("OrderedDict[int, Any]", module._forward_hooks)
+            running.append(own)
+            begins(module, arguments)  # in which a copy of the model may be made
             own[OURS] = after
-            begins(module, arguments)
+            own.move_to_end(OURS, last=False)  # before hooks that were made meanwhile
+
+        def after(module: nn.Module, arguments: object, output: object) -> None:
+            end()
+            ends(module)
 
         handle = modules.register_module_forward_pre_hook(before)
         key = handle.id
+        self._key, self._model_begins, self._seeing_models = key, before, hooks
         self._installed.callback(handle.remove)
+        evaluate, test_begins = nn.Module.eval, self._listener.test_begins
+
+        @wraps(evaluate)
+        def watched_eval(module: nn.Module) -> nn.Module:
+            if not _is_compiling() and self.level and get_ident() == thread:
+                test_begins()
+            return evaluate(module)
+
+        self._put(nn.Module, "eval", watched_eval)
+        # Ours is not there when a compiled model is called, and the script prints what it would.
+        warnings.filterwarnings("ignore", message=OF_GLOBAL_HOOKS)
+        self._installed.callback(_take_out, warnings.filters[0])
+
+    def _model_ends(self) -> None:
+        self._running.pop().pop(OURS, None)
+        if self.level == ALL:
+            self._seeing_models[self._key] = self._model_begins
 
     def recover(self) -> None:
         """After a model has raised, and the script goes on: its call has ended."""
         while self._running:
-            self._running[-1]()
+            self._model_ends()
 
     @property
     def is_inside_model(self) -> bool:
@@ -133,13 +191,33 @@ class Hooks:
     def _see_optimizers(self) -> None:
         begins, ends = self._listener.update_begins, self._listener.update_ends
 
+        mark, clock, stretch_ends = (
+            self.passed.log.append,
+            self._clock,
+            self._listener.stretch_ends,
+        )
+        made_by = self.passed.optimizers.append
+
         def before(optimizer: Optimizer, arguments: object, options: object) -> None:
-            if not _is_compiling():
+            if _is_compiling():
+                return
+            if self.level == MARKS:
+                mark(clock() << BITS | UPDATE_BEGINS)
+            else:
                 begins(optimizer)
 
         def after(optimizer: Optimizer, arguments: object, options: object) -> None:
-            if not _is_compiling():
+            if _is_compiling():
+                return
+            if self.level != MARKS:
                 ends(optimizer)
+                return
+            mark(clock() << BITS | UPDATE_ENDS)
+            made_by(optimizer)
+            if id(optimizer) == self.lead:
+                self.num_passed += 1
+            if self.num_passed >= self._num_to_pass or len(self.passed) > MOST_KEPT:
+                stretch_ends()
 
         self._installed.callback(register_optimizer_step_pre_hook(before).remove)
         self._installed.callback(register_optimizer_step_post_hook(after).remove)
@@ -163,7 +241,7 @@ class Hooks:
 
         @wraps(original)
         def watched(*arguments: Any, **options: Any) -> Any:
-            if self.is_light or _is_compiling() or get_ident() != thread:
+            if _is_compiling() or self.level < ALL or get_ident() != thread:
                 return original(*arguments, **options)
             begins()
             try:
@@ -176,6 +254,11 @@ class Hooks:
     def _see_backward(self) -> None:
         begins, ends = self._listener.backward_begins, self._listener.backward_ends
         thread, get_ident = self._thread, threading.get_ident
+        mark, clock, loss_passed = (
+            self.passed.log.append,
+            self._clock,
+            self._listener.loss_passed,
+        )
         for name in ("backward", "grad"):
             original = getattr(torch.autograd, name)
             is_grad = name == "grad"
@@ -188,9 +271,16 @@ class Hooks:
                 _is_grad: bool = is_grad,
                 **options: Any,
             ) -> Any:
-                if self.is_light or _is_compiling() or get_ident() != thread:
+                if _is_compiling() or not self.level or get_ident() != thread:
                     return _original(tensors, *arguments, **options)
-                begins(None if _is_grad else tensors)
+                if self.level == MARKS:
+                    if not _is_grad:
+                        mark(clock() << BITS | BACKWARD_BEGINS)
+                        loss_passed(tensors)
+                    return _original(tensors, *arguments, **options)
+                # What makes no update counts where no optimizer makes any.
+                is_told = not _is_grad or self._listener.tells_gradients(options)
+                begins(tensors if is_told else None)
                 try:
                     return _original(tensors, *arguments, **options)
                 finally:
@@ -213,12 +303,21 @@ class Hooks:
         thread, get_ident = self._thread, threading.get_ident
         of_pass = self._listener.pass_begins
         following = _BaseDataLoaderIter.__next__
+        mark, clock, size = self.passed.log.append, self._clock, self.passed.sizes.append
 
         def watched_next(iterator: Any) -> Any:
             if get_ident() != thread:
                 return following(iterator)
-            begins()
             batch = None
+            if self.level == MARKS and iterator.__dict__.get(OF_LOADER) is self._loader:
+                mark(clock() << BITS | DATA_BEGINS)
+                try:
+                    batch = following(iterator)
+                    return batch
+                finally:
+                    mark(clock() << BITS | DATA_ENDS)
+                    size(None if batch is None else size_of(batch) or 0)
+            begins()
             try:
                 batch = following(iterator)
                 return batch
@@ -255,7 +354,7 @@ class Hooks:
         thread, get_ident = self._thread, threading.get_ident
 
         def watched(tensor: Any, *arguments: Any, **options: Any) -> Any:
-            if self.is_light or _is_compiling() or tensor.is_cuda or get_ident() != thread:
+            if _is_compiling() or self.level < ALL or tensor.is_cuda or get_ident() != thread:
                 return original(tensor, *arguments, **options)
             begins()
             try:
@@ -266,6 +365,11 @@ class Hooks:
         # The method is inherited: it is set here, and deleted again.
         setattr(torch.Tensor, name, watched)
         self._installed.callback(delattr, torch.Tensor, name)
+
+
+def _take_out(of_warnings: object) -> None:
+    with suppress(ValueError):  # the script may have set its own
+        warnings.filters.remove(of_warnings)  # type: ignore[attr-defined]
 
 
 class _Models:

@@ -28,6 +28,9 @@ class Losses:
 
     def add(self, roots: object) -> None:
         """The tensors that a backward pass begins at."""
+        if type(roots) is Tensor and self._scaled is None and roots.is_cpu and roots.numel() == 1:
+            self._values.append(roots.item())
+            return
         root = roots[0] if isinstance(roots, list | tuple) and len(roots) == 1 else roots
         if self._scaled is not None and root is self._scaled[0]:
             root = self._scaled[1]
@@ -41,7 +44,7 @@ class Losses:
         # A copy: a captured graph writes the next loss to the same place.
         self._places.append(len(self._values))
         self._values.append(math.nan)
-        self._waiting.append(root.detach().reshape(()).clone())
+        self._waiting.append(root.detach().clone())
         if len(self._waiting) >= READ_AFTER:
             self._read()
 
@@ -55,7 +58,7 @@ class Losses:
         if not self._waiting:
             return
         with torch.no_grad():
-            values = torch.stack([loss.double() for loss in self._waiting]).tolist()
+            values = torch.stack([loss.double().reshape(()) for loss in self._waiting]).tolist()
         for place, value in zip(self._places, values, strict=True):
             self._values[place] = value
         self._waiting.clear()

@@ -2,14 +2,18 @@
 
 import hashlib
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
+LOSS_NAME = "train/loss"
 MOST_DIGESTED = 3
 """So many passes are compared by their first batch."""
 DIGESTED_VALUES = 4096
@@ -29,12 +33,39 @@ class SeenLoader:
     drop_last: bool
     num_given: int = 0
     num_passes: int = 0
+    num_trained: int = 0
+    """Of those that were trained on."""
+    trained_pass: int = 0
+    """The last of them."""
+    epochs_before: int = 0
+    """Of loaders that were trained on before it."""
+    has_run_out: bool = False
+    """Whether the pass has given all of its batches."""
     is_trained_on: bool = False
     begins_alike: bool | None = None
     """Whether passes over it began with the same batch; None where only one was seen."""
     first_batch: str = ""
     """A digest of it."""
     digested_pass: int = 0
+
+    def train_on(self, epoch: int, last: "SeenLoader | None") -> int:
+        """A batch of the pass that is under way is trained on, in this epoch, after one of `last`: the
+        epoch that it is of. A loader that takes over from one that has run out goes on counting; those
+        that are used side by side count the same."""
+        if self.trained_pass == self.num_passes:
+            return epoch
+        if not self.num_trained:
+            goes_on = last is not None and last.has_run_out
+            self.epochs_before = epoch if goes_on else epoch - 1
+        self.trained_pass = self.num_passes
+        self.num_trained += 1
+        self.is_trained_on = True
+        return max(epoch, self.epochs_before + self.num_trained)
+
+    def is_like(self, other: "SeenLoader") -> bool:
+        """Whether both give batches in the same way."""
+        ways = ("batch_size", "num_samples", "num_workers", "pin_memory", "order", "drop_last")
+        return all(getattr(self, way) == getattr(other, way) for way in ways)
 
     def see_batch(self, batch: object) -> None:
         """A batch that it gave: the first of a pass is compared with that of the pass before."""
@@ -67,6 +98,8 @@ class SeenOptimizer:
     lr: float | None
     code: str
     """fused, foreach or loop, as far as its options say; auto: torch's choice."""
+    loss_name: str = LOSS_NAME
+    """The metric of the losses whose gradients it applies."""
     num_steps: int = 0
 
 
@@ -77,6 +110,8 @@ class Seen:
         self.loaders: list[SeenLoader] = []
         self._of_loader: weakref.WeakKeyDictionary[DataLoader[Any], SeenLoader]
         self._of_loader = weakref.WeakKeyDictionary()
+        self._of_data: list[tuple[Callable[[], object], SeenLoader]] = []
+        """Data sets that are there, and a loader of each."""
         self.models: list[SeenModel] = []
         self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self.optimizers: list[SeenOptimizer] = []
@@ -85,12 +120,21 @@ class Seen:
         """Samples of the largest batch that was trained on, as far as it shows."""
 
     def loader(self, loader: "DataLoader[Any]") -> SeenLoader:
-        """What is known of a loader, which may be new."""
+        """What is known of a loader, which may be new. One made anew for every pass over the same data is
+        the same."""
         found = self._of_loader.get(loader)
         if found is None:
-            found = self._of_loader[loader] = _loader(loader)
-            self.loaders.append(found)
+            found = self._of_loader[loader] = self._made_before(loader, _loader(loader))
         return found
+
+    def _made_before(self, loader: "DataLoader[Any]", new: SeenLoader) -> SeenLoader:
+        for data, known in self._of_data:
+            if data() is loader.dataset and known.is_like(new):
+                return known
+        self.loaders.append(new)
+        with suppress(TypeError):  # a list, say, cannot be told from one that took its place
+            self._of_data.append((weakref.ref(loader.dataset), new))
+        return new
 
     def model(self, module: nn.Module) -> None:
         """A module that the script calls, which may be new."""
@@ -114,8 +158,14 @@ class Seen:
         found = self._of_optimizer.get(id(optimizer))
         if found is None:
             group = optimizer.param_groups[0] if optimizer.param_groups else {}
-            found = SeenOptimizer(type(optimizer).__name__, lr_of(optimizer), _code(group))
-            self._of_optimizer[id(optimizer)] = found
+            # One that is gone has left its name to the next.
+            taken = {one.loss_name for one in self._of_optimizer.values()}
+            numbered = (f"{LOSS_NAME}_{number}" for number in count(2))
+            name = next(one for one in chain([LOSS_NAME], numbered) if one not in taken)
+            found = SeenOptimizer(type(optimizer).__name__, lr_of(optimizer), _code(group), name)
+            key = id(optimizer)
+            self._of_optimizer[key] = found
+            weakref.finalize(optimizer, self._of_optimizer.pop, key, None)
             self.optimizers.append(found)
         return found
 
@@ -130,8 +180,11 @@ def lr_of(optimizer: Optimizer) -> float | None:
 
 def size_of(batch: object) -> int | None:
     """Samples of a batch: the length of its first tensor; None where it has none."""
-    tensor = _first_tensor(batch)
-    return None if tensor is None or not tensor.ndim else tensor.shape[0]
+    if type(batch) is list and batch and type(batch[0]) is Tensor:
+        tensor: Tensor | None = batch[0]
+    else:
+        tensor = _first_tensor(batch)
+    return None if tensor is None or not tensor.dim() else tensor.size(0)
 
 
 def digest_of(batch: object) -> str:
@@ -139,8 +192,8 @@ def digest_of(batch: object) -> str:
     tensor = _first_tensor(batch)
     if tensor is None:
         return ""
-    values = tensor.detach().reshape(-1)[:DIGESTED_VALUES].cpu()
-    return hashlib.sha256(repr(values.tolist()).encode()).hexdigest()[:16]
+    values = tensor.detach().reshape(-1)[:DIGESTED_VALUES].cpu().contiguous()
+    return hashlib.sha256(values.view(torch.uint8).numpy().tobytes()).hexdigest()[:16]
 
 
 def _first_tensor(batch: object) -> Tensor | None:

@@ -5,11 +5,15 @@ a pass was training shows only later, by the backward pass that follows or does 
 is pending.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trainlab.measure.stopwatch import Stopwatch
+from trainlab.watching.seeing.stretches import DATA_ENDS, UPDATE_ENDS, Stretches
 
 PARTS: Final = (
     *("startup", "data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward"),
@@ -42,24 +46,41 @@ class Timeline:
         self._is_evaluating = False
         self.num_evaluation_passes = 0
         self._passes_pending = 0
-        self.num_calls = 0
-        """Times that a part began or ended."""
+        self.num_calls = self.num_marks = 0
+        """Times that a part began or ended; of those, where nothing but marks was seen."""
+        self.paused_ns = 0
+        """What counts nowhere."""
+        self._paused_at = 0
+        self._stretches = Stretches(len(PARTS), OTHER)
+        self._stretch = list(_EMPTY)
+        """What came since the last mark, where all is seen."""
+        self._mark: int | None = None
+        """The last one; None: what lies behind it was no training."""
         self.stopwatch: Stopwatch | None = None
         """On a GPU, for some steps: is told which part ends. A call returns before its work is done."""
         self.on_settled: Callable[[bool], None] | None = None
         """Is told that what was pending is settled, and whether it was evaluation."""
+
+    def now_ns(self) -> int:
+        """By its clock."""
+        return self._clock()
 
     @property
     def part(self) -> int:
         """The part that is under way."""
         return self._part
 
+    def _spend(self) -> None:
+        now = self._clock()
+        spent = now - self._since
+        self._pending[self._part] += spent
+        self._stretch[self._part] += spent
+        self._since = now
+
     def begin(self, part: int) -> None:
         """A call begins."""
         self.num_calls += 2
-        now = self._clock()
-        self._pending[self._part] += now - self._since
-        self._since = now
+        self._spend()
         if self.stopwatch is not None:
             self.stopwatch.mark(PARTS[self._part])
         self._outer.append(self._part)
@@ -67,22 +88,28 @@ class Timeline:
 
     def end(self, then: int) -> None:
         """That call has ended; what follows it is `then`, unless it was made within another call."""
-        now = self._clock()
-        self._pending[self._part] += now - self._since
-        self._since = now
+        self._spend()
         if self.stopwatch is not None:
             self.stopwatch.mark(PARTS[self._part])
         before = self._outer.pop() if self._outer else OTHER
         self._part = then if before in _BETWEEN or before == STARTUP else before
 
-    def data_begins(self) -> None:
-        """A batch is asked for: a pass that no backward pass has followed was no training."""
+    def data_begins(self, *, begins_pass: bool = False) -> None:
+        """A batch is asked for: a pass that no backward pass has followed was no training. `begins_pass`:
+        it is the first of a pass over a loader, the start of which has just been seen and belongs to it."""
         self.begin(DATA)
         if self._has_forward or self._is_evaluating:
             self._settle_evaluation()
-        else:
+        elif not begins_pass:
             # What came since the last update is no part of a test that may begin here.
             self._settle_training()
+
+    def data_runs_out(self) -> None:
+        """A loader has no more batches: a test on them is over, and what follows is no part of it."""
+        self.end(OTHER)
+        if self._has_forward or self._is_evaluating:
+            self._settle_evaluation()
+            self._is_evaluating = False
 
     def forward_begins(self, *, is_repeated: bool) -> None:
         """`is_repeated`: the same model has run without gradients since the last backward pass or batch."""
@@ -99,9 +126,7 @@ class Timeline:
 
     def step_ends(self) -> list[int]:
         """An update has been made: the parts of the step that it ends, in nanoseconds."""
-        now = self._clock()
-        self._pending[self._part] += now - self._since
-        self._since = now
+        self._spend()
         self._settle_training()
         step, self._step = self._step, list(_EMPTY)
         total = self.total_ns
@@ -116,22 +141,65 @@ class Timeline:
         self._has_forward = self._is_evaluating = False
         self._passes_pending = 0
         self._outer.clear()
+        self._mark, self._stretch = None, list(_EMPTY)
         self._part, self._since = OTHER, self._clock()
+
+    def mark(self, mark: int) -> None:
+        """The call that begins or has ended here is a mark, and all before it was seen."""
+        if self._mark is not None:
+            self._stretches.learn(self._mark, mark, self._stretch)
+        self._stretch = list(_EMPTY)
+        self._mark = mark
+
+    def see_marks(self) -> None:
+        """From here, the end of a step, on nothing but marks is seen."""
+        self._outer.clear()
+        self._part, self._mark = OTHER, UPDATE_ENDS
+
+    def catch_up(
+        self, marks: NDArray[np.int64], at_ns: NDArray[np.int64], ends: Sequence[int]
+    ) -> tuple[list[list[int]], bool]:
+        """Deals with marks that were passed by, of which those at the places `ends` end steps: the parts of
+        these, and whether nothing was unusual about any."""
+        assert self._mark is not None
+        with_last = np.concatenate([[self._mark], marks])
+        spent_ns = np.diff(at_ns, prepend=self._since)
+        # A row more: the step that is under way may not have begun.
+        stretches_ns = np.zeros((len(marks) + 1, len(PARTS)), dtype=np.int64)
+        stretches_ns[:-1], is_usual = self._stretches.divide(with_last, spent_ns)
+        # What came before, between the last step and a pause, is of the first.
+        stretches_ns[0] += self._step
+        stretches_ns[0, OTHER] += self._pending[OTHER]
+        self._pending[OTHER] = 0
+        sums_ns = np.add.reduceat(stretches_ns, [0, *(end + 1 for end in ends)])
+        *steps, self._step = sums_ns.tolist()
+        self.total_ns = (sums_ns[:-1].sum(axis=0) + self.total_ns).tolist()
+        self.num_marks += len(marks)
+        self._mark, self._since = int(marks[-1]), int(at_ns[-1])
+        return steps, is_usual
+
+    def see_all(self, since_ns: int) -> None:
+        """From then on, which may have been amid a step; what we did since counts nowhere."""
+        self._part = PREPARE if self._mark == DATA_ENDS else OTHER
+        self._pending[self._part] += since_ns - self._since
+        self._stretch = list(_EMPTY)
+        self._stretch[self._part] = since_ns - self._since
+        self._paused_at = since_ns
+        self.go_on()
 
     def pause(self) -> None:
         """What follows counts nowhere, until `go_on`."""
-        now = self._clock()
-        self._pending[self._part] += now - self._since
+        self._spend()
+        self._paused_at = self._since
 
     def go_on(self) -> None:
         """The pause is over."""
         self._since = self._clock()
+        self.paused_ns += self._since - self._paused_at
 
     def finish(self) -> list[int]:
         """The process ends: all its time by part."""
-        now = self._clock()
-        self._pending[self._part] += now - self._since
-        self._since = now
+        self._spend()
         if self._has_forward or self._is_evaluating:
             self._settle_evaluation()
         total = [sum(spent) for spent in zip(self.total_ns, self._step, self._pending, strict=True)]
@@ -152,6 +220,7 @@ class Timeline:
 
     def _settle_evaluation(self) -> None:
         pending = self._pending
+        self._mark = None
         self.total_ns[STARTUP] += pending[STARTUP]
         pending[STARTUP] = 0
         self.total_ns[EVALUATION] += sum(pending)

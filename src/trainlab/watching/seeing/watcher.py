@@ -2,8 +2,9 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from time import perf_counter_ns
 from typing import Any
 
 import psutil
@@ -12,10 +13,18 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from trainlab.watching.seeing.course import Course
 from trainlab.watching.seeing.follower import Follower
-from trainlab.watching.seeing.hooks import Hooks
-from trainlab.watching.seeing.losses import Losses
-from trainlab.watching.seeing.seen import Seen, SeenLoader, lr_of, size_of
+from trainlab.watching.seeing.hooks import ALL, MARKS, STEPS, Hooks
+from trainlab.watching.seeing.looks import Looks
+from trainlab.watching.seeing.seen import Seen, SeenLoader, size_of
+from trainlab.watching.seeing.stretches import (
+    BACKWARD_BEGINS,
+    DATA_BEGINS,
+    DATA_ENDS,
+    UPDATE_BEGINS,
+    UPDATE_ENDS,
+)
 from trainlab.watching.seeing.timeline import (
     LOSS,
     OPTIMIZER,
@@ -23,13 +32,12 @@ from trainlab.watching.seeing.timeline import (
     PREPARE,
     TRANSFER,
     ZERO_GRAD,
+    Clock,
     Timeline,
 )
 
 MEMORY_EVERY_S = 0.25
 """Between two looks at how much memory the process holds."""
-
-LOSS_NAME = "train/loss"
 
 StepEnds = Callable[[int], None]
 """Is told that an update was made, counted from 1."""
@@ -38,61 +46,43 @@ StepEnds = Callable[[int], None]
 class Watcher:
     """What one process did, from its start on."""
 
-    def __init__(self, start_ns: int | None = None) -> None:
-        self.timeline = Timeline(start_ns=start_ns)
-        self.losses, self.seen = Losses(), Seen()
+    def __init__(self, start_ns: int | None = None, clock: Clock = perf_counter_ns) -> None:
+        self.timeline = Timeline(clock, start_ns)
+        self.seen = Seen()
+        self.course = Course(self.seen)
+        self.loss_passed = self.course.losses.add
         self.steps_ns: list[list[int]] = []
         """The parts of each step; the first holds what came before it, but for the start."""
-        self.step_samples: list[int] = []
-        """Training samples seen by the end of each step."""
-        self.step_losses: list[dict[str, tuple[int, ...]]] = []
-        """Of each step, by metric, the places among the losses whose sum an optimizer has followed."""
-        self.step_epochs: list[int] = []
-        self.step_lrs: list[float | None] = []
         self.memory_bytes: list[tuple[int, int]] = []
         """Step and resident size, now and then."""
-        self.num_backward = self.num_fetched = self.num_light_steps = 0
+        self.num_fetched = self.num_light_steps = 0
         self.was_restarted = False
         self.num_first_models: int | None = None
         """Models seen before the script ran once more, with the same again; None: it did not."""
-        self._lead: int | None = None
-        """The optimizer that ends a step with its update; None: there was none yet."""
         # One that was made before the first look makes updates, too.
         self.has_optimizer = any(issubclass(type(one), Optimizer) for one in gc.get_objects())
         self._updates_by_hand = 0
         """Backward passes since the last step, where no optimizer of torch's was made."""
-        self._roots: list[int] = []
-        """Places of the losses since the last update by any optimizer."""
-        self._followed: list[int] = []
-        """Those since before the update that is under way."""
-        self._of_step: dict[str, tuple[int, ...]] = {}
-        self._samples = 0
-        self._has_loader = False
         self._passes_before = 0
-        self._fetched: tuple[SeenLoader, int] | None = None
         self._without_gradients: set[int] = set()
         """Models that ran without gradients since the last backward pass or batch."""
-        self._epoch = 1
         self._process, self._looked_s = psutil.Process(), 0.0
         self.is_testing = False
         """Whether the model has been run without training since the last backward pass."""
         self.on_step: StepEnds | None = None
         self.follower: Follower | None = None
-        self.hooks = Hooks(self)
-
-    def losses_of(self, place: int) -> dict[str, float]:
-        """The loss whose gradient each optimizer applied in a step: the sum of what `backward` was called
-        on before its update."""
-        values = self.losses.values()
-        return {
-            name: sum(values[one] for one in places)
-            for name, places in self.step_losses[place].items()
-        }
+        self.looks: Looks | None = None
+        """Tells which steps are seen whole; None: all are."""
+        self._has_begun_pass = False
+        """Over a loader that has not been asked for a batch yet."""
+        self._is_told = False
+        """Whether a test would have been told since the last step, by a pass over the data or `eval`."""
+        self.hooks = Hooks(self, clock)
 
     @property
     def num_steps(self) -> int:
         """Updates so far."""
-        return len(self.steps_ns)
+        return len(self.steps_ns) + self.hooks.num_passed
 
     @property
     def device(self) -> str:
@@ -103,15 +93,17 @@ class Watcher:
     @contextmanager
     def unseen(self) -> Iterator[None]:
         """What runs inside is ours: nothing of it is seen."""
-        was_light, self.hooks.is_light = self.hooks.is_light, True
+        level = self.hooks.level
+        self.hooks.see(STEPS)
         try:
             yield
         finally:
-            self.hooks.is_light = was_light
+            self.hooks.see(level)
 
     def lead_by(self, optimizer: Optimizer) -> None:
         """Its updates are those that end a step."""
-        self._lead, self.has_optimizer = id(optimizer), True
+        self.course.lead_by(optimizer)
+        self.has_optimizer = True
 
     def _following(self, moment: Callable[..., None], *arguments: Any) -> None:
         """What the follower does counts nowhere."""
@@ -126,49 +118,99 @@ class Watcher:
         self.on_step = None
         if self._updates_by_hand:
             self._step_by_hand()
+        self.see_all()
         self.hooks.close()
         self.timeline.finish()
 
     def pass_begins(self, loader: "DataLoader[Any]") -> SeenLoader:
         seen = self.seen.loader(loader)
         seen.num_passes += 1
+        seen.has_run_out = False
+        self._is_told = self._has_begun_pass = True
+        self._see_news()
         if self.follower is not None:
             self._following(self.follower.pass_begins, seen)
         return seen
 
+    def test_begins(self) -> None:
+        self._is_told = True
+        self._see_news()
+
     def begin_again(self) -> None:
         """The script is about to run once more, with objects of its own."""
-        self._lead, self._updates_by_hand, self._roots, self._fetched = None, 0, [], None
+        self.course.begin_again()
+        self._updates_by_hand = 0
         self.was_restarted = True
         if self.num_first_models is None:
             self.num_first_models = len(self.seen.models)
 
     def watch_lightly(self, is_light: bool) -> None:
         """From here, the end of a step, on only batches and updates are seen, or all is again."""
-        if self.hooks.is_light and not is_light:
+        if not self.hooks.level and not is_light:
             self.timeline.restart()
         # Where weights are updated by hand nothing else tells where a step ends.
-        self.hooks.is_light = is_light and self.has_optimizer
+        self.hooks.see(STEPS if is_light and self.has_optimizer else ALL)
+
+    def see_all(self) -> None:
+        """From here on, maybe amid a step; what was passed by is caught up with."""
+        if self.hooks.level == MARKS:
+            now_ns = self.timeline.now_ns()
+            self.hooks.see(ALL)
+            self._catch_up()
+            self.timeline.see_all(now_ns)
+
+    def _catch_up(self) -> None:
+        passed, self.hooks.num_passed = self.hooks.passed, 0
+        if not passed.log:
+            return
+        marks, at_ns = passed.decoded()
+        self.num_fetched += len(passed.sizes)
+        ends = self.course.catch_up(marks.tolist(), passed, self.hooks.lead)
+        steps, is_usual = self.timeline.catch_up(marks, at_ns, ends)
+        self.steps_ns += steps
+        passed.clear()
+        if not is_usual and self.looks is not None:
+            self.looks.something_new()
+
+    def stretch_ends(self) -> None:
+        """The steps to be passed by have ended."""
+        self.see_all()
+        self._tell_step()
+
+    def _see_news(self) -> None:
+        """Something begins that was not there before."""
+        if self.looks is not None:
+            self.looks.something_new()
+            self.see_all()
 
     def data_begins(self) -> None:
         self.num_fetched += 1
-        if self.hooks.is_light:
+        if not self.hooks.level:
             return
+        if self.hooks.level == MARKS:
+            self._see_news()
         if self.hooks.is_inside_model:
             self.hooks.recover()
             self.timeline.end(OTHER)
         if self._updates_by_hand:
             self._step_by_hand()
-        self.timeline.data_begins()
+        self.timeline.data_begins(begins_pass=self._has_begun_pass)
+        self._has_begun_pass = False
+        self.timeline.mark(DATA_BEGINS)
         self._without_gradients.clear()
 
     def data_ends(self, loader: SeenLoader | None, batch: object) -> None:
-        if self.hooks.is_light:
+        if not self.hooks.level:
             return
-        self.timeline.end(PREPARE)
+        if batch is None and loader is not None:
+            loader.has_run_out = True
+            self.timeline.data_runs_out()
+        else:
+            self.timeline.end(PREPARE)
+        self.timeline.mark(DATA_ENDS)
         if batch is not None and loader is not None:
             loader.see_batch(batch)
-            self._fetched = loader, size_of(batch) or 0
+            self.course.fetched(loader, size_of(batch) or 0)
 
     def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         if self._updates_by_hand:
@@ -191,23 +233,21 @@ class Watcher:
             self._following(self.follower.forward_ends)
         self.seen.model(module)
 
+    def tells_gradients(self, options: Mapping[str, Any]) -> bool:
+        """Whether `torch.autograd.grad` stands for `backward`: where no optimizer makes the updates."""
+        return not self.has_optimizer and not options.get("create_graph")
+
     def backward_begins(self, roots: object) -> None:
+        if self._updates_by_hand and roots is not None:
+            self._step_by_hand()
         self.timeline.backward_begins()
+        self.timeline.mark(BACKWARD_BEGINS)
         if roots is not None:
-            self.num_backward += 1
-            self._roots.append(len(self.losses))
-            self.losses.add(roots)
+            self.course.losses.add(roots)
+            self.course.goes_back()
+        self.course.trains()
         self._without_gradients.clear()
         self.is_testing = False
-        if self._fetched is not None:
-            loader, size = self._fetched
-            if not loader.is_trained_on:
-                loader.is_trained_on = True
-            self._samples += size
-            self.seen.batch_size = max(size, self.seen.batch_size or 0)
-            self._fetched = None
-            self._has_loader = True
-            self._epoch = max(1, loader.num_passes)
 
     def backward_ends(self) -> None:
         self.timeline.end(OTHER)
@@ -218,38 +258,31 @@ class Watcher:
 
     def optimizer_made(self) -> None:
         self.has_optimizer = True
+        self._see_news()
 
     def update_begins(self, optimizer: Optimizer) -> None:
-        if self.hooks.is_light:
+        if not self.hooks.level:
             return
         # It may have been made before the watch began.
         self.has_optimizer, self._updates_by_hand = True, 0
         if self.follower is not None:
             self._following(self.follower.update_begins, optimizer)
         self.timeline.begin(OPTIMIZER)
-        self._followed, self._roots = self._roots, []
+        self.timeline.mark(UPDATE_BEGINS)
+        self.course.update_begins()
 
     def update_ends(self, optimizer: Optimizer) -> None:
-        key = id(optimizer)
-        if self.hooks.is_light:
-            if key == self._lead or self._lead is None:
-                self._lead = key
+        if not self.hooks.level:
+            if self.course.ends_step(optimizer):
                 self._light_step_ends()
             return
         self.timeline.end(OTHER)
+        self.timeline.mark(UPDATE_ENDS)
         if self.follower is not None:
             self._following(self.follower.update_ends)
-        seen = self.seen.optimizer(optimizer)
-        seen.num_steps += 1
-        # A closure asks for the loss again and again: the first is that of the weights before the update.
-        followed, self._roots = self._followed or self._roots[:1], []
-        if followed:
-            number = self.seen.optimizers.index(seen) + 1
-            self._of_step[f"train/loss_{number}" if number > 1 else LOSS_NAME] = tuple(followed)
-        if self._lead is None:
-            self._lead = key
-        if key == self._lead:
-            self._step_ends(lr_of(optimizer))
+        self.course.update_ends(optimizer)
+        if self.course.ends_step(optimizer):
+            self._step_ends()
 
     def zero_grad_begins(self) -> None:
         self.timeline.begin(ZERO_GRAD)
@@ -264,7 +297,7 @@ class Watcher:
         self.timeline.end(PREPARE)
 
     def loss_scaled(self, scaled: object, loss: object) -> None:
-        self.losses.note_scaled(scaled, loss)
+        self.course.losses.note_scaled(scaled, loss)
 
     def _light_step_ends(self) -> None:
         self.num_light_steps += 1
@@ -274,21 +307,34 @@ class Watcher:
     def _step_by_hand(self) -> None:
         """Weights that no optimizer of torch's updates: a step ends where the next batch begins."""
         self._updates_by_hand = 0
-        self._of_step[LOSS_NAME], self._roots = tuple(self._roots), []
-        self._step_ends(None)
+        self.course.update_by_hand()
+        self._step_ends()
 
-    def _step_ends(self, lr: float | None) -> None:
-        self.steps_ns.append(self.timeline.step_ends())
-        self.step_samples.append(self._samples)
-        self.step_losses.append(self._of_step)
-        self._of_step = {}
+    def _step_ends(self) -> None:
+        """Of one that was seen whole."""
+        step = self.timeline.step_ends()
+        self.steps_ns.append(step)
         passes = self.timeline.num_evaluation_passes
-        if not self._has_loader and passes > self._passes_before and self.num_steps > 1:
-            # No loader tells where a pass over the data begins: after a test, say.
-            self._epoch += 1
-        self._passes_before = passes
-        self.step_epochs.append(self._epoch)
-        self.step_lrs.append(lr)
+        follows_test, self._passes_before = passes > self._passes_before, passes
+        self.course.step_ends(follows_test=follows_test)
+        self._tell_step()
+        if self.looks is not None:
+            if follows_test and not self._is_told:
+                self.looks.see_all()  # it tests, and nothing tells when
+            if number := self.looks.num_passed(self.num_steps, sum(step)):
+                self.pass_by(number)
+        self._is_told = False
+
+    def pass_by(self, num_steps: int) -> None:
+        """From here, the end of a step, on nothing but marks is seen of so many; where weights are updated
+        by hand, and no mark tells where a step ends, all is."""
+        if self.has_optimizer and not self.hooks.is_inside_model:
+            self._without_gradients.clear()
+            self.timeline.see_marks()
+            self.hooks.pass_by(num_steps, self.course.lead, self.course.loader)
+
+    def _tell_step(self) -> None:
+        """At the end of a step, or of a stretch of them."""
         if (now_s := time.monotonic()) - self._looked_s > MEMORY_EVERY_S:
             self._looked_s = now_s
             self.memory_bytes.append((self.num_steps, self._process.memory_info().rss))

@@ -1,0 +1,161 @@
+"""Course: what each step of a training was, beside its time: its samples, its losses, its epoch."""
+
+import weakref
+from collections.abc import Callable, Sequence
+
+from torch.optim import Optimizer
+
+from trainlab.watching.seeing.losses import Losses
+from trainlab.watching.seeing.seen import LOSS_NAME, Seen, SeenLoader
+from trainlab.watching.seeing.stretches import (
+    BACKWARD_BEGINS,
+    DATA_ENDS,
+    UPDATE_BEGINS,
+    UPDATE_ENDS,
+    Passed,
+)
+
+MOST_BY_OTHERS = 20
+"""After so many updates without one of the optimizer that ends steps, another one does."""
+
+
+class Course:
+    """Is told of batches, backward passes and updates, in their order."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self.losses = Losses()
+        """What `backward` was called on, all of it."""
+        self.samples: list[int] = []
+        """Those trained on by the end of each step."""
+        self.followed: list[dict[str, tuple[int, ...]]] = []
+        """Of each step, by metric, the places among the losses whose sum an optimizer has followed."""
+        self.epochs: list[int] = []
+        self.num_backward = 0
+        self.loader: SeenLoader | None = None
+        """The one that the last batch trained on came from."""
+        self._fetched: tuple[SeenLoader, int] | None = None
+        """A batch that is not trained on yet, and its size."""
+        self._num_samples, self._epoch = 0, 1
+        self._pending: list[int] = []
+        """Places of the losses since the last update by any optimizer."""
+        self._under_way: list[int] = []
+        """Those from before the update that is under way."""
+        self._of_step: dict[str, tuple[int, ...]] = {}
+        self._lead: Callable[[], Optimizer | None] = lambda: None
+        self._num_by_others = 0
+        """Updates since the last of the lead."""
+
+    def losses_of(self, step: int) -> dict[str, float]:
+        """The loss whose gradient each optimizer applied in a step, counted from 0: the sum of what
+        `backward` was called on before its update. Where gradients come from elsewhere there is none."""
+        values = self.losses.values()
+        return {
+            name: sum([values[place] for place in places])
+            for name, places in self.followed[step].items()
+            if places
+        }
+
+    @property
+    def lead(self) -> Optimizer | None:
+        """The optimizer whose updates end steps, while there is one."""
+        return self._lead()
+
+    def lead_by(self, optimizer: Optimizer) -> None:
+        """Its updates are those that end a step."""
+        self._lead, self._num_by_others = weakref.ref(optimizer), 0
+
+    def begin_again(self) -> None:
+        """The script is about to run once more, with objects of its own."""
+        self._lead, self._pending, self._fetched = lambda: None, [], None
+
+    def fetched(self, loader: SeenLoader, size: int) -> None:
+        """A batch, which may be trained on or not."""
+        self._fetched = loader, size
+
+    def goes_back(self) -> None:
+        """A backward pass begins from the next of the losses."""
+        self._pending.append(self.num_backward)
+        self.num_backward += 1
+
+    def trains(self) -> None:
+        """A backward pass begins, from whatever: the batch fetched last is one that is trained on."""
+        if self._fetched is None:
+            return
+        loader, size = self._fetched
+        self._epoch = loader.train_on(self._epoch, self.loader)
+        self._fetched, self.loader = None, loader
+        self._num_samples += size
+        if self._seen.batch_size is None or size > self._seen.batch_size:
+            self._seen.batch_size = size
+
+    def update_begins(self) -> None:
+        """By any optimizer."""
+        self._under_way, self._pending = self._pending, []
+
+    def update_ends(self, optimizer: Optimizer) -> None:
+        """It has followed the losses from before it began."""
+        seen = self._seen.optimizer(optimizer)
+        seen.num_steps += 1
+        # A closure asks for the loss again and again: the first is that of the weights before the update.
+        followed, self._pending = self._under_way or self._pending[:1], []
+        if followed:
+            self._of_step[seen.loss_name] = tuple(followed)
+
+    def update_by_hand(self) -> None:
+        """Weights that no optimizer of torch's updates."""
+        self._of_step[LOSS_NAME], self._pending = tuple(self._pending), []
+
+    def ends_step(self, optimizer: Optimizer) -> bool:
+        """Whether its updates end steps: those of the first do, or of another once that is gone, or makes
+        none any more."""
+        lead = self._lead()
+        if lead is optimizer:
+            self._num_by_others = 0
+            return True
+        self._num_by_others += 1
+        if lead is not None and self._num_by_others <= MOST_BY_OTHERS:
+            return False
+        self.lead_by(optimizer)
+        return True
+
+    def step_ends(self, *, follows_test: bool) -> None:
+        """`follows_test`: there was one since the step before."""
+        if follows_test and self.loader is None and self.samples:
+            # No loader tells where a pass over the data begins: after a test, say.
+            self._epoch += 1
+        self.samples.append(self._num_samples)
+        self.followed.append(self._of_step)
+        self.epochs.append(self._epoch)
+        self._of_step = {}
+
+    def catch_up(self, marks: Sequence[int], passed: Passed, lead: int | None) -> list[int]:
+        """Is told of marks that were passed by, in which the optimizer `lead`, which may be gone by now,
+        ends steps: the places of those that do."""
+        ends: list[int] = []
+        sizes, optimizers = iter(passed.sizes), iter(passed.optimizers)
+        for place, mark in enumerate(marks):
+            if mark == DATA_ENDS:
+                self._passed_batch(next(sizes))
+            elif mark == BACKWARD_BEGINS:
+                self.goes_back()
+                self.trains()
+            elif mark == UPDATE_BEGINS:
+                self.update_begins()
+            elif mark == UPDATE_ENDS:
+                optimizer = next(optimizers)
+                self.update_ends(optimizer)
+                if id(optimizer) == lead:
+                    self.step_ends(follows_test=False)
+                    ends.append(place)
+        return ends
+
+    def _passed_batch(self, size: int | None) -> None:
+        """Of the loader that is trained on; None: it has run out."""
+        if self.loader is None:
+            return
+        if size is None:
+            self.loader.has_run_out = True
+        else:
+            self.loader.num_given += 1
+            self.fetched(self.loader, size)

@@ -1,0 +1,43 @@
+"""Looks: which steps of a training are seen whole. Of the others only the marks of a step are."""
+
+import random
+
+FIRST = 100
+"""All of so many steps are seen whole."""
+EVERY = 40
+"""Then one of so many on average, at random: what a script does now and then is met by chance."""
+AFTER = 10
+"""Where something new happens, so many."""
+LONG_NS = 20_000_000
+"""Of steps as long as that all are: what seeing them takes is nothing beside it."""
+
+
+class Looks:
+    """Asked at the end of every step that was seen whole."""
+
+    def __init__(self, num_steps: int | None = None) -> None:
+        """`num_steps`: after so many the script is ended."""
+        self._random = random.Random(0)  # noqa: S311  the script's own numbers are left alone
+        self._whole_left, self._are_all = FIRST, False
+        self._spent_ns = self._num_whole = 0
+        self._num_steps = num_steps
+
+    def num_passed(self, step: int, spent_ns: int) -> int:
+        """Steps to pass by after this one, which took so long; 0: the next is seen whole."""
+        self._whole_left = max(0, self._whole_left - 1)
+        self._spent_ns += spent_ns
+        self._num_whole += 1
+        if self._whole_left or self._are_all or self._spent_ns > LONG_NS * self._num_whole:
+            return 0
+        number = self._random.randint(1, 2 * EVERY - 1)
+        return (
+            number if self._num_steps is None else max(0, min(number, self._num_steps - step - 1))
+        )
+
+    def something_new(self) -> None:
+        """A pass over the data or a test begins, or a step was unusually long: a few are seen whole."""
+        self._whole_left = max(self._whole_left, AFTER)
+
+    def see_all(self) -> None:
+        """Something happens that only steps seen whole can tell."""
+        self._are_all = True

@@ -1,0 +1,527 @@
+"""Of most steps of a long training only marks are seen: what is told of them is what was."""
+
+import math
+import random
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from trainlab.watching.seeing import looks
+from trainlab.watching.seeing.hooks import ALL, MARKS
+from trainlab.watching.seeing.looks import Looks
+from trainlab.watching.seeing.stretches import (
+    BACKWARD_BEGINS,
+    DATA_BEGINS,
+    DATA_ENDS,
+    NUM_MARKS,
+    UPDATE_ENDS,
+    Stretches,
+)
+from trainlab.watching.seeing.timeline import EVALUATION, FORWARD, OTHER, PARTS
+from trainlab.watching.seeing.watcher import Watcher
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are passed by from the sixth on."""
+    monkeypatch.setattr(looks, "FIRST", 5)
+    monkeypatch.setattr(looks, "AFTER", 2)
+    monkeypatch.setattr(looks, "EVERY", 4)
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def samples(number: int) -> TensorDataset:
+    return TensorDataset(torch.randn(number, 4), torch.randint(0, 2, (number,)))
+
+
+def plain() -> None:
+    model, data = net(), samples(101)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(3):
+        for one, target in DataLoader(data, batch_size=4, shuffle=True):
+            optimizer.zero_grad()
+            cross_entropy(model(one), target).backward()
+            optimizer.step()
+        with torch.no_grad():
+            for one, _ in DataLoader(data, batch_size=32):
+                model(one)
+
+
+def accumulating() -> None:
+    model, data = net(), samples(120)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for number, (one, target) in enumerate(DataLoader(data, batch_size=2), 1):
+        (cross_entropy(model(one), target) / 3).backward()
+        if number % 3 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def adversarial() -> None:
+    first, second, data = net(), nn.Linear(2, 1), samples(100)
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.01) for one in (first, second)]
+    for one, _ in DataLoader(data, batch_size=2):
+        second.zero_grad()
+        second(first(one).detach()).mean().backward()
+        optimizers[1].step()
+        first.zero_grad()
+        second(first(one)).square().mean().backward()
+        optimizers[0].step()
+
+
+def without_loader() -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(60):
+        optimizer.zero_grad()
+        cross_entropy(model(torch.randn(8, 4)), torch.randint(0, 2, (8,))).backward()
+        optimizer.step()
+
+
+def closures() -> None:
+    model, (inputs, targets) = net(), samples(16).tensors
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = cross_entropy(model(inputs), targets)
+        loss.backward()
+        return loss
+
+    for _ in range(30):
+        optimizer.step(closure)
+
+
+def scaled() -> None:
+    model, data = net(), samples(80)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu")
+    for one, target in DataLoader(data, batch_size=2):
+        optimizer.zero_grad()
+        scaler.scale(cross_entropy(model(one), target)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def several_models() -> None:
+    """As of a cross-validation: each has an optimizer of its own, no loader tells."""
+    for _ in range(3):
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(40):
+            optimizer.zero_grad()
+            model(torch.randn(3, 4)).square().mean().backward()
+            optimizer.step()
+
+
+class Endless(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        while True:
+            yield torch.randn(4), 1
+
+
+def with_a_test_between() -> None:
+    """From an iterator that was made before."""
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    tests = iter(DataLoader(Endless(), batch_size=7))
+    for number, (one, target) in enumerate(islice(DataLoader(Endless(), batch_size=3), 80)):
+        optimizer.zero_grad()
+        cross_entropy(model(one), target).backward()
+        optimizer.step()
+        if number % 16 == 15:
+            with torch.no_grad():
+                model(next(tests)[0])
+
+
+def of_words() -> None:
+    """Batches that hold no tensor."""
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(2):
+        for words in DataLoader([str(number) for number in range(60)], batch_size=2):
+            optimizer.zero_grad()
+            model(torch.ones(len(words), 4)).mean().backward()
+            optimizer.step()
+
+
+LOOPS: list[Callable[[], None]] = [
+    *(plain, accumulating, adversarial, without_loader, closures, scaled, several_models),
+    *(with_a_test_between, of_words),
+]
+
+
+def watched(loop: Callable[[], None], *, passes: bool) -> Watcher:
+    torch.manual_seed(1)
+    watcher = Watcher()
+    watcher.looks = Looks() if passes else None
+    try:
+        loop()
+    finally:
+        watcher.close()
+    return watcher
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+def test_all_but_the_time_is_the_same_as_where_all_is_seen(loop: Callable[[], None]) -> None:
+    whole, passed = watched(loop, passes=False), watched(loop, passes=True)
+    assert passed.timeline.num_marks > 0
+    assert passed.timeline.num_calls < whole.timeline.num_calls
+    assert passed.num_steps == whole.num_steps == len(passed.steps_ns)
+    assert passed.course.losses.values() == whole.course.losses.values()
+    assert [passed.course.losses_of(i) for i in range(passed.num_steps)] == [
+        whole.course.losses_of(i) for i in range(whole.num_steps)
+    ]
+    for name in ("samples", "epochs", "num_backward"):
+        assert getattr(passed.course, name) == getattr(whole.course, name), name
+    assert passed.num_fetched == whole.num_fetched
+    assert passed.seen.loaders == whole.seen.loaders or [
+        vars(one) for one in passed.seen.loaders
+    ] == [vars(one) for one in whole.seen.loaders]
+    assert [vars(one) for one in passed.seen.optimizers] == [
+        vars(one) for one in whole.seen.optimizers
+    ]
+    assert passed.seen.batch_size == whole.seen.batch_size
+    assert passed.timeline.num_evaluation_passes == whole.timeline.num_evaluation_passes
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+def test_the_parts_add_up_to_the_time_that_passed(loop: Callable[[], None]) -> None:
+    start_ns = time.perf_counter_ns()
+    watcher = watched(loop, passes=True)
+    took_ns = time.perf_counter_ns() - start_ns
+    total_ns = sum(watcher.timeline.total_ns) + watcher.timeline.paused_ns
+    # To make and to close the watcher takes its time, too.
+    assert total_ns <= took_ns
+    assert total_ns > 0.5 * took_ns
+    assert all(min(step) >= 0 for step in watcher.steps_ns)
+
+
+class Clock:
+    """Stands still but for what is busy."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def busy(self, ms: float) -> None:
+        self.now_ns += int(ms * 1e6)
+
+
+class Slow(nn.Module):
+    """Takes a known time, one of two."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+        self._clock = clock
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self._clock.busy(random.choice([1.0, 3.0]))
+        return inputs * self.weight
+
+
+def test_the_time_between_two_marks_is_divided_as_in_the_steps_seen_whole() -> None:
+    random.seed(0)
+    clock = Clock()
+    model = Slow(clock)
+    watcher = Watcher(clock=clock)
+    watcher.looks = Looks()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    for (one,) in DataLoader(TensorDataset(torch.ones(400, 1))):
+        outputs = model(one)
+        clock.busy(1.0)  # the loss
+        outputs.sum().backward()
+        clock.busy(0.5)
+        optimizer.step()
+    watcher.close()
+    assert watcher.timeline.num_marks > 1000
+    parts = dict(zip(PARTS, np.sum(watcher.steps_ns, axis=0) / 1e6 / 400, strict=True))
+    assert math.isclose(parts["forward"], 2.0, rel_tol=0.05), parts
+    assert math.isclose(parts["loss"], 1.0, rel_tol=0.05), parts
+    assert math.isclose(parts["other"], 0.5, rel_tol=1e-4)
+    assert math.isclose(sum(watcher.timeline.total_ns), clock.now_ns)
+
+
+def tested(num_steps: int, tests: Callable[[int], bool], *, by_eval: bool) -> Watcher:
+    """A training without a loader that is tested after some steps, for 5 ms each."""
+    clock, model = Clock(), net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    watcher = Watcher(clock=clock)
+    watcher.looks = Looks()
+    for number in range(num_steps):
+        model.train()
+        optimizer.zero_grad()
+        model(torch.randn(3, 4)).mean().backward()
+        optimizer.step()
+        if tests(number):
+            if by_eval:
+                model.eval()
+            with torch.no_grad():
+                model(torch.randn(3, 4))
+            clock.busy(5.0)
+    watcher.close()
+    return watcher
+
+
+def test_a_test_without_a_loader_ends_the_passing_by() -> None:
+    """Nothing but its forward pass tells of it."""
+    watcher = tested(40, lambda number: number in (3, 30), by_eval=False)
+    assert watcher.timeline.num_evaluation_passes == 2
+    assert watcher.timeline.total_ns[EVALUATION] == 10e6
+    assert watcher.timeline.num_marks == 0
+
+
+def test_a_test_that_begins_with_eval_is_seen_though_it_has_no_loader() -> None:
+    watcher = tested(60, lambda number: number % 20 == 19, by_eval=True)
+    assert watcher.timeline.num_evaluation_passes == 3
+    assert watcher.timeline.total_ns[EVALUATION] == 15e6
+    assert watcher.timeline.num_marks > 0
+
+
+def test_the_updates_of_every_optimizer_count_where_one_follows_another() -> None:
+    assert watched(several_models, passes=False).num_steps == 120
+
+
+def test_what_takes_unusually_long_is_other_and_has_the_next_steps_seen_whole() -> None:
+    clock, model = Clock(), net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    watcher = Watcher(clock=clock)
+    watcher.looks = Looks()
+    levels, slow_number = [], 30
+    for number in range(60):
+        if number == slow_number and watcher.hooks.level == ALL:
+            slow_number += 1
+        optimizer.zero_grad()
+        clock.busy(1.0)
+        outputs = model(torch.randn(3, 4))
+        clock.busy(1.0)
+        if number == slow_number:
+            clock.busy(40.0)
+        outputs.mean().backward()
+        optimizer.step()
+        levels.append(watcher.hooks.level)
+    watcher.close()
+    assert max(watcher.steps_ns, key=sum)[OTHER] == 41e6
+    assert MARKS in levels[5:30]
+    first = next(place for place in range(slow_number, 60) if levels[place] == ALL)
+    assert all(level == ALL for level in levels[first : first + 2])
+
+
+def test_the_last_step_that_is_asked_for_is_seen_whole() -> None:
+    steps = []
+    watcher = Watcher(clock=Clock())
+    watcher.looks = Looks(num_steps=50)
+    watcher.on_step = steps.append
+    without_loader()
+    watcher.close()
+    assert 50 in steps
+    assert len(steps) < 40
+
+
+stretch = st.tuples(
+    st.integers(0, NUM_MARKS - 1),
+    st.integers(0, NUM_MARKS - 1),
+    st.lists(st.integers(0, 10**10), min_size=len(PARTS), max_size=len(PARTS)),
+)
+
+
+@given(
+    learned=st.lists(stretch, max_size=20),
+    marks=st.lists(st.integers(0, NUM_MARKS - 1), min_size=2, max_size=20),
+    data=st.data(),
+)
+def test_whatever_was_learned_nothing_is_lost_or_made_up(
+    learned: list[tuple[int, int, list[int]]], marks: list[int], data: st.DataObject
+) -> None:
+    spent = data.draw(
+        st.lists(st.integers(0, 10**11), min_size=len(marks) - 1, max_size=len(marks) - 1)
+    )
+    stretches = Stretches(len(PARTS), OTHER)
+    for first, last, parts in learned:
+        stretches.learn(first, last, parts)
+    divided, _ = stretches.divide(np.array(marks), np.array(spent))
+    assert divided.sum(axis=1).tolist() == spent
+    assert (divided >= 0).all()
+
+
+def test_a_batch_that_takes_long_is_waited_for_and_not_unusual() -> None:
+    stretches = Stretches(len(PARTS), OTHER)
+    of_data, of_training = [0] * len(PARTS), [0] * len(PARTS)
+    of_data[PARTS.index("data")] = 1000
+    of_training[FORWARD] = of_training[PARTS.index("loss")] = 1000
+    stretches.learn(DATA_BEGINS, DATA_ENDS, of_data)
+    stretches.learn(DATA_ENDS, BACKWARD_BEGINS, of_training)
+    divided, is_usual = stretches.divide(np.array([DATA_BEGINS, DATA_ENDS]), np.array([10**9]))
+    assert is_usual
+    assert divided[0, PARTS.index("data")] == 10**9
+    divided, is_usual = stretches.divide(np.array([DATA_ENDS, BACKWARD_BEGINS]), np.array([10**9]))
+    assert not is_usual
+    assert divided[0, FORWARD] == 1000
+    assert divided[0, OTHER] == 10**9 - 2000
+    # Once it was met, one as long is not unusual any more; what it holds is as little known.
+    divided, is_usual = stretches.divide(np.array([DATA_ENDS, BACKWARD_BEGINS]), np.array([10**9]))
+    assert is_usual
+    assert divided[0, OTHER] == 10**9 - 2000
+
+
+def test_what_was_never_seen_is_other() -> None:
+    stretches = Stretches(len(PARTS), OTHER)
+    divided, is_usual = stretches.divide(np.array([UPDATE_ENDS, DATA_BEGINS]), np.array([700]))
+    assert divided[0, OTHER] == 700
+    assert not is_usual
+
+
+def by_hand(gradients: Callable[[Any, Any], Any]) -> Callable[[], None]:
+    def loop() -> None:
+        weight = torch.ones(1, requires_grad=True)
+        for number in range(7):
+            loss = (weight * (1.0 + number)).square().sum()
+            change = gradients(loss, weight)
+            with torch.no_grad():
+                weight -= 0.001 * change
+
+    return loop
+
+
+def by_backward(loss: Any, weight: Any) -> Any:
+    loss.backward()
+    return weight.grad
+
+
+def by_grad(loss: Any, weight: Any) -> Any:
+    return torch.autograd.grad(loss, [weight])[0]
+
+
+@pytest.mark.parametrize("gradients", [by_backward, by_grad])
+def test_tensors_updated_by_hand_make_a_step_for_each_backward_pass(
+    gradients: Callable[[Any, Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gc.get_objects", list)  # no optimizer of another test
+    watcher = watched(by_hand(gradients), passes=True)
+    assert watcher.num_steps == 7
+    assert [list(watcher.course.losses_of(i)) for i in range(7)] == [["train/loss"]] * 7
+    assert len(set(watcher.course.losses.values())) == 7
+
+
+def test_loaders_that_follow_one_another_go_on_counting_epochs() -> None:
+    """As of a cross-validation; those of two tasks side by side count as one."""
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, one: Any) -> None:
+        optimizer.zero_grad()
+        model(one[0]).mean().backward()
+        optimizer.step()
+
+    def folds() -> None:
+        for _ in range(3):
+            model, loader = net(), DataLoader(samples(8), batch_size=4)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            for _ in range(2):
+                for one in loader:
+                    step(model, optimizer, one)
+
+    def tasks() -> None:
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        first, second = (DataLoader(samples(8), batch_size=4) for _ in range(2))
+        for _ in range(3):
+            others = iter(second)
+            for one in first:
+                step(model, optimizer, one)
+                step(model, optimizer, next(others))
+
+    watcher = watched(folds, passes=True)
+    assert watcher.course.epochs == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+    assert all(list(one) == ["train/loss"] for one in watcher.course.followed)
+    assert watched(tasks, passes=True).course.epochs == [1] * 4 + [2] * 4 + [3] * 4
+
+
+def told_epochs(loop: Callable[[], None]) -> list[int]:
+    return sorted(set(watched(loop, passes=True).course.epochs))
+
+
+def test_loaders_made_anew_for_every_pass_and_tests_on_training_data_make_no_other_epochs() -> None:
+    data, model = samples(12), net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def train(loader: DataLoader[Any]) -> None:
+        for one, target in loader:
+            optimizer.zero_grad()
+            cross_entropy(model(one), target).backward()
+            optimizer.step()
+
+    def test(loader: DataLoader[Any]) -> None:
+        with torch.no_grad():
+            for one, _ in loader:
+                model(one)
+
+    def anew() -> None:
+        for _ in range(3):
+            train(DataLoader(data, batch_size=4, shuffle=True))
+
+    def on_training_data() -> None:
+        loader = DataLoader(data, batch_size=4)
+        for _ in range(3):
+            train(loader)
+            test(loader)
+
+    assert told_epochs(anew) == [1, 2, 3]
+    assert told_epochs(on_training_data) == [1, 2, 3]
+
+
+class Fetched(torch.utils.data.Dataset[Any]):
+    """Each sample takes a known time."""
+
+    def __init__(self, clock: Clock, ms: float) -> None:
+        self._clock, self._ms = clock, ms
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self._clock.busy(self._ms)
+        return torch.ones(4)
+
+
+def test_what_follows_a_test_and_the_start_of_loaders_are_booked_where_they_belong() -> None:
+    clock, model = Clock(), net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    watcher = Watcher(clock=clock)
+    watcher.looks = Looks()
+
+    class Started(DataLoader[Any]):
+        def _get_iterator(self) -> Any:
+            clock.busy(20.0)  # as workers are started
+            return super()._get_iterator()
+
+    training, testing = (Started(Fetched(clock, ms), batch_size=2) for ms in (1.0, 3.0))
+    for _ in range(2):
+        for one in training:
+            optimizer.zero_grad()
+            model(one).mean().backward()
+            optimizer.step()
+        with torch.no_grad():
+            for one in testing:
+                model(one)
+        clock.busy(50.0)  # a file is written
+    watcher.close()
+    total_ms = dict(zip(PARTS, (ns / 1e6 for ns in watcher.timeline.total_ns), strict=True))
+    assert total_ms["evaluation"] == 2 * (20 + 4 * 3)
+    assert total_ms["data"] + total_ms["startup"] == 2 * (20 + 4 * 1)
+    assert total_ms["other"] == 2 * 50

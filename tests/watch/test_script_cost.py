@@ -1,0 +1,78 @@
+"""What a timed script's record says of its updates and epochs: samples are those that were trained on."""
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+
+from trainlab.analyse.cost.summary import epoch_s_of
+from trainlab.record.cost import CostRecord
+from trainlab.watching.facts import facts_of
+from trainlab.watching.scripts.running import EndOfWatch
+from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.turns import Turns
+
+DATA = TensorDataset(torch.rand(50, 3), torch.rand(50, 1))
+
+
+def timed(
+    loader: "DataLoader[tuple[torch.Tensor, ...]]", per_update: int = 1, first_s: float = 0.0
+) -> tuple[CostRecord, dict[str, object]]:
+    """The record of a loop that makes an update of so many batches, the first of which takes longer, and
+    its facts."""
+    commands: Iterator[list[str]] = iter([["turn", "1"], ["finish", "bench", "tight"]])
+    watcher = Watcher()
+    turns = Turns(watcher, 1, lambda: next(commands), lambda **answer: None)
+    protocol = turns.protocol()
+
+    def step_ended(step: int) -> None:
+        if next(protocol, "ended") == "ended":
+            raise EndOfWatch
+
+    watcher.on_step = step_ended
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    try:
+        while True:
+            for number, (inputs, targets) in enumerate(loader, 1):
+                time.sleep(first_s)
+                first_s = 0.0
+                nn.functional.mse_loss(model(inputs), targets).backward()
+                if number % per_update == 0:
+                    optimizer.step()
+                    optimizer.zero_grad()
+    except EndOfWatch:
+        watcher.close()
+    assert turns.record is not None
+    return turns.record, facts_of(watcher)
+
+
+def test_an_update_of_several_batches_has_the_samples_of_all_of_them() -> None:
+    record, facts = timed(DataLoader(DATA, batch_size=5), per_update=2)
+    assert (record.batch_size, record.num_samples, record.steps_per_epoch) == (10, 50, 5)
+    assert epoch_s_of(record, 7.0) == pytest.approx(5 * 0.007)
+    assert (facts["batch_size"], facts["accumulate"]) == (5, 2)
+
+
+def test_an_update_of_one_batch_is_what_it_was() -> None:
+    record, facts = timed(DataLoader(DATA, batch_size=8))
+    assert (record.batch_size, record.num_samples, record.steps_per_epoch) == (8, 50, 7)
+    assert facts["batch_size"] == 8
+    assert "accumulate" not in facts
+
+
+def test_an_epoch_has_the_samples_that_its_loader_gives() -> None:
+    record, _ = timed(DataLoader(DATA, batch_size=8, drop_last=True))
+    assert (record.num_samples, record.steps_per_epoch) == (48, 6)
+    few = RandomSampler(DATA, replacement=True, num_samples=16)
+    record, _ = timed(DataLoader(DATA, batch_size=8, sampler=few))
+    assert (record.num_samples, record.steps_per_epoch) == (16, 2)
+
+
+def test_the_first_step_of_the_process_is_the_first_of_the_warm_up() -> None:
+    record, _ = timed(DataLoader(DATA, batch_size=8), first_s=0.2)
+    assert record.warmup_ms[0] > 200 > statistics.median(record.step_ms)
