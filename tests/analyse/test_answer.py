@@ -309,6 +309,18 @@ def test_an_unfinished_run_is_expected_to_take_as_long_for_the_rest(tmp_path: Pa
     assert point.minutes == 1.0
 
 
+def test_a_trial_that_was_interrupted_says_nothing_of_how_long_the_rest_takes(
+    tmp_path: Path,
+) -> None:
+    folder = Fabricated(state=lambda t: "interrupted").write(tmp_path / "run", made_study(seeds=1))
+    (trial,) = folder.trials()
+    times = {"started": "2026-01-01T00:00:00", "ended": "2026-01-01T00:00:03"}
+    folder.trial(trial.id).write(trial.model_copy(update=times))
+    evidence = gather(folder)
+    (point,) = answer(evidence, findings(evidence), Words("en")).open_points
+    assert point.minutes is None
+
+
 @pytest.mark.parametrize(
     ("losses", "told"),
     [

@@ -11,6 +11,7 @@ from trainlab.analyse.evidence import Evidence, gather
 from trainlab.analyse.findings import findings
 from trainlab.analyse.findings.cost import CostRatio
 from trainlab.analyse.findings.effects import Effect
+from trainlab.analyse.findings.scripts.repeats import SameLosses, ScriptSeeds
 from trainlab.analyse.findings.scripts.watched import (
     ScriptMemory,
     ScriptOrder,
@@ -18,6 +19,7 @@ from trainlab.analyse.findings.scripts.watched import (
     ScriptTime,
 )
 from trainlab.analyse.scripts.times import growth, script_times, typical_step_ms, whole_parts_s
+from trainlab.plan import Trial
 from trainlab.words import Words
 from watched_runs import STEP_MS, WatchedRun, facts, loader, watched
 
@@ -61,7 +63,8 @@ def test_the_time_of_a_run_is_told_with_what_watching_took(tmp_path: Path) -> No
     (time,) = (one for one in found if isinstance(one, ScriptTime))
     assert time.sentence(EN) == (
         "The script ran for 3.49 s: start-up 57.3%, training 14.0%, evaluation 28.7%. A step takes "
-        "10.0 ms (median), the first one 100 ms. Observing it took 0.00100 s of that (0.03%)."
+        "10.0 ms (median), the first one 100 ms. Observing it took 0.00550 s of that (0.2%). "
+        "Beside it, 0.400 s went into curves, TensorBoard and other records."
     )
     assert "启动 57.3%" in time.sentence(ZH)
 
@@ -80,7 +83,7 @@ def test_what_takes_much_is_named_and_what_takes_little_is_not(tmp_path: Path) -
     parts = [one for one in found if isinstance(one, ScriptPart)]
     assert [(one.subject, one.of) for one in parts] == [("data", "step")]
     assert parts[0].sentence(EN) == (
-        "Waiting for data takes 50.0% of a step (50.0% to 66.7% over 3 seeds): 13.3 ms."
+        "Waiting for data takes 50.0% of a step (median of 3 seeds; 50.0% to 66.7%): 13.3 ms."
     )
 
 
@@ -160,6 +163,59 @@ def test_an_order_that_all_settings_have_is_told_once_without_their_names(tmp_pa
     )
     assert order.cells == ("batch-size=16", "batch-size=64")
     assert "batch-size" not in order.sentence(EN)
+
+
+def test_seeds_that_a_script_does_not_heed_are_one_run_and_decide_nothing(tmp_path: Path) -> None:
+    def final(trial: Trial) -> dict[str, float]:
+        size = float(trial.settings.script["batch-size"])
+        return {"train/loss": 0.4, "test/accuracy": 0.9 + 0.001 * size}
+
+    asked = {"vary": {"batch-size": [16, 64]}, "seeds": (1, 2, 3, 4)}
+    run = WatchedRun(final=final, seen=lambda trial: watched())
+    evidence = evidence_of(tmp_path, run, **asked)
+    assert list(evidence.values("batch-size=16", "test/accuracy")) == [1]
+    found = findings(evidence)
+    (seeds,) = (one for one in found if isinstance(one, ScriptSeeds))
+    assert seeds.sentence(EN).startswith(
+        "The 4 seeds gave exactly the same: the script seeds itself, or draws nothing at random."
+    )
+    effects = [one for one in found if isinstance(one, Effect)]
+    assert {one.verdict for one in effects} <= {"cannot tell"}, "one run each says nothing"
+    assert not [one for one in findings(evidence_of_shuffled(tmp_path)) if one.kind == seeds.kind]
+
+
+def test_an_argument_that_changes_no_loss_is_called_out(tmp_path: Path) -> None:
+    def seen(trial: Any) -> Any:
+        return watched(losses=[trial.seed / step for step in range(1, 41)])
+
+    evidence = evidence_of(tmp_path, WatchedRun(seen=seen), **VARY)
+    (same,) = (one for one in findings(evidence) if isinstance(one, SameLosses))
+    assert (same.subject, same.is_whole, same.n) == ("script.batch-size", True, 4)
+    assert same.sentence(EN) == (
+        "All levels of batch-size gave exactly the same losses, update by update: it seems to change "
+        "nothing that is learned; see whether the script uses it."
+    )
+    assert "完全相同" in same.sentence(ZH)
+
+
+def test_only_levels_with_the_same_losses_in_every_seed_are_called_out(tmp_path: Path) -> None:
+    def seen(trial: Any) -> Any:
+        size = trial.settings.script["batch-size"]
+        differs = size == 16 or (size == 64 and trial.seed == 2)
+        return watched(losses=[trial.seed / step + differs * 1e-9 for step in range(1, 41)])
+
+    vary = {"batch-size": [16, 32, 48, 64], "lr": [0.1]}
+    evidence = evidence_of(tmp_path, WatchedRun(seen=seen), vary=vary, seeds=(1, 2))
+    (same,) = (one for one in findings(evidence) if isinstance(one, SameLosses))
+    assert same.cells == ("batch-size=32,lr=0.1", "batch-size=48,lr=0.1")
+    assert not same.is_whole
+
+
+def test_the_first_losses_are_the_same_whatever_is_varied(tmp_path: Path) -> None:
+    steps = {"forward": [1.0, 1.0]}
+    short = WatchedRun(seen=lambda trial: watched(steps_ms=steps, losses=[1.0, 0.5]))
+    found = findings(evidence_of(tmp_path, short, **VARY))
+    assert not [one for one in found if isinstance(one, SameLosses)]
 
 
 def evidence_of_shuffled(path: Path) -> Evidence:

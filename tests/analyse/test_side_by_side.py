@@ -8,9 +8,11 @@ import pytest
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
 from trainlab.analyse.evidence import Evidence, gather
 from trainlab.analyse.findings import findings
+from trainlab.analyse.metrics import limits_of
 from trainlab.analyse.side_by_side import pooled, side_by_side
 from trainlab.errors import RecordError
 from trainlab.spec import CostSpec
+from trainlab.stats.means import SHARES, mean_of
 
 OTHER_TORCH = ENVIRONMENT.model_copy(
     update={"packages": {**ENVIRONMENT.packages, "torch": "2.10.0"}}
@@ -207,3 +209,18 @@ def test_runs_that_must_not_be_pooled_are_refused_with_the_reason(
     b = run(tmp_path, "b", told, **{"seeds": (4, 5, 6), **question})
     with pytest.raises(RecordError, match=f"a and b must not be pooled: .*{reason}.*compare`"):
         pooled([a, b])
+
+
+def test_a_share_that_is_told_in_per_cent_is_not_cut_off_at_1(tmp_path: Path) -> None:
+    first = run(tmp_path, "a", {"final": lambda t: {"test/f1": 80.0 + 0.3 * (t.seed - 2)}})
+    second = run(tmp_path, "b", {"final": lambda t: {"test/f1": 85.0 - 0.2 * (t.seed - 2)}})
+    found = side_by_side(first, second).learned[0]
+    assert found.change == pytest.approx(5.0)
+    assert found.interval is not None
+    assert found.interval.low < 5.0 < found.interval.high
+    values = list(first.values("lr=0.1", "test/f1").values())
+    mean = mean_of(values, limits_of("test/f1", values))
+    assert mean is not None
+    assert mean.interval is not None
+    assert mean.interval.low < 80.0 < mean.interval.high
+    assert limits_of("test/f1", [0.8, 0.9]) == SHARES

@@ -143,13 +143,16 @@ def _benches(run: RawRun, mode: str) -> list[dict[Row, float]]:
 
 
 def _levels(records: dict[Row, Json]) -> dict[Row, float]:
-    """Rows and rounds as a table with holes; the reference is the row with the fewest."""
+    """Rows and rounds as a table with holes; the reference is the mean of all rows, put on one level by
+    the row with the fewest."""
     rounds = sorted({t["round"] for r in records.values() for t in r["turns"]})
     table = np.full((len(records), len(rounds)), np.nan)
     for place, record in enumerate(records.values()):
         for number, steps in _quiet(record).items():
             table[place, rounds.index(number)] = np.log(np.median(steps))
-    reference = table[np.isnan(table).sum(axis=1).argmin()]
+    first = table[np.isnan(table).sum(axis=1).argmin()]
+    near = np.nanmedian(table - first, axis=1, keepdims=True)
+    reference = np.nanmean(table - near, axis=0)
     ratios = np.nanmedian(table - reference, axis=1, keepdims=True)
     of_round = np.nanmedian(table - ratios, axis=0)
     levels = np.nanquantile(table - of_round, 0.25, axis=1) + np.nanmedian(of_round)

@@ -15,7 +15,7 @@ def _watched(run: RawRun, found: Finding) -> list[Json]:
 
 
 def _expected(run: RawRun, found: Finding, **numbers: object) -> Expected:
-    own = {"num_cells": len(run.study["cells"]), **numbers}
+    own = {"num_cells": len(run.study["cells"]) or 1, **numbers}
     return Expected(numbers=own, n=len(_watched(run, found)))
 
 
@@ -35,7 +35,10 @@ def time(run: RawRun, found: Finding) -> Expected:
     """The whole, its shares, its steps, and what watching took."""
     all_runs = _watched(run, found)
     walls = [one["wall_s"] for one in all_runs]
-    overheads = [one["num_calls"] * one["call_us"] / 1e6 for one in all_runs]
+    overheads = [
+        (one["num_calls"] * one["call_us"] + one["num_marks"] * one["mark_us"]) / 1e6
+        for one in all_runs
+    ]
     apart = {
         name: [one["parts_s"].get(name, 0.0) / one["wall_s"] for one in all_runs]
         for name in ("startup", "evaluation")
@@ -54,6 +57,7 @@ def time(run: RawRun, found: Finding) -> Expected:
         first_step_ms=median(_steps(one)[0] for one in all_runs),
         overhead_s=median(overheads),
         overhead_share=median(a / b for a, b in zip(overheads, walls, strict=True)),
+        instruments_s=median(one["instruments_s"] for one in all_runs),
     )
 
 
@@ -93,6 +97,28 @@ def memory(run: RawRun, found: Finding) -> Expected:
         last_mib=last_mib,
         num_updates=updates,
     )
+
+
+def seeds(run: RawRun, found: Finding) -> Expected:
+    """Runs of a cell that differ in a loss or in a metric."""
+    for cell in found.cells:
+        trials = [t for t in run.trials if t["kind"] == "learn" and t["cell"] == cell]
+        files = [read(run.path / "trials" / t["id"] / "watched.json") for t in trials]
+        did = {str((one["losses"], t["final"])) for one, t in zip(files, trials, strict=True)}
+        numbers = {"num_cells": len(run.study["cells"]) or 1, "num_different": len(did)}
+    return Expected(numbers=numbers, n=len(trials))
+
+
+def same(run: RawRun, found: Finding) -> Expected:
+    """Every loss of a seed is the same in all of these cells."""
+    by_seed: dict[int, set[str]] = {}
+    for trial in run.trials:
+        if trial["kind"] == "learn" and trial["cell"] in found.cells:
+            watched = read(run.path / "trials" / trial["id"] / "watched.json")
+            by_seed.setdefault(trial["seed"], set()).add(repr(watched["losses"]))
+    assert all(len(losses) == 1 for losses in by_seed.values())
+    is_whole = len(found.cells) == len(run.study["cells"])
+    return _expected(run, found, is_whole=is_whole)
 
 
 def order(run: RawRun, found: Finding) -> Expected:

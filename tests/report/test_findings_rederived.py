@@ -58,6 +58,8 @@ REDERIVED: dict[str, Callable[[RawRun, Finding], Expected]] = {
     "script_part": scripts.part,
     "script_memory": scripts.memory,
     "script_order": scripts.order,
+    "script_seeds": scripts.seeds,
+    "script_same": scripts.same,
 }
 KINDS = sorted(kind.kind for kind in kinds_of(Finding))
 

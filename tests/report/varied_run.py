@@ -341,6 +341,17 @@ def script_run(path: Path) -> RunFolder:
     return run.write(path / "run", vary={"batch-size": [16, 64]}, seeds=(1, 2, 3))
 
 
+def repeated_script_run(path: Path) -> RunFolder:
+    """A script that seeds itself: the third seed differs in nothing but a metric."""
+    path.mkdir(parents=True)
+
+    def final(trial: Trial) -> dict[str, float]:
+        return {"train/loss": 0.4, "test/accuracy": 0.9 + 0.01 * (trial.seed == 3)}
+
+    run = WatchedRun(final=final, seen=lambda trial: watched())
+    return run.write(path / "run", seeds=(1, 2, 3))
+
+
 RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "learn": learn_run,
     "grid": grid_run,
@@ -352,4 +363,5 @@ RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "several processes": several_processes_run,
     "probes": probe_run,
     "script": script_run,
+    "repeated script": repeated_script_run,
 }

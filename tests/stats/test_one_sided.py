@@ -98,3 +98,17 @@ def test_more_noise_or_less_distance_takes_more_and_at_the_margin_no_number_does
     assert plan.number_for(MARGIN, MARGIN, ONE) is None
     quiet = assumed(1e-6).number_for(0.0, MARGIN, ONE)
     assert quiet == 2
+
+
+def test_so_many_processes_decide_all_settings_together_in_nine_of_ten_cases() -> None:
+    levels = Levels(0.05 / 4, together=4)
+    number = assumed(NOISE).number_for(0.0, MARGIN, levels)
+    assert number is not None
+    assert number > (assumed(NOISE).number_for(0.0, MARGIN, ONE) or 0)
+    draw, shown = np.random.default_rng(5), 0
+    for _ in range(500):
+        pairs = NOISE * draw.standard_normal((4, 2, number))
+        found = [welch(before.tolist(), after.tolist()) for before, after in pairs]
+        verdicts = {one.judged(MARGIN, levels) for one in found if one is not None}
+        shown += verdicts == {"not worse"}
+    assert 0.88 < shown / 500 < 0.97

@@ -70,3 +70,12 @@ def test_drift_that_would_ruin_a_ratio_of_medians_leaves_that_of_rounds_alone() 
         errors.append(b - a - math.log(4.0))
     assert abs(sum(errors) / len(errors)) < 0.003
     assert math.sqrt(sum(error**2 for error in errors) / len(errors)) < 0.015
+
+
+def test_the_series_that_others_are_aligned_with_seems_no_slower_than_they_are() -> None:
+    draw, biases = random.Random(4), []
+    for _ in range(3000):
+        series = [{n: math.exp(draw.gauss(0, 0.1)) for n in range(8)} for _ in range(3)]
+        first, second, third = levels(series)
+        biases.append((second + third) / 2 - first)
+    assert abs(sum(biases) / len(biases)) < 0.003

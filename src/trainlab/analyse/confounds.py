@@ -15,6 +15,7 @@ COMPANY = frozenset({"trials_together"})
 time."""
 UPDATES, OF_SCRIPT = "updates", "script."
 CALLED = {
+    "accumulate": ("accum",),
     "batch_size": ("batch",),
     "device": ("device", "accel", "cuda", "cpu", "gpu"),
     "drop_last": ("drop",),

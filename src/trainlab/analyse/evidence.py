@@ -25,6 +25,7 @@ from trainlab.record.cost import CostRecord
 from trainlab.record.digests import Digests, run_digests
 from trainlab.record.environment import UNKNOWN, Environment
 from trainlab.record.folder import CHANGED, RunFolder
+from trainlab.record.scripts.diagnosis import DiagnosisRecord
 from trainlab.record.study import StudyRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import Cell, Study
@@ -66,6 +67,8 @@ class Evidence:
     """Learn trials that have begun and not ended, by id: the epochs that are recorded so far."""
     damaged: tuple[Damage, ...] = ()
     """What is left out, and why."""
+    diagnosis: DiagnosisRecord | None = None
+    """What limits the script, where the run was made to find that out."""
     path: str = ""
     """The run folder as it was named; empty where several runs are pooled."""
     list_files: Callable[[], frozenset[str]] = frozenset
@@ -110,12 +113,21 @@ class Evidence:
         return tuple(dict.fromkeys(name for trial in trials for name in trial.final if "/" in name))
 
     def values(self, cell: str, metric: str) -> dict[int, float]:
-        """A metric of the last epoch by seed, of trials that ended well; NaN where one diverged."""
+        """A metric of the last epoch by seed, of trials that ended well and repeat no other; NaN where one
+        diverged."""
+        repeats = self.repeats.get(cell, frozenset())
         return {
             seed: learned.value(metric)
             for seed, learned in self.learned.get(cell, {}).items()
-            if learned.trial.state in ENDED_WELL
+            if learned.trial.state in ENDED_WELL and seed not in repeats
         }
+
+    @cached_property
+    def repeats(self) -> Mapping[str, frozenset[int]]:
+        """By cell, seeds with which a script computed exactly what it did with an earlier one: it seeds
+        itself, and its second run is no second sample."""
+        found = {cell: frozenset(_repeated(seeds)) for cell, seeds in self.learned.items()}
+        return {cell: seeds for cell, seeds in found.items() if seeds}
 
     def level_that_ran(self, cell: Cell, factor: str) -> Scalar | None:
         """The level of a factor in a cell as its trials had it: a batch is no larger than the data."""
@@ -169,6 +181,8 @@ def gather(folder: RunFolder) -> Evidence:
     machines = {
         name: sound.read(None, file.read) for name, file in folder.environment_files().items()
     }
+    has_diagnosis = folder.diagnosis.exists()
+    diagnosis = sound.read(None, folder.diagnosis.read) if has_diagnosis else None
     elsewhere = _elsewhere(read, machines)
     sound.damaged += elsewhere.values()
     read = [one for one in read if one.trial.id not in elsewhere]
@@ -200,9 +214,20 @@ def gather(folder: RunFolder) -> Evidence:
             if one.learned is not None and one.trial.state == "running"
         },
         damaged=tuple(sound.damaged),
+        diagnosis=diagnosis,
         list_files=folder.file_names,
         read_digests=lambda: run_digests(folder),
     )
+
+
+def _repeated(by_seed: Mapping[int, LearnedTrial]) -> Iterator[int]:
+    known: set[object] = set()
+    for seed, one in sorted(by_seed.items()):
+        if one.watched is not None and one.watched.num_steps and one.trial.state == "done":
+            did = (*one.watched.losses, repr(sorted(one.trial.final.items())))
+            if did in known:
+                yield seed
+            known.add(did)
 
 
 class _Sound:

@@ -37,11 +37,11 @@ def in_order(metrics: Iterable[str]) -> list[str]:
 
 
 def limits_of(metric: str, values: Iterable[float] = ()) -> Interval:
-    """What the metric can be at all: a share is one of 1, and a loss or an error of which none of the
-    values is negative is taken to have no negative ones."""
-    if is_share(metric) or metric.rpartition("/")[2].lower() in OF_ONE:
-        return SHARES
+    """What the metric can be at all: a share is one of 1, unless its values are in per cent, and a loss or
+    an error of which none of the values is negative is taken to have no negative ones."""
     finite = [value for value in values if math.isfinite(value)]
+    if is_share(metric) or metric.rpartition("/")[2].lower() in OF_ONE:
+        return SHARES if max(finite, default=0.0) <= 1 else UNLIMITED
     if finite and min(finite) >= 0 and lower_is_better(metric):
         return NOT_NEGATIVE
     return UNLIMITED

@@ -193,7 +193,7 @@ def _learned(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterat
         # A cell of the one run and the same cell of the other are two cells here.
         values = {f"A/{pair.a}": first.values(pair.a, metric) for pair in in_both}
         values |= {f"B/{pair.b}": second.values(pair.b, metric) for pair in in_both}
-        limits = limits_of(metric)
+        limits = limits_of(metric, (one for seeds in values.values() for one in seeds.values()))
         comparisons = compare_all(
             values,
             [(f"A/{pair.a}", f"B/{pair.b}") for pair in in_both],

@@ -31,6 +31,8 @@ class Levels:
     high: float = LEVEL
     """Of the upper bound. That all are within their margins is wrong only where the one that is not looks
     so, however many the others are: no part is taken from it."""
+    together: int = 1
+    """Figures that are judged together: all have to be shown to be within their margins, or one beyond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +62,15 @@ class Change:
         return "not worse" if self.high(levels.high) < margin else "cannot tell"
 
     def number_for(self, true: float, margin: float, levels: Levels) -> int | None:
-        """How many values on either side decide with a power of 90% if the true change is `true`; None
-        where more than MOST_PROCESSES would be needed."""
-        level = levels.low if true > margin else levels.high
+        """How many values on either side decide with a power of 90% if the true change is `true`, those of
+        all figures together if it is within the margin; None where more than MOST_PROCESSES would be
+        needed."""
+        is_beyond = true > margin
+        level = levels.low if is_beyond else levels.high
+        power = PLANNED_POWER if is_beyond else PLANNED_POWER ** (1 / levels.together)
         distance = abs(true - margin)
         numbers = range(2, MOST_PROCESSES + 1)
-        place = bisect_left(numbers, PLANNED_POWER, key=lambda n: self._power(distance, n, level))
+        place = bisect_left(numbers, power, key=lambda n: self._power(distance, n, level))
         return numbers[place] if place < len(numbers) else None
 
     def _half_width(self, level: float) -> float:

@@ -1,8 +1,7 @@
 """What could not be told, and the command that would settle it."""
 
-import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from trainlab.analyse.answer.learned import size_text
@@ -19,8 +18,8 @@ from trainlab.words import Words
 
 ENOUGH_TO_TEST = 3
 SEED_OPTIONS = ("seeds", "seed", "until-decided", "max-seeds")
-FLAGS = ("until-decided",)
-WATCH = "trainlab watch "
+FLAGS = ("--until-decided",)
+WATCH = "watch"
 MOST_SEEDS = 200
 """More than anybody trains: such a point is left open."""
 
@@ -138,23 +137,40 @@ def command_with(command: str, added: str = "", instead_of: Sequence[str] = ()) 
     """The command that made a run, with an option in place of others; None where it was no command."""
     if not command.startswith("trainlab "):
         return None
-    # What follows a script is the script's own.
-    script = re.search(r"\s\S+\.py(?=\s|$).*", command) if command.startswith(WATCH) else None
-    ours, theirs = (command[: script.start()], script[0]) if script else (command, "")
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    # What follows -- is the script's own, and so is --seed.
+    end = words.index("--") if "--" in words else len(words)
+    replaced = {f"--{option}" for option in instead_of if words[1] != WATCH or option != "seed"}
     # A longer run goes into a folder of its own.
-    for option in (*instead_of, *(("out",) if added else ())):
-        value = "" if option in FLAGS else r"[= ]\S+"
-        ours = re.sub(rf"\s--{option}{value}(?=\s|$)", "", ours)
-    return f"{ours} {added}".rstrip() + theirs
+    replaced |= {"--out"} if added else set()
+    own = _without(words[:end], replaced)
+    return shlex.join([*own, *added.split(), *words[end:]])
+
+
+def _without(words: Sequence[str], options: Collection[str]) -> Iterator[str]:
+    """The words of a command but for these options and their values."""
+    is_value = False
+    for word in words:
+        option, equals, _ = word.partition("=")
+        if not is_value and option not in options:
+            yield word
+        is_value = not is_value and word in options and not equals and option not in FLAGS
 
 
 def _minutes(evidence: Evidence, times: float, kind: str = "") -> float | None:
     """What a whole run takes if its trials of a kind come so many times as often, those that have not
-    ended taken to be like the others; None where no trial has its times recorded."""
+    ended taken to be like the others; None where none has ended by itself."""
     total_s = 0.0
     for one in ("learn", "cost"):
         planned = [trial for trial in evidence.trials if trial.kind == one]
-        timed = [trial for trial in planned if trial.started and trial.ended]
+        timed = [
+            trial
+            for trial in planned
+            if trial.started and trial.ended and trial.state != "interrupted"
+        ]
         seconds = busy_s(timed) * len(planned) / max(1, len(timed))
         total_s += seconds * (times if kind in ("", one) else 1.0)
     return total_s / 60 if total_s else None

@@ -9,12 +9,18 @@ from typing import Any
 from trainlab.analyse.answer.names import level_name
 from trainlab.spec.cell import level_text
 from trainlab.spec.script import ScriptSpec
+from trainlab.spec.workload import AS_OBJECT
 from trainlab.words import Words
 
 
 def command_text(script: ScriptSpec) -> str:
     """The script with the arguments that all its trials have: `mnist.py --epochs 2`."""
-    return shlex.join([PurePath(script.path).name, *script.arguments])
+    own = (
+        ["-m", script.module]
+        if script.module
+        else [PurePath(script.path).name.removesuffix(AS_OBJECT)]
+    )
+    return shlex.join([*own, *script.arguments])
 
 
 def seen_texts(seen: Mapping[str, Any], words: Words) -> list[str]:

@@ -51,6 +51,11 @@ class Measurement:
         return "optimizer" not in self.trial.settings
 
     @property
+    def accumulates(self) -> bool:
+        """Whether a script's update is made of several batches: its batch size is then that of all."""
+        return "accumulate" in self.trial.resolved
+
+    @property
     def knows_epochs(self) -> bool:
         """Whether it is known how many steps a pass over the data has: a script may have no loader."""
         return not self.is_of_script or "train_samples" in self.trial.resolved

@@ -10,9 +10,17 @@ from itertools import combinations
 from typing import get_args
 
 from trainlab.analyse.diagnosis.parts import FIRST_STEPS, update_parts_ms
+from trainlab.errors import SpecError
 from trainlab.record.scripts.diagnosis import LimitName
 from trainlab.record.scripts.watched import GrowingRow, StatementRow, WatchedRecord
-from trainlab.spec.script import ChangeName, batch_size_argument_of, change_parts
+from trainlab.spec.script import (
+    CHANGE_NAMES,
+    WITH_NUMBER,
+    ChangeName,
+    batch_size_argument_of,
+    change_parts,
+)
+from trainlab.spec.suggestion import did_you_mean
 
 HAVE_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 """Optimizers of torch's with fused code."""
@@ -133,7 +141,14 @@ def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypoth
             )
             picked[asked_limit] = limits.get(asked_limit, none)
             continue
-        name, _ = change_parts(text, "--try")
+        if text.partition("=")[0] not in CHANGE_NAMES:
+            known_names = (*names, *(name for name in CHANGE_NAMES if name not in names))
+            hint = did_you_mean(text, known_names)
+            rule = f"must be one of {', '.join(known_names)}"
+            raise SpecError([f"--try: got {text!r}, {rule}{hint}"])
+        name, value = change_parts(text, "--try")
+        if name in WITH_NUMBER and not value.isdecimal():
+            raise SpecError([f"--try: got {text!r}, must have a whole number, as {name}=1"])
         limit = LIMIT_OF[name]
         known = limits.get(limit, Hypothesis(limit=limit, share=0.0, potential=0.0, changes=()))
         before = picked[limit].changes if limit in picked else ()

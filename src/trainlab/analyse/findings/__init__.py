@@ -6,6 +6,7 @@ from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.findings.learning import learn_findings
 from trainlab.analyse.findings.probes import probe_findings
 from trainlab.analyse.findings.run import ran_as_findings, undecided_findings, unfinished_findings
+from trainlab.analyse.findings.scripts.repeats import repeat_findings
 from trainlab.analyse.findings.scripts.watched import script_findings
 
 
@@ -14,6 +15,7 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     shown = [
         *unfinished_findings(evidence),
         *script_findings(evidence),
+        *repeat_findings(evidence),
         *learn_findings(evidence),
         *probe_findings(evidence.probed),
         *cost_findings(evidence),

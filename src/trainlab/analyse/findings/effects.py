@@ -198,7 +198,7 @@ def _compared(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> tup
     """The comparisons of a metric, as one family."""
     cells = with_like_seeds(evidence.cells)
     values = {cell.id: evidence.values(cell.id, metric) for cell in cells}
-    limits = limits_of(metric)
+    limits = limits_of(metric, (one for seeds in values.values() for one in seeds.values()))
     return compare_all(
         values,
         [pair.ids for pair in pairs],

@@ -13,7 +13,18 @@ from trainlab.analyse.gate.check import Check
 from trainlab.analyse.metrics import resolution_of
 from trainlab.errors import RecordError, SpecError
 from trainlab.spec.suggestion import did_you_mean
-from trainlab.stats.contrasts import LEVEL, Family, compare_cells, pair_rows, table_of
+from trainlab.stats.contrasts import (
+    LEVEL,
+    Critical,
+    Design,
+    Family,
+    Floats,
+    compare_cells,
+    critical_of,
+    pair_rows,
+    rows_of,
+    table_of,
+)
 from trainlab.stats.failures import Failures
 from trainlab.stats.means import Interval
 from trainlab.stats.one_sided import Change, Levels
@@ -116,8 +127,8 @@ def _changes(
     }
     if not changes:
         return {}, Levels(LEVEL / number)
-    levels = Levels(_level(family, LEVEL * len(cells) / number), _level(family, LEVEL))
-    return changes, levels
+    low = _level(family.critical, LEVEL * len(cells) / number)
+    return changes, Levels(low, _level_of_one(table, pairs), number)
 
 
 def _change(family: Family, place: int, num_seeds: int) -> Change | None:
@@ -137,10 +148,19 @@ def _change(family: Family, place: int, num_seeds: int) -> Change | None:
     )
 
 
-def _level(family: Family, share: float) -> float:
+def _level(critical: Critical, share: float) -> float:
     """Of each bound, so that in this share of cases one or more of the family are wrong."""
-    score = float(np.quantile(family.critical.largest_above, 1 - share))
+    score = float(np.quantile(critical.largest_above, 1 - share))
     return float(special.ndtr(-score))
+
+
+def _level_of_one(table: Floats, pairs: Sequence[tuple[int, int]]) -> float:
+    """Of a bound that is decided alone, beside the others that tell how much values vary: the strictest of
+    pairs that have values of other seeds."""
+    present = tuple(map(tuple, np.isfinite(table).tolist()))
+    shapes = {(present[a], present[b]): (a, b) for a, b in pairs}
+    designs = (Design(rows_of(pair_rows([pair], len(table))), present) for pair in shapes.values())
+    return min(LEVEL, *(_level(critical_of(one), LEVEL) for one in designs))
 
 
 def _shared(before: BySeed, after: BySeed) -> list[int]:

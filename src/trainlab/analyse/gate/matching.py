@@ -13,7 +13,7 @@ from trainlab.record.trial import TrialRecord
 
 TrialPair = tuple[TrialRecord, TrialRecord]
 """A trial of the run and the same of the baseline."""
-SAME_RESOLVED = ("device", "device_name", "threads", "batch_size")
+SAME_RESOLVED = ("device", "device_name", "threads", "batch_size", "accumulate")
 """What settings became that must be the same for times to be compared."""
 NOT_ENDED = ("pending", "running", "interrupted")
 NOT_COMPARED = "times of two machines are not compared"

@@ -22,9 +22,10 @@ def cost_checks(
     run: Evidence, baseline: Evidence, cells: Sequence[str], mode: str, margin: float, number: int
 ) -> Iterator[Check]:
     """One per setting; `number` is that of all comparisons of the gate."""
+    levels = Levels(LEVEL / number, together=number)
     for cell in cells:
         measured = baseline.measurement(cell, mode), run.measurement(cell, mode)
-        yield _check(cell, f"{mode}/{COST_SUBJECT}", *measured, margin, Levels(LEVEL / number))
+        yield _check(cell, f"{mode}/{COST_SUBJECT}", *measured, margin, levels)
 
 
 def disturbances(evidence: Evidence, cells: Sequence[str], mode: str) -> Iterator[Disturbance]:

@@ -33,6 +33,8 @@ class ScriptTimes:
     runs: tuple[WatchedRecord, ...]
     is_on_cpu: bool
     """Elsewhere calls return before their work is done: parts of a step do not say what takes it."""
+    num_processes: int = 1
+    """That torchrun started for each run; the records are those of the first."""
 
     def over_runs(self, read: Callable[[WatchedRecord], float]) -> Spread:
         """Something of every run."""
@@ -57,6 +59,8 @@ class ScriptTimes:
 def script_times(evidence: Evidence) -> list[ScriptTimes]:
     """By cell, in the order asked; those of which no run was watched to the end are left out."""
     found: list[ScriptTimes] = []
+    script = evidence.study.script
+    num_processes = 1 if script is None else script.processes
     for cell in evidence.cells:
         ended = [
             (one.watched, one.trial)
@@ -65,7 +69,8 @@ def script_times(evidence: Evidence) -> list[ScriptTimes]:
         ]
         if ended:
             is_on_cpu = all(trial.resolved.get("device", "cpu") == "cpu" for _, trial in ended)
-            found.append(ScriptTimes(cell.id, tuple(run for run, _ in ended), is_on_cpu))
+            runs = tuple(run for run, _ in ended)
+            found.append(ScriptTimes(cell.id, runs, is_on_cpu, num_processes))
     return found
 
 

@@ -70,18 +70,24 @@ class ScriptTime(ScriptFinding):
     first_step_ms: float | None
     overhead_s: float
     overhead_share: float
+    instruments_s: float
+    """Beside the whole."""
 
     def statement(self, words: Words) -> str:
         steps = "" if self.step_ms is None else self.fill(words, "script_steps")
-        return words.sentences(self.whole(words), steps, self.fill(words, "script_watching"))
+        own = self.fill(words, "script_instruments") if self.instruments_s else ""
+        watching = self.fill(words, "script_watching")
+        return words.sentences(self.whole(words), steps, watching, own)
 
     def whole(self, words: Words) -> str:
         """The first sentence alone."""
+        range_text = self.ranged(words, figure(self.low_s), figure(self.high_s))
+        if not self.training_share and self.first_step_ms is None:
+            return self.fill(words, "script_time_no_updates", range=range_text)
         parts = [words("script_starting", share=percent(self.startup_share))]
         parts.append(words("script_training", share=percent(self.training_share)))
         if self.evaluation_share:
             parts.append(words("script_testing", share=percent(self.evaluation_share)))
-        range_text = self.ranged(words, figure(self.low_s), figure(self.high_s))
         return self.fill(words, "script_time", range=range_text, parts=words.listed(parts))
 
     @property
@@ -184,6 +190,7 @@ def _time(times: ScriptTimes, num_cells: int) -> Finding:
         first_step_ms=statistics.median(firsts) if firsts else None,
         overhead_s=times.over_runs(lambda run: run.overhead_s).value,
         overhead_share=times.over_runs(lambda run: run.overhead_s / (run.wall_s or 1.0)).value,
+        instruments_s=times.over_runs(lambda run: run.instruments_s).value,
     )
 
 
