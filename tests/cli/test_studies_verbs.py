@@ -255,7 +255,7 @@ def test_compare_names_what_differs_and_lists_cells_only_one_run_has(
         assert told in shown
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
     again = trainlab("compare", "a", "copy").stdout
-    assert "Nothing that was recorded" in again
+    assert "Nothing else that was recorded differs" in again
 
 
 def test_compare_refuses_runs_that_have_nothing_in_common(refused: Refused, tmp_path: Path) -> None:
@@ -352,6 +352,12 @@ def test_without_a_run_those_that_there_are_are_listed_newest_first(
     assert "已完成" in trainlab(verb, "--lang", "zh").stdout
     listed = json.loads(trainlab(verb, "--json").stdout)
     assert [run["state"] for run in listed] == ["damaged", "finished", "finished"]
+
+
+def test_a_listed_run_says_how_many_trials_failed(trainlab: Verb, tmp_path: Path) -> None:
+    Fabricated(state=state).write(tmp_path / "runs/r", made_study(seeds=2))
+    assert "1 of 2 trials finished, 1 failed" in " ".join(trainlab("show").stdout.split())
+    assert "失败 1 次" in trainlab("show", "--lang", "zh").stdout
 
 
 @pytest.mark.parametrize("width", [40, 80])

@@ -16,6 +16,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from children import children
 from trainlab.errors import SpecError
+from trainlab.spec.script import ScriptSpec
 from trainlab.watching.changes.applying import apply_change
 from trainlab.watching.changes.change import ChangeError
 from trainlab.watching.changes.containers import keep_last
@@ -92,7 +93,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         monkeypatch.setattr(builtins, "_seen", seen, raising=False)
         monkeypatch.setattr(builtins, "_step_ended", on_step or (lambda: None), raising=False)
         try:
-            run_script(script, (), None if change is None else change.code)
+            run_script(ScriptSpec(path=str(script)), (), None if change is None else change.code)
         finally:
             if change is not None:
                 change.close()
@@ -163,7 +164,7 @@ def test_a_statement_runs_once_in_each_run_of_the_script(tmp_path: Path) -> None
     change = apply_change("without=2", script)
     assert change is not None
     for _ in range(2):
-        run_script(script, (), change.code)
+        run_script(ScriptSpec(path=str(script)), (), change.code)
     change.close()
     assert change.num_uses == 6
 

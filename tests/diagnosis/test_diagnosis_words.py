@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainlab.record.scripts.diagnosis import DiagnosisRecord, LimitName, LimitRow, TriedRow
+from diagnosed_runs import record_of
+from trainlab.record.scripts.diagnosis import LimitName, LimitRow, TriedRow
 from trainlab.report.diagnosis import REASONS, answer_lines, diagnosis_document, open_lines
 from trainlab.report.render.markdown import markdown_of
 from trainlab.spec.script import CHANGE_NAMES, WITH_VALUE
@@ -24,24 +25,11 @@ def row(limit: LimitName, *rows: TriedRow, **more: Any) -> LimitRow:
     return LimitRow(limit=limit, **(values | more))
 
 
-def record(*limits: LimitRow) -> DiagnosisRecord:
-    return DiagnosisRecord(
-        script="train.py",
-        device="cpu",
-        num_updates=200,
-        update_ms=10.0,
-        parts_ms={"data": 6.2, "forward": 1.8, "backward": 2.0},
-        cores=2,
-        threads=2,
-        batch_size=64,
-        min_gain=0.1,
-        limits=list(limits),
-    )
-
-
 def test_the_answer_names_the_limit_its_proof_and_the_remedy_that_worked() -> None:
     workers = tried("workers=2", 0.55, is_remedy=True)
-    lines = list(answer_lines(record(row("data", tried("same_batch", 0.39), workers)), Words("en")))
+    lines = list(
+        answer_lines(record_of(row("data", tried("same_batch", 0.39), workers)), Words("en"))
+    )
     assert lines[0] == "Waiting for data takes 62.0% of each update."
     assert lines[1].startswith("Proof: with the same batch again in place of the loader's next, an")
     assert "takes 0.390 times as long (95% CI 0.370 to 0.410; 3 processes each" in lines[1]
@@ -51,13 +39,13 @@ def test_the_answer_names_the_limit_its_proof_and_the_remedy_that_worked() -> No
 
 def test_a_remedy_that_did_not_work_is_not_advised() -> None:
     workers = tried("workers=2", 1.2, "refuted", is_remedy=True)
-    lines = list(answer_lines(record(row("data", tried("same_batch"), workers)), Words("en")))
+    lines = list(answer_lines(record_of(row("data", tried("same_batch"), workers)), Words("en")))
     assert lines[2].startswith("What to do: do less work per sample")
 
 
 def test_where_all_is_refuted_the_models_arithmetic_is_the_limit() -> None:
     lines = list(
-        answer_lines(record(row("data", tried("same_batch", 0.99, "refuted"))), Words("en"))
+        answer_lines(record_of(row("data", tried("same_batch", 0.99, "refuted"))), Words("en"))
     )
     assert "forward and backward pass take 38.0%" in lines[0]
     assert lines[1] == "Nothing that was tried saves 10.0% of the time."
@@ -65,16 +53,16 @@ def test_where_all_is_refuted_the_models_arithmetic_is_the_limit() -> None:
 
 def test_what_is_open_is_not_called_the_models_arithmetic() -> None:
     open_row = row("data", tried("same_batch", 0.85, "cannot tell", processes_needed=9))
-    lines = list(answer_lines(record(open_row), Words("en")))
+    lines = list(answer_lines(record_of(open_row), Words("en")))
     assert lines[0].startswith("Nothing was shown to limit it")
-    (line,) = open_lines(record(open_row), Words("en"))
+    (line,) = open_lines(record_of(open_row), Words("en"))
     assert line.startswith("Cannot tell: waiting for data. With the same batch")
     assert line.endswith("--processes 9.")
 
 
 def test_what_could_not_be_tried_says_why() -> None:
     not_tried = tried("", None, "not tried", reason="no_argument")
-    (line,) = open_lines(record(row("batch_size", not_tried)), Words("en"))
+    (line,) = open_lines(record_of(row("batch_size", not_tried)), Words("en"))
     assert line == (
         "Could not be tried: the batch size. "
         "Reason: the script has no argument for it, as --batch-size."
@@ -99,7 +87,7 @@ LIMITS: list[tuple[LimitName, TriedRow]] = [
 def test_every_limit_has_its_words_in_every_language(
     lang: str, limit: LimitName, one: TriedRow
 ) -> None:
-    limits = record(row(limit, one, text="track()", line=3, number=2e6))
+    limits = record_of(row(limit, one, text="track()", line=3, number=2e6))
     words = Words(lang)
     assert len(list(answer_lines(limits, words))) == 3
     assert "train.py" in markdown_of(diagnosis_document(limits, words))

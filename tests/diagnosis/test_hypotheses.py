@@ -212,7 +212,11 @@ def test_what_is_asked_for_by_name_is_tried() -> None:
     assert threads.changes == ("threads=1", "threads=2")
     (none,) = asked_for(found, ["memory"])
     assert none.reason
-    with pytest.raises(SpecError, match="--try: got 'speed', must be one of same_batch"):
+    with pytest.raises(SpecError, match=r"--try: got 'speed', must be one of data, .*same_batch"):
         asked_for(found, ["speed"])
+    with pytest.raises(SpecError, match=r"; did you mean data\?"):
+        asked_for(found, ["dta"])
+    with pytest.raises(SpecError, match="got 'without=abc', must have a whole number"):
+        asked_for(found, ["without=abc"])
     with pytest.raises(SpecError, match="must have a value, as workers=1"):
         asked_for(found, ["workers"])

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from trainlab.spec.script import ScriptSpec
 from trainlab.watching.finding.search import Search
 from trainlab.watching.scripts.running import run_script
 from trainlab.watching.seeing.watcher import Watcher
@@ -53,7 +54,7 @@ def searched(tmp_path: Path, text: str) -> tuple[list[str], list[tuple[str, int]
     search = Search(script, watcher)
     watcher.on_step = search.step_ended
     try:
-        run_script(script, ())
+        run_script(ScriptSpec(path=str(script)), ())
     finally:
         watcher.close()
         search.close()

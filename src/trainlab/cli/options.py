@@ -104,7 +104,10 @@ DryRunOption = Annotated[
     typer.Option("--dry-run", help="Show the plan and run nothing.", rich_help_panel=OUTPUT),
 ]
 ScriptArgument = Annotated[
-    Path, typer.Argument(metavar="SCRIPT.py", help="A training script.", rich_help_panel=WHAT)
+    Path,
+    typer.Argument(
+        metavar="SCRIPT.py", help="A training script, or -m and a module.", rich_help_panel=WHAT
+    ),
 ]
 ScriptArguments = Annotated[
     list[str] | None,

@@ -21,7 +21,7 @@ from trainlab.analyse.findings.run import Unfinished
 from trainlab.analyse.scripts.times import script_times
 from trainlab.cli.lines import print_line
 from trainlab.record.folder import RunFolder
-from trainlab.record.trial import DataRecord, TrialRecord
+from trainlab.record.trial import SCRIPT_EXIT, DataRecord, TrialRecord
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph
 from trainlab.report.overridden import overridden_text
@@ -329,5 +329,15 @@ def _remarks(trial: TrialRecord, evidence: Evidence, words: Words) -> Iterator[t
         yield remark(f"{words.named('state', 'diverged')}{words('colon')}{text}"), "yellow"
     if trial.error is not None:
         message = error_line(trial.error.message, words.lang)
+        if trial.error.kind == SCRIPT_EXIT:
+            printed = words(
+                "failed_printed", error=shortened(message, LONGEST_ERROR), trial=trial.id
+            )
+            yield remark(printed), "red"
+            return
         error = shortened(f"{trial.error.kind}: {message}", LONGEST_ERROR)
-        yield remark(words("failed_with", error=error)), "red"
+        # Of a script that left without an error, what it printed is all there is.
+        key = (
+            "failed_with" if trial.error.line or evidence.study.script is None else "failed_script"
+        )
+        yield remark(words(key, error=error)), "red"

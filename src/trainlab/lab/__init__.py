@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from trainlab.errors import TrialsFailedWarning
 from trainlab.lab.asked import planned as planned
 from trainlab.lab.driving import Outcome
-from trainlab.lab.driving import resume_run as resume_run
 from trainlab.lab.driving import run_question as run_question
 from trainlab.lab.gating import gate as gate
 from trainlab.lab.notebook.session import session_watcher
 from trainlab.lab.opened import Run as Run
 from trainlab.lab.opened import open_run as open_run
+from trainlab.lab.resuming import resume_run as resume_run
 from trainlab.lab.watcher import Activity as Activity
 from trainlab.lab.watcher import Watcher as Watcher
 from trainlab.spec import CostSpec, Question, checked

@@ -16,15 +16,16 @@ from trainlab.analyse.diagnosis.hypotheses import (
 )
 from trainlab.analyse.diagnosis.parts import update_parts_ms
 from trainlab.errors import RecordError, SpecError
-from trainlab.lab.driving import run_in_stages
+from trainlab.lab.driving import Outcome, run_in_stages
 from trainlab.lab.opened import Run
 from trainlab.lab.scripts import script_study
 from trainlab.lab.watcher import Watcher
 from trainlab.record.scripts.diagnosis import DiagnosisRecord
 from trainlab.record.scripts.watched import WatchedRecord
+from trainlab.record.trial import SCRIPT_EXIT
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked
 from trainlab.spec.cell import BASE
-from trainlab.spec.script import batch_size_argument_of, change_parts
+from trainlab.spec.script import DiagnosisSpec, batch_size_argument_of, change_parts
 
 if TYPE_CHECKING:
     from trainlab.plan import Group
@@ -69,58 +70,77 @@ def diagnose(
     what promises most, of which `most` are tried, each in so many fresh `processes`. SpecError where the
     script fails or makes too few updates.
     """
-    observing = script_study(path, arguments, max_steps=steps, tensorboard=False)
-    script = observing.script
-    assert script is not None
-    changes = {"max_s": OBSERVED_S, "is_searched": True, "has_whole_turns": True}
-    observing = observing.model_copy(update={"script": script.model_copy(update=changes)})
-    asked_for((), tries)  # mistakes are told before anything runs
-    stage = _Stage(observing, tuple(tries), most, processes)
-    outcome = run_in_stages(observing, stage.groups, out=out, budget_s=budget_s, watcher=watcher)
-    run, record = outcome.run, None
-    if stage.watched is not None and not outcome.was_interrupted:
-        record = diagnosis_of(run, stage.watched, stage.hypotheses, stage.cores)
-        run.diagnosis.write(record)
-    return Diagnosed(run, record, outcome.was_interrupted)
+    asked = {"tries": tuple(tries), "most": most, "processes": processes}
+    study = diagnosis_study(path, arguments, steps, checked(DiagnosisSpec, asked))
+    stage = DiagnosisStage(study)
+    outcome = run_in_stages(study, stage.groups, out=out, budget_s=budget_s, watcher=watcher)
+    return Diagnosed(outcome.run, stage.written(outcome), outcome.was_interrupted)
 
 
-class _Stage:
-    """From the record of the watched run to the cells that are measured."""
+def diagnosis_study(
+    path: Path | str, arguments: Sequence[str], steps: int, asked: DiagnosisSpec
+) -> Study:
+    """The study that a diagnosis begins with: the script, watched. SpecError for what cannot be tried."""
+    asked_for((), asked.tries)  # mistakes are told before anything runs
+    study = script_study(path, arguments, max_steps=steps, tensorboard=False)
+    assert study.script is not None
+    changes = {
+        "max_s": OBSERVED_S,
+        "is_searched": True,
+        "has_whole_turns": True,
+        "diagnosis": asked,
+    }
+    return study.model_copy(update={"script": study.script.model_copy(update=changes)})
 
-    def __init__(self, study: Study, tries: tuple[str, ...], most: int, processes: int) -> None:
-        self._study, self._tries, self._most = study, tries, most
-        self._processes = processes
-        self.watched: WatchedRecord | None = None
-        self.hypotheses: tuple[Hypothesis, ...] = ()
-        self.cores = 1
+
+class DiagnosisStage:
+    """From the record of the watched run to the cells that are measured, and from those to the answer."""
+
+    def __init__(self, study: Study) -> None:
+        assert study.script is not None
+        assert study.script.diagnosis is not None
+        self._study, self._script, self._asked = study, study.script, study.script.diagnosis
+        self._watched: WatchedRecord | None = None
+        self._hypotheses: tuple[Hypothesis, ...] = ()
+        self._cores = 1
 
     def groups(self, run: Run) -> "tuple[Group, ...]":
-        """Adds the cells of changes to the run, and gives what measures them."""
+        """Adds the cells of changes to the run, and gives what measures them; nothing where the run has
+        them already."""
         from trainlab.execute.run import add_cells
         from trainlab.machine.environment import usable_vcpus
         from trainlab.plan import bench_of
 
-        watched, script = _watched(run), self._study.script
-        if watched is None or script is None:
+        asked, watched = self._asked, _watched(run)
+        if watched is None:
             return ()
-        source = Path(script.path).read_text(encoding="utf-8")
-        self.watched, self.cores = watched, usable_vcpus()
-        found = hypotheses_of(watched, cores=self.cores, source=source)
-        tried = asked_for(found, self._tries) if self._tries else chosen(found, self._most)
-        self.hypotheses = tried if self._tries else (*tried, *_left_out(found, tried))
+        source = Path(self._script.path).read_text(encoding="utf-8")
+        self._watched, self._cores = watched, usable_vcpus()
+        found = hypotheses_of(watched, cores=self._cores, source=source)
+        tried = asked_for(found, asked.tries) if asked.tries else chosen(found, asked.most)
+        self._hypotheses = tried if asked.tries else (*tried, *_left_out(found, tried))
         changes = [change for one in tried for change in (*one.changes, *one.remedies)]
-        if not changes:
+        if not changes or run.study().to_study(str(run.study_file)).cells:
             return ()
         cells = (
             Cell(id=BASE, levels={"change": "none"}, settings=self._study.settings),
             *(_cell(change, source) for change in dict.fromkeys(changes)),
         )
-        cost = _cost(watched, len(cells), self._processes)
+        cost = _cost(watched, len(cells), asked.processes)
         study = self._study.model_copy(update={"cells": cells, "cost": cost})
         numbers = range(1, cost.processes + 1)
         groups = tuple(group for number in numbers for group in bench_of(study, "train", number))
         add_cells(run, study, groups)
         return groups
+
+    def written(self, outcome: Outcome) -> DiagnosisRecord | None:
+        """The answer, which the run then holds; None where it was cut short."""
+        if self._watched is None or outcome.was_interrupted:
+            return None
+        run = outcome.run
+        record = diagnosis_of(run, self._watched, self._hypotheses, self._cores)
+        run.diagnosis.write(record)
+        return record
 
 
 def _left_out(found: Sequence[Hypothesis], tried: Sequence[Hypothesis]) -> list[Hypothesis]:
@@ -130,10 +150,11 @@ def _left_out(found: Sequence[Hypothesis], tried: Sequence[Hypothesis]) -> list[
 
 def _watched(run: Run) -> WatchedRecord | None:
     """What was seen; None where it was cut short. SpecError where the script failed or made no update."""
-    (trial,) = run.trials()
+    trial = next(one for one in run.trials() if one.kind == "learn")
     if trial.state == "failed" and trial.error is not None:
         said = trial.error.message.partition("\n")[0]
-        raise SpecError([f"{trial.workload}: {trial.error.kind}: {said}; run it by itself first"])
+        kind = "" if trial.error.kind == SCRIPT_EXIT else f"failed with {trial.error.kind}: "
+        raise SpecError([f"{trial.workload}: {kind}{said}; run it by itself first"])
     try:
         watched = run.trial(trial.id).watched.read()
     except RecordError:

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainlab.lab.asked import check_without_torch, facts_of, threads_expected, threads_recorded
 from trainlab.lab.opened import Run
 from trainlab.lab.watcher import Watcher
-from trainlab.record.folder import check_run, check_unused
+from trainlab.record.folder import check_unused
 from trainlab.resolve import asks_each_device, resolve
 from trainlab.spec import Question, Study
 
@@ -32,6 +33,12 @@ class Outcome:
 
     run: Run
     was_interrupted: bool
+
+    @property
+    def is_diagnosis(self) -> bool:
+        """Whether it was to say what limits a script."""
+        script = self.run.study().to_study(str(self.run.study_file)).script
+        return script is not None and script.diagnosis is not None
 
     def complete_run(self) -> Run:
         """The run; KeyboardInterrupt where it was cut short."""
@@ -176,7 +183,6 @@ def run_in_stages(
     place = Placement("local", 1, None)
     if out is not None:
         check_unused(out)
-    deadline_s = math.inf if budget_s is None else time.monotonic() + budget_s
     launcher = Launcher()
     launcher.prepare(None)
     with _executing(place, launcher, watcher) as executor:
@@ -185,35 +191,26 @@ def run_in_stages(
         started = start_run(study, out, **asdict(place))
         run = Run(started.path.absolute())
         with leased(run):
-            was_interrupted = _drive(run, executor, plan(study), budget_s, watcher)
-            if not was_interrupted and (groups := next_stage(run)):
-                left_s = max(1.0, deadline_s - time.monotonic())
-                limit_s = None if budget_s is None else left_s
-                was_interrupted = _drive(run, executor, groups, limit_s, watcher)
+            drive = partial(_drive, run, executor, watcher=watcher)
+            was_interrupted = _drive_stages(run, plan(study), next_stage, budget_s, drive)
             _write_tables(run, watcher)
         return Outcome(Run(started.path), was_interrupted)
 
 
-def resume_run(
-    path: Path,
+def go_on(
+    run: Run,
+    next_stage: "NextStage" = lambda run: (),
     *,
     allow_changed: bool = False,
     budget_s: float | None = None,
     watcher: Watcher | None = None,
 ) -> Outcome:
-    """Goes on with a run that was cut short, as it would have gone on undisturbed, and writes its tables.
-
-    Finished trials are left as they are; one that has a checkpoint goes on from there. Where and how many
-    at a time is as it was asked for. RecordError where another process drives the run; WorkloadError where
-    the user's own workload file is not what it was, unless `allow_changed`.
-    """
+    """Runs what is left of a run, then what `next_stage` makes of its records; see `resume_run`."""
     from trainlab.execute.driver.abandoned import mark_interrupted
     from trainlab.execute.driver.lease import leased
     from trainlab.execute.launch.launcher import Launcher
 
     watcher = watcher or Watcher()
-    check_run(path)
-    run = Run(path)
     run.check_links()
     record = run.study()
     study = record.to_study(str(run.study_file))
@@ -222,8 +219,9 @@ def resume_run(
     check_resumable(run, record, allow_changed=allow_changed)
     with leased(run, lambda driver: watcher.watching(driver.name)):
         mark_interrupted(run)
-        groups, was_interrupted = unfinished_groups(run), False
-        watcher.resumed(sum(len(group.trials) for group in groups), len(record.trials))
+        groups, was_interrupted = unfinished_groups(run) or next_stage(run), False
+        num_trials = len(run.study().trials)
+        watcher.resumed(sum(len(group.trials) for group in groups), num_trials)
         if groups or max(study.looks, default=0) > len(study.seeds):
             place = Placement(record.on, record.jobs, record.trial_timeout_s)
             launcher = Launcher()
@@ -231,7 +229,8 @@ def resume_run(
                 launcher.prepare(threads_recorded(record))
             with _executing(place, launcher, watcher) as executor:
                 _preflight(executor, study, watcher, each_device=False)
-                was_interrupted = _drive(run, executor, groups, budget_s, watcher)
+                drive = partial(_drive, run, executor, watcher=watcher)
+                was_interrupted = _drive_stages(run, groups, next_stage, budget_s, drive)
         _write_tables(run, watcher)
     return Outcome(run, was_interrupted)
 
@@ -269,6 +268,22 @@ def _preflight(
 
     with watcher.preparing(), reporting_to(watcher.downloads):
         return executor.preflight(study, each_device=each_device)
+
+
+def _drive_stages(
+    run: Run,
+    groups: "tuple[Group, ...]",
+    next_stage: NextStage,
+    budget_s: float | None,
+    drive: Callable[["tuple[Group, ...]", float | None], bool],
+) -> bool:
+    """Runs the groups, then those of the next stage; whether it was interrupted."""
+    deadline_s = math.inf if budget_s is None else time.monotonic() + budget_s
+    was_interrupted = drive(groups, budget_s)
+    if not was_interrupted and (further := next_stage(run)):
+        left_s = max(1.0, deadline_s - time.monotonic())
+        was_interrupted = drive(further, None if budget_s is None else left_s)
+    return was_interrupted
 
 
 def _drive(

@@ -1,6 +1,7 @@
 """A training loop of the user's own, watched from inside it: in a notebook, or in any script."""
 
 import math
+import os
 import shlex
 import sys
 import time
@@ -85,7 +86,7 @@ class WatchedLoop:
         self._run: Run | None = None
         self._watched: WholeWatch | None = None
         self._attempt: Attempt | None = None
-        self._open = ExitStack()
+        self._open, self._pid = ExitStack(), os.getpid()
 
     @property
     def run(self) -> Run:
@@ -133,6 +134,8 @@ class WatchedLoop:
         self, kind: object, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Whatever was raised goes on."""
+        if os.getpid() != self._pid:
+            return  # forked inside the block: the run is that of the other process
         with suppress(TrainlabError) if error is not None else ExitStack():
             self._end(error)
 

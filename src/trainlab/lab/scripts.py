@@ -1,7 +1,7 @@
 """A study over a script: its own arguments are the factors, and each trial is the script itself."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ from trainlab.spec.cell import BASE, cell_id, combinations, with_levels
 from trainlab.spec.cost import cost_margins
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.question import level_problems
-from trainlab.spec.script import ScriptSpec, seed_argument_of
+from trainlab.spec.script import ScriptSpec, misspelt_option, option_of, seed_argument_of
 from trainlab.spec.settings import Scalar
 
 NO_SEED = "none"
 """As the seed argument of a script that takes none."""
+OF_MODULE = "-m"
+"""In place of a script's path: a module follows."""
 
 
 def script_study(
@@ -41,10 +43,17 @@ def script_study(
     name: str | None = None,
     many: bool = False,
 ) -> Study:
-    """The study; SpecError with all problems. `seed_argument`: the script's option that takes the seed;
-    `none` where it has none, None for one that its text shows."""
-    from trainlab.watching.scripts.source import source_of
+    """The study; SpecError with all problems. `path`: the script's file, or `-m` where the first argument
+    names a module. `seed_argument`: the script's option that takes the seed; `none` where it has none,
+    None for one that its text shows."""
+    from trainlab.watching.scripts.source import module_file, source_of
 
+    module = ""
+    if str(path) == OF_MODULE:
+        if not arguments:
+            raise SpecError(["-m: got no value, needs one; give a module, as -m package.train"])
+        module, path = module_file(arguments[0], Path.cwd())
+        arguments = arguments[1:]
     source = source_of(Path(path))
     if seed_argument is None:
         seed_argument = seed_argument_of(source)
@@ -54,6 +63,7 @@ def script_study(
         ScriptSpec,
         {
             "path": str(Path(path).absolute()),
+            "module": module,
             "arguments": tuple(arguments),
             "folder": str(Path.cwd()),
             "seed_argument": seed_argument,
@@ -66,13 +76,16 @@ def script_study(
     if script.gives_seed and len(seeds) > 1:
         rule = "is among the script's arguments, so that every seed would be the same"
         raise SpecError([f"{seed_argument}: {rule}; leave it out, and give --seeds"])
+    if problems := list(_misspelt(vary or {}, source)):
+        raise SpecError(problems)
     cells = _cells(vary or {}, design, threads)
     if processes > 1 and cost is not None:
-        rule = "steps of several processes are not timed in turns"
-        raise SpecError([f"--nproc: got {processes}, but {rule}; leave --profile out"])
+        rule = "but steps of several processes are not timed in turns"
+        raise SpecError([f"--nproc: got {processes}, {rule}; leave --profile out"])
+    _check_cost(cost)
     check_number(count_trials(len(cells), len(seeds), learn=learn, cost=cost), many=many)
     values: dict[str, Any] = {
-        "name": name or _run_name(Path(path)),
+        "name": name or _run_name(Path(path), module),
         "workload": str(path),
         "settings": cells[0].settings,
         "cells": cells if len(cells) > 1 or cells[0].levels else (),
@@ -85,6 +98,26 @@ def script_study(
         "tensorboard": tensorboard,
     }
     return checked(Study, values)
+
+
+def _misspelt(vary: Iterable[str], source: str) -> Iterator[str]:
+    """Found before it runs: every trial would fail."""
+    for name in vary:
+        if (near := misspelt_option(name, source)) is not None:
+            yield f"--vary {name}: the script has no option {option_of(name)}; did you mean {near}?"
+
+
+def _check_cost(cost: CostSpec | None) -> None:
+    """SpecError for what cannot be measured of a script: it is timed as it trains, with its own weights."""
+    problems = []
+    if cost is not None and cost.mode != "train":
+        rule = "but a script is timed as it trains"
+        problems.append(f"--mode: got {cost.mode}, {rule}; leave it out")
+    if cost is not None and cost.weights != "untrained":
+        rule = "but a script makes its own weights"
+        problems.append(f"--weights: got {cost.weights}, {rule}; leave it out")
+    if problems:
+        raise SpecError(problems)
 
 
 def _cells(
@@ -105,6 +138,6 @@ def _cells(
     return tuple(cells)
 
 
-def _run_name(path: Path) -> str:
-    """From the file's name, as a run folder can be called."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", path.stem).lstrip("._-") or "script"
+def _run_name(path: Path, module: str) -> str:
+    """From the name of the file or of the module, as a run folder can be called."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", module or path.stem).lstrip("._-") or "script"

@@ -56,8 +56,12 @@ def command(
         print_data(Console(), evidence, words)
         print_answer(Console(), data, words)
     else:
-        if folders[0].diagnosis.exists():
-            from trainlab.cli.verbs.scripts.diagnose import print_diagnosis
+        data = RunData(evidence)
+        if evidence.diagnosis is None:
+            print_summary(Console(), folders[0], data, words, with_all=with_all)
+            return
+        from trainlab.cli.verbs.scripts.diagnose import print_diagnosis
 
-            print_diagnosis(Console(), folders[0], words)
-        print_summary(Console(), folders[0], RunData(evidence), words, with_all=with_all)
+        if with_all:
+            print_study(Console(), data, words, with_all=True)
+        print_diagnosis(Console(), folders[0], evidence.diagnosis, words, with_all=with_all)

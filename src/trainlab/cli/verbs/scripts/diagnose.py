@@ -1,5 +1,6 @@
 """trainlab diagnose: what limits a training script, and the proof."""
 
+import shlex
 import sys
 from contextlib import nullcontext
 from typing import Annotated
@@ -24,6 +25,7 @@ from trainlab.cli.verb_help import MEASURING, OUTPUT
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.lab.diagnosing import MOST_TRIED, PROCESSES, STEPS, diagnose
 from trainlab.record.folder import RunFolder
+from trainlab.record.scripts.diagnosis import DiagnosisRecord
 from trainlab.words import Words
 
 
@@ -96,34 +98,59 @@ def _diagnose(
             out=out,
             watcher=ConsoleWatcher(Console(stderr=True, quiet=quiet), words),
         )
-    if found.record is None:
-        raise KeyboardInterrupt
-    if as_json:
-        print_json({"run": str(found.run.path), **found.record.model_dump(mode="json")})
-    elif markdown:
+    if markdown and found.record is not None:
         from trainlab.report.diagnosis import diagnosis_document
         from trainlab.report.render.markdown import markdown_of
 
         sys.stdout.write(markdown_of(diagnosis_document(found.record, words)))
-    elif quiet:
-        sys.stdout.write(f"{found.run.path}\n")
     else:
-        print_diagnosis(Console(), found.run, words)
+        is_cut_short = found.record is None
+        show_diagnosis(found.run, words, as_json=as_json, quiet=quiet, is_cut_short=is_cut_short)
 
 
-def print_diagnosis(console: Console, run: RunFolder, words: Words) -> None:
-    """What limits the script of a run, from its record."""
+def show_diagnosis(
+    run: RunFolder, words: Words, *, as_json: bool, quiet: bool, is_cut_short: bool
+) -> None:
+    """The answer of a diagnosis that has run; KeyboardInterrupt where it was cut short, after how to go on
+    with it."""
+    from trainlab.cli.summary import say
+
+    if is_cut_short:
+        command = shlex.join(["trainlab", "resume", str(run.path)])
+        say(Console(stderr=True), words("resume_it", command=command))
+        raise KeyboardInterrupt
+    if as_json:
+        print_json({"run": str(run.path), **run.diagnosis.read().model_dump(mode="json")})
+    elif quiet:
+        sys.stdout.write(f"{run.path}\n")
+    else:
+        print_diagnosis(Console(), run, run.diagnosis.read(), words)
+
+
+def print_diagnosis(
+    console: Console,
+    run: RunFolder,
+    record: DiagnosisRecord,
+    words: Words,
+    *,
+    with_all: bool = False,
+) -> None:
+    """What limits the script of a run, and where more is to be had."""
     from trainlab.cli.summary import say
     from trainlab.report.diagnosis import diagnosis_blocks, diagnosis_document
     from trainlab.report.render.terminal import print_blocks
 
-    record = run.diagnosis.read()
     document = diagnosis_document(record, words)
     say(console, document.title, "bold underline")
     say(console, document.subtitle, "dim")
     console.print()
     print_blocks(console, diagnosis_blocks(record, words), words)
     say(console, words("diagnosis_at", path=run.diagnosis.path))
+    if not with_all:
+        command = shlex.join(["trainlab", "show", str(run.path), "--all"])
+        say(console, words("all_findings", command=command), "dim")
+    command = shlex.join(["trainlab", "report", str(run.path)])
+    say(console, words("report_with", command=command))
 
 
 command = with_options(

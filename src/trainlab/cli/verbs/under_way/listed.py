@@ -30,6 +30,7 @@ class ListedRun:
     created: str
     num_finished: int = 0
     num_trials: int = 0
+    num_failed: int = 0
 
 
 def print_runs(words: Words, print_json: Any = None) -> None:
@@ -48,6 +49,9 @@ def print_runs(words: Words, print_json: Any = None) -> None:
 
 def _cells(run: ListedRun, words: Words) -> tuple[str, ...]:
     trials = words("status_finished", some=run.num_finished, all=run.num_trials)
+    if run.num_failed:
+        failed = words("status_count", number=run.num_failed, state=words("status_failed"))
+        trials = words.listed([trials, failed])
     created = run.created.replace("T", " ")[:16]
     return (str(run.path), words.named("listed", run.state), created, trials)
 
@@ -78,4 +82,5 @@ def _listed(file: Path) -> ListedRun:
         return ListedRun(file.parent, "damaged", changed)
     state = "running" if overview.is_driven else "finished" if overview.is_finished else "left"
     num_finished = sum(trial.is_finished for trial in overview.trials)
-    return ListedRun(file.parent, state, created, num_finished, len(overview.trials))
+    num_failed = sum(trial.state == "failed" for trial in overview.trials)
+    return ListedRun(file.parent, state, created, num_finished, len(overview.trials), num_failed)

@@ -50,5 +50,11 @@ def command(
             budget_s=budget_s,
             watcher=ConsoleWatcher(Console(stderr=True, quiet=quiet), words),
         )
+    if outcome.is_diagnosis:
+        from trainlab.cli.verbs.scripts.diagnose import show_diagnosis
+
+        is_cut_short = outcome.was_interrupted or not outcome.run.diagnosis.exists()
+        show_diagnosis(outcome.run, words, as_json=as_json, quiet=quiet, is_cut_short=is_cut_short)
+        return
     show_outcome(outcome.run, words, as_json=as_json, quiet=quiet, report=report)
     exit_for_failures(outcome.complete_run().evidence(), lang)

@@ -1,0 +1,62 @@
+"""Diagnoses made of records alone: what is in their folders, without any script that runs."""
+
+from pathlib import Path
+
+from fabricate import Fabricated, made_cost
+from trainlab.lab.diagnosing import DiagnosisStage, diagnosis_study
+from trainlab.lab.driving import Outcome
+from trainlab.lab.opened import Run
+from trainlab.record.scripts.diagnosis import DiagnosisRecord, LimitRow
+from trainlab.spec.script import DiagnosisSpec
+from watched_runs import watched
+
+STEP_MS = {"base": 10.0, "change=same_batch": 2.0, "change=threads=2": 12.0}
+
+
+def record_of(*limits: LimitRow) -> DiagnosisRecord:
+    """What was found of a script that waits for its data most of the time."""
+    return DiagnosisRecord(
+        script="train.py",
+        device="cpu",
+        num_updates=200,
+        update_ms=10.0,
+        parts_ms={"data": 6.2, "forward": 1.8, "backward": 2.0},
+        cores=2,
+        threads=2,
+        batch_size=64,
+        min_gain=0.1,
+        limits=list(limits),
+    )
+
+
+def watched_only(path: Path) -> Run:
+    """One that was cut short after its script had been watched."""
+    script = path.parent / "train.py"
+    script.write_text("parser.add_argument('--seed')\n")
+    asked = DiagnosisSpec(tries=("same_batch", "threads=2"), most=4, processes=2)
+    folder = Fabricated().write(path, diagnosis_study(script, ("--epochs", "2"), 200, asked))
+    for trial in folder.trials():
+        folder.trial(trial.id).watched.write(watched())
+    return Run(path)
+
+
+def measured(path: Path) -> Run:
+    """One that was cut short when all was measured: no answer is in it."""
+    run = watched_only(path)
+    DiagnosisStage(run.study().to_study("")).groups(run)
+    for trial in run.trials():
+        if trial.watch == "steps":
+            step_ms = STEP_MS[trial.cell]
+            bench = f"train-{trial.id.rpartition('process')[2]}"
+            run.trial(trial.id).cost.write(made_cost("train", 64, step_ms, {"other": 1.0}, bench))
+            run.trial(trial.id).write(trial.model_copy(update={"state": "done", "attempt": 1}))
+    return run
+
+
+def diagnosed(path: Path) -> Run:
+    """One that has come to its end."""
+    run = measured(path)
+    stage = DiagnosisStage(run.study().to_study(""))
+    stage.groups(run)
+    stage.written(Outcome(run, was_interrupted=False))
+    return run

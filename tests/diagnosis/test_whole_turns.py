@@ -1,0 +1,53 @@
+"""Turns that count all that happens in them: what happens now and then counts by how often it does."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from trainlab.watching import whole_turns
+from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.whole_turns import WholeTurns
+
+STEP_MS, TEST_MS = 70.0, 175.0
+NUM_TURNS = 40
+
+
+def mean_ms(monkeypatch: pytest.MonkeyPatch, *, every: int, begun: int, workers: int) -> float:
+    """Over turns of a script that tests itself after every so many updates, of which it has made some
+    before the first turn."""
+    now_s, steps = 0.0, begun
+    monkeypatch.setattr(whole_turns, "time", SimpleNamespace(perf_counter=lambda: now_s))
+    monkeypatch.setattr(whole_turns, "warm_ms", lambda _: STEP_MS)
+    loader = SimpleNamespace(num_workers=workers, is_trained_on=True)
+    watcher: Any = SimpleNamespace(
+        watch_lightly=lambda is_light: None,
+        was_restarted=False,
+        device="cpu",
+        seen=SimpleNamespace(loaders=[loader]),
+        num_steps=1,
+        num_light_steps=0,
+    )
+    turns = WholeTurns(cast(Watcher, watcher), 1, list, lambda **answer: None)
+    means: list[float] = []
+    for number in range(1, NUM_TURNS + 1):
+        turn = turns._turn(number)
+        while True:
+            try:
+                next(turn)
+            except StopIteration as end:
+                means.append(end.value)
+                break
+            now_s += (STEP_MS + (TEST_MS if steps % every == 0 else 0.0)) / 1e3
+            steps += 1
+    return sum(means) / len(means)
+
+
+@pytest.mark.parametrize("every", [5, 10, 20])
+@pytest.mark.parametrize(("workers", "within"), [(0, 0.02), (1, 0.25)])
+def test_a_test_counts_by_how_often_it_is_whatever_updates_turns_begin_at(
+    monkeypatch: pytest.MonkeyPatch, every: int, workers: int, within: float
+) -> None:
+    for begun in range(every):
+        found_ms = mean_ms(monkeypatch, every=every, begun=begun, workers=workers)
+        assert found_ms - STEP_MS == pytest.approx(TEST_MS / every, rel=within)
