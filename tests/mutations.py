@@ -45,11 +45,11 @@ RAW = (
 class Mutations:
     """A run folder, damaged in one way after the other and put back in between."""
 
-    def __init__(self, folder: Path, outside: Path, seed: int) -> None:
+    def __init__(self, folder: Path, outside: Path, seed: int, names: str = "*.json*") -> None:
         self._folder, self._whole, self._outside = folder, folder.with_name("whole"), outside
         self._draw = random.Random(seed)
         shutil.copytree(folder, self._whole)
-        self._files = sorted(path.relative_to(folder) for path in folder.rglob("*.json*"))
+        self._files = sorted(path.relative_to(folder) for path in folder.rglob(names))
         self._ways: tuple[Callable[[Path], str], ...] = (
             *(self._flip_bits, self._cut, self._change_lines, self._replace, self._insert_raw),
             *([self._change_value] * 5),

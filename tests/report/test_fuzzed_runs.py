@@ -12,6 +12,7 @@ import pytest
 from rich_run import rich_run, rich_study, row
 
 from command import Done
+from diagnosed_runs import diagnosed
 from mutations import Mutations
 from trainlab.cli import build
 from trainlab.record.cost import CallRow, NetworkRecord
@@ -121,17 +122,24 @@ SHOWN = (("show", "r", "--all"), ("compare", "r", "other"), ("show", "r", "--jso
 
 
 def fuzz(
-    read: Read, folder: Path, num_mutations: int, seed: int, report_every: int, draw_every: int
+    read: Read,
+    folder: Path,
+    num_mutations: int,
+    seed: int,
+    report_every: int,
+    draw_every: int,
+    names: str = "*.json*",
 ) -> None:
     """`report_every` and `draw_every`: how often a report is written, and how often with the charts of
-    Markdown and PDF, which take seconds."""
-    made_run(folder)
+    Markdown and PDF, which take seconds; `names`: the files that are damaged."""
     shutil.copytree(folder, folder.with_name("other"))
     outside = folder.with_name("outside")
     outside.mkdir()
     (outside / "secret").write_text("not a record")
     before = outside_of(folder)
-    for number, what in enumerate(islice(Mutations(folder, outside, seed), num_mutations), 1):
+    for number, what in enumerate(
+        islice(Mutations(folder, outside, seed, names), num_mutations), 1
+    ):
         read(what, *SHOWN[number % len(SHOWN)])
         if number % report_every == 0:
             formats = "html,md,pdf" if number % draw_every == 0 else "html"
@@ -140,7 +148,30 @@ def fuzz(
 
 
 def test_damaged_runs_are_shown_or_refused_in_a_line(read: Read, tmp_path: Path) -> None:
+    made_run(tmp_path / "r")
     fuzz(read, tmp_path / "r", 60, seed=1, report_every=15, draw_every=1000)
+
+
+OF_SCRIPTS = ("watched.json", "diagnosis.json", "*.json*")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", OF_SCRIPTS)
+def test_damaged_diagnoses_are_shown_or_refused_in_a_line(
+    names: str, read: Read, tmp_path: Path
+) -> None:
+    diagnosed(tmp_path / "r")
+    fuzz(read, tmp_path / "r", 20, seed=1, report_every=10, draw_every=1000, names=names)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("names", OF_SCRIPTS)
+def test_thousands_of_damaged_diagnoses_are_shown_or_refused_in_a_line(
+    names: str, seed: int, read: Read, tmp_path: Path
+) -> None:
+    diagnosed(tmp_path / "r")
+    fuzz(read, tmp_path / "r", 300, seed=seed, report_every=5, draw_every=100, names=names)
 
 
 @pytest.mark.full
@@ -148,4 +179,5 @@ def test_damaged_runs_are_shown_or_refused_in_a_line(read: Read, tmp_path: Path)
 def test_ten_thousand_damaged_runs_are_shown_or_refused_in_a_line(
     seed: int, read: Read, tmp_path: Path
 ) -> None:
+    made_run(tmp_path / "r")
     fuzz(read, tmp_path / "r", 1000, seed=seed, report_every=1, draw_every=100)

@@ -3,14 +3,18 @@
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich_run import rich_report, rich_run, row, run_data
 
+from trainlab.analyse.evidence import gather
 from trainlab.report.contents import report_of
 from trainlab.report.render.html import html_of
+from trainlab.report.run_data import RunData
+from watched_runs import WatchedRun
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
@@ -158,6 +162,50 @@ def test_a_phone_needs_no_sideways_scrolling(
 ) -> None:
     with Visit(browser, pages[lang], viewport={"width": 390, "height": 800}) as visit:
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+CUT = """() => [...document.querySelectorAll(".chart svg")].flatMap((svg) => {
+  const right = svg.getBoundingClientRect().right + 1;
+  return [...svg.querySelectorAll(".role-legend-label text")]
+    .filter((text) => text.getBoundingClientRect().right > right).map((text) => text.textContent);
+})"""
+
+
+def test_a_phone_cuts_off_no_name_of_a_legend(browser: Any, tmp_path: Path) -> None:
+    """That of bars begins at the right of their names."""
+    run = WatchedRun().write(tmp_path / "run", vary={"batch-size": [16, 64]}, seeds=(1, 2))
+    path = tmp_path / "page.html"
+    path.write_text(html_of(report_of(RunData(gather(run)))), encoding="utf-8")
+    with Visit(browser, path, viewport={"width": 390, "height": 800}) as visit:
+        assert visit.page.query_selector("#chart-script-whole .role-legend-label text") is not None
+        assert visit.page.evaluate(CUT) == []
+
+
+LINES = """(selector) => [...document.querySelectorAll(selector)].map((place) => {
+  const range = document.createRange();
+  range.selectNodeContents(place);
+  return [place.textContent, new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size];
+})"""
+
+
+def test_on_a_phone_a_chinese_name_of_a_row_and_an_option_stay_on_one_line(
+    browser: Any, tmp_path: Path
+) -> None:
+    run = WatchedRun().write(tmp_path / "run", vary={"batch-size": [16, 64]}, seeds=(1, 2))
+    evidence = gather(run)
+    command = "trainlab watch train.py --epochs 2 --vary batch-size=16,64 --seeds 2 --no-report"
+    data = RunData(
+        replace(evidence, record=evidence.record.model_copy(update={"command": command}))
+    )
+    path = tmp_path / "page.html"
+    path.write_text(html_of(report_of(data, "zh")), encoding="utf-8")
+    with Visit(browser, path, viewport={"width": 390, "height": 800}) as visit:
+        names = visit.page.evaluate(LINES, "#seen tbody th, #script tbody th")
+        assert {"训练加载器", "启动"} <= {name for name, _ in names}
+        assert [name for name, lines in names if lines > 1] == []
+        words = visit.page.evaluate(LINES, "#repeat pre code span")
+        assert " ".join(word for word, _ in words) == command
+        assert [word for word, lines in words if lines > 1] == []
 
 
 @pytest.mark.parametrize("width", [390, 1400])

@@ -25,6 +25,7 @@ from trainlab.analyse.findings.probes import (
     VanishingGradient,
 )
 from trainlab.analyse.findings.run import RanAs
+from trainlab.analyse.findings.scripts.repeats import SameLosses, ScriptSeeds
 from trainlab.analyse.findings.scripts.watched import (
     ScriptMemory,
     ScriptOrder,
@@ -156,6 +157,7 @@ SCRIPTS = (
         first_step_ms=688.6,
         overhead_s=0.000812,
         overhead_share=0.0000281,
+        instruments_s=0.4,
     ),
     *(
         ScriptPart(
@@ -174,9 +176,13 @@ SCRIPTS = (
         last_mib=381.6,
         num_updates=1035,
     ),
+    ScriptSeeds(**OF_SCRIPT, subject="seeds", num_different=1),
+    ScriptSeeds(**OF_SCRIPT, subject="seeds", num_different=2),
     ScriptOrder(**OF_SCRIPT, subject="order", num_passes=14, shuffles=False),
     ScriptOrder(**OF_SCRIPT, subject="order", num_passes=14, shuffles=True),
     ScriptOrder(**{**OF_SCRIPT, "num_cells": 1}, subject="order", num_passes=1, shuffles=False),
+    SameLosses(**OF_SCRIPT, subject="script.batch-size", is_whole=True),
+    SameLosses(**OF_SCRIPT, subject="script.batch-size", is_whole=False),
 )
 OTHERS = (SPREAD, SLOW, UNCOMPARED, *SCRIPTS)
 

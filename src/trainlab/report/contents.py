@@ -1,10 +1,11 @@
 """Contents: from a run to a document, in the order people read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from trainlab import __version__
 from trainlab.analyse.answer.script_labels import command_text
+from trainlab.report.diagnosis import diagnosis_section
 from trainlab.report.document import Block, Document, Figure, Section, with_live_links
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import answer_section, notices, unstable_notices
@@ -56,13 +57,17 @@ SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
 """In the order of the report; a section is left out where the study has nothing for it."""
 
 
+OF_STUDIES = (comparison_section, scaling_section, parallel_section, limits_section, cold_section)
+"""Sections that a diagnosis does without: its changes are no settings to choose from."""
+
+
 def report_of(data: RunData, lang: str = "en") -> Document:
     """The report of one run. SpecError for a language that is not one of ours."""
     words = Words(lang)
     evidence, script = data.evidence, data.evidence.study.script
-    cells = [cell.id for cell in evidence.cells]
+    cells = [cell.id for cell in evidence.cells] if evidence.diagnosis is None else []
     return Document(
-        title=words.builtin(evidence.study.title) or evidence.name,
+        title=_title(data, words),
         subtitle=words(
             "subtitle" if script is None else "subtitle_script",
             name=evidence.name,
@@ -74,10 +79,32 @@ def report_of(data: RunData, lang: str = "en") -> Document:
         made_by=words("made_by", version=__version__),
         notices=(*notices(data, words), *unstable_notices(data, words)),
         sections=with_live_links(
-            _once([section for build in SECTIONS if (section := build(data, words)) is not None])
+            _once(
+                [
+                    section
+                    for build in _builders(data)
+                    if (section := build(data, words)) is not None
+                ]
+            )
         ),
         cells=tuple(cells) if 1 < len(cells) <= MOST_HIDEABLE else (),
     )
+
+
+def _title(data: RunData, words: Words) -> str:
+    evidence = data.evidence
+    if evidence.diagnosis is not None:
+        return words("diagnosis_title", script=evidence.diagnosis.script)
+    return words.builtin(evidence.study.title) or evidence.name
+
+
+def _builders(data: RunData) -> Iterator[Callable[[RunData, Words], Section | None]]:
+    if data.evidence.diagnosis is None:
+        yield from SECTIONS
+        return
+    for build in SECTIONS:
+        if build not in OF_STUDIES:
+            yield diagnosis_section if build is answer_section else build
 
 
 def _once(sections: Sequence[Section]) -> tuple[Section, ...]:

@@ -17,6 +17,7 @@ from trainlab.report.document import (
     Statements,
     Table,
 )
+from trainlab.report.run_data import RunData
 from trainlab.spec.script import change_parts
 from trainlab.words import Words
 
@@ -41,6 +42,17 @@ def diagnosis_document(record: DiagnosisRecord, words: Words) -> Document:
         notices=(),
         sections=(Section("answer", words("answer"), tuple(diagnosis_blocks(record, words))),),
     )
+
+
+def diagnosis_section(data: RunData, words: Words) -> Section | None:
+    """What a report of the run begins with."""
+    record = data.evidence.diagnosis
+    if record is None:
+        return None
+    watched = Paragraph(
+        words.tidy((diagnosis_subtitle(record, words) + words("full_stop")).rstrip())
+    )
+    return Section("answer", words("answer"), (watched, *diagnosis_blocks(record, words)))
 
 
 def diagnosis_subtitle(record: DiagnosisRecord, words: Words) -> str:
@@ -69,12 +81,7 @@ def answer_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
     """Each thing that limits the script, its proof and what to do; where nothing does, that."""
     confirmed = [row for row in record.limits if row.verdict == "confirmed"]
     for row in confirmed:
-        proof = next(one for one in row.tried if one.verdict == "confirmed" and not one.is_remedy)
-        best = min(
-            (one for one in row.tried if one.verdict == "confirmed" and not one.is_remedy),
-            key=lambda one: 1.0 if one.ratio is None else one.ratio,
-            default=proof,
-        )
+        best = min(row.proofs, key=lambda one: 1.0 if one.ratio is None else one.ratio)
         yield _limit_text(row, record, words)
         yield _proof_text(best, words)
         yield _remedy_text(row, best, words)
@@ -100,7 +107,7 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
             said = words(
                 "open_limit",
                 limit=name,
-                change=_capital(_change_text(one.change, words)),
+                change=words.capital(_change_text(one.change, words)),
                 ratio=one.ratio,
                 low=one.low,
                 high=one.high,
@@ -112,7 +119,7 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
             yield said + gap + then
         elif row.verdict == "cannot tell" and one.growth_bytes is not None:
             before, after = one.growth_bytes
-            change = _capital(_change_text(one.change, words))
+            change = words.capital(_change_text(one.change, words))
             yield words("open_memory", limit=name, change=change, before=before, after=after)
 
 
@@ -169,10 +176,6 @@ def _change_text(change: str, words: Words) -> str:
     return words(f"change_{name}", value=value)
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def parts_table(record: DiagnosisRecord, words: Words) -> Table:
     """The parts of an update, the largest first."""
     parts = sorted(record.parts_ms.items(), key=lambda part: -part[1])
@@ -180,7 +183,7 @@ def parts_table(record: DiagnosisRecord, words: Words) -> Table:
         caption=words("parts_table"),
         columns=(
             Column(words("column_part")),
-            Column("ms", is_number=True),
+            Column(words("script_ms"), is_number=True),
             Column(words("column_share"), is_number=True),
         ),
         rows=tuple(
@@ -197,9 +200,9 @@ def parts_table(record: DiagnosisRecord, words: Words) -> Table:
 
 
 def part_name(part: str, words: Words) -> str:
-    """As the table of limits calls it, or as torch does."""
+    """As the table of limits calls it, or as a part of a step."""
     named = ("data", "transfer", "optimizer", "evaluation", "logging", "between")
-    return words(f"limit_name_{part}") if part in named else part
+    return words(f"limit_name_{part}") if part in named else words.phase(part)
 
 
 def tried_table(record: DiagnosisRecord, words: Words) -> Table:
@@ -209,7 +212,7 @@ def tried_table(record: DiagnosisRecord, words: Words) -> Table:
         caption=words("tried_table"),
         columns=(
             *(Column(words(key), is_number=key == "column_ratio") for key in headings),
-            Column("95% CI", is_number=True),
+            Column(words("interval"), is_number=True),
             Column(words("column_verdict")),
         ),
         rows=tuple(_tried_row(row, one, words) for row in record.limits for one in row.tried),

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from trainlab.analyse.metrics import compared_metrics
+from trainlab.analyse.scripts.times import script_times
 from trainlab.errors import SpecError
+from trainlab.report.diagnosis import diagnosis_section
 from trainlab.report.document import Block, Figure
 from trainlab.report.figures.cell_values import COSTS, cost_values
 from trainlab.report.figures.probed_quantities import probed_quantities
@@ -15,6 +17,7 @@ from trainlab.report.sections.probes import probe_figures
 from trainlab.report.sections.trouble import trouble_section
 from trainlab.report.tables.cost import cost_table
 from trainlab.report.tables.learning import learn_table
+from trainlab.report.tables.script import time_table
 from trainlab.spec.suggestion import did_you_mean
 from trainlab.words import Words
 
@@ -26,12 +29,14 @@ def glance(data: RunData, words: Words) -> tuple[str, list[Block]]:
     """A title, and what stands below it: what went wrong, the answer, tables, charts."""
     evidence = data.evidence
     blocks: list[Block] = [*notices(data, words)]
-    answer = answer_section(data, words)
+    answer = diagnosis_section(data, words) or answer_section(data, words)
     blocks += [block for block in answer.blocks if not isinstance(block, Figure)]
     if (trouble := trouble_section(data, words)) is not None:
         blocks += trouble.blocks
     blocks += [learn_table(evidence, words)] if evidence.learned else []
     blocks += [cost_table(evidence, words)] if evidence.measured else []
+    if all_times := script_times(evidence):
+        blocks.append(time_table(all_times, words))
     figures = {block.id: block for block in answer.blocks if isinstance(block, Figure)}
     figures |= {figure.id: figure for figure in _charts(data, words)}
     title = words.builtin(evidence.study.title) or evidence.name

@@ -9,8 +9,10 @@ from trainlab.analyse.classes.confusion import Confusion, best_confusion
 from trainlab.analyse.cost.measurement import Measurement
 from trainlab.analyse.evidence import Evidence
 from trainlab.analyse.findings import findings
+from trainlab.analyse.findings.cost import CostRatio
 from trainlab.analyse.findings.finding import Finding, Section
-from trainlab.analyse.metrics import compared_metrics, limits_of
+from trainlab.analyse.findings.run import Undecided
+from trainlab.analyse.metrics import compared_metrics
 from trainlab.analyse.trial_records import Line
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
@@ -30,7 +32,11 @@ class RunData:
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What the study shows, and at the end what it cannot tell."""
-        return findings(self.evidence)
+        found = findings(self.evidence)
+        if self.evidence.diagnosis is None:
+            return found
+        # A diagnosis compares its changes by rules of its own: a ratio has one verdict, not two.
+        return tuple(one for one in found if not isinstance(one, CostRatio | Undecided))
 
     def answer(self, words: Words) -> Answer:
         """The answer, in the words of a language."""
@@ -60,7 +66,7 @@ class RunData:
             return tuple(cells[:MOST_LINES])
 
         def final_mean(cell: str) -> float:
-            mean = mean_of(list(evidence.values(cell, metrics[0]).values()), limits_of(metrics[0]))
+            mean = mean_of(list(evidence.values(cell, metrics[0]).values()))
             return -math.inf if mean is None else mean.value
 
         by_mean = sorted(cells, key=final_mean)

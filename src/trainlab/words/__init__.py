@@ -95,8 +95,8 @@ class Words:
         return re.sub(rf"(?<={HAN})(?=[0-9A-Za-z])|(?<=[0-9A-Za-z%])(?={HAN})", " ", text)
 
     def capital(self, text: str) -> str:
-        """With its first letter in upper case."""
-        return text[:1].upper() + text[1:]
+        """With its first letter in upper case, in languages that begin a sentence so."""
+        return text if self.lang == "zh" else text[:1].upper() + text[1:]
 
     def builtin(self, text: str) -> str:
         """A title or summary that comes with trainlab, in this language; any other text as it is."""

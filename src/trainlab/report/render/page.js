@@ -30,7 +30,13 @@
   const hidden = () => all("input[data-cell]").filter((box) => !box.checked).map((box) => box.dataset.cell);
   /* As many columns of names as there is room for: more would be cut off. */
   const widthOf = (name) => Array.from(name).reduce((sum, letter) => sum + (letter > "\u2e7f" ? 12 : 6.6), 34);
-  const narrowed = (spec, width) => {
+  /* A legend begins where the bars do, at the right of their names. */
+  const widthOfBarNames = (spec) => {
+    const y = spec.layer.map((layer) => layer.encoding.y).find((axis) => axis && Array.isArray(axis.sort));
+    return y ? Math.min((y.axis || {}).labelLimit || 170, Math.max(...y.sort.map(String).map(widthOf)) - 34) + 10 : 0;
+  };
+  const narrowed = (spec, whole) => {
+    const width = whole - widthOfBarNames(spec);
     spec.layer.map((layer) => layer.encoding.color).filter((hue) => hue && hue.legend && hue.scale.domain).forEach((hue) => {
       const widest = Math.max(...hue.scale.domain.map(widthOf));
       hue.legend.columns = Math.max(1, Math.min(hue.legend.columns, Math.floor(width / widest)));

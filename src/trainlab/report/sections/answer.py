@@ -78,6 +78,8 @@ def _question(study: Study, words: Words) -> str:
     """What was asked, where the study has no title."""
     if study.script is None:
         return words("no_question", workload=study.workload)
+    if study.script.from_inside:
+        return words("no_question_inside")
     key = "no_question_varied" if study.cells else "no_question_script"
     return words(key, script=command_text(study.script))
 

@@ -53,11 +53,12 @@ def repeat_section(data: RunData, words: Words) -> Section:
         if package != "trainlab"
     )
     changed = overridden_text(record, data.evidence.study, words)
+    intro = "repeat_intro" if data.evidence.study.script is None else "repeat_intro_script"
     return Section(
         "repeat",
         words("repeat"),
         (
-            Paragraph(words("repeat_intro", version=record.trainlab)),
+            Paragraph(words(intro, version=record.trainlab)),
             *([] if changed is None else [Paragraph(changed)]),
             Listing(words("repeat_command"), typed_command(record.command), "sh"),
             *_study_file(data.evidence.study, words),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from trainlab.analyse.cost.measurement import MODES
 from trainlab.analyse.cost_ratios import cells_twice, noise_ratio
-from trainlab.analyse.findings.finding import confounds_text
+from trainlab.analyse.findings.finding import confounds_text, num_seeds
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph, Section
 from trainlab.report.run_data import RunData
@@ -35,7 +35,10 @@ def method_section(data: RunData, words: Words) -> Section:
         tables = overhead_table(first, words), warning_table(evidence, words)
         blocks += filter(None, tables)
     undecided = data.findings_in("method")
-    blocks.append(bullets(undecided, words) if undecided else Paragraph(words("nothing_open")))
+    if undecided:
+        blocks.append(bullets(undecided, words))
+    elif evidence.diagnosis is None and (evidence.measured or len(study.all_cells) > 1):
+        blocks.append(Paragraph(words("nothing_open")))
     return Section("method", words("method"), tuple(blocks))
 
 
@@ -45,7 +48,8 @@ def _learn_text(study: Study, words: Words) -> str:
         return words("method_inside")
     if study.script is not None:
         key = "method_script_seed" if study.script.seed_argument else "method_script"
-        return words(key, seeds=len(study.seeds), option=study.script.seed_argument)
+        seeds = num_seeds(len(study.seeds), words)
+        return words(key, seeds=seeds, option=study.script.seed_argument)
     parts = {cell.settings.seed_parts for cell in study.all_cells}
     number = len(study.seeds)
     if len(parts) > 1:

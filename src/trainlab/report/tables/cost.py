@@ -60,6 +60,7 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
 def step_heading(evidence: Evidence) -> str:
     """The key of what a step is called: a batch, but not where several batches make an update."""
     does = any(cell.settings.accumulate > 1 for cell in evidence.cells)
+    does = does or any(one.accumulates for one in evidence.measured)
     return "accumulated_ms" if does else "step_ms"
 
 
@@ -69,11 +70,15 @@ def _accumulated(evidence: Evidence, words: Words) -> str:
     return words("cost_table_accumulated") if does else ""
 
 
+def _step_key(measurement: Measurement) -> str:
+    return "accumulated_ms" if measurement.accumulates else "step_ms"
+
+
 def step_table(title: str, measurement: Measurement, words: Words) -> Table:
     """One measurement per batch, per sample and per epoch, each with the interval of repeats."""
     summary = measurement.summary
     costs = {
-        "step_ms": summary.step_ms,
+        _step_key(measurement): summary.step_ms,
         "sample_us": summary.sample_us,
         "epoch_s" if summary.mode == "train" else "pass_s": summary.epoch_s,
         "samples_per_s": summary.samples_per_s,
@@ -137,11 +142,12 @@ def phases_of_step(measurement: Measurement, words: Words) -> Table:
     """The phases of one measurement, the longest first."""
     phases = measurement.summary.phases_ms
     total_ms = sum(phases.values())
+    unit = words(_step_key(measurement))
     return table_of(
         words("phases_caption", step=words.step(measurement.summary.mode)),
         [
             name(words("phase"), words.phase),
-            value(words("step_ms"), lambda phase: number(phases[phase], f"{phases[phase]:.4f}")),
+            value(unit, lambda phase: number(phases[phase], f"{phases[phase]:.4f}")),
             value(words("share"), lambda phase: share(phases[phase] / total_ms)),
         ],
         sorted(phases, key=lambda phase: -phases[phase]),

@@ -67,6 +67,7 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         [cell.id for cell in evidence.cells if evidence.learned.get(cell.id)],
         words.sentences(
             words("learn_table_note"),
+            _beside_text(evidence, words),
             _best_text(evidence, words),
             words("learn_table_script") if evidence.study.script is not None else "",
             _engine_text(evidence, words),
@@ -74,6 +75,13 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         cell=str,
         is_sortable=True,
     )
+
+
+def _beside_text(evidence: Evidence, words: Words) -> str:
+    """Why the seconds are not those of a script or workload that runs alone."""
+    if evidence.measured:
+        return words("learn_table_beside_cost")
+    return words("learn_table_beside") if len(evidence.trials) > 1 else ""
 
 
 def _best_text(evidence: Evidence, words: Words) -> str:

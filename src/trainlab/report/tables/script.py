@@ -41,6 +41,7 @@ def time_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
     several = any(len(times.runs) > 1 for times in all_times)
     notes = [words("script_means") if several else "", words("script_table_note")]
     notes += [words("script_host_note")] if not all(t.is_on_cpu for t in all_times) else []
+    notes.append(_first_process(all_times, words))
     return _part_table(words("script_table"), rows, "script_s", words, words.sentences(*notes))
 
 
@@ -99,7 +100,14 @@ def seen_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
     ]
     if len(all_times) > 1:
         fields.append(name(words("seen_in"), lambda row: row[2]))
-    return table_of(words("seen_table"), fields, rows, words("seen_note"))
+    note = words.sentences(words("seen_note"), _first_process(all_times, words))
+    return table_of(words("seen_table"), fields, rows, note)
+
+
+def _first_process(all_times: Sequence[ScriptTimes], words: Words) -> str:
+    """Whose records they are, where torchrun started several processes."""
+    number = max(times.num_processes for times in all_times)
+    return words("script_first_process", number=number) if number > 1 else ""
 
 
 def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
