@@ -259,7 +259,7 @@ def test_the_time_between_two_marks_is_divided_as_in_the_steps_seen_whole() -> N
     assert math.isclose(sum(watcher.timeline.total_ns), clock.now_ns)
 
 
-def tested(num_steps: int, tests: Callable[[int], bool], *, by_eval: bool) -> Watcher:
+def with_tests(num_steps: int, tests: Callable[[int], bool], *, by_eval: bool) -> Watcher:
     """A training without a loader that is tested after some steps, for 5 ms each."""
     clock, model = Clock(), net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -282,14 +282,14 @@ def tested(num_steps: int, tests: Callable[[int], bool], *, by_eval: bool) -> Wa
 
 def test_a_test_without_a_loader_ends_the_passing_by() -> None:
     """Nothing but its forward pass tells of it."""
-    watcher = tested(40, lambda number: number in (3, 30), by_eval=False)
+    watcher = with_tests(40, lambda number: number in (3, 30), by_eval=False)
     assert watcher.timeline.num_evaluation_passes == 2
     assert watcher.timeline.total_ns[EVALUATION] == 10e6
     assert watcher.timeline.num_marks == 0
 
 
 def test_a_test_that_begins_with_eval_is_seen_though_it_has_no_loader() -> None:
-    watcher = tested(60, lambda number: number % 20 == 19, by_eval=True)
+    watcher = with_tests(60, lambda number: number % 20 == 19, by_eval=True)
     assert watcher.timeline.num_evaluation_passes == 3
     assert watcher.timeline.total_ns[EVALUATION] == 15e6
     assert watcher.timeline.num_marks > 0

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 
 import psutil
@@ -36,6 +37,16 @@ def start_mark(pid: int) -> str | None:
         return None if is_dead else f"{process.create_time():.2f}"
     except psutil.Error:
         return None
+
+
+def process_age_s() -> float:
+    """How long ago this process was started. Where the system tells, by the clock that does not stop and
+    is not set: what it tells of the time of day at its boot is whole seconds."""
+    started = start_mark(os.getpid())
+    if started is not None and (PROC / "self/stat").exists():
+        since_boot_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return max(0.0, since_boot_s - int(started) / os.sysconf("SC_CLK_TCK"))
+    return max(0.0, time.time() - psutil.Process().create_time())
 
 
 def signal_name(number: int) -> str:

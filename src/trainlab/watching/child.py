@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-import psutil
 import torch
 
 from trainlab.errors import TrainlabError
+from trainlab.machine.identity import process_age_s
 from trainlab.record.folder import TrialFolder
 from trainlab.record.trial import SCRIPT_EXIT
 from trainlab.watching.changes.applying import apply_change
@@ -305,8 +305,7 @@ class _Progress:
 
 def _start_ns() -> int:
     """When this process began, on the clock of the timeline."""
-    age_s = time.time() - psutil.Process().create_time()
-    return time.perf_counter_ns() - int(max(0.0, age_s) * 1e9)
+    return time.perf_counter_ns() - int(process_age_s() * 1e9)
 
 
 if __name__ == "__main__":
