@@ -111,6 +111,7 @@ class Watched:
     def ms(self) -> float:
         """Of an update."""
         self._watcher.hooks = Hooks(self._watcher)
+        self._watcher.timeline.restart()  # what ran unwatched meanwhile is no long step
         took_ms = whole_ms(self._run)
         self._stop()
         return took_ms

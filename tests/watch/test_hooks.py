@@ -197,27 +197,45 @@ def test_a_compiled_model_makes_torch_warn_of_nothing_of_ours() -> None:
     assert [str(one.message) for one in told if "global hooks" in str(one.message)] == []
 
 
-def test_what_torch_compiles_depends_on_nothing_of_ours() -> None:
-    """Else it would compile anew each time that more or less is seen."""
+def compiled_frames(*, with_backward: bool) -> list[int]:
+    """How many torch has compiled after a while at each level."""
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     compiled = CompileCounter()
 
+    def go_back() -> None:
+        model(torch.ones(2, 4)).mean().backward()
+
     def update() -> None:
+        if with_backward:
+            go_back()
         optimizer.step()
         optimizer.zero_grad()
 
     compiled_update = torch.compile(update, backend=compiled)
     watcher = Watcher()
-    nums = []
-    for level in (ALL, MARKS, ALL, STEPS, ALL):
+    nums: list[int] = []
+    for level in (ALL, MARKS, ALL, STEPS, MARKS, ALL):
         watcher.hooks.see(level)
         for _ in range(2):
-            model(torch.ones(2, 4)).mean().backward()
+            if not with_backward:
+                go_back()
             compiled_update()
         nums.append(compiled.frame_count)
-    watcher.hooks.see(ALL)
     watcher.hooks.passed.clear()
     watcher.close()
     assert nums[0] > 0
-    assert nums == [nums[0]] * 5
+    return nums
+
+
+def test_what_torch_compiles_depends_on_nothing_of_ours() -> None:
+    """Else it would compile anew each time that more or less is seen."""
+    nums = compiled_frames(with_backward=False)
+    assert nums == [nums[0]] * 6
+
+
+def test_a_step_that_is_compiled_with_its_backward_pass_is_compiled_once() -> None:
+    """But for a function of ours that torch meets on its way, when steps are first passed by."""
+    nums = compiled_frames(with_backward=True)
+    assert nums[1] <= nums[0] + 1
+    assert nums[1:] == [nums[1]] * 5

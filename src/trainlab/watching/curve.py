@@ -108,15 +108,17 @@ class ScriptCurve:
 
     def _write_steps(self) -> None:
         watcher, self._wrote_s = self._watcher, time.monotonic()
-        course, values = watcher.course, dict[str, float]()
-        for place in range(self._written, watcher.num_steps):
-            epoch = course.epochs[place]
+        first, end = self._written, watcher.num_steps
+        steps_s = [sum(step) / 1e9 for step in watcher.steps_ns[first:end]]
+        losses, epochs = watcher.course.losses_between(first, end), watcher.course.epochs[first:end]
+        values = dict[str, float]()
+        for place, (step_s, values, epoch) in enumerate(
+            zip(steps_s, losses, epochs, strict=True), first
+        ):
             if epoch > self._epoch:
                 # What followed the last step of an epoch has ended by the end of the next step.
                 self._write_epoch(self._evaluations_ns[min(place, len(self._evaluations_ns) - 1)])
                 self._epoch = epoch
-            values = course.losses_of(place)
-            step_s = sum(watcher.steps_ns[place]) / 1e9
             self._train_s += step_s
             self._time_s += step_s
             self._written = place + 1

@@ -1,20 +1,23 @@
 """Course: what each step of a training was, beside its time: its samples, its losses, its epoch."""
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from itertools import accumulate
 
 from torch.optim import Optimizer
 
 from trainlab.watching.seeing.losses import Losses
-from trainlab.watching.seeing.seen import LOSS_NAME, Seen, SeenLoader
-from trainlab.watching.seeing.stretches import (
+from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
+    DATA_BEGINS,
     DATA_ENDS,
-    UPDATE_BEGINS,
     UPDATE_ENDS,
     Passed,
 )
+from trainlab.watching.seeing.seen import LOSS_NAME, Seen, SeenLoader
 
+OF_STEP = [DATA_BEGINS, DATA_ENDS, BACKWARD_BEGINS, UPDATE_ENDS]
+"""The marks of a plain one."""
 MOST_BY_OTHERS = 20
 """After so many updates without one of the optimizer that ends steps, another one does."""
 
@@ -46,15 +49,23 @@ class Course:
         self._num_by_others = 0
         """Updates since the last of the lead."""
 
-    def losses_of(self, step: int) -> dict[str, float]:
-        """The loss whose gradient each optimizer applied in a step, counted from 0: the sum of what
-        `backward` was called on before its update. Where gradients come from elsewhere there is none."""
+    def losses_between(self, first: int, end: int) -> list[dict[str, float]]:
+        """The loss whose gradient each optimizer applied in each of these steps, counted from 0: the sum of
+        what `backward` was called on before its update. Where gradients come from elsewhere there is
+        none."""
         values = self.losses.values()
-        return {
-            name: sum([values[place] for place in places])
-            for name, places in self.followed[step].items()
-            if places
-        }
+        return [
+            {
+                name: values[places[0]] if len(places) == 1 else sum([values[p] for p in places])
+                for name, places in followed.items()
+                if places
+            }
+            for followed in self.followed[first:end]
+        ]
+
+    def losses_of(self, step: int) -> dict[str, float]:
+        """Those of one."""
+        return self.losses_between(step, step + 1)[0]
 
     @property
     def lead(self) -> Optimizer | None:
@@ -129,26 +140,56 @@ class Course:
         self.epochs.append(self._epoch)
         self._of_step = {}
 
-    def catch_up(self, marks: Sequence[int], passed: Passed, lead: int | None) -> list[int]:
-        """Is told of marks that were passed by, in which the optimizer `lead`, which may be gone by now,
-        ends steps: the places of those that do."""
-        ends: list[int] = []
-        sizes, optimizers = iter(passed.sizes), iter(passed.optimizers)
-        for place, mark in enumerate(marks):
+    def catch_up(self, marks: list[int], passed: Passed) -> list[int]:
+        """Is told of marks that were passed by: the places of those that end steps."""
+        ends = self._catch_up_alike(marks, passed)
+        first = ends[-1] + 1 if ends else 0
+        sizes = iter(passed.sizes[marks[:first].count(DATA_ENDS) :])
+        optimizers = iter(passed.optimizers[len(ends) :])
+        for place, mark in enumerate(marks[first:], first):
             if mark == DATA_ENDS:
                 self._passed_batch(next(sizes))
             elif mark == BACKWARD_BEGINS:
                 self.goes_back()
                 self.trains()
-            elif mark == UPDATE_BEGINS:
-                self.update_begins()
             elif mark == UPDATE_ENDS:
                 optimizer = next(optimizers)
+                self.update_begins()
                 self.update_ends(optimizer)
-                if id(optimizer) == lead:
+                # The one that ends steps may be gone by now.
+                if id(optimizer) == passed.lead:
                     self.step_ends(follows_test=False)
                     ends.append(place)
         return ends
+
+    def _catch_up_alike(self, marks: list[int], passed: Passed) -> list[int]:
+        """Of steps that are a backward pass and an update each, after a batch if there is a loader, as
+        nearly all are: all at once, which takes a tenth of the time. Places as for `catch_up`."""
+        marks_each = OF_STEP if passed.sizes else OF_STEP[2:]
+        num_steps, optimizers = len(passed.optimizers), passed.optimizers
+        sizes = [size for size in passed.sizes[:num_steps] if size is not None]
+        if (
+            (marks[: num_steps * len(marks_each)] != marks_each * num_steps or not num_steps)
+            or (id(optimizers[0]) != passed.lead or optimizers.count(optimizers[0]) < num_steps)
+            or (self._pending or self._of_step)
+            or (len(sizes) < num_steps or not self.loader if passed.sizes else self._fetched)
+        ):
+            return []
+        self._seen.optimizer(optimizers[0]).num_steps += num_steps
+        name = self._seen.optimizer(optimizers[0]).loss_name
+        places = range(self.num_backward, self.num_backward + num_steps)
+        self.followed += [{name: (place,)} for place in places]
+        self.num_backward += num_steps
+        if sizes and self.loader is not None:
+            self._passed_batch(sizes[0])
+            self.trains()  # which begins another epoch, or none of them does
+            self.loader.num_given += num_steps - 1
+            self._seen.batch_size = max(*sizes, self._seen.batch_size or 0)
+        totals = list(accumulate(sizes[1:] or [0] * (num_steps - 1), initial=self._num_samples))
+        self.samples += totals
+        self._num_samples = totals[-1]
+        self.epochs += [self._epoch] * num_steps
+        return list(range(len(marks_each) - 1, num_steps * len(marks_each), len(marks_each)))
 
     def _passed_batch(self, size: int | None) -> None:
         """Of the loader that is trained on; None: it has run out."""

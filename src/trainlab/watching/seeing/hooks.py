@@ -1,6 +1,7 @@
 """Hooks: torch's calls in this process, told to whoever watches. Nothing of the user's is touched for
 longer than a call."""
 
+import sys
 import threading
 import warnings
 import weakref
@@ -16,6 +17,7 @@ from torch import nn
 from torch.nn.modules import module as modules
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
+    _global_optimizer_pre_hooks,
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
@@ -23,16 +25,15 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from trainlab.errors import SpecError
-from trainlab.watching.seeing.seen import size_of
-from trainlab.watching.seeing.stretches import (
+from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
     BITS,
     DATA_BEGINS,
     DATA_ENDS,
-    UPDATE_BEGINS,
     UPDATE_ENDS,
     Passed,
 )
+from trainlab.watching.seeing.seen import size_of
 
 _is_compiling = torch.compiler.is_compiling
 """Asked first everywhere: what torch compiles depends on nothing of ours that changes."""
@@ -84,11 +85,6 @@ class Hooks:
         self.level = ALL
         self.passed = Passed()
         """Marks, at that level."""
-        self.lead: int | None = None
-        """Of the optimizer whose updates end the steps of the stretch: its identity."""
-        self._loader: object = None
-        self.num_passed = self._num_to_pass = 0
-        """Steps of the stretch that have ended, and of all of it."""
         self._thread = threading.get_ident()
         self._installed = ExitStack()
         self._running: list[OrderedDict[int, Any]] = []
@@ -120,7 +116,14 @@ class Hooks:
 
     def see(self, level: int) -> None:
         """From here on so much is seen. Below ALL no model has a hook: it runs as without us."""
-        self.level = level
+        self.level, self.passed.is_on = level, level == MARKS
+        # What torch has compiled depends on what is called; where it has not, the less the better.
+        self.passed.is_quick = level == MARKS and not _has_compiled()
+        hooks, key, update_begins = self._seeing_updates
+        if self.passed.is_quick:
+            hooks.pop(key, None)
+        else:
+            hooks.setdefault(key, update_begins)
         if level < ALL:
             self._seeing_models.pop(self._key, None)
         elif not self._running:
@@ -129,8 +132,8 @@ class Hooks:
     def pass_by(self, num_steps: int, lead: Optimizer | None, loader: object) -> None:
         """Of so many steps nothing but marks is seen; the optimizer `lead` ends them, and `loader` gives
         their batches."""
-        self.num_passed, self._num_to_pass = 0, num_steps
-        self.lead, self._loader = id(lead), loader
+        self.passed.num_wanted, self.passed.lead = num_steps, id(lead)
+        self.passed.loader = loader
         self.see(MARKS)
 
     def _see_models(self) -> None:
@@ -191,35 +194,29 @@ class Hooks:
     def _see_optimizers(self) -> None:
         begins, ends = self._listener.update_begins, self._listener.update_ends
 
-        mark, clock, stretch_ends = (
-            self.passed.log.append,
-            self._clock,
-            self._listener.stretch_ends,
-        )
-        made_by = self.passed.optimizers.append
+        passed, clock, stretch_ends = self.passed, self._clock, self._listener.stretch_ends
+        log, mark, made_by = passed.log, passed.log.append, passed.optimizers.append
 
         def before(optimizer: Optimizer, arguments: object, options: object) -> None:
-            if _is_compiling():
-                return
-            if self.level == MARKS:
-                mark(clock() << BITS | UPDATE_BEGINS)
-            else:
+            if not _is_compiling() and not passed.is_on:
                 begins(optimizer)
 
         def after(optimizer: Optimizer, arguments: object, options: object) -> None:
             if _is_compiling():
                 return
-            if self.level != MARKS:
+            if not passed.is_on:
                 ends(optimizer)
                 return
             mark(clock() << BITS | UPDATE_ENDS)
             made_by(optimizer)
-            if id(optimizer) == self.lead:
-                self.num_passed += 1
-            if self.num_passed >= self._num_to_pass or len(self.passed) > MOST_KEPT:
+            if id(optimizer) == passed.lead:
+                passed.num_steps += 1
+            if passed.num_steps >= passed.num_wanted or len(log) > MOST_KEPT:
                 stretch_ends()
 
-        self._installed.callback(register_optimizer_step_pre_hook(before).remove)
+        handle = register_optimizer_step_pre_hook(before)
+        self._seeing_updates = _global_optimizer_pre_hooks, handle.id, before
+        self._installed.callback(handle.remove)
         self._installed.callback(register_optimizer_step_post_hook(after).remove)
         make, made = Optimizer.__init__, self._listener.optimizer_made
 
@@ -229,64 +226,76 @@ class Hooks:
             made()
 
         self._put(Optimizer, "__init__", watched_make)
-        zero_begins, zero_ends = self._listener.zero_grad_begins, self._listener.zero_grad_ends
-        self._wrap(Optimizer, "zero_grad", zero_begins, zero_ends)
-        self._wrap(nn.Module, "zero_grad", zero_begins, zero_ends)
+        self._see_zero_grad(Optimizer)
+        self._see_zero_grad(nn.Module)
 
-    def _wrap(
-        self, owner: Any, name: str, begins: Callable[[], None], ends: Callable[[], None]
-    ) -> None:
-        original = getattr(owner, name)
-        thread, get_ident = self._thread, threading.get_ident
+    def _see_zero_grad(self, owner: Any) -> None:
+        begins, ends = self._listener.zero_grad_begins, self._listener.zero_grad_ends
+        original = owner.zero_grad
+        thread, get_ident, passed = self._thread, threading.get_ident, self.passed
 
         @wraps(original)
-        def watched(*arguments: Any, **options: Any) -> Any:
-            if _is_compiling() or self.level < ALL or get_ident() != thread:
-                return original(*arguments, **options)
+        def watched(one: Any, set_to_none: bool = True) -> Any:
+            if _is_compiling() or passed.is_on or not self.level or get_ident() != thread:
+                return original(one, set_to_none)
             begins()
             try:
-                return original(*arguments, **options)
+                return original(one, set_to_none)
             finally:
                 ends()
 
-        self._put(owner, name, watched)
+        self._put(owner, "zero_grad", watched)
 
     def _see_backward(self) -> None:
         begins, ends = self._listener.backward_begins, self._listener.backward_ends
-        thread, get_ident = self._thread, threading.get_ident
-        mark, clock, loss_passed = (
-            self.passed.log.append,
-            self._clock,
-            self._listener.loss_passed,
-        )
-        for name in ("backward", "grad"):
-            original = getattr(torch.autograd, name)
-            is_grad = name == "grad"
+        thread, get_ident, passed = self._thread, threading.get_ident, self.passed
+        mark, clock, loss_passed = passed.log.append, self._clock, self._listener.loss_passed
+        run, gradients = torch.autograd.backward, torch.autograd.grad
+        plain, run_from = torch.Tensor, cast(Any, torch.Tensor.backward)
 
-            @wraps(original)
-            def watched(
-                tensors: Any,
-                *arguments: Any,
-                _original: Any = original,
-                _is_grad: bool = is_grad,
-                **options: Any,
-            ) -> Any:
-                if _is_compiling() or not self.level or get_ident() != thread:
-                    return _original(tensors, *arguments, **options)
-                if self.level == MARKS:
-                    if not _is_grad:
-                        mark(clock() << BITS | BACKWARD_BEGINS)
-                        loss_passed(tensors)
-                    return _original(tensors, *arguments, **options)
-                # What makes no update counts where no optimizer makes any.
-                is_told = not _is_grad or self._listener.tells_gradients(options)
-                begins(tensors if is_told else None)
-                try:
-                    return _original(tensors, *arguments, **options)
-                finally:
-                    ends()
+        @wraps(run)
+        def watched(tensors: Any, *arguments: Any, **options: Any) -> Any:
+            if _is_compiling() or not self.level or get_ident() != thread:
+                return run(tensors, *arguments, **options)
+            if passed.is_on:
+                mark(clock() << BITS | BACKWARD_BEGINS)
+                loss_passed(tensors)
+                return run(tensors, *arguments, **options)
+            begins(tensors)
+            try:
+                return run(tensors, *arguments, **options)
+            finally:
+                ends()
 
-            self._put(torch.autograd, name, watched)
+        @wraps(run_from)
+        def watched_from(
+            tensor: Any,
+            gradient: Any = None,
+            retain_graph: Any = None,
+            create_graph: Any = False,
+            inputs: Any = None,
+        ) -> Any:
+            # The same, for nearly all there are, without a call more than the script makes.
+            if passed.is_quick and type(tensor) is plain and get_ident() == thread:
+                mark(clock() << BITS | BACKWARD_BEGINS)
+                loss_passed(tensor)
+                return run(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+            return run_from(tensor, gradient, retain_graph, create_graph, inputs)
+
+        @wraps(gradients)
+        def watched_gradients(outputs: Any, *arguments: Any, **options: Any) -> Any:
+            if _is_compiling() or self.level < ALL or get_ident() != thread:
+                return gradients(outputs, *arguments, **options)
+            # What makes no update counts where no optimizer makes any.
+            begins(outputs if self._listener.tells_gradients(options) else None)
+            try:
+                return gradients(outputs, *arguments, **options)
+            finally:
+                ends()
+
+        self._put(torch.autograd, "backward", watched)
+        self._put(torch.Tensor, "backward", watched_from)
+        self._put(torch.autograd, "grad", watched_gradients)
         scale = torch.amp.GradScaler.scale
         scaled = self._listener.loss_scaled
 
@@ -303,13 +312,14 @@ class Hooks:
         thread, get_ident = self._thread, threading.get_ident
         of_pass = self._listener.pass_begins
         following = _BaseDataLoaderIter.__next__
-        mark, clock, size = self.passed.log.append, self._clock, self.passed.sizes.append
+        passed, clock = self.passed, self._clock
+        mark, size = passed.log.append, passed.sizes.append
 
         def watched_next(iterator: Any) -> Any:
             if get_ident() != thread:
                 return following(iterator)
             batch = None
-            if self.level == MARKS and iterator.__dict__.get(OF_LOADER) is self._loader:
+            if passed.is_on and getattr(iterator, OF_LOADER, None) is passed.loader:
                 mark(clock() << BITS | DATA_BEGINS)
                 try:
                     batch = following(iterator)
@@ -322,7 +332,7 @@ class Hooks:
                 batch = following(iterator)
                 return batch
             finally:
-                ends(iterator.__dict__.get(OF_LOADER), batch)
+                ends(getattr(iterator, OF_LOADER, None), batch)
 
         # `next` is looked up in the class that made the iterator: those of torch share this one.
         self._put(_BaseDataLoaderIter, "__next__", watched_next)
@@ -337,7 +347,7 @@ class Hooks:
             finally:
                 ends(None, None)
             # What is known of the loader, which may be gone before its iterator is.
-            iterator.__dict__[OF_LOADER] = of_pass(loader)
+            setattr(iterator, OF_LOADER, of_pass(loader))
             return iterator
 
         self._put(DataLoader, "__iter__", watched_iter)
@@ -365,6 +375,11 @@ class Hooks:
         # The method is inherited: it is set here, and deleted again.
         setattr(torch.Tensor, name, watched)
         self._installed.callback(delattr, torch.Tensor, name)
+
+
+def _has_compiled() -> bool:
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"]["total"])
 
 
 def _take_out(of_warnings: object) -> None:

@@ -4,12 +4,12 @@ import random
 
 FIRST = 100
 """All of so many steps are seen whole."""
-EVERY = 40
+EVERY = 160
 """Then one of so many on average, at random: what a script does now and then is met by chance."""
-AFTER = 10
+AFTER = 5
 """Where something new happens, so many."""
 LONG_NS = 20_000_000
-"""Of steps as long as that all are: what seeing them takes is nothing beside it."""
+"""Where most steps are as long as that all are: what seeing them takes is nothing beside it."""
 
 
 class Looks:
@@ -19,15 +19,16 @@ class Looks:
         """`num_steps`: after so many the script is ended."""
         self._random = random.Random(0)  # noqa: S311  the script's own numbers are left alone
         self._whole_left, self._are_all = FIRST, False
-        self._spent_ns = self._num_whole = 0
+        self._num_long = self._num_whole = 0
         self._num_steps = num_steps
 
     def num_passed(self, step: int, spent_ns: int) -> int:
         """Steps to pass by after this one, which took so long; 0: the next is seen whole."""
         self._whole_left = max(0, self._whole_left - 1)
-        self._spent_ns += spent_ns
+        # One that holds something else, a download say, tells nothing of the others.
+        self._num_long += spent_ns > LONG_NS
         self._num_whole += 1
-        if self._whole_left or self._are_all or self._spent_ns > LONG_NS * self._num_whole:
+        if self._whole_left or self._are_all or 2 * self._num_long > self._num_whole:
             return 0
         number = self._random.randint(1, 2 * EVERY - 1)
         return (

@@ -12,6 +12,8 @@ READ_AFTER = 256
 class Losses:
     """A value for every backward pass from a single number; nan for one from anything else."""
 
+    __slots__ = ("_places", "_scaled", "_values", "_waiting")
+
     def __init__(self) -> None:
         self._values: list[float] = []
         self._places: list[int] = []

@@ -1,19 +1,16 @@
 """Stretches: what lies between two marks of a step, learned where all of its calls are seen.
 
-Marks are calls that are always seen: a batch is fetched, a backward pass begins, an update is made. Of most
-steps of a long training nothing else is seen, so that they run as fast as without us; the time between two
-marks of theirs is divided as it was on average in the steps of which all was seen.
+Marks are calls that are always seen: a batch is fetched, a backward pass begins, an update has been made.
+Of most steps of a long training nothing else is seen, so that they run as fast as without us; the time
+between two marks of theirs is divided as it was on average in the steps of which all was seen.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-DATA_BEGINS, DATA_ENDS, BACKWARD_BEGINS, UPDATE_BEGINS, UPDATE_ENDS = range(5)
-NUM_MARKS: Final = 5
-BITS: Final = 3
-"""That a mark needs."""
+from trainlab.watching.seeing.passed import DATA_BEGINS, DATA_ENDS, NUM_MARKS
 
 UNUSUAL_NS: Final = 1_000_000
 """So much longer, at least, than twice any stretch before is one that has to be looked at."""
@@ -21,32 +18,6 @@ MOST_LEARNED: Final = 500
 """Stretches that are kept one by one."""
 _FETCHING: Final = DATA_BEGINS * NUM_MARKS + DATA_ENDS
 """Within one call: however long it takes, it is that call."""
-
-
-class Passed:
-    """Marks in the order in which they were passed by, and what came with them."""
-
-    def __init__(self) -> None:
-        self.log: list[int] = []
-        """When each was, in nanoseconds, with the mark in its last BITS."""
-        self.sizes: list[int | None] = []
-        """Of each batch; None: there was none, as at the end of a pass over the data."""
-        self.optimizers: list[Any] = []
-        """That made the updates."""
-
-    def __len__(self) -> int:
-        return len(self.log)
-
-    def clear(self) -> None:
-        """All are dealt with."""
-        self.log.clear()
-        self.sizes.clear()
-        self.optimizers.clear()
-
-    def decoded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The marks, and when they were."""
-        log = np.array(self.log, dtype=np.int64)
-        return log & (2**BITS - 1), log >> BITS
 
 
 class Stretches:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainlab.measure.stopwatch import Stopwatch
-from trainlab.watching.seeing.stretches import DATA_ENDS, UPDATE_ENDS, Stretches
+from trainlab.watching.seeing.passed import DATA_ENDS, UPDATE_ENDS
+from trainlab.watching.seeing.stretches import Stretches
 
 PARTS: Final = (
     *("startup", "data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward"),

@@ -17,14 +17,8 @@ from trainlab.watching.seeing.course import Course
 from trainlab.watching.seeing.follower import Follower
 from trainlab.watching.seeing.hooks import ALL, MARKS, STEPS, Hooks
 from trainlab.watching.seeing.looks import Looks
+from trainlab.watching.seeing.passed import BACKWARD_BEGINS, DATA_BEGINS, DATA_ENDS, UPDATE_ENDS
 from trainlab.watching.seeing.seen import Seen, SeenLoader, size_of
-from trainlab.watching.seeing.stretches import (
-    BACKWARD_BEGINS,
-    DATA_BEGINS,
-    DATA_ENDS,
-    UPDATE_BEGINS,
-    UPDATE_ENDS,
-)
 from trainlab.watching.seeing.timeline import (
     LOSS,
     OPTIMIZER,
@@ -67,6 +61,7 @@ class Watcher:
         self._without_gradients: set[int] = set()
         """Models that ran without gradients since the last backward pass or batch."""
         self._process, self._looked_s = psutil.Process(), 0.0
+        self._is_updating = False
         self.is_testing = False
         """Whether the model has been run without training since the last backward pass."""
         self.on_step: StepEnds | None = None
@@ -82,7 +77,7 @@ class Watcher:
     @property
     def num_steps(self) -> int:
         """Updates so far."""
-        return len(self.steps_ns) + self.hooks.num_passed
+        return len(self.steps_ns) + self.hooks.passed.num_steps
 
     @property
     def device(self) -> str:
@@ -160,12 +155,12 @@ class Watcher:
             self.timeline.see_all(now_ns)
 
     def _catch_up(self) -> None:
-        passed, self.hooks.num_passed = self.hooks.passed, 0
+        passed = self.hooks.passed
         if not passed.log:
             return
         marks, at_ns = passed.decoded()
         self.num_fetched += len(passed.sizes)
-        ends = self.course.catch_up(marks.tolist(), passed, self.hooks.lead)
+        ends = self.course.catch_up(marks.tolist(), passed)
         steps, is_usual = self.timeline.catch_up(marks, at_ns, ends)
         self.steps_ns += steps
         passed.clear()
@@ -240,6 +235,8 @@ class Watcher:
     def backward_begins(self, roots: object) -> None:
         if self._updates_by_hand and roots is not None:
             self._step_by_hand()
+        if self._is_updating and self.looks is not None:
+            self.looks.see_all()  # by a closure: no mark tells where its update has begun
         self.timeline.backward_begins()
         self.timeline.mark(BACKWARD_BEGINS)
         if roots is not None:
@@ -267,8 +264,8 @@ class Watcher:
         self.has_optimizer, self._updates_by_hand = True, 0
         if self.follower is not None:
             self._following(self.follower.update_begins, optimizer)
+        self._is_updating = True
         self.timeline.begin(OPTIMIZER)
-        self.timeline.mark(UPDATE_BEGINS)
         self.course.update_begins()
 
     def update_ends(self, optimizer: Optimizer) -> None:
@@ -276,6 +273,7 @@ class Watcher:
             if self.course.ends_step(optimizer):
                 self._light_step_ends()
             return
+        self._is_updating = False
         self.timeline.end(OTHER)
         self.timeline.mark(UPDATE_ENDS)
         if self.follower is not None:

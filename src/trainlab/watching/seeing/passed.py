@@ -1,0 +1,52 @@
+"""Passed: what is noted of steps that are passed by, and nothing else of them is seen.
+
+Every wrapper costs a script microseconds, most of them for memory that its own work has pushed out of the
+cache: what is asked in each of them lies in one small object.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+DATA_BEGINS, DATA_ENDS, BACKWARD_BEGINS, UPDATE_ENDS = range(4)
+NUM_MARKS: Final = 4
+BITS: Final = 2
+"""That a mark needs."""
+
+
+class Passed:
+    """Marks in the order in which they were passed by, and what came with them."""
+
+    __slots__ = (
+        *("is_on", "is_quick", "lead", "loader", "log", "num_steps", "num_wanted"),
+        *("optimizers", "sizes"),
+    )
+
+    def __init__(self) -> None:
+        self.is_on = self.is_quick = False
+        """The second: and by the shortest way."""
+        self.lead: int | None = None
+        """Of the optimizer whose updates end the steps of the stretch: its identity."""
+        self.loader: object = None
+        """The one that gives their batches."""
+        self.num_steps = self.num_wanted = 0
+        """That have ended, and of the whole stretch."""
+        self.log: list[int] = []
+        """When each mark was, in nanoseconds, with the mark in its last BITS."""
+        self.sizes: list[int | None] = []
+        """Of each batch; None: there was none, as at the end of a pass over the data."""
+        self.optimizers: list[Any] = []
+        """That made the updates."""
+
+    def clear(self) -> None:
+        """All are dealt with."""
+        self.num_steps = 0
+        self.log.clear()
+        self.sizes.clear()
+        self.optimizers.clear()
+
+    def decoded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The marks, and when they were."""
+        log = np.array(self.log, dtype=np.int64)
+        return log & (2**BITS - 1), log >> BITS
