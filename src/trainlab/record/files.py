@@ -190,7 +190,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 class LineWriter:
-    """A file of JSON lines; each is handed to the system before the next begins, or with the next."""
+    """A file of JSON lines; each is handed to the system before the next begins, or with others."""
 
     def __init__(self, path: Path, *, append: bool = False) -> None:
         """A new file, which must not exist yet, unless lines may be appended to an old one."""
@@ -200,16 +200,10 @@ class LineWriter:
                 "a" if append else "x", encoding="utf-8", errors="backslashreplace"
             )
 
-    def write(self, value: Mapping[str, Any], *, with_more: bool = False) -> None:
-        """Appends one line. `with_more`: others follow at once, and then `flush`."""
+    def write(self, *values: Mapping[str, Any]) -> None:
+        """Appends a line each."""
         with writing(self.path):
-            self._stream.write(_encode(value) + "\n")
-            if not with_more:
-                self._stream.flush()
-
-    def flush(self) -> None:
-        """Hands all lines to the system."""
-        with writing(self.path):
+            self._stream.write("".join([f"{_encode(value)}\n" for value in values]))
             self._stream.flush()
 
     def close(self) -> None:

@@ -57,6 +57,8 @@ class ScriptCurve:
         """The newest value of each metric."""
         self.num_epochs = 0
         self._wrote_s = time.monotonic()
+        self._unwritten: list[dict[str, Any]] = []
+        """Lines."""
 
     def printed(self, name: str, value: float) -> None:
         """A metric in what the script printed: of the test set, unless its name says otherwise."""
@@ -104,6 +106,7 @@ class ScriptCurve:
         self._write_steps()
         if self._watcher.num_steps:
             self._write_epoch(self._watcher.timeline.total_ns[EVALUATION])
+        self._flush()
         self._lines.close()
 
     def _write_steps(self) -> None:
@@ -127,7 +130,7 @@ class ScriptCurve:
             told = dict(self._told_of_step(place + 1)) if self._told else {}
             if is_kept(place + 1):
                 self._write("step", place, {**values, **told}, {"time_s": self._time_s})
-        self._lines.flush()
+        self._flush()
         self.last = {**self.last, **values}
 
     def _write_epoch(self, evaluation_ns: int) -> None:
@@ -183,8 +186,12 @@ class ScriptCurve:
             metrics,
             {name: round(seconds, 6) for name, seconds in times.items()},
         )
-        self._lines.write(_line(point), with_more=True)
+        self._unwritten.append(_line(point))
         self._tell(point)
+
+    def _flush(self) -> None:
+        self._lines.write(*self._unwritten)
+        self._unwritten.clear()
 
 
 def _line(point: Point) -> dict[str, Any]:

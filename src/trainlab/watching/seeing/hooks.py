@@ -36,7 +36,7 @@ from trainlab.watching.seeing.passed import (
 from trainlab.watching.seeing.seen import size_of
 
 _is_compiling = torch.compiler.is_compiling
-"""Asked first everywhere: what torch compiles depends on nothing of ours that changes."""
+"""Asked first nearly everywhere: what torch compiles depends on nothing of ours that changes."""
 Clock = Callable[[], int]
 OF_LOADER = "_trainlab_loader"
 """What an iterator knows of its loader."""
@@ -202,11 +202,12 @@ class Hooks:
                 begins(optimizer)
 
         def after(optimizer: Optimizer, arguments: object, options: object) -> None:
-            if _is_compiling():
-                return
-            if not passed.is_on:
-                ends(optimizer)
-                return
+            if not passed.is_quick:
+                if _is_compiling():
+                    return
+                if not passed.is_on:
+                    ends(optimizer)
+                    return
             mark(clock() << BITS | UPDATE_ENDS)
             made_by(optimizer)
             if id(optimizer) == passed.lead:
@@ -312,13 +313,13 @@ class Hooks:
         thread, get_ident = self._thread, threading.get_ident
         of_pass = self._listener.pass_begins
         following = _BaseDataLoaderIter.__next__
-        passed, clock = self.passed, self._clock
+        passed, clock, plain = self.passed, self._clock, torch.Tensor
         mark, size = passed.log.append, passed.sizes.append
 
         def watched_next(iterator: Any) -> Any:
             if get_ident() != thread:
                 return following(iterator)
-            batch = None
+            batch: Any = None
             if passed.is_on and getattr(iterator, OF_LOADER, None) is passed.loader:
                 mark(clock() << BITS | DATA_BEGINS)
                 try:
@@ -326,7 +327,10 @@ class Hooks:
                     return batch
                 finally:
                     mark(clock() << BITS | DATA_ENDS)
-                    size(None if batch is None else size_of(batch) or 0)
+                    if type(batch) is list and batch and type(batch[0]) is plain and batch[0].dim():
+                        size(batch[0].size(0))  # as nearly always
+                    else:
+                        size(None if batch is None else size_of(batch) or 0)
             begins()
             try:
                 batch = following(iterator)

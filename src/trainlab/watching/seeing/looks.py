@@ -4,7 +4,7 @@ import random
 
 FIRST = 100
 """All of so many steps are seen whole."""
-EVERY = 160
+EVERY = 240
 """Then one of so many on average, at random: what a script does now and then is met by chance."""
 AFTER = 5
 """Where something new happens, so many."""

@@ -180,10 +180,7 @@ def lr_of(optimizer: Optimizer) -> float | None:
 
 def size_of(batch: object) -> int | None:
     """Samples of a batch: the length of its first tensor; None where it has none."""
-    if type(batch) is list and batch and type(batch[0]) is Tensor:
-        tensor: Tensor | None = batch[0]
-    else:
-        tensor = _first_tensor(batch)
+    tensor = _first_tensor(batch)
     return None if tensor is None or not tensor.dim() else tensor.size(0)
 
 
