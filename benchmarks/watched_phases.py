@@ -3,8 +3,9 @@
     python -m benchmarks.watched_phases [--pairs 3]
 
 The network, the loss, the optimizer and the batch of tests/watch/scripts/shapes/mnist.py, timed as a script
-and as a workload in turn. Where batches come from differs and is left out: a workload has its data in
-memory. Phases of at least a twentieth of the step must agree within 5%.
+and as a workload in turn, with the allocator and the denormal numbers that a script has. Where batches
+come from differs and is left out: a workload has its data in memory. Phases of at least a twentieth of the
+step must agree within 5%.
 """
 
 import argparse
@@ -52,6 +53,8 @@ def main() -> int:
                     optimizer="adadelta",
                     lr=1.0,
                     engine="eager",
+                    allocator="system",
+                    denormals="keep",
                     processes=3,
                     extra_s=0.0,
                     budget_s=4.0,

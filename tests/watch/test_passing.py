@@ -1,5 +1,6 @@
 """Of most steps of a long training only marks are seen: what is told of them is what was."""
 
+import errno
 import math
 import random
 import time
@@ -16,7 +17,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from trainlab.watching.seeing import looks
+from trainlab.watching.seeing import looks, timeline
 from trainlab.watching.seeing.hooks import ALL, MARKS
 from trainlab.watching.seeing.looks import Looks
 from trainlab.watching.seeing.passed import (
@@ -37,6 +38,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looks, "FIRST", 5)
     monkeypatch.setattr(looks, "AFTER", 2)
     monkeypatch.setattr(looks, "EVERY", 4)
+    monkeypatch.setattr(timeline, "WARM_UP_STEPS", 1)
 
 
 def net() -> nn.Sequential:
@@ -258,6 +260,33 @@ def test_the_time_between_two_marks_is_divided_as_in_the_steps_seen_whole() -> N
     assert math.isclose(parts["loss"], 1.0, rel_tol=0.05), parts
     assert math.isclose(parts["other"], 0.5, rel_tol=1e-4)
     assert math.isclose(sum(watcher.timeline.total_ns), clock.now_ns)
+
+
+def test_what_torch_makes_in_the_first_steps_teaches_nothing_of_later_ones() -> None:
+    clock, model = Clock(), net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model[0].register_forward_hook(lambda *_: clock.busy(1.0 if watcher.num_steps else 500.0))
+    watcher = Watcher(clock=clock)
+    watcher.looks = Looks()
+    for _ in range(100):
+        outputs = model(torch.randn(3, 4))
+        clock.busy(1.0)  # the loss
+        outputs.mean().backward()
+        optimizer.step()
+    watcher.close()
+    assert watcher.timeline.num_marks > 100
+    for step in watcher.steps_ns[1:]:
+        assert step[FORWARD] == step[PARTS.index("loss")] == 1e6
+
+
+def test_a_script_that_has_no_file_left_to_open_trains_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(process: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("psutil.Process.memory_info", refuses)
+    watcher = watched(without_loader, passes=True)
+    assert watcher.num_steps == 60
+    assert watcher.memory_bytes == []
 
 
 def with_tests(num_steps: int, tests: Callable[[int], bool], *, by_eval: bool) -> Watcher:

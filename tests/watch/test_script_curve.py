@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainlab.record.files import LineWriter
-from trainlab.watching.curve import ScriptCurve
+from trainlab.watching.curve import ScriptCurve, kept_between
 from trainlab.watching.seeing.course import Course
 from trainlab.watching.seeing.seen import Seen
 from trainlab.watching.seeing.timeline import EVALUATION, PARTS
@@ -86,3 +88,34 @@ def test_a_step_of_which_no_loss_was_seen_has_none(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "curve.jsonl").read_text().splitlines()]
     assert [line.get("train/loss", "none") for line in lines] == ["none", 1.0, 1.0]
     assert curve.final == {"train/loss": 1.0}
+
+
+def is_kept(step: int, all_up_to: int) -> bool:
+    every = 1
+    while step > all_up_to * every:
+        every *= 2
+    return step % every == 0
+
+
+@given(st.integers(1, 400), st.integers(0, 400), st.integers(1, 50))
+def test_the_more_steps_the_fewer_of_them_have_a_line(first: int, num: int, all_up_to: int) -> None:
+    wanted = [step for step in range(first, first + num) if is_kept(step, all_up_to)]
+    assert list(kept_between(first, first + num, all_up_to)) == wanted
+
+
+def test_what_is_told_of_a_step_without_a_line_is_not_told_of_the_next(tmp_path: Path) -> None:
+    script: Any = FastScript()
+    curve = ScriptCurve(script, LineWriter(tmp_path / "curve.jsonl"))
+    script.is_testing = False
+    for _ in range(505):
+        script.train(1, curve)
+        if script.num_steps != 1004:
+            curve.metric("train/norm", float(script.num_steps))
+    curve.finish()
+    lines = [json.loads(line) for line in (tmp_path / "curve.jsonl").read_text().splitlines()]
+    told = {line["step"]: line.get("train/norm") for line in lines if line["kind"] == "step"}
+    assert len(told) == 1005
+    assert all(told[step] == (None if step % 2 else step) for step in range(1, 1001))
+    assert [told[step] for step in range(1002, 1011, 2)] == [1002, None, 1006, 1008, 1010]
+    (epoch,) = [line for line in lines if line["kind"] == "epoch"]
+    assert epoch["train/loss"] == 1009 / 2

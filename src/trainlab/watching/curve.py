@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
+from itertools import accumulate, groupby, takewhile
 from typing import Any, Literal
 
 from trainlab.record.files import LineWriter
@@ -110,28 +110,36 @@ class ScriptCurve:
         self._lines.close()
 
     def _write_steps(self) -> None:
-        watcher, self._wrote_s = self._watcher, time.monotonic()
-        first, end = self._written, watcher.num_steps
-        steps_s = [sum(step) / 1e9 for step in watcher.steps_ns[first:end]]
-        losses, epochs = watcher.course.losses_between(first, end), watcher.course.epochs[first:end]
-        values = dict[str, float]()
-        for place, (step_s, values, epoch) in enumerate(
-            zip(steps_s, losses, epochs, strict=True), first
-        ):
+        self._wrote_s = time.monotonic()
+        epochs = self._watcher.course.epochs[self._written : self._watcher.num_steps]
+        for epoch, steps in groupby(epochs):
             if epoch > self._epoch:
                 # What followed the last step of an epoch has ended by the end of the next step.
-                self._write_epoch(self._evaluations_ns[min(place, len(self._evaluations_ns) - 1)])
+                next_place = min(self._written, len(self._evaluations_ns) - 1)
+                self._write_epoch(self._evaluations_ns[next_place])
                 self._epoch = epoch
-            self._train_s += step_s
-            self._time_s += step_s
-            self._written = place + 1
-            for name, value in values.items():
-                self._sums.setdefault(name, []).append(value)
-            told = dict(self._told_of_step(place + 1)) if self._told else {}
-            if is_kept(place + 1):
-                self._write("step", place, {**values, **told}, {"time_s": self._time_s})
+            self._write_steps_of_epoch(self._written, self._written + len(list(steps)))
         self._flush()
-        self.last = {**self.last, **values}
+        if self._written:
+            self.last = {**self.last, **self._watcher.course.losses_of(self._written - 1)}
+
+    def _write_steps_of_epoch(self, first: int, end: int) -> None:
+        """All at once: it is done while the script waits."""
+        course = self._watcher.course
+        steps_s = [sum(step) / 1e9 for step in self._watcher.steps_ns[first:end]]
+        times_s = list(accumulate(steps_s, initial=self._time_s))
+        for step in kept_between(first + 1, end + 1):
+            told = dict[str, float]()
+            if self._told:
+                for _ in self._told_of_step(step - 1):
+                    pass  # of one that has no line
+                told = dict(self._told_of_step(step))
+            times = {"time_s": times_s[step - first]}
+            self._write("step", step - 1, {**course.losses_of(step - 1), **told}, times)
+        for name, values in course.losses_between(first, end).items():
+            self._sums.setdefault(name, []).extend(values)
+        self._train_s, self._time_s = sum(steps_s, self._train_s), times_s[-1]
+        self._written = end
 
     def _write_epoch(self, evaluation_ns: int) -> None:
         test_s = (evaluation_ns - self._evaluation_ns) / 1e9
@@ -205,12 +213,15 @@ def _line(point: Point) -> dict[str, Any]:
     }
 
 
-def is_kept(step: int, all_up_to: int = ALL_UP_TO) -> bool:
-    """Whether a step has a line of its own."""
-    every = 1
-    while step > all_up_to * every:
-        every *= 2
-    return step % every == 0
+def kept_between(first: int, end: int, all_up_to: int = ALL_UP_TO) -> Iterator[int]:
+    """The steps that have a line of their own, counted from 1."""
+    step, every = first, 1
+    while step < end:
+        while step > all_up_to * every:
+            every *= 2
+        if step % every == 0:
+            yield step
+        step += every - step % every
 
 
 def parts_ms(steps_ns: Sequence[Sequence[int]]) -> dict[str, list[float]]:

@@ -8,7 +8,7 @@ import torch
 
 from trainlab.record.schema import Record
 from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
-from trainlab.watching.curve import is_kept, parts_ms
+from trainlab.watching.curve import kept_between, parts_ms
 from trainlab.watching.price import price
 from trainlab.watching.seeing.seen import SeenLoader, SeenModel, SeenOptimizer
 from trainlab.watching.seeing.timeline import PARTS
@@ -20,7 +20,7 @@ MOST_LOSSES = 20_000
 def watched_record(watcher: Watcher, arguments: Sequence[str], rank: int = 0) -> WatchedRecord:
     """Of a process that has ended, but for its record."""
     total_ns, seen = watcher.timeline.total_ns, watcher.seen
-    kept = [step for step in range(1, watcher.num_steps + 1) if is_kept(step)]
+    kept = list(kept_between(1, watcher.num_steps + 1))
     losses = watcher.course.losses.values()[:MOST_LOSSES]
     prices = price(has_optimizer=watcher.has_optimizer)
     return WatchedRecord(

@@ -49,23 +49,21 @@ class Course:
         self._num_by_others = 0
         """Updates since the last of the lead."""
 
-    def losses_between(self, first: int, end: int) -> list[dict[str, float]]:
-        """The loss whose gradient each optimizer applied in each of these steps, counted from 0: the sum of
-        what `backward` was called on before its update. Where gradients come from elsewhere there is
-        none."""
-        values = self.losses.values()
-        return [
-            {
-                name: values[places[0]] if len(places) == 1 else sum([values[p] for p in places])
-                for name, places in followed.items()
-                if places
-            }
-            for followed in self.followed[first:end]
-        ]
+    def losses_between(self, first: int, end: int) -> dict[str, list[float]]:
+        """The losses whose gradients each optimizer applied in these steps, counted from 0: sums of what
+        `backward` was called on before its update. Where gradients come from elsewhere there are none."""
+        values, found = self.losses.values(), dict[str, list[float]]()
+        for followed in self.followed[first:end]:
+            for name, places in followed.items():
+                if len(places) == 1:
+                    found.setdefault(name, []).append(values[places[0]])
+                elif places:
+                    found.setdefault(name, []).append(sum([values[place] for place in places]))
+        return found
 
     def losses_of(self, step: int) -> dict[str, float]:
         """Those of one."""
-        return self.losses_between(step, step + 1)[0]
+        return {name: value for name, (value,) in self.losses_between(step, step + 1).items()}
 
     @property
     def lead(self) -> Optimizer | None:

@@ -26,6 +26,9 @@ _EMPTY: Final = [0] * len(PARTS)
 _BETWEEN: Final = frozenset({OTHER, PREPARE, LOSS})
 """Parts that no call makes: they lie between calls, and begin and end with others."""
 
+WARM_UP_STEPS = 10
+"""Teach nothing of later ones: torch makes what it keeps, in some parts more than in others."""
+
 Clock = Callable[[], int]
 
 
@@ -55,6 +58,7 @@ class Timeline:
         self._stretches = Stretches(len(PARTS), OTHER)
         self._stretch = list(_EMPTY)
         """What came since the last mark, where all is seen."""
+        self._warm_up_left = WARM_UP_STEPS
         self._mark: int | None = None
         """The last one; None: what lies behind it was no training."""
         self.stopwatch: Stopwatch | None = None
@@ -129,6 +133,7 @@ class Timeline:
         """An update has been made: the parts of the step that it ends, in nanoseconds."""
         self._spend()
         self._settle_training()
+        self._warm_up_left -= 1
         step, self._step = self._step, list(_EMPTY)
         total = self.total_ns
         for part, spent in enumerate(step):
@@ -147,7 +152,7 @@ class Timeline:
 
     def mark(self, mark: int) -> None:
         """The call that begins or has ended here is a mark, and all before it was seen."""
-        if self._mark is not None:
+        if self._mark is not None and self._warm_up_left <= 0:
             self._stretches.learn(self._mark, mark, self._stretch)
         self._stretch = list(_EMPTY)
         self._mark = mark

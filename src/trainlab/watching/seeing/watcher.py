@@ -3,7 +3,7 @@
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter_ns
 from typing import Any
 
@@ -335,7 +335,8 @@ class Watcher:
         """At the end of a step, or of a stretch of them."""
         if (now_s := time.monotonic()) - self._looked_s > MEMORY_EVERY_S:
             self._looked_s = now_s
-            self.memory_bytes.append((self.num_steps, self._process.memory_info().rss))
+            with suppress(OSError, psutil.Error):  # a script may have no file left to open
+                self.memory_bytes.append((self.num_steps, self._process.memory_info().rss))
         if self.on_step is not None:
             self.timeline.pause()
             self.on_step(self.num_steps)
