@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from trainlab.errors import SpecError
+from trainlab.watching.seeing.losses import Losses
 from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
     BITS,
@@ -52,6 +53,8 @@ MOST_KEPT = 4096
 class Listener(Protocol):
     """Is told what the script does. Calls nest: a closure's passes lie within the optimizer's step."""
 
+    losses: Losses
+
     def pass_begins(self, loader: "DataLoader[Any]") -> object: ...
     def test_begins(self) -> None: ...
     def data_begins(self) -> None: ...
@@ -69,7 +72,6 @@ class Listener(Protocol):
     def transfer_begins(self) -> None: ...
     def transfer_ends(self) -> None: ...
     def loss_scaled(self, scaled: object, loss: object) -> None: ...
-    def loss_passed(self, roots: object) -> None: ...
     def stretch_ends(self) -> None: ...
 
 
@@ -250,7 +252,8 @@ class Hooks:
     def _see_backward(self) -> None:
         begins, ends = self._listener.backward_begins, self._listener.backward_ends
         thread, get_ident, passed = self._thread, threading.get_ident, self.passed
-        mark, clock, loss_passed = passed.log.append, self._clock, self._listener.loss_passed
+        mark, clock = passed.log.append, self._clock
+        losses, value = self._listener.losses, self._listener.losses.known.append
         run, gradients = torch.autograd.backward, torch.autograd.grad
         plain, run_from = torch.Tensor, cast(Any, torch.Tensor.backward)
 
@@ -260,7 +263,7 @@ class Hooks:
                 return run(tensors, *arguments, **options)
             if passed.is_on:
                 mark(clock() << BITS | BACKWARD_BEGINS)
-                loss_passed(tensors)
+                losses.add(tensors)
                 return run(tensors, *arguments, **options)
             begins(tensors)
             try:
@@ -279,7 +282,10 @@ class Hooks:
             # The same, for nearly all there are, without a call more than the script makes.
             if passed.is_quick and type(tensor) is plain and get_ident() == thread:
                 mark(clock() << BITS | BACKWARD_BEGINS)
-                loss_passed(tensor)
+                if losses.scaled is None and tensor.is_cpu and not tensor.dim():
+                    value(tensor.item())
+                else:
+                    losses.add(tensor)
                 return run(tensor, gradient, retain_graph, create_graph, inputs=inputs)
             return run_from(tensor, gradient, retain_graph, create_graph, inputs)
 

@@ -44,7 +44,7 @@ class Watcher:
         self.timeline = Timeline(clock, start_ns)
         self.seen = Seen()
         self.course = Course(self.seen)
-        self.loss_passed = self.course.losses.add
+        self.losses = self.course.losses
         self.steps_ns: list[list[int]] = []
         """The parts of each step; the first holds what came before it, but for the start."""
         self.memory_bytes: list[tuple[int, int]] = []
