@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from trainlab.watching.seeing import looks, timeline
@@ -280,6 +281,27 @@ def test_what_torch_makes_in_the_first_steps_teaches_nothing_of_later_ones(
     assert watcher.timeline.num_marks > 100
     for step in watcher.steps_ns[2:]:
         assert step[FORWARD] == step[PARTS.index("loss")] == 1e6
+
+
+class Calls(TorchFunctionMode):
+    """Counts what a mode of the script is told of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_backward = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.num_backward += func is torch.Tensor.backward
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_of_the_script_is_told_of_every_backward_pass() -> None:
+    with Calls() as calls:
+        watcher = watched(without_loader, passes=True)
+    assert watcher.timeline.num_marks > 0
+    assert calls.num_backward == watcher.num_steps == len(watcher.course.losses) == 60
 
 
 def test_a_script_that_has_no_file_left_to_open_trains_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,8 @@ class Hooks:
         mark, clock = passed.log.append, self._clock
         losses, value = self._listener.losses, self._listener.losses.known.append
         run, gradients = torch.autograd.backward, torch.autograd.grad
-        plain, run_from = torch.Tensor, cast(Any, torch.Tensor.backward)
+        run_from: Any = torch.Tensor.backward
+        is_overridden = torch.overrides.has_torch_function_unary
 
         @wraps(run)
         def watched(tensors: Any, *arguments: Any, **options: Any) -> Any:
@@ -279,8 +280,9 @@ class Hooks:
             create_graph: Any = False,
             inputs: Any = None,
         ) -> Any:
-            # The same, for nearly all there are, without a call more than the script makes.
-            if passed.is_quick and type(tensor) is plain and get_ident() == thread:
+            # The same, for nearly all there are, without a call more than the script makes: what torch's
+            # own method does where no subclass and no mode has a say in it.
+            if passed.is_quick and not is_overridden(tensor) and get_ident() == thread:
                 mark(clock() << BITS | BACKWARD_BEGINS)
                 if losses.scaled is None and tensor.is_cpu and not tensor.dim():
                     value(tensor.item())
