@@ -146,7 +146,7 @@ class Course:
         optimizers = iter(passed.optimizers[len(ends) :])
         for place, mark in enumerate(marks[first:], first):
             if mark == DATA_ENDS:
-                self._passed_batch(next(sizes))
+                self._passed_batch(passed.loader, next(sizes))
             elif mark == BACKWARD_BEGINS:
                 self.goes_back()
                 self.trains()
@@ -170,7 +170,7 @@ class Course:
             (marks[: num_steps * len(marks_each)] != marks_each * num_steps or not num_steps)
             or (id(optimizers[0]) != passed.lead or optimizers.count(optimizers[0]) < num_steps)
             or (self._pending or self._of_step)
-            or (len(sizes) < num_steps or not self.loader if passed.sizes else self._fetched)
+            or (len(sizes) < num_steps or not passed.loader if passed.sizes else self._fetched)
         ):
             return []
         self._seen.optimizer(optimizers[0]).num_steps += num_steps
@@ -178,10 +178,10 @@ class Course:
         places = range(self.num_backward, self.num_backward + num_steps)
         self.followed += [{name: (place,)} for place in places]
         self.num_backward += num_steps
-        if sizes and self.loader is not None:
-            self._passed_batch(sizes[0])
+        if sizes and passed.loader is not None:
+            self._passed_batch(passed.loader, sizes[0])
             self.trains()  # which begins another epoch, or none of them does
-            self.loader.num_given += num_steps - 1
+            passed.loader.num_given += num_steps - 1
             self._seen.batch_size = max(*sizes, self._seen.batch_size or 0)
         totals = list(accumulate(sizes[1:] or [0] * (num_steps - 1), initial=self._num_samples))
         self.samples += totals
@@ -189,12 +189,12 @@ class Course:
         self.epochs += [self._epoch] * num_steps
         return list(range(len(marks_each) - 1, num_steps * len(marks_each), len(marks_each)))
 
-    def _passed_batch(self, size: int | None) -> None:
-        """Of the loader that is trained on; None: it has run out."""
-        if self.loader is None:
+    def _passed_batch(self, loader: SeenLoader | None, size: int | None) -> None:
+        """None: it has run out."""
+        if loader is None:
             return
         if size is None:
-            self.loader.has_run_out = True
+            loader.has_run_out = True
         else:
-            self.loader.num_given += 1
-            self.fetched(self.loader, size)
+            loader.num_given += 1
+            self.fetched(loader, size)

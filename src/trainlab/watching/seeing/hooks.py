@@ -34,7 +34,7 @@ from trainlab.watching.seeing.passed import (
     UPDATE_ENDS,
     Passed,
 )
-from trainlab.watching.seeing.seen import size_of
+from trainlab.watching.seeing.seen import SeenLoader, size_of
 
 _is_compiling = torch.compiler.is_compiling
 """Asked first nearly everywhere: what torch compiles depends on nothing of ours that changes."""
@@ -131,7 +131,7 @@ class Hooks:
         elif not self._running:
             self._seeing_models[self._key] = self._model_begins
 
-    def pass_by(self, num_steps: int, lead: Optimizer | None, loader: object) -> None:
+    def pass_by(self, num_steps: int, lead: Optimizer | None, loader: SeenLoader | None) -> None:
         """Of so many steps nothing but marks is seen; the optimizer `lead` ends them, and `loader` gives
         their batches."""
         self.passed.num_wanted, self.passed.lead = num_steps, id(lead)

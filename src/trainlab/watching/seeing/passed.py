@@ -9,6 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from trainlab.watching.seeing.seen import SeenLoader
+
 DATA_BEGINS, DATA_ENDS, BACKWARD_BEGINS, UPDATE_ENDS = range(4)
 NUM_MARKS: Final = 4
 BITS: Final = 2
@@ -28,7 +30,7 @@ class Passed:
         """The second: and by the shortest way."""
         self.lead: int | None = None
         """Of the optimizer whose updates end the steps of the stretch: its identity."""
-        self.loader: object = None
+        self.loader: SeenLoader | None = None
         """The one that gives their batches."""
         self.num_steps = self.num_wanted = 0
         """That have ended, and of the whole stretch."""
