@@ -14,7 +14,10 @@ from trainlab.watching.seeing import looks
 from trainlab.watching.seeing.looks import Looks
 from trainlab.watching.seeing.watcher import Watcher
 
-DO = ("batch", "other batch", "backward", "backward of two", "update", "other update", "zero")
+DO = (
+    *("batch", "other batch", "backward", "backward of two", "gradient"),
+    *("update", "other update", "zero"),
+)
 RARELY = ("test", "new optimizer", "leave the pass", "gradient")
 
 steps = st.lists(st.sampled_from(DO), min_size=1, max_size=6)
@@ -109,6 +112,7 @@ def told(watcher: Watcher) -> dict[str, Any]:
 
 @settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate))
 @example(step=["batch", "update", "backward", "other batch", "backward"], rarely={})
+@example(step=["batch", "gradient", "update"], rarely={})
 @given(steps, between)
 def test_any_loop_is_told_alike(step: list[str], rarely: dict[int, str]) -> None:
     with pytest.MonkeyPatch.context() as patched:

@@ -11,6 +11,7 @@ from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
     DATA_BEGINS,
     DATA_ENDS,
+    GRADIENT_BEGINS,
     UPDATE_ENDS,
     Passed,
 )
@@ -149,6 +150,8 @@ class Course:
                 self._passed_batch(passed.loader, next(sizes))
             elif mark == BACKWARD_BEGINS:
                 self.goes_back()
+                self.trains()
+            elif mark == GRADIENT_BEGINS:
                 self.trains()
             elif mark == UPDATE_ENDS:
                 optimizer = next(optimizers)

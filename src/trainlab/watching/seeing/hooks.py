@@ -31,6 +31,7 @@ from trainlab.watching.seeing.passed import (
     BITS,
     DATA_BEGINS,
     DATA_ENDS,
+    GRADIENT_BEGINS,
     UPDATE_ENDS,
     Passed,
 )
@@ -94,6 +95,7 @@ class Hooks:
         self._see_models()
         self._see_optimizers()
         self._see_backward()
+        self._see_gradients()
         self._see_data()
         if torch.cuda.is_available():
             self._see_transfers()
@@ -254,8 +256,7 @@ class Hooks:
         thread, get_ident, passed = self._thread, threading.get_ident, self.passed
         mark, clock = passed.log.append, self._clock
         losses, value = self._listener.losses, self._listener.losses.known.append
-        run, gradients = torch.autograd.backward, torch.autograd.grad
-        run_from: Any = torch.Tensor.backward
+        run, run_from = torch.autograd.backward, cast(Any, torch.Tensor.backward)
         is_overridden = torch.overrides.has_torch_function_unary
 
         @wraps(run)
@@ -291,9 +292,20 @@ class Hooks:
                 return run(tensor, gradient, retain_graph, create_graph, inputs=inputs)
             return run_from(tensor, gradient, retain_graph, create_graph, inputs)
 
+        self._put(torch.autograd, "backward", watched)
+        self._put(torch.Tensor, "backward", watched_from)
+
+    def _see_gradients(self) -> None:
+        begins, ends = self._listener.backward_begins, self._listener.backward_ends
+        thread, get_ident, passed = self._thread, threading.get_ident, self.passed
+        mark, clock, gradients = passed.log.append, self._clock, torch.autograd.grad
+
         @wraps(gradients)
         def watched_gradients(outputs: Any, *arguments: Any, **options: Any) -> Any:
-            if _is_compiling() or self.level < ALL or get_ident() != thread:
+            if _is_compiling() or not self.level or get_ident() != thread:
+                return gradients(outputs, *arguments, **options)
+            if passed.is_on:
+                mark(clock() << BITS | GRADIENT_BEGINS)
                 return gradients(outputs, *arguments, **options)
             # What makes no update counts where no optimizer makes any.
             begins(outputs if self._listener.tells_gradients(options) else None)
@@ -302,8 +314,6 @@ class Hooks:
             finally:
                 ends()
 
-        self._put(torch.autograd, "backward", watched)
-        self._put(torch.Tensor, "backward", watched_from)
         self._put(torch.autograd, "grad", watched_gradients)
         scale = torch.amp.GradScaler.scale
         scaled = self._listener.loss_scaled

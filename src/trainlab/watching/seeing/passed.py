@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from trainlab.watching.seeing.seen import SeenLoader
 
-DATA_BEGINS, DATA_ENDS, BACKWARD_BEGINS, UPDATE_ENDS = range(4)
-NUM_MARKS: Final = 4
-BITS: Final = 2
+DATA_BEGINS, DATA_ENDS, BACKWARD_BEGINS, GRADIENT_BEGINS, UPDATE_ENDS = range(5)
+"""The fourth is that of `torch.autograd.grad`, which tells no loss."""
+NUM_MARKS: Final = 5
+BITS: Final = 3
 """That a mark needs."""
 
 

@@ -17,7 +17,13 @@ from trainlab.watching.seeing.course import Course
 from trainlab.watching.seeing.follower import Follower
 from trainlab.watching.seeing.hooks import ALL, MARKS, STEPS, Hooks
 from trainlab.watching.seeing.looks import Looks
-from trainlab.watching.seeing.passed import BACKWARD_BEGINS, DATA_BEGINS, DATA_ENDS, UPDATE_ENDS
+from trainlab.watching.seeing.passed import (
+    BACKWARD_BEGINS,
+    DATA_BEGINS,
+    DATA_ENDS,
+    GRADIENT_BEGINS,
+    UPDATE_ENDS,
+)
 from trainlab.watching.seeing.seen import Seen, SeenLoader, size_of
 from trainlab.watching.seeing.timeline import (
     LOSS,
@@ -238,7 +244,7 @@ class Watcher:
         if self._is_updating and self.looks is not None:
             self.looks.see_all()  # by a closure: no mark tells where its update has begun
         self.timeline.backward_begins()
-        self.timeline.mark(BACKWARD_BEGINS)
+        self.timeline.mark(GRADIENT_BEGINS if roots is None else BACKWARD_BEGINS)
         if roots is not None:
             self.course.losses.add(roots)
             self.course.goes_back()
