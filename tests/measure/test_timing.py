@@ -35,7 +35,7 @@ def taking(tiny: Workload, seconds: float, first: float = 0.0, spin: bool = Fals
     def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         end = time.perf_counter() + seconds + next(calls, 0.0)
         if not spin:
-            time.sleep(end - time.perf_counter())
+            time.sleep(max(0.0, end - time.perf_counter()))
         while time.perf_counter() < end:
             pass
         return F.cross_entropy(outputs, targets)
