@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def started(words: list[str | Path], folder: Path) -> subprocess.Popen[str]:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     return subprocess.Popen(
         [*map(str, words)],
         cwd=folder,
