@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def started(words: list[str | Path], folder: Path) -> subprocess.Popen[str]:
-    folder.mkdir(parents=True)
+    folder.mkdir()
     return subprocess.Popen(
         [*map(str, words)],
         cwd=folder,
@@ -84,10 +84,8 @@ def test_the_slow_loader_takes_half_of_the_time(tmp_path: Path) -> None:
 def test_without_its_fault_a_script_is_faster(
     fault: str, arguments: list[str], times: float, tmp_path: Path
 ) -> None:
-    if slower(both_ways(fault, tmp_path, *arguments)) > times:
-        return
-    # Other programs may have taken turns of one kind; they do not take most of nine.
-    assert slower(both_ways(fault, tmp_path / "again", *arguments, rounds=9)) > times
+    # Other programs may take a round or two; they do not take most of seven.
+    assert slower(both_ways(fault, tmp_path, *arguments, rounds=7)) > times
 
 
 def test_the_unfused_optimizer_is_a_third_of_the_step_and_fused_is_faster(tmp_path: Path) -> None:

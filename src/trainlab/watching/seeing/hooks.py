@@ -3,18 +3,14 @@ longer than a call."""
 
 import sys
 import threading
-import warnings
-import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import wraps
 from time import perf_counter_ns
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import nn
-from torch.nn.modules import module as modules
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
     _global_optimizer_pre_hooks,
@@ -25,7 +21,8 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from trainlab.errors import SpecError
-from trainlab.watching.seeing.losses import Losses
+from trainlab.watching.seeing.listener import Listener
+from trainlab.watching.seeing.model_hooks import ModelHooks
 from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
     BITS,
@@ -42,38 +39,10 @@ _is_compiling = torch.compiler.is_compiling
 Clock = Callable[[], int]
 OF_LOADER = "_trainlab_loader"
 """What an iterator knows of its loader."""
-OF_GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
-OURS = -1
-"""The key of our hook among a module's own: torch counts from 0."""
 STEPS, MARKS, ALL = range(3)
 """How much is seen: batches and updates; nothing but the marks of steps, which are kept; all calls."""
 MOST_KEPT = 4096
 """Marks of a stretch of steps."""
-
-
-class Listener(Protocol):
-    """Is told what the script does. Calls nest: a closure's passes lie within the optimizer's step."""
-
-    losses: Losses
-
-    def pass_begins(self, loader: "DataLoader[Any]") -> object: ...
-    def test_begins(self) -> None: ...
-    def data_begins(self) -> None: ...
-    def data_ends(self, loader: Any, batch: object) -> None: ...
-    def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None: ...
-    def forward_ends(self, module: nn.Module) -> None: ...
-    def backward_begins(self, roots: object) -> None: ...
-    def backward_ends(self) -> None: ...
-    def tells_gradients(self, options: Mapping[str, Any]) -> bool: ...
-    def optimizer_made(self) -> None: ...
-    def update_begins(self, optimizer: Optimizer) -> None: ...
-    def update_ends(self, optimizer: Optimizer) -> None: ...
-    def zero_grad_begins(self) -> None: ...
-    def zero_grad_ends(self) -> None: ...
-    def transfer_begins(self) -> None: ...
-    def transfer_ends(self) -> None: ...
-    def loss_scaled(self, scaled: object, loss: object) -> None: ...
-    def stretch_ends(self) -> None: ...
 
 
 class Hooks:
@@ -90,9 +59,8 @@ class Hooks:
         """Marks, at that level."""
         self._thread = threading.get_ident()
         self._installed = ExitStack()
-        self._running: list[OrderedDict[int, Any]] = []
-        """The outermost module's own hooks, while it runs."""
-        self._see_models()
+        self.models = ModelHooks(listener, self._thread, self._installed)
+        self._see_tests()
         self._see_optimizers()
         self._see_backward()
         self._see_gradients()
@@ -109,7 +77,7 @@ class Hooks:
 
     def close(self) -> None:
         """Nothing is seen any more."""
-        self.recover()
+        self.models.recover()
         self._installed.close()
         Hooks._installed_now = False
 
@@ -128,10 +96,7 @@ class Hooks:
             hooks.pop(key, None)
         else:
             hooks.setdefault(key, update_begins)
-        if level < ALL:
-            self._seeing_models.pop(self._key, None)
-        elif not self._running:
-            self._seeing_models[self._key] = self._model_begins
+        self.models.see(level == ALL)
 
     def pass_by(self, num_steps: int, lead: Optimizer | None, loader: SeenLoader | None) -> None:
         """Of so many steps nothing but marks is seen; the optimizer `lead` ends them, and `loader` gives
@@ -140,33 +105,8 @@ class Hooks:
         self.passed.loader = loader
         self.see(MARKS)
 
-    def _see_models(self) -> None:
-        """A global hook sees every module called; it is taken out while the outermost runs, so that the
-        others run as they would, and torch compiles nothing of ours into them."""
+    def _see_tests(self) -> None:
         thread, get_ident = self._thread, threading.get_ident
-        begins, ends = self._listener.forward_begins, self._listener.forward_ends
-        hooks, running = modules._global_forward_pre_hooks, self._running
-        is_model, end = _Models(), self._model_ends
-
-        def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-            if _is_compiling() or get_ident() != thread or not is_model(module):
-                return
-            hooks.pop(key, None)
-            # While it runs only: a copy of the model, or a file with it, holds nothing of ours.
-            own = cast("OrderedDict[int, Any]", module._forward_hooks)
-            running.append(own)
-            begins(module, arguments)  # in which a copy of the model may be made
-            own[OURS] = after
-            own.move_to_end(OURS, last=False)  # before hooks that were made meanwhile
-
-        def after(module: nn.Module, arguments: object, output: object) -> None:
-            end()
-            ends(module)
-
-        handle = modules.register_module_forward_pre_hook(before)
-        key = handle.id
-        self._key, self._model_begins, self._seeing_models = key, before, hooks
-        self._installed.callback(handle.remove)
         evaluate, test_begins = nn.Module.eval, self._listener.test_begins
 
         @wraps(evaluate)
@@ -176,24 +116,6 @@ class Hooks:
             return evaluate(module)
 
         self._put(nn.Module, "eval", watched_eval)
-        # Ours is not there when a compiled model is called, and the script prints what it would.
-        warnings.filterwarnings("ignore", message=OF_GLOBAL_HOOKS)
-        self._installed.callback(_take_out, warnings.filters[0])
-
-    def _model_ends(self) -> None:
-        self._running.pop().pop(OURS, None)
-        if self.level == ALL:
-            self._seeing_models[self._key] = self._model_begins
-
-    def recover(self) -> None:
-        """After a model has raised, and the script goes on: its call has ended."""
-        while self._running:
-            self._model_ends()
-
-    @property
-    def is_inside_model(self) -> bool:
-        """Whether the outermost module runs, or has raised."""
-        return bool(self._running)
 
     def _see_optimizers(self) -> None:
         begins, ends = self._listener.update_begins, self._listener.update_ends
@@ -402,24 +324,3 @@ class Hooks:
 def _has_compiled() -> bool:
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["frames"]["total"])
-
-
-def _take_out(of_warnings: object) -> None:
-    with suppress(ValueError):  # the script may have set its own
-        warnings.filters.remove(of_warnings)  # type: ignore[attr-defined]
-
-
-class _Models:
-    """Whether a module is a model, or a part of one, rather than a loss: it has weights."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[bool, object]] = {}
-
-    def __call__(self, module: nn.Module) -> bool:
-        key = id(module)
-        known = self._known.get(key)
-        if known is None:
-            has_weights = next(module.parameters(), None) is not None
-            gone = weakref.ref(module, lambda _: self._known.pop(key, None))
-            known = self._known[key] = has_weights, gone
-        return known[0]

@@ -190,8 +190,8 @@ class Watcher:
             return
         if self.hooks.level == MARKS:
             self._see_news()
-        if self.hooks.is_inside_model:
-            self.hooks.recover()
+        if self.hooks.models.is_inside:
+            self.hooks.models.recover()
             self.timeline.end(OTHER)
         if self._updates_by_hand:
             self._step_by_hand()
@@ -332,7 +332,7 @@ class Watcher:
     def pass_by(self, num_steps: int) -> None:
         """From here, the end of a step, on nothing but marks is seen of so many; where weights are updated
         by hand, and no mark tells where a step ends, all is."""
-        if self.has_optimizer and not self.hooks.is_inside_model:
+        if self.has_optimizer and not self.hooks.models.is_inside:
             self._without_gradients.clear()
             self.timeline.see_marks()
             self.hooks.pass_by(num_steps, self.course.lead, self.course.loader)
