@@ -60,13 +60,13 @@ class Hooks:
         self._thread = threading.get_ident()
         self._installed = ExitStack()
         self.models = ModelHooks(listener, self._thread, self._installed)
+        self._transfers: dict[str, Callable[..., Any]] = {}
         self._see_tests()
         self._see_optimizers()
         self._see_backward()
         self._see_gradients()
         self._see_data()
-        if torch.cuda.is_available():
-            self._see_transfers()
+        self._see_transfers()
 
     @classmethod
     def check_none(cls) -> None:
@@ -94,8 +94,10 @@ class Hooks:
         hooks, key, update_begins = self._seeing_updates
         if self.passed.is_quick:
             hooks.pop(key, None)
+            self._remove_transfers()
         else:
             hooks.setdefault(key, update_begins)
+            self._put_transfers()
         self.models.see(level == ALL)
 
     def pass_by(self, num_steps: int, lead: Optimizer | None, loader: SeenLoader | None) -> None:
@@ -297,13 +299,24 @@ class Hooks:
         self._put(DataLoader, "__iter__", watched_iter)
 
     def _see_transfers(self) -> None:
-        begins, ends = self._listener.transfer_begins, self._listener.transfer_ends
-        for name in ("to", "cuda"):
-            self._wrap_transfer(name, begins, ends)
+        if torch.cuda.is_available():
+            self._transfers = {name: self._watched_transfer(name) for name in ("to", "cuda")}
+            self._put_transfers()
+            self._installed.callback(self._remove_transfers)
 
-    def _wrap_transfer(
-        self, name: str, begins: Callable[[], None], ends: Callable[[], None]
-    ) -> None:
+    def _put_transfers(self) -> None:
+        """The methods are inherited: they are set in the class, and deleted again."""
+        for name, watched in self._transfers.items():
+            if name not in torch.Tensor.__dict__:
+                setattr(torch.Tensor, name, watched)
+
+    def _remove_transfers(self) -> None:
+        for name, watched in self._transfers.items():
+            if torch.Tensor.__dict__.get(name) is watched:
+                delattr(torch.Tensor, name)
+
+    def _watched_transfer(self, name: str) -> Callable[..., Any]:
+        begins, ends = self._listener.transfer_begins, self._listener.transfer_ends
         original = getattr(torch.Tensor, name)
         thread, get_ident = self._thread, threading.get_ident
 
@@ -316,9 +329,7 @@ class Hooks:
             finally:
                 ends()
 
-        # The method is inherited: it is set here, and deleted again.
-        setattr(torch.Tensor, name, watched)
-        self._installed.callback(delattr, torch.Tensor, name)
+        return watched
 
 
 def _has_compiled() -> bool:

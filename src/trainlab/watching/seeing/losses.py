@@ -2,8 +2,9 @@
 
 import math
 
-import torch
 from torch import Tensor
+
+from trainlab.watching.seeing.unread import Unread, is_capturing
 
 READ_AFTER = 256
 """Losses on a device that are read together."""
@@ -12,13 +13,12 @@ READ_AFTER = 256
 class Losses:
     """A value for every backward pass from a single number; nan for one from anything else."""
 
-    __slots__ = ("_places", "_waiting", "known", "scaled")
+    __slots__ = ("_unread", "known", "scaled")
 
     def __init__(self) -> None:
         self.known: list[float] = []
         """All so far; nan for what still is on a device."""
-        self._places: list[int] = []
-        self._waiting: list[Tensor] = []
+        self._unread = Unread()
         self.scaled: tuple[Tensor, Tensor] | None = None
         """What a gradient scaler has made of a loss, until a backward pass begins from it."""
 
@@ -39,14 +39,13 @@ class Losses:
         if not isinstance(root, Tensor) or root.numel() != 1:
             self.known.append(math.nan)
             return
-        if root.device.type == "cpu":
+        if root.is_cpu:
             self.known.append(root.item())
             return
-        # A copy: a captured graph writes the next loss to the same place.
-        self._places.append(len(self.known))
+        if not is_capturing():
+            self._unread.add(len(self.known), root)
         self.known.append(math.nan)
-        self._waiting.append(root.detach().clone())
-        if len(self._waiting) >= READ_AFTER:
+        if len(self._unread) >= READ_AFTER:
             self._read()
 
     def values(self) -> list[float]:
@@ -55,12 +54,5 @@ class Losses:
         return self.known
 
     def _read(self) -> None:
-        """One wait for the device, whatever the number."""
-        if not self._waiting:
-            return
-        with torch.no_grad():
-            values = torch.stack([loss.double().reshape(()) for loss in self._waiting]).tolist()
-        for place, value in zip(self._places, values, strict=True):
+        for place, value in self._unread.read():
             self.known[place] = value
-        self._waiting.clear()
-        self._places.clear()

@@ -1,0 +1,96 @@
+"""Numbers on a device are read together, and are what they were when they were told.
+
+The tensors here are on the CPU: what is read and what is copied does not depend on the device.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from trainlab.watching.seeing.unread import TRUSTED_AFTER, Unread
+
+
+def numbers(count: int, first: int = 0) -> list[Tensor]:
+    return [torch.tensor(float(first + place)) for place in range(count)]
+
+
+def told(unread: Unread, values: list[Tensor]) -> None:
+    for place, value in enumerate(values):
+        unread.add(place, value)
+
+
+def trusting() -> Unread:
+    """One that has seen a script leave its losses alone."""
+    unread = Unread()
+    told(unread, numbers(TRUSTED_AFTER))
+    unread.read()
+    return unread
+
+
+def test_values_come_back_with_their_places() -> None:
+    unread = Unread()
+    told(unread, numbers(3, 5))
+    assert len(unread) == 3
+    assert unread.read() == [(0, 5.0), (1, 6.0), (2, 7.0)]
+    assert unread.read() == []
+
+
+def test_numbers_of_several_kinds_are_read() -> None:
+    unread = Unread()
+    told(unread, [torch.tensor(0.5), torch.tensor([2.0]), torch.tensor(0.1, dtype=torch.float64)])
+    assert dict(unread.read()) == {0: 0.5, 1: 2.0, 2: 0.1}
+
+
+def test_at_first_what_a_script_writes_to_its_loss_later_changes_nothing() -> None:
+    unread, values = Unread(), numbers(TRUSTED_AFTER)
+    told(unread, values)
+    for value in values:
+        value.mul_(100)
+    assert dict(unread.read()) == {place: float(place) for place in range(TRUSTED_AFTER)}
+    # Such a script is never trusted.
+    for _ in range(5):
+        values = numbers(TRUSTED_AFTER)
+        told(unread, values)
+        values[0].mul_(100)
+        values[-1].fill_(7)
+        assert dict(unread.read())[TRUSTED_AFTER - 1] == TRUSTED_AFTER - 1
+
+
+def test_a_script_that_leaves_its_losses_alone_makes_no_copies() -> None:
+    unread, values = trusting(), numbers(3)
+    told(unread, values)
+    held = [one.value for one in unread._numbers]
+    assert [one.data_ptr() for one in held] == [one.data_ptr() for one in values]
+    assert dict(unread.read()) == {0: 0.0, 1: 1.0, 2: 2.0}
+
+
+def test_what_is_written_to_after_all_is_unknown_once_and_copied_from_then_on() -> None:
+    unread, values = trusting(), numbers(3, 10)
+    told(unread, values)
+    values[1].mul_(100)
+    found = dict(unread.read())
+    assert math.isnan(found.pop(1))
+    assert found == {0: 10.0, 2: 12.0}
+    values = numbers(3, 10)
+    told(unread, values)
+    values[1].mul_(100)
+    assert dict(unread.read()) == {0: 10.0, 1: 11.0, 2: 12.0}
+
+
+def test_one_place_that_every_step_writes_to_is_copied() -> None:
+    """As a captured graph does: the memory is the same, and no version tells of it."""
+    unread, place = Unread(), torch.zeros(())
+    for step in range(3 * TRUSTED_AFTER):
+        place.data.fill_(step)
+        unread.add(step, place.data)
+        if step % 7 == 6:
+            assert [value for _, value in unread.read()] == [*range(step - 6, step + 1)]
+
+
+def test_a_part_of_something_larger_is_copied_and_not_held_on_to() -> None:
+    unread, larger = trusting(), torch.arange(1000.0)
+    unread.add(0, larger[3])
+    assert unread._numbers[0].value.untyped_storage().nbytes() == 4
+    larger.zero_()
+    assert unread.read() == [(0, 3.0)]
