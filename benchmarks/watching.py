@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from trainlab.record.files import LineWriter
 from trainlab.stats.median import median_interval
 from trainlab.watching.curve import ScriptCurve
-from trainlab.watching.seeing.hooks import Hooks
+from trainlab.watching.seeing.calls.hooks import Hooks
 from trainlab.watching.seeing.looks import Looks
 from trainlab.watching.seeing.watcher import Watcher
 

@@ -17,7 +17,7 @@ from torch.optim import optimizer as optimizers
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from trainlab.watching.seeing.hooks import ALL, MARKS, STEPS
+from trainlab.watching.seeing.calls.hooks import ALL, MARKS, STEPS
 from trainlab.watching.seeing.watcher import Watcher
 
 

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from trainlab.watching.seeing import looks, timeline
-from trainlab.watching.seeing.hooks import ALL, MARKS
+from trainlab.watching.seeing.calls.hooks import ALL, MARKS
 from trainlab.watching.seeing.looks import Looks
 from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from trainlab.record.files import LineWriter
 from trainlab.watching.curve import ScriptCurve, kept_between
 from trainlab.watching.seeing.course import Course
+from trainlab.watching.seeing.followed import Followed
 from trainlab.watching.seeing.seen import Seen
+from trainlab.watching.seeing.step_times import StepTimes
 from trainlab.watching.seeing.timeline import EVALUATION, PARTS
 
 
@@ -21,7 +23,7 @@ class FastScript:
 
     def __init__(self) -> None:
         self.timeline = SimpleNamespace(total_ns=[0] * len(PARTS))
-        self.steps_ns: list[list[int]] = []
+        self.steps_ns = StepTimes(len(PARTS))
         self.course = Course(Seen())
 
     @property
@@ -83,7 +85,9 @@ def test_a_step_of_which_no_loss_was_seen_has_none(tmp_path: Path) -> None:
     script: Any = FastScript()
     curve = ScriptCurve(script, LineWriter(tmp_path / "curve.jsonl"))
     script.train(1, curve)
-    script.course.followed[0] = {"train/loss": ()}
+    script.course.followed = Followed()
+    script.course.followed.append({"train/loss": ()})
+    script.course.followed.append({"train/loss": (1,)})
     curve.finish()
     lines = [json.loads(line) for line in (tmp_path / "curve.jsonl").read_text().splitlines()]
     assert [line.get("train/loss", "none") for line in lines] == ["none", 1.0, 1.0]

@@ -33,7 +33,7 @@ from trainlab.spec.workload import AS_OBJECT
 from trainlab.watching import told
 from trainlab.watching.raised import raised_by
 from trainlab.watching.scripts.process import ScriptError
-from trainlab.watching.seeing.hooks import Hooks
+from trainlab.watching.seeing.calls.hooks import Hooks
 from trainlab.watching.whole import WholeWatch
 
 if TYPE_CHECKING:

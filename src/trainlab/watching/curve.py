@@ -126,7 +126,7 @@ class ScriptCurve:
     def _write_steps_of_epoch(self, first: int, end: int) -> None:
         """All at once: it is done while the script waits."""
         course = self._watcher.course
-        steps_s = [sum(step) / 1e9 for step in self._watcher.steps_ns[first:end]]
+        steps_s = self._watcher.steps_ns.totals_s(first, end)
         times_s = list(accumulate(steps_s, initial=self._time_s))
         for step in kept_between(first + 1, end + 1):
             told = dict[str, float]()

@@ -1,6 +1,7 @@
 """What watching costs here and now: a tiny loop with torch's calls seen and not seen, in turns."""
 
 import statistics
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainlab.watching.seeing.hooks import Hooks
+from trainlab.watching.seeing.calls.hooks import Hooks
 from trainlab.watching.seeing.looks import EVERY
 from trainlab.watching.seeing.watcher import Watcher
 
@@ -66,7 +67,7 @@ def _price(*, has_optimizer: bool) -> Price:
         seen = step_us(STEPS)
         passed = None
         if optimizer is not None:
-            watcher.pass_by(EVERY + 1)
+            watcher.pass_by(EVERY + 1, sys.maxsize)
             passed = step_us(EVERY)
         watcher.hooks.close()
         bare = step_us(STEPS)

@@ -6,6 +6,7 @@ from itertools import accumulate
 
 from torch.optim import Optimizer
 
+from trainlab.watching.seeing.followed import Followed
 from trainlab.watching.seeing.losses import Losses
 from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
@@ -19,6 +20,7 @@ from trainlab.watching.seeing.seen import LOSS_NAME, Seen, SeenLoader
 
 OF_STEP = [DATA_BEGINS, DATA_ENDS, BACKWARD_BEGINS, UPDATE_ENDS]
 """The marks of a plain one."""
+OF_STEP_WITHOUT_BATCH = OF_STEP[2:]
 MOST_BY_OTHERS = 20
 """After so many updates without one of the optimizer that ends steps, another one does."""
 
@@ -32,8 +34,8 @@ class Course:
         """What `backward` was called on, all of it."""
         self.samples: list[int] = []
         """Those trained on by the end of each step."""
-        self.followed: list[dict[str, tuple[int, ...]]] = []
-        """Of each step, by metric, the places among the losses whose sum an optimizer has followed."""
+        self.followed = Followed()
+        """Of each step, the losses whose gradients were applied."""
         self.epochs: list[int] = []
         self.num_backward = 0
         self.loader: SeenLoader | None = None
@@ -53,14 +55,7 @@ class Course:
     def losses_between(self, first: int, end: int) -> dict[str, list[float]]:
         """The losses whose gradients each optimizer applied in these steps, counted from 0: sums of what
         `backward` was called on before its update. Where gradients come from elsewhere there are none."""
-        values, found = self.losses.values(), dict[str, list[float]]()
-        for followed in self.followed[first:end]:
-            for name, places in followed.items():
-                if len(places) == 1:
-                    found.setdefault(name, []).append(values[places[0]])
-                elif places:
-                    found.setdefault(name, []).append(sum([values[place] for place in places]))
-        return found
+        return self.followed.sums(self.losses.values(), first, end)
 
     def losses_of(self, step: int) -> dict[str, float]:
         """Those of one."""
@@ -166,7 +161,7 @@ class Course:
     def _catch_up_alike(self, marks: list[int], passed: Passed) -> list[int]:
         """Of steps that are a backward pass and an update each, after a batch if there is a loader, as
         nearly all are: all at once, which takes a tenth of the time. Places as for `catch_up`."""
-        marks_each = OF_STEP if passed.sizes else OF_STEP[2:]
+        marks_each = OF_STEP if passed.sizes else OF_STEP_WITHOUT_BATCH
         num_steps, optimizers = len(passed.optimizers), passed.optimizers
         sizes = [size for size in passed.sizes[:num_steps] if size is not None]
         if (
@@ -178,8 +173,7 @@ class Course:
             return []
         self._seen.optimizer(optimizers[0]).num_steps += num_steps
         name = self._seen.optimizer(optimizers[0]).loss_name
-        places = range(self.num_backward, self.num_backward + num_steps)
-        self.followed += [{name: (place,)} for place in places]
+        self.followed.extend_alike(name, self.num_backward, num_steps)
         self.num_backward += num_steps
         if sizes and passed.loader is not None:
             self._passed_batch(passed.loader, sizes[0])

@@ -21,10 +21,7 @@ BITS: Final = 3
 class Passed:
     """Marks in the order in which they were passed by, and what came with them."""
 
-    __slots__ = (
-        *("is_on", "is_quick", "lead", "loader", "log", "num_steps", "num_wanted"),
-        *("optimizers", "sizes"),
-    )
+    __slots__ = ("is_on", "is_quick", "lead", "loader", "log", "num_wanted", "optimizers", "sizes")
 
     def __init__(self) -> None:
         self.is_on = self.is_quick = False
@@ -33,8 +30,8 @@ class Passed:
         """Of the optimizer whose updates end the steps of the stretch: its identity."""
         self.loader: SeenLoader | None = None
         """The one that gives their batches."""
-        self.num_steps = self.num_wanted = 0
-        """That have ended, and of the whole stretch."""
+        self.num_wanted = 0
+        """Marks: the update that follows so many ends the stretch."""
         self.log: list[int] = []
         """When each mark was, in nanoseconds, with the mark in its last BITS."""
         self.sizes: list[int | None] = []
@@ -42,9 +39,13 @@ class Passed:
         self.optimizers: list[Any] = []
         """That made the updates."""
 
+    @property
+    def num_steps(self) -> int:
+        """That have ended."""
+        return [*map(id, self.optimizers)].count(self.lead or 0)
+
     def clear(self) -> None:
         """All are dealt with."""
-        self.num_steps = 0
         self.log.clear()
         self.sizes.clear()
         self.optimizers.clear()

@@ -164,9 +164,9 @@ class Timeline:
 
     def catch_up(
         self, marks: NDArray[np.int64], at_ns: NDArray[np.int64], ends: Sequence[int]
-    ) -> tuple[list[list[int]], bool]:
+    ) -> tuple[NDArray[np.int64], bool]:
         """Deals with marks that were passed by, of which those at the places `ends` end steps: the parts of
-        these, and whether nothing was unusual about any."""
+        these, a row each, and whether nothing was unusual about any."""
         assert self._mark is not None
         with_last = np.concatenate([[self._mark], marks])
         spent_ns = np.diff(at_ns, prepend=self._since)
@@ -178,8 +178,8 @@ class Timeline:
         stretches_ns[0, OTHER] += self._pending[OTHER]
         self._pending[OTHER] = 0
         sums_ns = np.add.reduceat(stretches_ns, [0, *(end + 1 for end in ends)])
-        *steps, self._step = sums_ns.tolist()
-        self.total_ns = (sums_ns[:-1].sum(axis=0) + self.total_ns).tolist()
+        steps, self._step = sums_ns[:-1], sums_ns[-1].tolist()
+        self.total_ns = (steps.sum(axis=0) + self.total_ns).tolist()
         self.num_marks += len(marks)
         self._mark, self._since = int(marks[-1]), int(at_ns[-1])
         return steps, is_usual

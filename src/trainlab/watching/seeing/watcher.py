@@ -13,9 +13,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from trainlab.watching.seeing.course import Course
+from trainlab.watching.seeing.calls.hooks import ALL, MARKS, STEPS, Hooks
+from trainlab.watching.seeing.course import OF_STEP, OF_STEP_WITHOUT_BATCH, Course
 from trainlab.watching.seeing.follower import Follower
-from trainlab.watching.seeing.hooks import ALL, MARKS, STEPS, Hooks
 from trainlab.watching.seeing.looks import Looks
 from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
@@ -25,10 +25,12 @@ from trainlab.watching.seeing.passed import (
     UPDATE_ENDS,
 )
 from trainlab.watching.seeing.seen import Seen, SeenLoader, size_of
+from trainlab.watching.seeing.step_times import StepTimes
 from trainlab.watching.seeing.timeline import (
     LOSS,
     OPTIMIZER,
     OTHER,
+    PARTS,
     PREPARE,
     TRANSFER,
     ZERO_GRAD,
@@ -51,7 +53,7 @@ class Watcher:
         self.seen = Seen()
         self.course = Course(self.seen)
         self.losses = self.course.losses
-        self.steps_ns: list[list[int]] = []
+        self.steps_ns = StepTimes(len(PARTS))
         """The parts of each step; the first holds what came before it, but for the start."""
         self.memory_bytes: list[tuple[int, int]] = []
         """Step and resident size, now and then."""
@@ -168,7 +170,7 @@ class Watcher:
         self.num_fetched += len(passed.sizes)
         ends = self.course.catch_up(marks.tolist(), passed)
         steps, is_usual = self.timeline.catch_up(marks, at_ns, ends)
-        self.steps_ns += steps
+        self.steps_ns.extend(steps)
         passed.clear()
         if not is_usual and self.looks is not None:
             self.looks.something_new()
@@ -326,16 +328,19 @@ class Watcher:
             if follows_test and not self._is_told:
                 self.looks.see_all()  # it tests, and nothing tells when
             if number := self.looks.num_passed(self.num_steps, sum(step)):
-                self.pass_by(number)
+                self.pass_by(number, self.looks.most_passed(self.num_steps))
         self._is_told = False
 
-    def pass_by(self, num_steps: int) -> None:
-        """From here, the end of a step, on nothing but marks is seen of so many; where weights are updated
-        by hand, and no mark tells where a step ends, all is."""
+    def pass_by(self, num_steps: int, at_most: int) -> None:
+        """From here, the end of a step, on nothing but marks is seen of about so many; where weights are
+        updated by hand, and no mark tells where a step ends, all is."""
         if self.has_optimizer and not self.hooks.models.is_inside:
             self._without_gradients.clear()
             self.timeline.see_marks()
-            self.hooks.pass_by(num_steps, self.course.lead, self.course.loader)
+            loader = self.course.loader
+            # A plain step makes so many marks, and any at least one.
+            num_marks = num_steps * len(OF_STEP if loader is not None else OF_STEP_WITHOUT_BATCH)
+            self.hooks.pass_by(min(num_marks, at_most), self.course.lead, loader)
 
     def _tell_step(self) -> None:
         """At the end of a step, or of a stretch of them."""

@@ -21,8 +21,9 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from trainlab.errors import SpecError
-from trainlab.watching.seeing.listener import Listener
-from trainlab.watching.seeing.model_hooks import ModelHooks
+from trainlab.watching.seeing.calls.listener import Listener
+from trainlab.watching.seeing.calls.model_hooks import ModelHooks
+from trainlab.watching.seeing.calls.replaced import Replaced
 from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
     BITS,
@@ -60,7 +61,8 @@ class Hooks:
         self._thread = threading.get_ident()
         self._installed = ExitStack()
         self.models = ModelHooks(listener, self._thread, self._installed)
-        self._transfers: dict[str, Callable[..., Any]] = {}
+        self._seldom: list[Replaced] = []
+        """Calls that are of no interest while steps are passed by."""
         self._see_tests()
         self._see_optimizers()
         self._see_backward()
@@ -94,16 +96,16 @@ class Hooks:
         hooks, key, update_begins = self._seeing_updates
         if self.passed.is_quick:
             hooks.pop(key, None)
-            self._remove_transfers()
         else:
             hooks.setdefault(key, update_begins)
-            self._put_transfers()
+        for one in self._seldom:
+            one.take_out() if self.passed.is_quick else one.put()
         self.models.see(level == ALL)
 
-    def pass_by(self, num_steps: int, lead: Optimizer | None, loader: SeenLoader | None) -> None:
-        """Of so many steps nothing but marks is seen; the optimizer `lead` ends them, and `loader` gives
-        their batches."""
-        self.passed.num_wanted, self.passed.lead = num_steps, id(lead)
+    def pass_by(self, num_marks: int, lead: Optimizer | None, loader: SeenLoader | None) -> None:
+        """Nothing but marks is seen, so many of them; the optimizer `lead` ends the steps, and `loader`
+        gives their batches."""
+        self.passed.num_wanted, self.passed.lead = min(num_marks, MOST_KEPT), id(lead)
         self.passed.loader = loader
         self.see(MARKS)
 
@@ -138,9 +140,9 @@ class Hooks:
                     return
             mark(clock() << BITS | UPDATE_ENDS)
             made_by(optimizer)
-            if id(optimizer) == passed.lead:
-                passed.num_steps += 1
-            if passed.num_steps >= passed.num_wanted or len(log) > MOST_KEPT:
+            if len(log) >= passed.num_wanted and (
+                id(optimizer) == passed.lead or len(log) > MOST_KEPT
+            ):
                 stretch_ends()
 
         handle = register_optimizer_step_pre_hook(before)
@@ -173,7 +175,7 @@ class Hooks:
             finally:
                 ends()
 
-        self._put(owner, "zero_grad", watched)
+        self._see_seldom(owner, "zero_grad", watched)
 
     def _see_backward(self) -> None:
         begins, ends = self._listener.backward_begins, self._listener.backward_ends
@@ -298,22 +300,16 @@ class Hooks:
 
         self._put(DataLoader, "__iter__", watched_iter)
 
+    def _see_seldom(self, owner: type, name: str, watched: Callable[..., Any]) -> None:
+        replaced = Replaced(owner, name, watched)
+        replaced.put()
+        self._seldom.append(replaced)
+        self._installed.callback(replaced.take_out)
+
     def _see_transfers(self) -> None:
         if torch.cuda.is_available():
-            self._transfers = {name: self._watched_transfer(name) for name in ("to", "cuda")}
-            self._put_transfers()
-            self._installed.callback(self._remove_transfers)
-
-    def _put_transfers(self) -> None:
-        """The methods are inherited: they are set in the class, and deleted again."""
-        for name, watched in self._transfers.items():
-            if name not in torch.Tensor.__dict__:
-                setattr(torch.Tensor, name, watched)
-
-    def _remove_transfers(self) -> None:
-        for name, watched in self._transfers.items():
-            if torch.Tensor.__dict__.get(name) is watched:
-                delattr(torch.Tensor, name)
+            for name in ("to", "cuda"):
+                self._see_seldom(torch.Tensor, name, self._watched_transfer(name))
 
     def _watched_transfer(self, name: str) -> Callable[..., Any]:
         begins, ends = self._listener.transfer_begins, self._listener.transfer_ends

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as modules
 
-from trainlab.watching.seeing.listener import Listener
+from trainlab.watching.seeing.calls.listener import Listener
 
 _is_compiling = torch.compiler.is_compiling
 OF_GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"

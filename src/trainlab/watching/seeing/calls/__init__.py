@@ -1,0 +1,1 @@
+"""What is seen of torch: its calls, told to whoever watches."""
