@@ -136,9 +136,10 @@ class Course:
 
     def catch_up(self, marks: list[int], passed: Passed) -> list[int]:
         """Is told of marks that were passed by: the places of those that end steps."""
-        ends = self._catch_up_alike(marks, passed)
+        all_sizes = passed.sizes()
+        ends = self._catch_up_alike(marks, passed, all_sizes)
         first = ends[-1] + 1 if ends else 0
-        sizes = iter(passed.sizes[marks[:first].count(DATA_ENDS) :])
+        sizes = iter(all_sizes[marks[:first].count(DATA_ENDS) :])
         optimizers = iter(passed.optimizers[len(ends) :])
         for place, mark in enumerate(marks[first:], first):
             if mark == DATA_ENDS:
@@ -158,17 +159,19 @@ class Course:
                     ends.append(place)
         return ends
 
-    def _catch_up_alike(self, marks: list[int], passed: Passed) -> list[int]:
+    def _catch_up_alike(
+        self, marks: list[int], passed: Passed, all_sizes: list[int | None]
+    ) -> list[int]:
         """Of steps that are a backward pass and an update each, after a batch if there is a loader, as
         nearly all are: all at once, which takes a tenth of the time. Places as for `catch_up`."""
-        marks_each = OF_STEP if passed.sizes else OF_STEP_WITHOUT_BATCH
+        marks_each = OF_STEP if all_sizes else OF_STEP_WITHOUT_BATCH
         num_steps, optimizers = len(passed.optimizers), passed.optimizers
-        sizes = [size for size in passed.sizes[:num_steps] if size is not None]
+        sizes = [size for size in all_sizes[:num_steps] if size is not None]
         if (
             (marks[: num_steps * len(marks_each)] != marks_each * num_steps or not num_steps)
             or (id(optimizers[0]) != passed.lead or optimizers.count(optimizers[0]) < num_steps)
             or (self._pending or self._of_step)
-            or (len(sizes) < num_steps or not passed.loader if passed.sizes else self._fetched)
+            or (len(sizes) < num_steps or not passed.loader if all_sizes else self._fetched)
         ):
             return []
         self._seen.optimizer(optimizers[0]).num_steps += num_steps

@@ -2,6 +2,8 @@
 
 import random
 import sys
+from collections import Counter
+from typing import Literal
 
 FIRST = 100
 """All of so many steps are seen whole."""
@@ -9,8 +11,14 @@ EVERY = 240
 """Then one of so many on average, at random: what a script does now and then is met by chance."""
 AFTER = 5
 """Where something new happens, so many."""
+USUAL, AFTER_USUAL = 10, 2
+"""What has been new so often already is so no more: fewer are."""
 LONG_NS = 20_000_000
 """Where most steps are as long as that all are: what seeing them takes is nothing beside it."""
+
+News = Literal["pass", "test", "batch", "optimizer", "long"]
+"""A pass over the data or a test begins, a batch comes from elsewhere, an optimizer was made, a step was
+unusually long."""
 
 
 class Looks:
@@ -21,6 +29,7 @@ class Looks:
         self._random = random.Random(0)  # noqa: S311  the script's own numbers are left alone
         self._whole_left, self._are_all = FIRST, False
         self._num_long = self._num_whole = 0
+        self._num_news: Counter[News] = Counter()
         self._num_steps = num_steps
 
     def num_passed(self, step: int, spent_ns: int) -> int:
@@ -38,9 +47,11 @@ class Looks:
         """Steps that may be passed by after this one: the last is seen whole."""
         return sys.maxsize if self._num_steps is None else max(0, self._num_steps - step - 1)
 
-    def something_new(self) -> None:
-        """A pass over the data or a test begins, or a step was unusually long: a few are seen whole."""
-        self._whole_left = max(self._whole_left, AFTER)
+    def something_new(self, kind: News) -> None:
+        """A few steps are seen whole."""
+        self._num_news[kind] += 1
+        number = AFTER if self._num_news[kind] <= USUAL else AFTER_USUAL
+        self._whole_left = max(self._whole_left, number)
 
     def see_all(self) -> None:
         """Something happens that only steps seen whole can tell."""

@@ -4,6 +4,7 @@ Every wrapper costs a script microseconds, most of them for memory that its own 
 cache: what is asked in each of them lies in one small object.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ BITS: Final = 3
 class Passed:
     """Marks in the order in which they were passed by, and what came with them."""
 
-    __slots__ = ("is_on", "is_quick", "lead", "loader", "log", "num_wanted", "optimizers", "sizes")
+    __slots__ = ("is_on", "is_quick", "lead", "loader", "log", "num_wanted", "optimizers", "shapes")
 
     def __init__(self) -> None:
         self.is_on = self.is_quick = False
@@ -34,7 +35,7 @@ class Passed:
         """Marks: the update that follows so many ends the stretch."""
         self.log: list[int] = []
         """When each mark was, in nanoseconds, with the mark in its last BITS."""
-        self.sizes: list[int | None] = []
+        self.shapes: list[Sequence[int] | None] = []
         """Of each batch; None: there was none, as at the end of a pass over the data."""
         self.optimizers: list[Any] = []
         """That made the updates."""
@@ -47,8 +48,12 @@ class Passed:
     def clear(self) -> None:
         """All are dealt with."""
         self.log.clear()
-        self.sizes.clear()
+        self.shapes.clear()
         self.optimizers.clear()
+
+    def sizes(self) -> list[int | None]:
+        """Of each batch, in samples; None as above."""
+        return [None if shape is None else shape[0] if shape else 0 for shape in self.shapes]
 
     def decoded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The marks, and when they were."""

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from trainlab.watching.seeing.calls.hooks import ALL, MARKS, STEPS, Hooks
 from trainlab.watching.seeing.course import OF_STEP, OF_STEP_WITHOUT_BATCH, Course
 from trainlab.watching.seeing.follower import Follower
-from trainlab.watching.seeing.looks import Looks
+from trainlab.watching.seeing.looks import Looks, News
 from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
     DATA_BEGINS,
@@ -130,14 +130,14 @@ class Watcher:
         seen.num_passes += 1
         seen.has_run_out = False
         self._is_told = self._has_begun_pass = True
-        self._see_news()
+        self._see_news("pass")
         if self.follower is not None:
             self._following(self.follower.pass_begins, seen)
         return seen
 
     def test_begins(self) -> None:
         self._is_told = True
-        self._see_news()
+        self._see_news("test")
 
     def begin_again(self) -> None:
         """The script is about to run once more, with objects of its own."""
@@ -167,23 +167,23 @@ class Watcher:
         if not passed.log:
             return
         marks, at_ns = passed.decoded()
-        self.num_fetched += len(passed.sizes)
+        self.num_fetched += len(passed.shapes)
         ends = self.course.catch_up(marks.tolist(), passed)
         steps, is_usual = self.timeline.catch_up(marks, at_ns, ends)
         self.steps_ns.extend(steps)
         passed.clear()
         if not is_usual and self.looks is not None:
-            self.looks.something_new()
+            self.looks.something_new("long")
 
     def stretch_ends(self) -> None:
         """The steps to be passed by have ended."""
         self.see_all()
         self._tell_step()
 
-    def _see_news(self) -> None:
+    def _see_news(self, kind: News) -> None:
         """Something begins that was not there before."""
         if self.looks is not None:
-            self.looks.something_new()
+            self.looks.something_new(kind)
             self.see_all()
 
     def data_begins(self) -> None:
@@ -191,7 +191,7 @@ class Watcher:
         if not self.hooks.level:
             return
         if self.hooks.level == MARKS:
-            self._see_news()
+            self._see_news("batch")
         if self.hooks.models.is_inside:
             self.hooks.models.recover()
             self.timeline.end(OTHER)
@@ -263,7 +263,7 @@ class Watcher:
 
     def optimizer_made(self) -> None:
         self.has_optimizer = True
-        self._see_news()
+        self._see_news("optimizer")
 
     def update_begins(self, optimizer: Optimizer) -> None:
         if not self.hooks.level:

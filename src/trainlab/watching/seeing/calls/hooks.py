@@ -258,7 +258,7 @@ class Hooks:
         of_pass = self._listener.pass_begins
         following = _BaseDataLoaderIter.__next__
         passed, clock, plain = self.passed, self._clock, torch.Tensor
-        mark, size = passed.log.append, passed.sizes.append
+        mark, shape = passed.log.append, passed.shapes.append
 
         def watched_next(iterator: Any) -> Any:
             if get_ident() != thread:
@@ -271,10 +271,10 @@ class Hooks:
                     return batch
                 finally:
                     mark(clock() << BITS | DATA_ENDS)
-                    if type(batch) is list and batch and type(batch[0]) is plain and batch[0].dim():
-                        size(batch[0].size(0))  # as nearly always
+                    if type(batch) is list and batch and type(batch[0]) is plain:
+                        shape(batch[0].shape)  # as nearly always
                     else:
-                        size(None if batch is None else size_of(batch) or 0)
+                        shape(None if batch is None else (size_of(batch) or 0,))
             begins()
             try:
                 batch = following(iterator)
