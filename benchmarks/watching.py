@@ -1,11 +1,11 @@
 """What watching a loop costs: the same loop with torch's calls seen and not seen, in turns in one process.
 
-    python -m benchmarks.watching [--device cuda] [--rounds 30]
+    python -m benchmarks.watching [--device cuda] [--rounds 30] [--only NAME]
 
-A turn is a pass of 400 updates; rounds of both kinds, in random order, so that drift hits both alike. The
-ratio of a round's two means is one sample; its median over rounds is given with a 95% interval. `trained`
-is a long training as `trainlab watch` sees it, its curve written, after the first hundred steps; `whole` is
-what those cost, of which all is seen.
+A turn is a pass of 400 updates (100 of the MNIST script); rounds of both kinds, in random order, so that
+drift hits both alike. The ratio of a round's two means is one sample; its median over rounds has a
+95% interval. `trained` is a long training as `trainlab watch` sees it, its curve written, after the first
+hundred steps; `whole` is what those cost, of which all is seen.
 """
 
 import argparse
@@ -17,12 +17,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from benchmarks.engines import Case, setup_of
+from benchmarks.script import LOG_EVERY, loader_of
+from trainlab.machine.device import synchronize
 from trainlab.record.files import LineWriter
 from trainlab.stats.median import median_interval
 from trainlab.watching.curve import ScriptCurve
@@ -31,29 +35,34 @@ from trainlab.watching.seeing.looks import Looks
 from trainlab.watching.seeing.watcher import Watcher
 
 UPDATES = 400
+MNIST, MNIST_UPDATES = "MNIST script, batch 64", 100
 LOOPS = {
     "0.5 ms, no loader": (0.5, 8, 4, False),
     "0.5 ms": (0.5, 8, 4, True),
     "5 ms": (5.0, 512, 64, True),
 }
-"""What a step should take, the width it begins with, the batch, and whether a loader gives it."""
+"""What a step should take on a CPU, the width it begins with, the batch, and whether a loader gives it."""
 BOUNDS_PERCENT = {
-    "cpu": {"0.5 ms, no loader": 3.0, "0.5 ms": 3.0, "5 ms": 1.0},
-    "cuda": dict.fromkeys(LOOPS, 2.0),
+    "cpu": {"0.5 ms, no loader": 3.0, "0.5 ms": 3.0, "5 ms": 1.0, MNIST: 1.0},
+    "cuda": dict.fromkeys((*LOOPS, MNIST), 2.0),
 }
 """The most that watching a training may add."""
 
 Run = Callable[[], None]
 
 
-def made(wanted_ms: float, width: int, batch: int, device: str, *, has_loader: bool) -> Run:
-    """A plain loop whose step takes about so long, if it can be so short."""
+def made(name: str, device: str) -> tuple[Run, int]:
+    """A loop of this name, and the updates of a turn. A step of a plain one takes about so long, if it can
+    be so short."""
+    if name == MNIST:
+        return mnist_script(device), MNIST_UPDATES
+    wanted_ms, width, batch, has_loader = LOOPS[name]
     while True:
         run = _loop(width, batch, device, has_loader=has_loader)
         run()
-        took_ms = whole_ms(run)
+        took_ms = turn_ms(run) / UPDATES
         if took_ms >= 0.9 * wanted_ms or device == "cuda":
-            return run
+            return run, UPDATES
         width = math.ceil(width * min(2.0, math.sqrt(wanted_ms / took_ms) + 0.05))
 
 
@@ -82,11 +91,30 @@ def _loop(width: int, batch: int, device: str, *, has_loader: bool) -> Run:
     return run
 
 
-def whole_ms(run: Run) -> float:
-    """An update with all that is between two of them."""
+def mnist_script(device: str) -> Run:
+    """The sample script's loop: per-image Python, on a GPU in another process, a loss printed at times."""
+    setup = setup_of(Case("mnist-cnn", 64, MNIST_UPDATES, ()), device, "bundled", 1)
+    loader, where = loader_of(setup), setup.device
+    model, optimizer, loss_of = setup.model.train(), setup.optimizer, setup.workload.loss
+
+    def run() -> None:
+        for number, (inputs, targets) in enumerate(islice(loader, MNIST_UPDATES)):
+            optimizer.zero_grad()
+            loss = loss_of(model(inputs.to(where)), targets.to(where))
+            loss.backward()
+            optimizer.step()
+            if number % LOG_EVERY == 0:
+                loss.item()
+        synchronize(where)
+
+    return run
+
+
+def turn_ms(run: Run) -> float:
+    """A turn, with all that is between its updates."""
     start = time.perf_counter()
     run()
-    return (time.perf_counter() - start) * 1e3 / UPDATES
+    return (time.perf_counter() - start) * 1e3
 
 
 class Watched:
@@ -109,10 +137,10 @@ class Watched:
         self._watcher.hooks.close()
 
     def ms(self) -> float:
-        """Of an update."""
+        """Of a turn."""
         self._watcher.hooks = Hooks(self._watcher)
         self._watcher.timeline.restart()  # what ran unwatched meanwhile is no long step
-        took_ms = whole_ms(self._run)
+        took_ms = turn_ms(self._run)
         self._stop()
         return took_ms
 
@@ -121,19 +149,22 @@ def main() -> None:
     asked = argparse.ArgumentParser()
     asked.add_argument("--device", default="cpu")
     asked.add_argument("--rounds", type=int, default=30)
+    asked.add_argument("--only", choices=(*LOOPS, MNIST))
     given = asked.parse_args()
     torch.set_num_threads(1)
     has_failed = False
-    for name, (wanted_ms, width, batch, has_loader) in LOOPS.items():
-        run = made(wanted_ms, width, batch, given.device, has_loader=has_loader)
+    # On a CPU its steps are so long that all are seen whole, and take minutes.
+    names = [*LOOPS, MNIST] if given.device == "cuda" else [*LOOPS]
+    for name in names if given.only is None else [given.only]:
+        run, updates = made(name, given.device)
         with tempfile.TemporaryDirectory() as folder:
             trained = Watched(run, Path(folder), passes=True)
             whole = Watched(run, Path(folder), passes=False)
-            ways = {"bare": lambda run=run: whole_ms(run), "trained": trained.ms, "whole": whole.ms}
+            ways = {"bare": lambda run=run: turn_ms(run), "trained": trained.ms, "whole": whole.ms}
             took: dict[str, list[float]] = {way: [] for way in ways}
             for _ in range(given.rounds):
                 for way in random.sample(list(ways), len(ways)):
-                    took[way].append(ways[way]())
+                    took[way].append(ways[way]() / updates)
         most = BOUNDS_PERCENT[given.device][name]
         for way, bound in (("trained", most), ("whole", None)):
             row = compared(took["bare"], took[way])
