@@ -1,6 +1,7 @@
 """Updates of many trials at once against torch.optim, step for step in float64."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -10,11 +11,27 @@ from torch import nn
 
 from trainlab.spec import TrainSpec
 from trainlab.train.optimizers import make_optimizer, make_schedule
+from trainlab.train.program import updates
 from trainlab.train.program.updates import LaneUpdate, update_key
+from trainlab.train.tuned.library import find_compiler
 
 NUM_STEPS, NUM_NUMBERS = 25, 7
 share = st.floats(0.05, 0.99)
 small = st.floats(1e-10, 1e-2)
+by_both = pytest.mark.parametrize(
+    "is_compiled",
+    [
+        False,
+        pytest.param(
+            True, marks=pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
+        ),
+    ],
+)
+
+
+def lane_update(specs: list[TrainSpec], parameters: torch.Tensor, is_compiled: bool) -> LaneUpdate:
+    with patch.object(updates, "is_compiled", lambda *given: is_compiled):
+        return LaneUpdate(specs, parameters)
 
 
 def _options(name: str) -> st.SearchStrategy[dict[str, Any]]:
@@ -73,8 +90,11 @@ def rates(spec: TrainSpec) -> list[float]:
 
 @settings(max_examples=120, deadline=None)
 @given(specs=st.lists(trials(), min_size=1, max_size=6), seed=st.integers(0, 999))
+@by_both
 @pytest.mark.slow
-def test_every_optimizer_and_option_moves_as_torch_does(specs: list[TrainSpec], seed: int) -> None:
+def test_every_optimizer_and_option_moves_as_torch_does(
+    specs: list[TrainSpec], seed: int, is_compiled: bool
+) -> None:
     specs = sorted(specs, key=update_key)
     generator = torch.Generator().manual_seed(seed)
 
@@ -83,7 +103,7 @@ def test_every_optimizer_and_option_moves_as_torch_does(specs: list[TrainSpec], 
 
     start, gradients = drawn(len(specs), NUM_NUMBERS), drawn(NUM_STEPS, len(specs), NUM_NUMBERS)
     parameters = start.clone()
-    update = LaneUpdate(specs, parameters)
+    update = lane_update(specs, parameters, is_compiled)
     by_epoch = list(zip(*map(rates, specs), strict=True))
     for number in range(NUM_STEPS):
         update.set_rates(by_epoch[number // 5])
@@ -93,16 +113,21 @@ def test_every_optimizer_and_option_moves_as_torch_does(specs: list[TrainSpec], 
         assert torch.allclose(parameters[lane], expected, rtol=1e-6, atol=1e-9), spec
 
 
-def test_a_trial_is_updated_the_same_whatever_stands_beside_it() -> None:
+@by_both
+@pytest.mark.parametrize("size", [50, 150_000])
+def test_a_trial_is_updated_the_same_whatever_stands_beside_it(
+    is_compiled: bool, size: int
+) -> None:
+    """Whether a thread has many trials or many threads have one."""
     specs = [TrainSpec(optimizer="adam", lr=lr) for lr in (0.1, 0.01, 0.001)]
     generator = torch.Generator().manual_seed(1)
-    start = torch.randn(3, 50, generator=generator)
-    gradients = torch.randn(10, 3, 50, generator=generator)
+    start = torch.randn(3, size, generator=generator)
+    gradients = torch.randn(10, 3, size, generator=generator)
     gradients[5, 0] = torch.nan
 
     def moved(lanes: list[int]) -> torch.Tensor:
         parameters = start[lanes].clone()
-        update = LaneUpdate([specs[lane] for lane in lanes], parameters)
+        update = lane_update([specs[lane] for lane in lanes], parameters, is_compiled)
         for gradient in gradients:
             update.step(gradient[lanes].clone())
         return parameters

@@ -194,7 +194,7 @@ class ProgramSession:
         self._group = Group(
             setups=self._setups,
             stacked=stacked,
-            update=LaneUpdate(settings, stacked.rows),
+            update=LaneUpdate(settings, stacked.rows, self._setups[0].num_steps),
             gradients=Gradients(self._setups, stacked.rows),
             sums=LaneSums(len(self._setups), metrics, num_steps, self._device),
             position=torch.zeros(1, dtype=torch.int64, device=self._device),

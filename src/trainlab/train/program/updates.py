@@ -14,6 +14,7 @@ from torch import Tensor
 from trainlab.spec import TrainSpec
 from trainlab.train.optimizers import optimizer_settings
 from trainlab.train.program.fused import FusedUpdate, kernel_of
+from trainlab.train.program.native import NativeUpdate, is_compiled
 
 
 def update_key(settings: TrainSpec) -> tuple[Any, ...]:
@@ -24,14 +25,16 @@ def update_key(settings: TrainSpec) -> tuple[Any, ...]:
 class LaneUpdate:
     """The update of all trials; rows of one optimizer and kind lie together (`update_key`)."""
 
-    def __init__(self, settings: Sequence[TrainSpec], parameters: Tensor) -> None:
-        """`parameters` (trials x numbers) are updated in place."""
+    def __init__(
+        self, settings: Sequence[TrainSpec], parameters: Tensor, num_updates: int = 0
+    ) -> None:
+        """`parameters` (trials x numbers) are updated in place, so many times each."""
         self._parts: list[_Part] = []
         first = 0
         for _, group in groupby(settings, update_key):
             members = list(group)
             rows = slice(first, first + len(members))
-            self._parts.append(_Part(members, rows, parameters[rows]))
+            self._parts.append(_Part(members, rows, parameters[rows], num_updates))
             first += len(members)
 
     @property
@@ -54,7 +57,9 @@ class LaneUpdate:
 class _Part:
     """Trials that are updated by the same operations."""
 
-    def __init__(self, settings: Sequence[TrainSpec], rows: slice, parameters: Tensor) -> None:
+    def __init__(
+        self, settings: Sequence[TrainSpec], rows: slice, parameters: Tensor, num_updates: int
+    ) -> None:
         self.rows, self._parameters = rows, parameters
         name = settings[0].optimizer
         device, dtype = parameters.device, parameters.dtype
@@ -79,9 +84,14 @@ class _Part:
         self.state = {kind: torch.zeros_like(parameters) for kind in _state_of(name, self._flags)}
         if name == "adagrad":
             self.state["sum"] += self._hypers["initial_accumulator_value"]
-        # One kernel for the whole update, where there is one for these numbers.
+        # One pass over the numbers for the whole update, where there is code for that.
         kernel = kernel_of(name, device) if dtype == torch.float32 else None
-        self._fused = kernel and FusedUpdate(kernel, name, self._exact, self.state, self._flags)
+        given = name, self._exact, self.state, self._flags
+        self._fused: FusedUpdate | NativeUpdate | None = None
+        if kernel is not None:
+            self._fused = FusedUpdate(kernel, *given)
+        elif is_compiled(name, num_updates, parameters):
+            self._fused = NativeUpdate(*given)
 
     def step(self, gradients: Tensor) -> None:
         self.steps.add_(1)

@@ -88,6 +88,7 @@ def _loaded(path: Path) -> ctypes.CDLL:
     try:
         loaded = ctypes.CDLL(str(path))
         loaded.trainlab_update.restype = ctypes.c_int
+        loaded.trainlab_update_each.restype = ctypes.c_int
     except (OSError, AttributeError) as error:
         raise NoLibraryError("tuned_compiler_failed", _first_line(str(error))) from None
     return loaded

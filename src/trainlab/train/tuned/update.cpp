@@ -240,3 +240,32 @@ extern "C" int trainlab_update(int kind, int is_double, const Tensor* tensors, i
     for (std::thread& other : others) other.join();
     return 0;
 }
+
+// Updates tensors that have options each, as trials have that are trained together: many to a thread, or,
+// where there are fewer than threads, each shared by all. Returns as above.
+extern "C" int trainlab_update_each(int kind, int is_double, const Tensor* tensors, int64_t count,
+                                    const Options* options, int64_t num_threads) {
+    if (count < num_threads) {
+        for (int64_t i = 0; i < count; ++i) {
+            if (trainlab_update(kind, is_double, tensors + i, 1, options + i, num_threads)) return 1;
+        }
+        return 0;
+    }
+    int64_t size = 0;
+    for (int64_t i = 0; i < count; ++i) size += tensors[i].size;
+    const int64_t parts = size < WORTH_A_THREAD ? 1 : num_threads;
+    std::vector<int> unknown(parts, 0);
+    const auto update_some = [&](int64_t part) {
+        for (int64_t i = part * count / parts; i < (part + 1) * count / parts; ++i) {
+            unknown[part] |= trainlab_update(kind, is_double, tensors + i, 1, options + i, 1);
+        }
+    };
+    std::vector<std::thread> others;
+    for (int64_t part = 1; part < parts; ++part) others.emplace_back(update_some, part);
+    update_some(0);
+    for (std::thread& other : others) other.join();
+    for (const int one : unknown) {
+        if (one) return 1;
+    }
+    return 0;
+}
