@@ -191,11 +191,12 @@ class ProgramSession:
         settings = [one.settings for one in self._setups]
         metrics = list(self._setups[0].workload.sample_metrics)
         num_steps = len(self._batches)
+        update = LaneUpdate(settings, stacked.rows, self._setups[0].num_steps)
         self._group = Group(
             setups=self._setups,
             stacked=stacked,
-            update=LaneUpdate(settings, stacked.rows, self._setups[0].num_steps),
-            gradients=Gradients(self._setups, stacked.rows),
+            update=update,
+            gradients=Gradients(self._setups, stacked.rows, are_used_up=update.uses_up),
             sums=LaneSums(len(self._setups), metrics, num_steps, self._device),
             position=torch.zeros(1, dtype=torch.int64, device=self._device),
             is_vectorised=self._is_vectorised,
@@ -208,6 +209,7 @@ class ProgramSession:
         self._steps = list(steps.values())
         for size, step in steps.items():
             self._check(step, torch.stack([order[:size] for order in orders]), rehearsed[size])
+        self._group.gradients.rows.zero_()  # as before the first step
         del rehearsed, every
         self._last: GroupStep | None = steps.get(
             self._batches.num_samples % self._batches.batch_size

@@ -60,15 +60,26 @@ class Stacked:
             for name, place in self.places.items()
         }
 
-    def row_of(self, gradients: dict[str, Tensor]) -> Tensor:
-        """The gradients of all models, arranged as `rows` are."""
+    def row_of(self, gradients: dict[str, Tensor], place: Tensor | None) -> Tensor:
+        """The gradients of all models, arranged as `rows` are; written to `place` where one is given."""
         count = len(self.rows)
+        if self.rows.device.type == "cpu":
+            return self._written(gradients, torch.empty_like(self.rows) if place is None else place)
         parts: list[Tensor] = []
         for name, gap in self._gaps.items():
             parts.append(gradients[name].reshape(count, -1))
             if gap:
                 parts.append(self._zeros[:, :gap])
         return torch.cat(parts, dim=1)
+
+    def _written(self, gradients: dict[str, Tensor], found: Tensor) -> Tensor:
+        """One by one to where they belong: on a CPU faster than at once, since many lie transposed in
+        memory and would be copied twice."""
+        for name, place in self.places.items():
+            found[:, place].view(gradients[name].shape).copy_(gradients[name])
+            if gap := self._gaps[name]:
+                found[:, place.stop : place.stop + gap].zero_()
+        return found
 
 
 def _gaps(places: dict[str, slice], total: int) -> dict[str, int]:

@@ -21,21 +21,30 @@ from trainlab.workloads.user_code import LOSS, MODEL, PREPARE
 class Gradients:
     """The gradients that an update works on: those of the step, or the sum where they are never reset."""
 
-    def __init__(self, setups: Sequence[Setup], rows: Tensor) -> None:
+    def __init__(self, setups: Sequence[Setup], rows: Tensor, *, are_used_up: bool) -> None:
+        """`are_used_up`: the update changes what it is given."""
+        self._are_used_up = are_used_up
         resets = [setup.settings.zero_grad for setup in setups]
         self._resets = torch.tensor(resets, device=rows.device).unsqueeze(1)
         self._all_reset = all(resets)
         self.rows = torch.zeros_like(rows)
         """Of the last step, or summed since the start of the trial; what parameters show as `.grad`."""
 
+    @property
+    def place(self) -> Tensor | None:
+        """Where those of a step can be written to at once; None where they are needed apart."""
+        return self.rows if self._all_reset and not self._are_used_up else None
+
     def taken_in(self, of_step: Tensor) -> Tensor:
-        """What the optimizer gets to see; it may change it."""
+        """What the optimizer gets to see."""
+        if of_step is self.rows:
+            return of_step
         if self._all_reset:
             self.rows.copy_(of_step)
             return of_step
         # Not by a product: zero times a gradient that is not finite is none either.
         self.rows.copy_(torch.where(self._resets, of_step, self.rows + of_step))
-        return self.rows.clone()
+        return self.rows.clone() if self._are_used_up else self.rows
 
     def show(self, model: nn.Module, row: int, stacked: Stacked) -> None:
         """Lets the parameters of a model show their gradients, for instruments that look at points."""
@@ -113,7 +122,8 @@ class GroupStep:
         if group.watch is not None:
             group.watch.backward_ends()
         by_name = dict(zip(group.stacked.places, found, strict=True))
-        return losses, values, group.stacked.row_of(by_name)
+        row = group.stacked.row_of(by_name, group.gradients.place)
+        return losses, values, row
 
     def _lane(
         self,

@@ -42,6 +42,11 @@ class LaneUpdate:
         """All state that a step changes, besides the parameters."""
         return [tensor for part in self._parts for tensor in (part.steps, *part.state.values())]
 
+    @property
+    def uses_up(self) -> bool:
+        """Whether a step changes the gradients that it is given."""
+        return not all(isinstance(part.code, NativeUpdate) for part in self._parts)
+
     def set_rates(self, rates: Sequence[float]) -> None:
         """The learning rates from the next step on."""
         for part in self._parts:
@@ -49,7 +54,7 @@ class LaneUpdate:
             part.rates.copy_(values)
 
     def step(self, gradients: Tensor) -> None:
-        """One update of every trial; `gradients` are used up."""
+        """One update of every trial; `gradients` may be used up."""
         for part in self._parts:
             part.step(gradients[part.rows])
 
@@ -87,16 +92,16 @@ class _Part:
         # One pass over the numbers for the whole update, where there is code for that.
         kernel = kernel_of(name, device) if dtype == torch.float32 else None
         given = name, self._exact, self.state, self._flags
-        self._fused: FusedUpdate | NativeUpdate | None = None
+        self.code: FusedUpdate | NativeUpdate | None = None
         if kernel is not None:
-            self._fused = FusedUpdate(kernel, *given)
+            self.code = FusedUpdate(kernel, *given)
         elif is_compiled(name, num_updates, parameters):
-            self._fused = NativeUpdate(*given)
+            self.code = NativeUpdate(*given)
 
     def step(self, gradients: Tensor) -> None:
         self.steps.add_(1)
-        if self._fused is not None:
-            self._fused.step(self._parameters, gradients, self.rates, self.steps)
+        if self.code is not None:
+            self.code.step(self._parameters, gradients, self.rates, self.steps)
             return
         if self.has("weight_decay") and not self.has("decoupled"):
             gradients.addcmul_(self._parameters, self._hypers["weight_decay"])
