@@ -163,11 +163,13 @@ def test_parameters_show_their_gradients_at_the_points(engine: str, make_setup: 
 def test_the_first_losses_of_both_labs_are_those_of_eager(
     engine: str, make_setup: MakeSetup
 ) -> None:
-    for name, num_steps in (("fashion-mlp", 50), ("mnist-cnn", 12)):
+    # Not with seed 3 of fashion-mlp: a unit of it is at zero to rounding, and eager from weights scaled by
+    # 1 + 1e-7 is 5e-4 away from itself.
+    for name, num_steps, seed in (("fashion-mlp", 50, 2), ("mnist-cnn", 12, 3)):
         workload = find_workload(name)
 
-        def setup(workload: Workload = workload) -> HomedSetup:
-            return make_setup(workload=workload, data="bundled", batch_size=16, seed=3)
+        def setup(workload: Workload = workload, seed: int = seed) -> HomedSetup:
+            return make_setup(workload=workload, data="bundled", batch_size=16, seed=seed)
 
         expected = losses("eager", [setup()], num_steps)
         assert torch.allclose(losses(engine, [setup()], num_steps), expected, rtol=1e-4)
