@@ -1,5 +1,7 @@
 """Updates of many trials at once against torch.optim, step for step in float64."""
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -9,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from trainlab.machine.cache import CACHE_VARIABLE
 from trainlab.spec import TrainSpec
 from trainlab.train.optimizers import make_optimizer, make_schedule
 from trainlab.train.program import updates
+from trainlab.train.program.native import WORTH_COMPILING, is_compiled
+from trainlab.train.program.step import Gradients
 from trainlab.train.program.updates import LaneUpdate, update_key
 from trainlab.train.tuned.library import find_compiler
 
@@ -142,3 +147,40 @@ def test_a_trial_is_updated_the_same_whatever_stands_beside_it(
 def test_trials_of_other_kinds_are_updated_apart(flag: bool) -> None:
     one = TrainSpec(optimizer="adam", optimizer_options={"amsgrad": flag})
     assert (update_key(one) == update_key(TrainSpec(optimizer="adam"))) is not flag
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
+def test_the_first_training_decides_what_code_updates_all_of_its_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two round differently: the same trial must give the same losses again."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    rows = torch.zeros(2, 1000)
+    long = int(WORTH_COMPILING / 1000)
+    assert not is_compiled("adam", long - 1, rows), (
+        "compiled for a training too short to pay for it"
+    )
+    assert is_compiled("adam", long, rows)
+    assert not is_compiled("adam", long - 1, rows), "decided anew"
+    assert is_compiled("adam", long, rows[:1]), "decided by how many are trained together"
+    assert is_compiled("sgd", 1, rows), "the code is there"
+    assert not is_compiled("adam", long, rows.half())
+
+
+@pytest.mark.parametrize("resets", [True, False])
+def test_gradients_stay_to_be_shown_whatever_code_made_the_update(resets: bool) -> None:
+    """A compiled update reads them where they are shown, and leaves them as they are."""
+    rows = torch.randn(2, 8)
+    of_step = torch.randn(2, 8)
+    setups: Any = [SimpleNamespace(settings=SimpleNamespace(zero_grad=resets))] * 2
+    for are_used_up in (True, False):
+        gradients = Gradients(setups, rows, are_used_up=are_used_up)
+        for step in (1, 2):
+            place = gradients.place
+            assert (place is None) == (are_used_up or not resets)
+            given = of_step.clone() if place is None else place.copy_(of_step)
+            taken = gradients.taken_in(given)
+            assert torch.equal(taken, of_step if resets else step * of_step)
+            if are_used_up:
+                taken.zero_()
+            assert torch.equal(gradients.rows, of_step if resets else step * of_step)

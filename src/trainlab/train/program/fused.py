@@ -28,7 +28,7 @@ STATE = {
     "rmsprop": ("square", "mean", "momentum"),
     "adagrad": ("sum",),
 }
-"""What each keeps for every number, in that order too."""
+"""What each keeps for every number, in the order of its kernel, and of the compiled code on a CPU."""
 FLAGS = {"amsgrad": 1, "nesterov": 2, "centered": 4, "momentum": 8, "decoupled": 16}
 THREADS = 256
 NUMBERS_PER_THREAD = 4

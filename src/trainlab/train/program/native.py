@@ -8,25 +8,13 @@ import torch
 from torch import Tensor
 
 from trainlab.errors import RecordError
+from trainlab.spec.optimizer import OPTIMIZERS, OptimizerName
+from trainlab.train.program.fused import STATE
 from trainlab.train.tuned.choices import TORCH, kept_choice
-from trainlab.train.tuned.library import NoLibraryError, library, library_key
-from trainlab.train.tuned.update import DTYPES, NUMBERS_PER_TENSOR, Options
+from trainlab.train.tuned.library import WORTH_COMPILING, NoLibraryError, library, library_key
+from trainlab.train.tuned.update import DTYPES, NUMBERS_PER_TENSOR, RULES, Options
 
 NATIVE = "native"
-WORTH_COMPILING = 5e8
-"""Updates of one trial times its numbers, from which compiling pays."""
-
-KINDS = {"adadelta": 0, "sgd": 1, "adam": 2, "adamw": 3, "rmsprop": 4, "adagrad": 5}
-"""The numbers of the optimizers in update.cpp."""
-STATES: Mapping[str, tuple[str, ...]] = {
-    "adadelta": ("square", "delta"),
-    "sgd": ("momentum",),
-    "adam": ("mean", "square", "largest"),
-    "adamw": ("mean", "square", "largest"),
-    "rmsprop": ("square", "mean", "momentum"),
-    "adagrad": ("sum",),
-}
-"""What each keeps for every number, in the order of update.cpp."""
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "adadelta": {"first": "rho", "eps": "eps"},
     "sgd": {"first": "momentum", "extra": "dampening"},
@@ -39,7 +27,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 FLAGS = {"sgd": "nesterov", "adam": "amsgrad", "adamw": "amsgrad", "rmsprop": "centered"}
 
 
-def is_compiled(optimizer: str, num_updates: int, parameters: Tensor) -> bool:
+def is_compiled(optimizer: OptimizerName, num_updates: int, parameters: Tensor) -> bool:
     """Whether trials of so many updates are updated by compiled code here: decided by the first of their
     kind, and never by how many are trained together."""
     if parameters.device.type != "cpu" or parameters.dtype not in DTYPES:
@@ -67,11 +55,16 @@ class NativeUpdate:
     """The trials of one optimizer, their settings laid out as the compiled code reads them."""
 
     def __init__(
-        self, optimizer: str, exact: dict[str, Tensor], state: dict[str, Tensor], flags: Set[str]
+        self,
+        optimizer: OptimizerName,
+        exact: dict[str, Tensor],
+        state: dict[str, Tensor],
+        flags: Set[str],
     ) -> None:
         """`exact` are the optimizer's settings as columns of float64; `flags` what the update has."""
-        self._library, self._kind = library(), KINDS[optimizer]
-        self._states = [state.get(name) for name in STATES[optimizer]]
+        torch_class = getattr(torch.optim, OPTIMIZERS[optimizer].torch_class)
+        self._library, self._kind = library(), RULES[torch_class].kind
+        self._states = [state.get(name) for name in STATE[optimizer]]
         self._states += [None] * (3 - len(self._states))
         columns = {
             name: exact[option].flatten().tolist() for name, option in OPTIONS[optimizer].items()

@@ -16,15 +16,13 @@ from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.tuned.choices import TORCH, faster, kept_choice
 from trainlab.train.tuned.layers import kind_of
-from trainlab.train.tuned.library import NoLibraryError, library, library_key
+from trainlab.train.tuned.library import WORTH_COMPILING, NoLibraryError, library, library_key
 from trainlab.train.tuned.model import Call, TunedModel, WaysBySize, sample_calls
 from trainlab.train.tuned.threads import faster_threads
 from trainlab.train.tuned.update import NativeStep, native_class
 from trainlab.train.tuned.ways import ALL_TORCH, Ways
 
 NATIVE = "native"
-WORTH_COMPILING = 5e8
-"""Updates times parameters from which compiling pays: it takes 2 to 3 s and saves 1 to 5 ns of each."""
 MOST_SAMPLES = 64
 """Of the batch that layers are measured with; more take longer and change the order little."""
 
