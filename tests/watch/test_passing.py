@@ -3,6 +3,7 @@
 import errno
 import math
 import random
+import threading
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from trainlab.watching.seeing import looks, timeline
@@ -580,3 +582,107 @@ def test_what_follows_a_test_and_the_start_of_loaders_are_booked_where_they_belo
     assert total_ms["evaluation"] == 2 * (20 + 4 * 3)
     assert total_ms["data"] + total_ms["startup"] == 2 * (20 + 4 * 1)
     assert total_ms["other"] == 2 * 50
+
+
+def test_an_optimizer_that_takes_over_ends_the_steps_from_then_on() -> None:
+    """Both were made before; the first one lives on."""
+
+    def switching() -> None:
+        model = nn.Linear(4, 1)
+        first, second = torch.optim.SGD(model.parameters()), torch.optim.Adam(model.parameters())
+        for step in range(600):
+            one = first if step < 200 else second
+            one.zero_grad()
+            model(torch.ones(2, 4)).sum().backward()
+            one.step()
+
+    for passes in (True, False):
+        watcher = watched(switching, passes=passes)
+        assert watcher.num_steps == 580  # some pass until it is known
+        assert [one.num_steps for one in watcher.seen.optimizers] == [200, 400]
+
+
+def test_the_loss_is_of_the_optimizer_within_one_that_is_wrapped_around_it() -> None:
+    class Wrapper(torch.optim.Optimizer):
+        def __init__(self, inner: torch.optim.Optimizer) -> None:
+            self.inner = inner
+            super().__init__(inner.param_groups, {})
+
+        def step(self, closure: Any = None) -> None:
+            self.inner.step()
+
+    def wrapped() -> None:
+        model = nn.Linear(4, 1)
+        optimizer = Wrapper(torch.optim.SGD(model.parameters(), lr=0.01))
+        for _ in range(300):
+            optimizer.zero_grad()
+            (model(torch.ones(2, 4)) ** 2).sum().backward()
+            optimizer.step()
+
+    for passes in (True, False):
+        course = watched(wrapped, passes=passes).course
+        assert list(course.losses_between(0, 300)) == ["train/loss"]
+        assert course.losses_between(0, 300)["train/loss"] == course.losses.values()[:300]
+
+
+def test_a_backward_pass_within_another_is_part_of_it() -> None:
+    def checkpointed() -> None:
+        model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(300):
+            inputs = torch.ones(2, 4, requires_grad=True)
+            hidden = checkpoint(model[:2], inputs, use_reentrant=True)
+            optimizer.zero_grad()
+            (model[2](hidden) ** 2).mean().backward()
+            optimizer.step()
+
+    for passes in (True, False):
+        course = watched(checkpointed, passes=passes).course
+        losses = course.losses_between(0, 300)["train/loss"]
+        assert len(losses) == len(course.losses) == 300
+        assert all(map(math.isfinite, losses))
+
+
+def test_what_another_thread_trains_is_none_of_ours() -> None:
+    def beside() -> None:
+        model, other = nn.Linear(4, 1), nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        another = torch.optim.SGD(other.parameters(), lr=0.01)
+
+        def train_other() -> None:
+            for _ in range(50):
+                other(torch.ones(2, 4)).sum().backward()
+                another.step()
+
+        for step in range(400):
+            if step in (50, 250):
+                thread = threading.Thread(target=train_other)
+                thread.start()
+                thread.join()
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+
+    for passes in (True, False):
+        course = watched(beside, passes=passes).course
+        assert len(course.losses_between(0, 400)["train/loss"]) == len(course.losses) == 400
+
+
+def test_several_losses_of_one_backward_pass_add_up_and_a_complex_one_is_none() -> None:
+    def several() -> None:
+        weight = torch.ones(1, requires_grad=True)
+        optimizer = torch.optim.SGD([weight], lr=0.0)
+        for _ in range(300):
+            torch.autograd.backward([(weight * 2).sum(), (weight * 3).sum()])
+            optimizer.step()
+
+    def of_complex() -> None:
+        weight = torch.ones(2, dtype=torch.complex64, requires_grad=True)
+        optimizer = torch.optim.SGD([weight], lr=0.0)
+        for _ in range(300):
+            (weight * weight).sum().backward(torch.tensor(1 + 0j))
+            optimizer.step()
+
+    for passes in (True, False):
+        assert set(watched(several, passes=passes).course.losses.values()) == {5.0}
+        assert all(map(math.isnan, watched(of_complex, passes=passes).course.losses.values()))

@@ -1,6 +1,7 @@
 """The curve of a script: every metric and every test stands at the epoch it is of."""
 
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -123,3 +124,14 @@ def test_what_is_told_of_a_step_without_a_line_is_not_told_of_the_next(tmp_path:
     assert [told[step] for step in range(1002, 1011, 2)] == [1002, None, 1006, 1008, 1010]
     (epoch,) = [line for line in lines if line["kind"] == "epoch"]
     assert epoch["train/loss"] == 1009 / 2
+
+
+def test_an_epoch_whose_losses_cannot_be_added_up_is_written(tmp_path: Path) -> None:
+    for number, losses in enumerate(([math.inf, -math.inf], [1e308, 1e308])):
+        script: Any = FastScript()
+        curve = ScriptCurve(script, LineWriter(tmp_path / f"curve{number}.jsonl"))
+        script.train(1, curve)
+        script.course.losses.known[:] = losses
+        curve.finish()
+        expected = math.nan if math.isinf(losses[0]) else 1e308
+        assert repr(curve.final["train/loss"]) == repr(expected)

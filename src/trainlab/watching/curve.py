@@ -145,7 +145,7 @@ class ScriptCurve:
         test_s = (evaluation_ns - self._evaluation_ns) / 1e9
         self._evaluation_ns = evaluation_ns
         self._time_s += test_s
-        means = {name: math.fsum(v) / len(v) for name, v in self._sums.items() if v}
+        means = {name: _mean(v) for name, v in self._sums.items() if v}
         own = {**means, **self._told_of_pass()}
         # A script need not test after every pass: what it told last counts at the end.
         kept = {n: v for n, v in self.final.items() if not n.startswith("train/")}
@@ -175,7 +175,7 @@ class ScriptCurve:
         for _, name, value in of_pass:
             found.setdefault(name, []).append(value)
         return {
-            name: math.fsum(values) / len(values) if name.startswith("train/") else values[-1]
+            name: _mean(values) if name.startswith("train/") else values[-1]
             for name, values in found.items()
         }
 
@@ -200,6 +200,14 @@ class ScriptCurve:
     def _flush(self) -> None:
         self._lines.write(*self._unwritten)
         self._unwritten.clear()
+
+
+def _mean(values: Sequence[float]) -> float:
+    """As sums of floats are, where they are not finite or too large to be added up."""
+    try:
+        return math.fsum(values) / len(values)
+    except (ValueError, OverflowError):
+        return sum(value / len(values) for value in values)
 
 
 def _line(point: Point) -> dict[str, Any]:

@@ -47,6 +47,8 @@ class Course:
         """Places of the losses since the last update by any optimizer."""
         self._under_way: list[int] = []
         """Those from before the update that is under way."""
+        self._updating: list[int] = []
+        """The optimizers whose update is under way, by their identity, the outermost first."""
         self._of_step: dict[str, tuple[int, ...]] = {}
         self._lead: Callable[[], Optimizer | None] = lambda: None
         self._num_by_others = 0
@@ -94,16 +96,23 @@ class Course:
         if self._seen.batch_size is None or size > self._seen.batch_size:
             self._seen.batch_size = size
 
-    def update_begins(self) -> None:
-        """By any optimizer."""
-        self._under_way, self._pending = self._pending, []
+    def update_begins(self, optimizer: Optimizer) -> None:
+        """By any optimizer; within the update of another where that one is wrapped around it."""
+        if id(optimizer) in self._updating:  # it has raised, and never ended
+            self._updating.clear()
+        if not self._updating:
+            self._under_way, self._pending = self._pending, []
+        self._updating.append(id(optimizer))
 
     def update_ends(self, optimizer: Optimizer) -> None:
         """It has followed the losses from before it began."""
         seen = self._seen.optimizer(optimizer)
         seen.num_steps += 1
+        if id(optimizer) in self._updating:
+            del self._updating[self._updating.index(id(optimizer)) :]
         # A closure asks for the loss again and again: the first is that of the weights before the update.
-        followed, self._pending = self._under_way or self._pending[:1], []
+        followed = self._under_way or self._pending[:1]
+        self._under_way, self._pending = [], []
         if followed:
             self._of_step[seen.loss_name] = tuple(followed)
 
@@ -123,6 +132,14 @@ class Course:
             return False
         self.lead_by(optimizer)
         return True
+
+    def _ended_step(self, optimizer: Optimizer, passed: Passed) -> bool:
+        """As `ends_step`, of an update that was passed by: what ended steps then may be gone by now."""
+        self._num_by_others = 0 if id(optimizer) == passed.lead else self._num_by_others + 1
+        if self._num_by_others > MOST_BY_OTHERS:
+            self.lead_by(optimizer)
+            passed.lead = id(optimizer)
+        return id(optimizer) == passed.lead
 
     def step_ends(self, *, follows_test: bool) -> None:
         """`follows_test`: there was one since the step before."""
@@ -151,10 +168,9 @@ class Course:
                 self.trains()
             elif mark == UPDATE_ENDS:
                 optimizer = next(optimizers)
-                self.update_begins()
+                self.update_begins(optimizer)
                 self.update_ends(optimizer)
-                # The one that ends steps may be gone by now.
-                if id(optimizer) == passed.lead:
+                if self._ended_step(optimizer, passed):
                     self.step_ends(follows_test=False)
                     ends.append(place)
         return ends

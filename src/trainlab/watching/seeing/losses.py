@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import Tensor
 
 from trainlab.watching.seeing.unread import Unread, is_capturing
@@ -32,15 +33,15 @@ class Losses:
 
     def add(self, roots: object) -> None:
         """The tensors that a backward pass begins at."""
-        root = roots[0] if isinstance(roots, list | tuple) and len(roots) == 1 else roots
+        root = _single(roots)
         if self.scaled is not None and root is self.scaled[0]:
             root = self.scaled[1]
             self.scaled = None
         if not isinstance(root, Tensor) or root.numel() != 1:
             self.known.append(math.nan)
             return
-        if root.is_cpu:
-            self.known.append(root.item())
+        if root.is_cpu or root.is_complex():
+            self.known.append(math.nan if root.is_complex() else root.item())
             return
         if not is_capturing():
             self._unread.add(len(self.known), root)
@@ -56,3 +57,15 @@ class Losses:
     def _read(self) -> None:
         for place, value in self._unread.read():
             self.known[place] = value
+
+
+def _single(roots: object) -> object:
+    """The one that a pass begins from; of several numbers, whose gradients add up, their sum."""
+    if not isinstance(roots, list | tuple):
+        return roots
+    if len(roots) == 1:
+        return roots[0]
+    if not all(isinstance(one, Tensor) and one.numel() == 1 for one in roots):
+        return None
+    are_together = len({one.device for one in roots}) == 1
+    return torch.stack([one.detach().reshape(()) for one in roots]).sum() if are_together else None

@@ -22,11 +22,16 @@ BITS: Final = 3
 class Passed:
     """Marks in the order in which they were passed by, and what came with them."""
 
-    __slots__ = ("is_on", "is_quick", "lead", "loader", "log", "num_wanted", "optimizers", "shapes")
+    __slots__ = (
+        *("is_inside", "is_on", "is_quick", "lead", "loader", "log", "num_wanted", "optimizers"),
+        "shapes",
+    )
 
     def __init__(self) -> None:
         self.is_on = self.is_quick = False
         """The second: and by the shortest way."""
+        self.is_inside = False
+        """A backward pass is under way."""
         self.lead: int | None = None
         """Of the optimizer whose updates end the steps of the stretch: its identity."""
         self.loader: SeenLoader | None = None

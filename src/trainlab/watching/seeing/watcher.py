@@ -274,7 +274,7 @@ class Watcher:
             self._following(self.follower.update_begins, optimizer)
         self._is_updating = True
         self.timeline.begin(OPTIMIZER)
-        self.course.update_begins()
+        self.course.update_begins(optimizer)
 
     def update_ends(self, optimizer: Optimizer) -> None:
         if not self.hooks.level:

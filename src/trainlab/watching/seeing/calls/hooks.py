@@ -1,6 +1,7 @@
 """Hooks: torch's calls in this process, told to whoever watches. Nothing of the user's is touched for
 longer than a call."""
 
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -86,7 +87,12 @@ class Hooks:
     def _put(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
         before = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
         setattr(owner, name, function)
-        self._installed.callback(setattr, owner, name, before)
+
+        def restore() -> None:
+            if owner.__dict__.get(name) is function:  # else somebody has put another in its place
+                setattr(owner, name, before)
+
+        self._installed.callback(restore)
 
     def see(self, level: int) -> None:
         """From here on so much is seen. Below ALL no model has a hook: it runs as without us."""
@@ -126,18 +132,20 @@ class Hooks:
 
         passed, clock, stretch_ends = self.passed, self._clock, self._listener.stretch_ends
         log, mark, made_by = passed.log, passed.log.append, passed.optimizers.append
+        thread, get_ident = self._thread, threading.get_ident
 
         def before(optimizer: Optimizer, arguments: object, options: object) -> None:
-            if not _is_compiling() and not passed.is_on:
+            if not _is_compiling() and not passed.is_on and get_ident() == thread:
                 begins(optimizer)
 
         def after(optimizer: Optimizer, arguments: object, options: object) -> None:
-            if not passed.is_quick:
-                if _is_compiling():
-                    return
-                if not passed.is_on:
-                    ends(optimizer)
-                    return
+            if not passed.is_quick and _is_compiling():
+                return
+            if get_ident() != thread:
+                return
+            if not passed.is_on:
+                ends(optimizer)
+                return
             mark(clock() << BITS | UPDATE_ENDS)
             made_by(optimizer)
             if len(log) >= passed.num_wanted and (
@@ -189,15 +197,21 @@ class Hooks:
         def watched(tensors: Any, *arguments: Any, **options: Any) -> Any:
             if _is_compiling() or not self.level or get_ident() != thread:
                 return run(tensors, *arguments, **options)
-            if passed.is_on:
-                mark(clock() << BITS | BACKWARD_BEGINS)
-                losses.add(tensors)
+            if passed.is_inside:  # made by another one, as reentrant checkpoints do: part of that
                 return run(tensors, *arguments, **options)
-            begins(tensors)
+            passed.is_inside = True
             try:
-                return run(tensors, *arguments, **options)
+                if passed.is_on:
+                    mark(clock() << BITS | BACKWARD_BEGINS)
+                    losses.add(tensors)
+                    return run(tensors, *arguments, **options)
+                begins(tensors)
+                try:
+                    return run(tensors, *arguments, **options)
+                finally:
+                    ends()
             finally:
-                ends()
+                passed.is_inside = False
 
         @wraps(run_from)
         def watched_from(
@@ -209,13 +223,22 @@ class Hooks:
         ) -> Any:
             # The same, for nearly all there are, without a call more than the script makes: what torch's
             # own method does where no subclass and no mode has a say in it.
-            if passed.is_quick and not is_overridden(tensor) and get_ident() == thread:
+            if (
+                (passed.is_quick and not passed.is_inside)
+                and not is_overridden(tensor)
+                and get_ident() == thread
+            ):
+                passed.is_inside = True
                 mark(clock() << BITS | BACKWARD_BEGINS)
-                if losses.scaled is None and tensor.is_cpu and not tensor.dim():
-                    value(tensor.item())
-                else:
-                    losses.add(tensor)
-                return run(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+                try:
+                    if losses.scaled is None and tensor.is_cpu and not tensor.dim():
+                        known = tensor.item()
+                        value(known if known.__class__ is float else math.nan)
+                    else:
+                        losses.add(tensor)
+                    return run(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+                finally:
+                    passed.is_inside = False
             return run_from(tensor, gradient, retain_graph, create_graph, inputs)
 
         self._put(torch.autograd, "backward", watched)
