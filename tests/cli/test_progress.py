@@ -234,27 +234,35 @@ def test_trials_side_by_side_are_named_where_they_fit_and_counted_else(
     run = start_run(study, tmp_path / "r")
     trials = run.study().trials
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
-    with StudyProgress(console, run, Words(lang)), closing(EventWriter(run)) as writer:
-        for trial in trials:
-            begun = Event(kind="group_begins", trials=(trial,), num_side_by_side=num_levels)
-            writer.write(begun)
-        for trial in trials:
-            writer.write(learned(trial, 1))
-        time.sleep(1.2)
-        writer.write(learned(trials[0], 2))
-        writer.write(Event(kind="group_ends", trials=(trials[0],)))
-    frames = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", console.file.getvalue())
-    lines = [line.rstrip() for line in re.split(r"[\r\n]+", frames)]
-    bars = [line for line in lines if re.match("[\u2800-\u28ff]", line)]
-    assert all(cell_len(line) <= 80 for line in bars)
-    count = f"{num_levels}/{num_levels} "
     if num_levels == 2:
         names = Words(lang).listed(
             f"{run.trial(t).read().cell} {Words(lang)('seed')} 1" for t in trials
         )
     else:
         names = Words(lang)("side_by_side", number=num_levels)
-    assert any(count + names in line for line in bars), bars
+    expected = f"{num_levels}/{num_levels} {names}"
+
+    def shown() -> list[str]:
+        frames = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", console.file.getvalue())
+        return [line.rstrip() for line in re.split(r"[\r\n]+", frames)]
+
+    def bars() -> list[str]:
+        return [line for line in shown() if re.match("[\u2800-\u28ff]", line)]
+
+    with StudyProgress(console, run, Words(lang)), closing(EventWriter(run)) as writer:
+        for trial in trials:
+            begun = Event(kind="group_begins", trials=(trial,), num_side_by_side=num_levels)
+            writer.write(begun)
+        for trial in trials:
+            writer.write(learned(trial, 1))
+        given_up = time.monotonic() + 20
+        while not any(expected in line for line in bars()) and time.monotonic() < given_up:
+            time.sleep(0.05)  # drawn now and then, later where the machine is busy
+        writer.write(learned(trials[0], 2))
+        writer.write(Event(kind="group_ends", trials=(trials[0],)))
+    lines = shown()
+    assert all(cell_len(line) <= 80 for line in bars())
+    assert any(expected in line for line in bars()), bars()
     # The line of a result names its own trial and number, whatever else runs.
     own = f"1/{num_levels} {run.trial(trials[0]).read().cell} "
     assert [line for line in lines if line.startswith(own)], lines
