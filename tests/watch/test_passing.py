@@ -602,6 +602,22 @@ def test_an_optimizer_that_takes_over_ends_the_steps_from_then_on() -> None:
         assert [one.num_steps for one in watcher.seen.optimizers] == [200, 400]
 
 
+def test_updates_by_another_now_and_then_take_nothing_over() -> None:
+    """Between them the first one makes its own, many of which are passed by."""
+
+    def in_turns() -> None:
+        model = nn.Linear(4, 1)
+        first, second = torch.optim.SGD(model.parameters()), torch.optim.Adam(model.parameters())
+        for one, number in ((first, 150), (second, 15), (first, 700), (second, 15), (first, 50)):
+            for _ in range(number):
+                one.zero_grad()
+                model(torch.ones(2, 4)).sum().backward()
+                one.step()
+
+    for passes in (True, False):
+        assert watched(in_turns, passes=passes).num_steps == 900
+
+
 def test_the_loss_is_of_the_optimizer_within_one_that_is_wrapped_around_it() -> None:
     class Wrapper(torch.optim.Optimizer):
         def __init__(self, inner: torch.optim.Optimizer) -> None:

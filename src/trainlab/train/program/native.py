@@ -10,11 +10,10 @@ from torch import Tensor
 from trainlab.errors import RecordError
 from trainlab.spec.optimizer import OPTIMIZERS, OptimizerName
 from trainlab.train.program.fused import STATE
-from trainlab.train.tuned.choices import TORCH, kept_choice
+from trainlab.train.tuned.choices import NATIVE, TORCH, kept_choice
 from trainlab.train.tuned.library import WORTH_COMPILING, NoLibraryError, library, library_key
 from trainlab.train.tuned.update import DTYPES, NUMBERS_PER_TENSOR, RULES, Options
 
-NATIVE = "native"
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "adadelta": {"first": "rho", "eps": "eps"},
     "sgd": {"first": "momentum", "extra": "dampening"},

@@ -38,6 +38,8 @@ FEWEST, MOST = 3, 20
 
 TORCH = "torch"
 """The name of torch's own way."""
+NATIVE = "native"
+"""That of the compiled code."""
 Work = Callable[[], object]
 
 

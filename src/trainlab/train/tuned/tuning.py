@@ -14,7 +14,7 @@ from trainlab.train.opaque import opaque_names
 from trainlab.train.optimizers import can_be_fused, make_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
-from trainlab.train.tuned.choices import TORCH, faster, kept_choice
+from trainlab.train.tuned.choices import NATIVE, TORCH, faster, kept_choice
 from trainlab.train.tuned.layers import kind_of
 from trainlab.train.tuned.library import WORTH_COMPILING, NoLibraryError, library, library_key
 from trainlab.train.tuned.model import Call, TunedModel, WaysBySize, sample_calls
@@ -22,7 +22,6 @@ from trainlab.train.tuned.threads import faster_threads
 from trainlab.train.tuned.update import NativeStep, native_class
 from trainlab.train.tuned.ways import ALL_TORCH, Ways
 
-NATIVE = "native"
 MOST_SAMPLES = 64
 """Of the batch that layers are measured with; more take longer and change the order little."""
 

@@ -190,6 +190,7 @@ class Course:
             or (len(sizes) < num_steps or not passed.loader if all_sizes else self._fetched)
         ):
             return []
+        self._num_by_others = 0
         self._seen.optimizer(optimizers[0]).num_steps += num_steps
         name = self._seen.optimizer(optimizers[0]).loss_name
         self.followed.extend_alike(name, self.num_backward, num_steps)

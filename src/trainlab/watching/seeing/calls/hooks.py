@@ -84,15 +84,11 @@ class Hooks:
         self._installed.close()
         Hooks._installed_now = False
 
-    def _put(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
-        before = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
-        setattr(owner, name, function)
-
-        def restore() -> None:
-            if owner.__dict__.get(name) is function:  # else somebody has put another in its place
-                setattr(owner, name, before)
-
-        self._installed.callback(restore)
+    def _put(self, owner: Any, name: str, function: Callable[..., Any]) -> Replaced:
+        replaced = Replaced(owner, name, function)
+        replaced.put()
+        self._installed.callback(replaced.take_out)
+        return replaced
 
     def see(self, level: int) -> None:
         """From here on so much is seen. Below ALL no model has a hook: it runs as without us."""
@@ -183,7 +179,7 @@ class Hooks:
             finally:
                 ends()
 
-        self._see_seldom(owner, "zero_grad", watched)
+        self._seldom.append(self._put(owner, "zero_grad", watched))
 
     def _see_backward(self) -> None:
         begins, ends = self._listener.backward_begins, self._listener.backward_ends
@@ -323,16 +319,11 @@ class Hooks:
 
         self._put(DataLoader, "__iter__", watched_iter)
 
-    def _see_seldom(self, owner: type, name: str, watched: Callable[..., Any]) -> None:
-        replaced = Replaced(owner, name, watched)
-        replaced.put()
-        self._seldom.append(replaced)
-        self._installed.callback(replaced.take_out)
-
     def _see_transfers(self) -> None:
         if torch.cuda.is_available():
             for name in ("to", "cuda"):
-                self._see_seldom(torch.Tensor, name, self._watched_transfer(name))
+                watched = self._watched_transfer(name)
+                self._seldom.append(self._put(torch.Tensor, name, watched))
 
     def _watched_transfer(self, name: str) -> Callable[..., Any]:
         begins, ends = self._listener.transfer_begins, self._listener.transfer_ends

@@ -1,4 +1,4 @@
-"""Replaced: a method of torch's that is ours for a while."""
+"""Replaced: a function or method of torch's that is ours for a while."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,8 @@ from typing import Any
 class Replaced:
     """Is put in and taken out again, many times; what somebody else has put in its place stays there."""
 
-    def __init__(self, owner: type, name: str, watched: Callable[..., Any]) -> None:
+    def __init__(self, owner: Any, name: str, watched: Callable[..., Any]) -> None:
+        """`owner` is a class or a module."""
         self._owner, self._name, self._watched = owner, name, watched
         self._before = owner.__dict__.get(name)
         """None: the method is inherited."""
