@@ -35,6 +35,8 @@ from trainlab.workloads.user_code import DATA, SCHEDULE, UPDATE
 
 Step = Callable[[Piece], Outcome]
 """An update as a function of the batch's rows, or whatever else tells which samples it is of."""
+Passes = Callable[[Batch], Outcome | None]
+"""Forward and backward of a batch in another way than by calling the model; None where that way cannot."""
 
 
 class EagerEngine:
@@ -66,13 +68,14 @@ class EagerSession:
         *,
         step: Step | None = None,
         meter: Meter | None = None,
+        passes: Passes | None = None,
     ) -> None:
-        """`step`, `meter`: in place of those that are made here."""
+        """`step`, `meter`: in place of those that are made here; `passes`: tried first."""
         setup, metrics = member.setup, member.setup.workload.sample_metrics
         self._setup, self._moments, self._progress = setup, member.moments, member.progress
         self._carried: Carried = {}
         self._step = step or make_training_step(
-            setup, member.moments, call_model, carried=self._carried
+            setup, member.moments, call_model, carried=self._carried, passes=passes
         )
         per_step = setup.settings.accumulate
         self._meter = meter or Meter(
@@ -218,14 +221,15 @@ def make_training_step(
     call_model: CallModel | None = None,
     weighted: Callable[[Tensor], Tensor] | None = None,
     carried: Carried | None = None,
+    passes: Passes | None = None,
 ) -> Step:
     """The update as a function of the batch's rows; everything it needs is looked up once, here.
-    `weighted`: what is differentiated in place of the loss itself."""
+    `weighted`: what is differentiated in place of the loss itself; `passes`: tried first."""
     batches, phase_ends = setup.forward_batches, moments.phase_ends
     update = (
         _own_update(setup, moments, carried)
         if setup.workload.update is not None
-        else _update(setup, moments, call_model, weighted, carried)
+        else _update(setup, moments, call_model, weighted, carried, passes)
     )
 
     def fetched(piece: Piece) -> Batch:
@@ -247,6 +251,7 @@ def _update(
     call_model: CallModel | None,
     weighted: Callable[[Tensor], Tensor] | None,
     carried: Carried | None,
+    passes: Passes | None,
 ) -> Callable[[Batch], Outcome]:
     """One loss, one optimizer."""
     forward = Forward(setup, moments, call_model, carried)
@@ -280,7 +285,17 @@ def _update(
         phase_ends("optimizer")
         return outcome
 
-    return update
+    if passes is None:
+        return update
+
+    def recorded(batch: Batch) -> Outcome:
+        outcome = passes(batch)
+        if outcome is None:
+            return update(batch)
+        change()
+        return outcome
+
+    return recorded
 
 
 def _accumulated(

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 
+from trainlab.errors import TrainlabError
 from trainlab.train.engines.eager import EagerSession, make_training_step
 from trainlab.train.engines.engine import Member, Update
 from trainlab.train.moments import Grain, Moments
 from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.recorded.passes import RecordedPasses, can_be_recorded
 from trainlab.train.setup import Setup
 from trainlab.train.steps.evaluation import make_inference_step
-from trainlab.train.tuned.tuning import tune_model, tune_threads, tune_update
+from trainlab.train.steps.forward import CallModel
+from trainlab.train.tuned.tuning import record_choice, tune_model, tune_threads, tune_update
 
 
 class TunedEngine:
@@ -22,9 +25,11 @@ class TunedEngine:
     def open(self, group: Sequence[Member]) -> EagerSession:
         (member,) = group
         _check(member.setup)
-        tune_threads(member.setup)
-        tune_update(member.setup)
-        return EagerSession(member, tune_model(member.setup))
+        setup = member.setup
+        tune_threads(setup)
+        tune_update(setup)
+        call_model = tune_model(setup)
+        return EagerSession(member, call_model, passes=_passes(setup, member.moments, call_model))
 
     def training_step(self, setup: Setup, moments: Moments) -> Update:
         _check(setup)
@@ -35,6 +40,21 @@ class TunedEngine:
     def inference_step(self, setup: Setup, moments: Moments) -> Update:
         _check(setup)
         return make_inference_step(setup, moments, tune_model(setup))
+
+
+def _passes(setup: Setup, moments: Moments, call_model: CallModel) -> RecordedPasses | None:
+    """None where they are run from Python; why is recorded, where they could not be recorded."""
+    if not can_be_recorded(setup, moments):
+        return None
+    passes, told = None, "recorded"
+    try:
+        passes = RecordedPasses(setup, call_model)
+    except Unsuited as why:
+        told = why.why
+    except TrainlabError:
+        told = "not_running"  # training will say why
+    record_choice(setup, "passes", told)
+    return passes
 
 
 def _check(setup: Setup) -> None:

@@ -36,7 +36,7 @@ def tune_threads(setup: Setup) -> None:
         _add_note(setup, note("tuned_not_kept", error=str(error)))
         return
     torch.set_num_threads(threads)
-    _record(setup, "threads", threads)
+    record_choice(setup, "threads", threads)
 
 
 def tune_update(setup: Setup) -> None:
@@ -44,7 +44,7 @@ def tune_update(setup: Setup) -> None:
     if setup.has_optimizer and isinstance(setup.optimizer, NativeStep):
         return
     choice = _update_choice(setup) if _is_on_cpu(setup) else TORCH
-    _record(setup, "update", choice)
+    record_choice(setup, "update", choice)
     if choice == NATIVE:
         setup.use_optimizer(_optimizer(setup, list(setup.model.parameters()), is_native=True))
 
@@ -66,7 +66,7 @@ def tune_model(setup: Setup) -> Callable[[Any], Any]:
         name: {str(size): one.names() for size, one in by_size.items()}
         for name, (_, by_size) in ways.items()
     }
-    _record(setup, "layers", layers)
+    record_choice(setup, "layers", layers)
     return TunedModel(setup.model, ways) if ways else setup.model
 
 
@@ -163,7 +163,8 @@ def _is_on_cpu(setup: Setup) -> bool:
     return False
 
 
-def _record(setup: Setup, part: str, choice: object) -> None:
+def record_choice(setup: Setup, part: str, choice: object) -> None:
+    """What was decided for a part of the trial; ends up in `resolved.tuned`."""
     setup.engine_facts["tuned"] = {**setup.engine_facts.get("tuned", {}), part: choice}
 
 
