@@ -57,7 +57,8 @@ def kernels(
         yield [partial(way, x, weight, layer.bias) for way in linear.PARTS["forward"].values()]
         if needs_grad_input:
             yield [partial(torch.mm, gradient, weight)]
-        yield [partial(torch.mm, gradient.t(), x), lambda: torch.mm(x.t(), gradient).t()]
+        ways = linear.PARTS["grad_weight"].values()
+        yield [*(partial(way, gradient, x) for way in ways), lambda: torch.mm(x.t(), gradient).t()]
 
 
 def ms_of(work: Work) -> float:

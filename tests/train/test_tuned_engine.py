@@ -189,13 +189,16 @@ def test_every_way_is_counted_with_its_flops(ways: Ways) -> None:
     assert not counter.uncounted
 
 
-@pytest.mark.parametrize("way", ["exchanged", "copied"])
+@pytest.mark.parametrize("way", ["torch", "exchanged", "copied"])
+@pytest.mark.parametrize("of_weight", ["torch", "of_one"])
+@pytest.mark.parametrize("num_samples", [1, 5])
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_every_way_of_a_linear_layer_gives_torch_s_output_and_gradients(
-    way: str, has_bias: bool
+    way: str, of_weight: str, num_samples: int, has_bias: bool
 ) -> None:
     draw = torch.Generator().manual_seed(0)
-    shapes = [(5, 7), (3, 7), (3,)][: 2 + has_bias]
+    ways = Ways(forward=way, grad_weight=of_weight)
+    shapes = [(num_samples, 7), (3, 7), (3,)][: 2 + has_bias]
     leaves = [torch.randn(shape, generator=draw, requires_grad=True) for shape in shapes]
 
     def results(output: Tensor) -> list[Tensor]:
@@ -204,7 +207,7 @@ def test_every_way_of_a_linear_layer_gives_torch_s_output_and_gradients(
         return [output, *firsts, *second]
 
     given = (*leaves, None)[:3]
-    ours = results(TunedLinear.apply(*given, way))  # type: ignore[no-untyped-call]
+    ours = results(TunedLinear.apply(*given, ways))  # type: ignore[no-untyped-call]
     for one, other in zip(ours, results(F.linear(*given)), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 

@@ -2,6 +2,7 @@
 
 import random
 from collections import deque
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,8 @@ def fingerprint(value: Any, depth: int = 0) -> Any:
         return tuple((str(key), fingerprint(one, depth + 1)) for key, one in value.items())
     if (drawn := _random_state(value)) is not None:
         return id(value), drawn
+    if isinstance(value, count):
+        return id(value), repr(value)
     if isinstance(value, np.ndarray):
         return id(value), value.tobytes() if value.nbytes < MOST_NUMBERS else value.shape
     own = getattr(value, "__dict__", None)

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainlab.train.program.fingerprint import state_of
 from trainlab.train.program.noise import Draw, DropoutRecorder
+from trainlab.train.program.outside import outside_of
 from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
@@ -112,8 +113,10 @@ def _copy_of(part: Part) -> Part:
 @contextmanager
 def _unchanged(parts: Sequence[Any], device: torch.device) -> Iterator[None]:
     """Raises where this block changed what these keep, or drew random numbers on the host."""
-    before, drawn = _states_of(parts), _host_draws(device)
+    before, drawn, outside = _states_of(parts), _host_draws(device), outside_of(parts)
     yield
+    if (changed := _difference(outside, outside_of(parts))) is not None:
+        raise Unsuited("not_stateless", what=changed)
     for kept, now, part in zip(before, _states_of(parts), parts, strict=True):
         if (changed := _difference(kept, now)) is not None:
             raise Unsuited("not_stateless", what=changed or type(part).__name__)

@@ -29,9 +29,7 @@ class Operators:
     """Takes and gives tensors of the shapes that it was traced with. What else the function uses,
     parameters and buffers say, is used where it lies."""
 
-    def __init__(
-        self, function: Callable[..., Sequence[Tensor]], given: Sequence[Tensor]
-    ) -> None:
+    def __init__(self, function: Callable[..., Sequence[Tensor]], given: Sequence[Tensor]) -> None:
         """Calls the function, with all that this changes."""
         # Not the function itself: of a method torch would count one argument too many.
         traced = make_fx(lambda *tensors: function(*tensors))(*given)
@@ -90,7 +88,11 @@ def _called(graph: Any, node: fx.Node, values: Values) -> Any:
     """What a call gives, once it stands in the graph."""
     if node.target is getitem:
         several, place = node.args
-        return values[several][place]  # type: ignore[index]
+        given = values[several]  # type: ignore[index]
+        if isinstance(given, list):
+            return given[place]  # type: ignore[index]
+        picked = graph.create("aten::__getitem__", [given, graph.insertConstant(place)], 1)
+        return graph.insertNode(picked).output()
     schema = node.target._schema  # type: ignore[union-attr]
     arguments = []
     for place, argument in enumerate(schema.arguments):

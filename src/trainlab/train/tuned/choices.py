@@ -21,10 +21,10 @@ from trainlab.machine.cache import cache_folder
 from trainlab.machine.environment import cpu_model, usable_vcpus
 from trainlab.record.files import new_part, read_json, writing
 
-FORMAT = 1
+FORMAT = 2
 """Raised when ways are added or changed: what was measured without them no longer counts.
 
-1: 2026-11-16, first.
+1: 2026-11-16, first. 2: 2026-11-17, gradients of the weights of linear layers.
 """
 
 GAIN = 0.95

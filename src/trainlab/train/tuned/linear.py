@@ -1,7 +1,8 @@
 """Other ways than torch's to compute a linear layer on the CPU.
 
 torch multiplies by the transposed weight. Some matrix libraries are several times slower with a transposed
-right factor than with a transposed left one, or than with a copy.
+right factor than with a transposed left one, or than with a copy; and most are slow where a factor is a
+single column.
 """
 
 from typing import Any
@@ -26,18 +27,30 @@ def forward_copied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.mm(x, turned) if bias is None else torch.addmm(bias, x, turned)
 
 
+def weight_by_torch(gradient: Tensor, x: Tensor) -> Tensor:
+    """As torch forms it."""
+    return gradient.t() @ x
+
+
+def weight_of_one(gradient: Tensor, x: Tensor) -> Tensor:
+    """Of a single sample each number is one product, which matrix libraries take far longer for."""
+    return gradient.t() * x if len(x) == 1 else gradient.t() @ x
+
+
 PARTS: Parts = {
-    "forward": {TORCH: F.linear, "exchanged": forward_exchanged, "copied": forward_copied}
+    "forward": {TORCH: F.linear, "exchanged": forward_exchanged, "copied": forward_copied},
+    "grad_weight": {TORCH: weight_by_torch, "of_one": weight_of_one},
 }
 
 
 class TunedLinear(torch.autograd.Function):
-    """A linear layer whose output is computed in this way; its gradients are the products torch forms."""
+    """A linear layer computed in these ways."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, way: str) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, ways: Ways) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return PARTS["forward"][way](x, weight, bias)
+        ctx.ways = ways
+        return PARTS["forward"][ways.forward](x, weight, bias)
 
     @staticmethod
     def backward(
@@ -47,7 +60,7 @@ class TunedLinear(torch.autograd.Function):
         needed = ctx.needs_input_grad
         return (
             gradient @ weight if needed[0] else None,
-            gradient.t() @ x if needed[1] else None,
+            PARTS["grad_weight"][ctx.ways.grad_weight](gradient, x) if needed[1] else None,
             gradient.sum(0) if needed[2] else None,
             None,
         )
@@ -62,12 +75,15 @@ def fastest_ways(
     module: nn.Linear, shape: tuple[int, ...], needs_grad_input: bool
 ) -> dict[str, str]:
     """The names of `Ways`, measured for an input of this shape with numbers that are not the trial's."""
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    return fastest(PARTS, {"forward": (x, module.weight, module.bias)})
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(shape, generator=draw)
+    gradient = torch.randn(len(x), module.out_features, generator=draw)
+    given = {"forward": (x, module.weight, module.bias), "grad_weight": (gradient, x)}
+    return fastest(PARTS, given)
 
 
 def run(module: nn.Linear, x: Tensor, ways: Ways) -> Tensor:
     """The layer's output."""
-    given = x, module.weight, module.bias, ways.forward
+    given = x, module.weight, module.bias, ways
     output: Tensor = TunedLinear.apply(*given)  # type: ignore[no-untyped-call]
     return output

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 Group = Mapping[str, Any]
 States = tuple[str | None, str | None, str | None]
@@ -104,19 +105,35 @@ class NativeStep(Optimizer):
     rule: ClassVar[Rule]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._seen: dict[Tensor, tuple[torch.dtype, tuple[Tensor | None, ...]]] = {}
+        self._seen: dict[int, tuple[torch.dtype, tuple[Tensor | None, ...]]] = {}
+        """By the `id` of a parameter, which is the first of the tensors."""
         super().__init__(*arguments, **options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._seen = {}
         super().__setstate__(state)
 
-    @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         """Makes one update of every parameter that has a gradient."""
+        # What torch does around the step of an optimizer takes as long as that of a small model.
+        return self._told_update(closure) if self._is_watched() else self._update(closure)
+
+    step.hooked = True  # type: ignore[attr-defined]  # torch need not do so again
+
+    def _is_watched(self) -> bool:
+        """Whether anyone is told of a step: a hook, or a profile."""
+        hooks = (
+            self._optimizer_step_pre_hooks,
+            self._optimizer_step_post_hooks,
+            _global_optimizer_pre_hooks,
+            _global_optimizer_post_hooks,
+        )
+        return any(hooks) or torch.autograd._profiler_enabled()
+
+    def _update(self, closure: Any = None) -> Any:
         calls = None if closure is not None else self._calls()
         if calls is None:
-            return super().step(closure)
+            return self._torch_step(closure)
         for dtype, options, numbers in calls:
             tensors = array("q", numbers)
             address, length = tensors.buffer_info()
@@ -130,6 +147,14 @@ class NativeStep(Optimizer):
             )
             assert not unknown, f"update.cpp has no kind {self.rule.kind}"
         return None
+
+    _told_update = Optimizer.profile_hook_step(_update)
+
+    def _torch_step(self, closure: Any) -> Any:
+        """torch's own, without telling anyone once more."""
+        function = super().step.__func__  # type: ignore[attr-defined]
+        function = function.__wrapped__ if getattr(function, "hooked", False) else function
+        return function(self, closure)
 
     def _calls(self) -> list[tuple[torch.dtype, Options, list[int]]] | None:
         """What to hand to the compiled update, by group; None where this update is torch's to make."""
@@ -167,7 +192,7 @@ class NativeStep(Optimizer):
         assert parameter is not None
         if parameter.dtype != dtype or not parameter.is_contiguous():
             return False
-        seen = self._seen.get(parameter)
+        seen = self._seen.get(id(parameter))
         if seen is not None and seen[0] == dtype and all(map(is_, seen[1], tensors)):
             return True
         *states, step = tensors[1:]
@@ -179,7 +204,7 @@ class NativeStep(Optimizer):
             and (names[-1] is None or _is_plain(step, torch.float32))
         )
         if fits:
-            self._seen[parameter] = dtype, tensors
+            self._seen[id(parameter)] = dtype, tensors
         return fits
 
 
