@@ -22,6 +22,7 @@ from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.train.moments import Instrument, Moments, Point, Progress
 from trainlab.train.seeds import data_order, seeded
+from trainlab.train.tuned import tuning
 
 SIZE, BATCH, SEED = 50, 8, 3
 DRAWN = torch.Generator().manual_seed(0)
@@ -90,7 +91,11 @@ def loss_on(model: nn.Module, x: Tensor = X_OTHER, y: Tensor = Y_OTHER) -> float
 
 
 @pytest.mark.parametrize("engine", ["eager", "tuned"])
-def test_clipping_is_the_loop_by_hand_to_the_last_bit(engine: str, tmp_path: Path) -> None:
+def test_clipping_is_the_loop_by_hand_to_the_last_bit(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Compiled code rounds in another order, and is taken where it was measured to be faster.
+    monkeypatch.setattr(tuning, "_update_choice", lambda setup: "torch")
     model, losses, norms = fresh(), [], []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for _, pieces in batches():

@@ -128,7 +128,7 @@ class NativeStep(Optimizer):
             _global_optimizer_pre_hooks,
             _global_optimizer_post_hooks,
         )
-        return any(hooks) or torch.autograd._profiler_enabled()
+        return any(hooks) or torch._C._autograd._profiler_enabled()
 
     def _update(self, closure: Any = None) -> Any:
         calls = None if closure is not None else self._calls()

@@ -1,0 +1,341 @@
+"""Recorded passes: what Python gives, to the last bit; and whom they are refused to."""
+
+import copy
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import models
+from conftest import tiny_data
+from training import HomedSetup, MakeSetup
+from trainlab.train.engines import ENGINES
+from trainlab.train.engines.eager import EagerSession
+from trainlab.train.engines.engine import Member
+from trainlab.train.moments import Instrument, Moments, Phase, Progress
+from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.recorded import passes as recorded
+from trainlab.train.recorded.operators import Operators
+from trainlab.train.recorded.passes import RecordedPasses, can_be_recorded
+from trainlab.workloads.workload import Workload
+
+COUNTED = itertools.count()
+SETTINGS = {"calls": 0}
+RATES = [1.0]
+
+
+class Images(nn.Module):
+    """Eight numbers as an image of 2 x 4: convolution, batch norm, pooling, channels last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(1, 4, (2, 3), padding=1)
+        self.norm, self.last = nn.BatchNorm2d(4), nn.Linear(16, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        images = inputs.view(-1, 1, 2, 4).contiguous(memory_format=torch.channels_last)
+        hidden = F.pad(F.gelu(self.norm(self.first(images)), approximate="tanh"), (0, 1, 1, 0))
+        hidden = F.dropout2d(F.max_pool2d(hidden, 2, stride=(2, 2)), 0.2, self.training)
+        logits: Tensor = self.last(hidden.flatten(1))
+        return logits
+
+
+class Lists(nn.Module):
+    """Operators that take and give lists, of tensors, numbers and indices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.last = nn.Embedding(10, 6), nn.Linear(6, 3)
+        self.register_buffer("order", torch.tensor([3, 1, 0]))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        words = inputs.abs().clamp(0, 9).long()
+        first, second = self.embedding(words).split([3, 5], dim=1)
+        chunks = torch.cat([first, second[:, self.order]], dim=1).unbind(1)
+        best, _ = torch.stack(chunks).topk(2, dim=0)
+        logits: Tensor = self.last(best.mean(0) + torch.einsum("bij->bj", first))
+        return logits
+
+
+class SameGradient(nn.Module):
+    """Two parameters whose gradients are one tensor, and one that is expanded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+        self.first, self.second = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))
+        self.shift, self.unused = nn.Parameter(torch.zeros(1, 1)), nn.Parameter(torch.ones(2))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.layer(inputs) + (self.first + self.second) + self.shift
+        return logits
+
+
+KINDS: dict[str, Callable[[], nn.Module]] = {
+    "dropout": lambda: nn.Sequential(
+        nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3)
+    ),
+    "images": Images,
+    "lists": Lists,
+    "same gradient": SameGradient,
+    "shared": models.Shared,
+    "in place": models.InPlace,
+    "residual": models.Residual,
+    "layer norm": lambda: nn.Sequential(
+        nn.Linear(8, 6), nn.LayerNorm(6), nn.SiLU(), nn.Linear(6, 3)
+    ),
+    "batch norm": lambda: nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)),
+    "tied": lambda: _tied(),
+    "frozen": lambda: _frozen(),
+}
+
+
+def _tied() -> nn.Module:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Linear(8, 3))
+    model[2].weight = model[0].weight
+    return model
+
+
+def _frozen() -> nn.Module:
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    model[0].requires_grad_(False)
+    return model
+
+
+def workload_of(
+    model: Callable[[], nn.Module], loss: Any = F.cross_entropy, **parts: Any
+) -> Workload:
+    defaults = {"epochs": 2, "batch_size": 10, "lr": 0.01}
+    return Workload(name="some", model=model, data=tiny_data, loss=loss, defaults=defaults, **parts)
+
+
+def trained(setup: HomedSetup, passes: RecordedPasses | None) -> list[Tensor]:
+    """All that two epochs and a test change, with their losses, the last smaller batch among them."""
+    session = EagerSession(Member(setup, Moments([]), Progress()), passes=passes)
+    losses = []
+    for epoch in (1, 2):
+        with session.training(epoch):
+            for _ in range(len(setup.train_batches)):
+                losses += [means.values["loss"] for means in session.advance(1)]
+            drawn = torch.get_rng_state()
+        losses += [means.values["loss"] for means in session.test(epoch)]
+    gradients = [one.grad for one in setup.model.parameters() if one.grad is not None]
+    return [torch.tensor(losses), drawn, *gradients, *setup.model.state_dict().values()]
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("settings", [{}, {"optimizer": "adam", "clip_grad_norm": 0.5}], ids=str)
+def test_training_is_what_it_is_from_python_to_the_last_bit(
+    name: str, settings: dict[str, Any], make_setup: MakeSetup
+) -> None:
+    reference, ours = (make_setup(workload=workload_of(KINDS[name]), **settings) for _ in range(2))
+    before, drawn = copy.deepcopy(ours.model.state_dict()), torch.get_rng_state()
+    passes = RecordedPasses(ours, ours.model)
+    # Recording leaves no trace.
+    assert torch.equal(torch.get_rng_state(), drawn)
+    assert all(one.grad is None for one in ours.model.parameters())
+    for key, value in ours.model.state_dict().items():
+        assert torch.equal(value, before[key]), key
+    for found, expected in zip(trained(ours, passes), trained(reference, None), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_python_is_not_asked_again(make_setup: MakeSetup) -> None:
+    calls = []
+
+    class Telling(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            calls.append(len(inputs))
+            return super().forward(inputs)
+
+    setup = make_setup(workload=workload_of(lambda: Telling(8, 3)))
+    with pytest.raises(Unsuited):
+        RecordedPasses(setup, setup.model)  # `calls` grows
+    setup = make_setup(workload=workload_of(lambda: nn.Linear(8, 3)))
+    passes = RecordedPasses(setup, setup.model)
+    setup.model.forward = None
+    assert passes(setup.split_batches.sample()) is not None
+    assert passes(setup.split_batches.samples(torch.arange(3))) is None, "of another shape"
+
+
+def counting(inputs: Tensor) -> Tensor:
+    SETTINGS["calls"] += 1
+    return inputs
+
+
+class CountsOutside(nn.Linear):
+    """Its state is a global name."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs) * (1 + next(COUNTED))
+
+
+class CallsOneThatCounts(nn.Linear):
+    """The same, one call further."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(counting(inputs))
+
+
+class Decides(nn.Linear):
+    """By a number that it reads."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        found = super().forward(inputs)
+        return found if inputs.sum().item() > 0 else -found
+
+
+class Draws(nn.Linear):
+    """From Python's random numbers."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs) * random.random()
+
+
+class Counts(nn.Linear):
+    """In an attribute."""
+
+    turn = 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.turn += 1
+        return super().forward(inputs) * self.turn
+
+
+class Pairs(nn.Linear):
+    """Gives more than one tensor."""
+
+    def forward(self, inputs: Tensor) -> Any:
+        found = super().forward(inputs)
+        return found, found
+
+
+def enclosing() -> nn.Module:
+    """Its state is in a closure."""
+    turns = [0]
+
+    class Encloses(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            turns[0] += 1
+            return super().forward(inputs) * turns[0]
+
+    return Encloses(8, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (lambda: CountsOutside(8, 3), "not_stateless"),
+        (lambda: CallsOneThatCounts(8, 3), "not_stateless"),
+        (enclosing, "not_stateless"),
+        (lambda: Counts(8, 3), "not_stateless"),
+        (lambda: Decides(8, 3), "not_blind"),
+        (lambda: Draws(8, 3), "not_drawn_by_torch"),
+    ],
+)
+def test_a_model_that_needs_python_each_time_is_refused(
+    model: Callable[[], nn.Module], why: str, make_setup: MakeSetup
+) -> None:
+    setup = make_setup(workload=workload_of(model))
+    with pytest.raises(Unsuited) as refused:
+        RecordedPasses(setup, setup.model)
+    assert refused.value.why == why
+
+
+def test_more_than_one_output_is_refused(make_setup: MakeSetup) -> None:
+    def loss(outputs: Sequence[Tensor], targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs[0] + outputs[1], targets)
+
+    setup = make_setup(workload=workload_of(lambda: Pairs(8, 3), loss))
+    with pytest.raises(Unsuited) as refused:
+        RecordedPasses(setup, setup.model)
+    assert refused.value.why == "not_one_output"
+
+
+def test_a_loss_that_changes_what_is_outside_of_it_is_refused(make_setup: MakeSetup) -> None:
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        RATES[0] *= 0.9
+        return F.cross_entropy(outputs, targets) * RATES[0]
+
+    setup = make_setup(workload=workload_of(lambda: nn.Linear(8, 3), loss))
+    with pytest.raises(Unsuited) as refused:
+        RecordedPasses(setup, setup.model)
+    assert refused.value.why == "not_stateless"
+
+
+def test_a_recording_that_gives_other_numbers_is_refused(
+    make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Off(Operators):
+        def __call__(self, *given: Tensor) -> tuple[Tensor, ...]:
+            loss, *rest = super().__call__(*given)
+            return loss * (1 + 2**-23), *rest
+
+    monkeypatch.setattr(recorded, "Operators", Off)
+    setup = make_setup()
+    with pytest.raises(Unsuited) as refused:
+        RecordedPasses(setup, setup.model)
+    assert refused.value.why == "not_the_same"
+
+
+def test_an_operator_that_fails_later_is_told_by_python(make_setup: MakeSetup) -> None:
+    setup = make_setup(workload=workload_of(lambda: nn.Linear(8, 3)))
+    session = EagerSession(
+        Member(setup, Moments([]), Progress()), passes=RecordedPasses(setup, setup.model)
+    )
+    setup.split_batches._targets[-20:] = 7
+    with (
+        pytest.raises(IndexError, match="Target 7 is out of bounds") as raised,
+        session.training(1),
+    ):
+        session.advance(len(setup.train_batches))
+    assert "cross_entropy" in [frame.name for frame in raised.traceback]
+
+
+class Phases(Instrument):
+    """Looks inside of steps."""
+
+    def phase_ends(self, phase: Phase) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"zero_grad": False}, {"accumulate": 2}, {"precision": "bf16"}, {"epochs": 2}],
+    ids=str,
+)
+def test_what_cannot_be_recorded_is_not(settings: dict[str, Any], make_setup: MakeSetup) -> None:
+    assert can_be_recorded(make_setup(epochs=50), Moments([]))
+    assert not can_be_recorded(make_setup(**{"epochs": 50, **settings}), Moments([]))
+    assert not can_be_recorded(make_setup(epochs=50), Moments([Phases()]))
+
+
+def test_engine_tuned_records_what_it_can_and_says_so(make_setup: MakeSetup) -> None:
+    kinds = {"recorded": lambda: nn.Linear(8, 3), "not_blind": lambda: Decides(8, 3)}
+    for told, model in kinds.items():
+        setup = make_setup(workload=workload_of(model), epochs=50)
+        session = ENGINES["tuned"].open([Member(setup, Moments([]), Progress())])
+        assert setup.engine_facts["tuned"]["passes"] == told
+        with session.training(1):
+            ours = session.advance(len(setup.train_batches))[0].values
+        reference = make_setup(workload=workload_of(model), epochs=50)
+        session = ENGINES["eager"].open([Member(reference, Moments([]), Progress())])
+        with session.training(1):
+            assert ours == pytest.approx(session.advance(len(setup.train_batches))[0].values)
+
+
+def test_denormal_and_not_finite_numbers_are_the_same(make_setup: MakeSetup) -> None:
+    class Overflows(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return super().forward(inputs * 3e38)
+
+    setup = make_setup(workload=workload_of(lambda: Overflows(8, 3)))
+    passes = RecordedPasses(setup, setup.model)
+    outcome = passes(setup.split_batches.sample())
+    assert outcome is not None
+    assert not outcome.loss.isfinite()
