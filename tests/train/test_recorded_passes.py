@@ -14,14 +14,14 @@ from torch import Tensor, nn
 import models
 from conftest import tiny_data
 from training import HomedSetup, MakeSetup
-from trainlab.train.engines import ENGINES
+from trainlab.train.engines import ENGINES, programs
+from trainlab.train.engines import passes as recorded
 from trainlab.train.engines.eager import EagerSession
 from trainlab.train.engines.engine import Member
+from trainlab.train.engines.passes import RecordedPasses, can_be_recorded
 from trainlab.train.moments import Instrument, Moments, Phase, Progress
+from trainlab.train.operators import Operators
 from trainlab.train.program.unsuited import Unsuited
-from trainlab.train.recorded import passes as recorded
-from trainlab.train.recorded.operators import Operators
-from trainlab.train.recorded.passes import RecordedPasses, can_be_recorded
 from trainlab.workloads.workload import Workload
 
 COUNTED = itertools.count()
@@ -339,3 +339,33 @@ def test_denormal_and_not_finite_numbers_are_the_same(make_setup: MakeSetup) -> 
     outcome = passes(setup.split_batches.sample())
     assert outcome is not None
     assert not outcome.loss.isfinite()
+
+
+@pytest.mark.parametrize("engine", ["graphed", "lanes"])
+@pytest.mark.parametrize("name", ["dropout", "shared", "in place", "batch norm", "layer norm", "tied"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_programs_on_a_cpu_are_recorded_and_stay_what_they_are(
+    engine: str,
+    name: str,
+    optimizer: str,
+    make_setup: MakeSetup,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(fewest: int) -> tuple[list[float], bool]:
+        monkeypatch.setattr(programs, "FEWEST_UPDATES", fewest)
+        settings = {"optimizer": optimizer, "zero_grad": optimizer == "adam"}
+        seeds = (1, 2, 3) if engine == "lanes" else (1,)
+        setups = [make_setup(seed, workload_of(KINDS[name]), **settings) for seed in seeds]
+        session = ENGINES[engine].open([Member(one, Moments([]), Progress()) for one in setups])
+        losses = []
+        for epoch in (1, 2):
+            with session.training(epoch):
+                for _ in range(len(setups[0].train_batches)):
+                    losses += [means.values["loss"] for means in session.advance(1)]
+            losses += [means.values["loss"] for means in session.test(epoch)]
+        (full,) = [one for one in session._steps if one.rows.shape[2] == 10]  # type: ignore[attr-defined]
+        return losses, isinstance(full._passes, Operators)
+
+    ours, expected = run(fewest=1), run(fewest=10**9)
+    assert ours[0] == expected[0]
+    assert (ours[1], expected[1]) == (True, False)

@@ -12,9 +12,10 @@ from trainlab.record.confusion import ConfusionRecord
 from trainlab.train.checkpoint.state import State, merged, random_state, restore_random
 from trainlab.train.engines.engine import Member
 from trainlab.train.moments import program_watch
+from trainlab.train.operators import FEWEST_UPDATES, are_same
 from trainlab.train.optimizers import Rates
 from trainlab.train.program.agreement import check_agreement
-from trainlab.train.program.capture import Repeated
+from trainlab.train.program.capture import Repeated, restore
 from trainlab.train.program.noise import LaneNoise
 from trainlab.train.program.rehearsal import Rehearsal, rehearse
 from trainlab.train.program.stacked import Stacked
@@ -216,6 +217,9 @@ class ProgramSession:
         )
         if self._num_full:
             full = steps[self._batches.batch_size]
+            if self._device.type == "cpu" and self._watch is None:
+                rows = [order[: self._batches.batch_size] for order in orders]
+                self._record(full, torch.stack(rows))
             with _quiet_vmap():
                 self._full = Repeated(full, self._device, self._changes(), self._generators)
         if self._watch is not None:
@@ -270,6 +274,33 @@ class ProgramSession:
                     buffer.copy_(before)
         precision = self._setups[0].settings.precision
         check_agreement(losses, gradients, rehearsed, self._group.stacked, precision)
+
+    def _record(self, step: GroupStep, rows: Tensor) -> None:
+        """Lets a step run without Python, where that changes nothing to the last bit."""
+        if self._setups[0].num_steps < FEWEST_UPDATES:
+            return
+        changes = self._changes()
+        kept = [one.clone() for one in changes]
+
+        def did() -> list[Tensor]:
+            """What a step gives and changes, which is undone."""
+            with _quiet_vmap(), self._drawing(epoch=1):
+                losses, values, gradients = step.run(rows)
+                drawn = torch.get_rng_state()
+            found = [one.clone() for one in (losses, *values, gradients, *changes)]
+            restore(changes, kept)
+            return [*found, drawn]
+
+        expected = did()
+        try:
+            with _quiet_vmap(), self._drawing(epoch=1):
+                step.record(rows)
+            restore(changes, kept)
+            if are_same(did(), expected):
+                return
+        except Exception:  # noqa: BLE001  what torch cannot record it says in many ways
+            restore(changes, kept)
+        step.forget_record()
 
     def _first_step(self, step: GroupStep, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Losses and gradients of the first epoch's first step; a fault there is the program's."""

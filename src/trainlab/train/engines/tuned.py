@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from trainlab.errors import TrainlabError
 from trainlab.train.engines.eager import EagerSession, make_training_step
 from trainlab.train.engines.engine import Member, Update
+from trainlab.train.engines.passes import RecordedPasses, can_be_recorded
 from trainlab.train.moments import Grain, Moments
 from trainlab.train.program.unsuited import Unsuited
-from trainlab.train.recorded.passes import RecordedPasses, can_be_recorded
 from trainlab.train.setup import Setup
 from trainlab.train.steps.evaluation import make_inference_step
 from trainlab.train.steps.forward import CallModel

@@ -51,7 +51,7 @@ def _captured(
         with torch.cuda.stream(aside):
             for _ in range(WARMUP_STEPS):
                 step()
-                _restore(changes, kept)  # an epoch may have fewer steps
+                restore(changes, kept)  # an epoch may have fewer steps
         torch.cuda.current_stream(device).wait_stream(aside)
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             step()
@@ -62,7 +62,7 @@ def _captured(
             raise
         raise Unsuited("not_capturable", reason=reason_of(error)) from error
     finally:
-        _restore(changes, kept)
+        restore(changes, kept)
     return graph
 
 
@@ -72,7 +72,8 @@ def _renew_generator(device: torch.device) -> None:
     default.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
 
 
-def _restore(tensors: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
+def restore(tensors: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
+    """Gives them the numbers that were kept."""
     with torch.no_grad():
         for tensor, before in zip(tensors, kept, strict=True):
             tensor.copy_(before)

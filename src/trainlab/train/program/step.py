@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from trainlab.train.operators import Operators
 from trainlab.train.program.noise import GivenNoise, LaneNoise
 from trainlab.train.program.stacked import Stacked
 from trainlab.train.program.sums import LaneSums
@@ -82,6 +83,7 @@ class GroupStep:
         self._batches = setup.split_batches
         self._autocasts = setup.settings.precision == "bf16"
         self._device_type = setup.device.type
+        self._passes: Callable[[Tensor, Tensor], Sequence[Tensor]] = self._from_python
 
     def __call__(self) -> None:
         """The step at the group's position."""
@@ -100,17 +102,36 @@ class GroupStep:
 
     def run(self, rows: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
         """Losses, metrics' values and gradients of every trial on its rows of the data."""
-        group = self._group
+        losses, *values, gradients = self._passes(*self._given(rows))
+        place = self._group.gradients.place
+        return losses, values, gradients if place is None else place
+
+    def record(self, rows: Tensor) -> None:
+        """From here on the passes are run as torch's operators, without Python. Runs them once."""
+        self._passes = Operators(self._from_python, self._given(rows))
+
+    def forget_record(self) -> None:
+        """From here on they are run from Python again."""
+        self._passes = self._from_python
+
+    def _given(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The samples of a step, once its noise is drawn."""
         stored, targets = self._batches.gather(rows.reshape(-1))
         if self._noise is not None:
             self._noise.draw()
+        if not self._group.is_vectorised:
+            return stored, targets
+        shape = tuple(rows.shape)
+        return stored.unflatten(0, shape), targets.unflatten(0, shape)
+
+    def _from_python(self, stored: Tensor, targets: Tensor) -> Sequence[Tensor]:
+        """Losses, values, and gradients where they are no longer than this step."""
+        group = self._group
         if group.is_vectorised:
-            shape = tuple(rows.shape)
-            parts = stored.unflatten(0, shape), targets.unflatten(0, shape)
             noise = () if self._noise is None else tuple(self._noise.rows)
             learned = group.stacked.learned
             losses, values = vmap(self._lane)(
-                learned, group.stacked.fixed, group.stacked.buffers, noise, *parts
+                learned, group.stacked.fixed, group.stacked.buffers, noise, stored, targets
             )
             leaves = list(learned.values())
         else:
@@ -123,7 +144,7 @@ class GroupStep:
             group.watch.backward_ends()
         by_name = dict(zip(group.stacked.places, found, strict=True))
         row = group.stacked.row_of(by_name, group.gradients.place)
-        return losses, values, row
+        return [losses.detach(), *values, row]
 
     def _lane(
         self,

@@ -6,7 +6,6 @@ and neither is one whose recording gives other numbers than its Python, in any b
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +13,15 @@ from torch import Tensor, nn
 from trainlab.errors import TrainlabError
 from trainlab.train.batches.batches import Batch
 from trainlab.train.moments import Moments
+from trainlab.train.operators import FEWEST_UPDATES, Operators, are_same
 from trainlab.train.program.rehearsal import rehearse
 from trainlab.train.program.suited import check_model
 from trainlab.train.program.unsuited import Unsuited, reason_of
-from trainlab.train.recorded.operators import Operators
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.steps.forward import CallModel, Forward
 from trainlab.train.steps.outcome import Outcome
 
-FEWEST_UPDATES = 200
-"""Of a training that pays for the recording, which takes as long as some tens of them."""
 COMPARED = 2
 """Batches on which the recording must give what Python gives."""
 
@@ -84,7 +81,7 @@ class RecordedPasses:
                 found = way(stored.clone(), targets.clone())
                 buffers = [one.clone() for one in setup.model.buffers()]
                 states.append([*found, *buffers, torch.get_rng_state()])
-        if not all(map(_is_same, *states)):
+        if not are_same(*states):
             raise Unsuited("not_the_same")
 
 
@@ -131,12 +128,3 @@ def _unharmed(setup: Setup) -> Iterator[None]:
         with torch.no_grad():
             for buffer, before in zip(buffers, kept, strict=True):
                 buffer.copy_(before)
-
-
-def _is_same(found: Any, expected: Any) -> bool:
-    """To the last bit; what is not a number is the same as another."""
-    if found.shape != expected.shape or found.dtype != expected.dtype:
-        return False
-    return torch.equal(found, expected) or torch.allclose(
-        found, expected, rtol=0, atol=0, equal_nan=True
-    )

@@ -22,6 +22,8 @@ MEMORY_FORMATS: Mapping[torch.memory_format, int] = {
     torch.channels_last_3d: 3,
 }
 """torch's numbers for them, by which its interpreter knows them."""
+FEWEST_UPDATES = 200
+"""Of a training that pays for tracing its step, which takes as long as some tens of them."""
 LAYOUTS: Mapping[torch.layout, int] = {torch.strided: 0}
 
 
@@ -125,3 +127,16 @@ def _value(graph: Any, given: Any, type_: Any, values: Values) -> Any:
     elif isinstance(inner, torch._C.FloatType) and given is not None:
         given = float(given)
     return graph.insertConstant(given)
+
+
+def are_same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
+    """To the last bit; what is not a number is the same as another."""
+    return len(found) == len(expected) and all(map(_is_same, found, expected))
+
+
+def _is_same(found: Tensor, expected: Tensor) -> bool:
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return False
+    if torch.equal(found, expected):
+        return True
+    return torch.allclose(found, expected, rtol=0, atol=0, equal_nan=True)
