@@ -355,3 +355,47 @@ def test_no_compiler_and_no_cache_are_reasons(
 
 def test_the_source_lies_beside_the_code() -> None:
     assert library_module.SOURCE.is_file()
+
+
+def test_hooks_get_what_torch_gives_them_and_a_step_is_told_once() -> None:
+    parameter = nn.Parameter(torch.ones(4))
+    given: dict[str, list[Any]] = {}
+    for name, made in (
+        ("torch", torch.optim.SGD([parameter], lr=0.1)),
+        ("ours", native_class(torch.optim.SGD, library())([parameter], lr=0.1)),  # type: ignore[call-arg]
+    ):
+        parameter.grad = torch.ones(4)
+        told = given.setdefault(name, [])
+        made.step()
+        made.register_step_pre_hook(
+            lambda _, args, kwargs, told=told: told.append((len(args), {*kwargs}))
+        )
+        made.register_step_post_hook(lambda *_, told=told: told.append("after"))
+        for _ in range(2):
+            made.step()
+        made.step(closure=lambda: 1.0)
+    assert given["ours"] == given["torch"]
+    assert len(given["ours"]) == 6
+
+
+def test_a_graph_that_an_update_has_made_stale_is_refused() -> None:
+    parameter = nn.Parameter(torch.ones(4))
+    optimizer = native_class(torch.optim.SGD, library())([parameter], lr=0.1)  # type: ignore[call-arg]
+    parameter.grad = torch.ones(4)
+    optimizer.step()
+    loss = (parameter * parameter).sum()
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()  # type: ignore[no-untyped-call]
+
+
+def test_a_parameter_that_has_grown_is_left_to_torch() -> None:
+    parameter = nn.Parameter(torch.ones(4))
+    optimizer = native_class(torch.optim.Adam, library())([parameter])  # type: ignore[call-arg]
+    for _ in range(2):
+        parameter.grad = torch.ones(4)
+        optimizer.step()
+    parameter.data, parameter.grad = torch.ones(4000), None
+    parameter.grad = torch.ones(4000)
+    with pytest.raises(RuntimeError, match="size"):
+        optimizer.step()

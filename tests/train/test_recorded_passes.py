@@ -1,9 +1,9 @@
 """Recorded passes: what Python gives, to the last bit; and whom they are refused to."""
 
-import copy
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,12 +21,11 @@ from trainlab.train.engines.engine import Member
 from trainlab.train.engines.passes import RecordedPasses, can_be_recorded
 from trainlab.train.moments import Instrument, Moments, Phase, Progress
 from trainlab.train.operators import Operators
-from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.steps.forward import Forward
+from trainlab.train.steps.outcome import Outcome
 from trainlab.workloads.workload import Workload
 
-COUNTED = itertools.count()
-SETTINGS = {"calls": 0}
-RATES = [1.0]
+COUNTS: list[int] = []
 
 
 class Images(nn.Module):
@@ -84,7 +83,6 @@ KINDS: dict[str, Callable[[], nn.Module]] = {
     "lists": Lists,
     "same gradient": SameGradient,
     "shared": models.Shared,
-    "in place": models.InPlace,
     "residual": models.Residual,
     "layer norm": lambda: nn.Sequential(
         nn.Linear(8, 6), nn.LayerNorm(6), nn.SiLU(), nn.Linear(6, 3)
@@ -134,52 +132,151 @@ def test_training_is_what_it_is_from_python_to_the_last_bit(
     name: str, settings: dict[str, Any], make_setup: MakeSetup
 ) -> None:
     reference, ours = (make_setup(workload=workload_of(KINDS[name]), **settings) for _ in range(2))
-    before, drawn = copy.deepcopy(ours.model.state_dict()), torch.get_rng_state()
-    passes = RecordedPasses(ours, ours.model)
-    # Recording leaves no trace.
-    assert torch.equal(torch.get_rng_state(), drawn)
-    assert all(one.grad is None for one in ours.model.parameters())
-    for key, value in ours.model.state_dict().items():
-        assert torch.equal(value, before[key]), key
+    told: list[str] = []
+    passes = RecordedPasses(ours, ours.model, told.append)
     for found, expected in zip(trained(ours, passes), trained(reference, None), strict=True):
         assert torch.equal(found, expected)
+    assert told == ["recorded"]
 
 
 def test_python_is_not_asked_again(make_setup: MakeSetup) -> None:
-    calls = []
-
-    class Telling(nn.Linear):
-        def forward(self, inputs: Tensor) -> Tensor:
-            calls.append(len(inputs))
-            return super().forward(inputs)
-
-    setup = make_setup(workload=workload_of(lambda: Telling(8, 3)))
-    with pytest.raises(Unsuited):
-        RecordedPasses(setup, setup.model)  # `calls` grows
     setup = make_setup(workload=workload_of(lambda: nn.Linear(8, 3)))
-    passes = RecordedPasses(setup, setup.model)
-    setup.model.forward = None
-    assert passes(setup.split_batches.sample()) is not None
-    assert passes(setup.split_batches.samples(torch.arange(3))) is None, "of another shape"
+    passes, forward = RecordedPasses(setup, setup.model), Forward(setup, Moments([]))
+    whole, part = (setup.split_batches.samples(torch.arange(size)) for size in (10, 3))
+
+    def refuse(batch: Any) -> Outcome:
+        raise AssertionError(f"asked for {len(batch[0])}")
+
+    for _ in range(2):
+        passes(whole, forward)
+    for _ in range(3):
+        assert passes(whole, refuse).num_samples == 10
+    with pytest.raises(AssertionError, match="asked for 3"):
+        passes(part, refuse)
 
 
 def counting(inputs: Tensor) -> Tensor:
-    SETTINGS["calls"] += 1
+    COUNTS.append(1)
     return inputs
 
 
-class CountsOutside(nn.Linear):
-    """Its state is a global name."""
+class Counted:
+    """Holds a count in its class."""
+
+    num_calls = 0
+
+
+def called(inputs: Tensor) -> Tensor:
+    """Holds it in itself."""
+    CALLED.num_calls += 1  # type: ignore[attr-defined]
+    return inputs * later(CALLED.num_calls)  # type: ignore[attr-defined]
+
+
+CALLED = called
+other = ModuleType("other")
+
+
+def later(count: int) -> float:
+    """What changes once a trial has gone on for a while, as warm-ups do."""
+    return 1.0 if count < 5 else 2.0
+
+
+class Hidden(nn.Linear):
+    """Its output, changed by something else than its inputs and weights."""
+
+    def __init__(self, change: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(8, 3)
+        self.change = change
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return super().forward(inputs) * (1 + next(COUNTED))
+        return super().forward(self.change(inputs))
 
 
-class CallsOneThatCounts(nn.Linear):
-    """The same, one call further."""
+def of_class(inputs: Tensor) -> Tensor:
+    Counted.num_calls += 1
+    return inputs * later(Counted.num_calls)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        return super().forward(counting(inputs))
+
+def of_module(inputs: Tensor) -> Tensor:
+    other.num_calls += 1  # type: ignore[attr-defined]
+    return inputs * later(other.num_calls)  # type: ignore[attr-defined]
+
+
+def of_list(inputs: Tensor) -> Tensor:
+    return counting(inputs) * later(len(COUNTS))
+
+
+def drawn(inputs: Tensor) -> Tensor:
+    return inputs * random.random()
+
+
+def read(inputs: Tensor) -> Tensor:
+    return inputs if inputs.numpy().max() > 3 else -inputs
+
+
+def read_and_caught(inputs: Tensor) -> Tensor:
+    try:
+        return inputs if inputs.max().item() > 3 else -inputs
+    except Exception:  # noqa: BLE001
+        return inputs
+
+
+def masked(inputs: Tensor) -> Tensor:
+    return inputs * later(len(inputs[inputs > 3.5]))
+
+
+def in_closure() -> nn.Module:
+    count = 0
+
+    def change(inputs: Tensor) -> Tensor:
+        nonlocal count
+        count += 1
+        return inputs * later(count)
+
+    return Hidden(change)
+
+
+def in_iterator() -> nn.Module:
+    turns = itertools.count()
+    return Hidden(lambda inputs: inputs * later(next(turns)))
+
+
+def in_default() -> nn.Module:
+    def change(inputs: Tensor, turns: list[int] = []) -> Tensor:  # noqa: B006
+        turns.append(1)
+        return inputs * later(len(turns))
+
+    change.__defaults__ = ([],)
+    return Hidden(change)
+
+
+def in_generator() -> nn.Module:
+    draw = torch.Generator().manual_seed(0)
+    return Hidden(lambda inputs: inputs * torch.rand((), generator=draw))
+
+
+def in_hook() -> nn.Module:
+    model, turns = nn.Linear(8, 3), [0]
+
+    def hook(module: nn.Module, given: Any, output: Tensor) -> Tensor:
+        turns[0] += 1
+        return output * later(turns[0])
+
+    model.register_forward_hook(hook)
+    return model
+
+
+def in_another_model() -> nn.Module:
+    teacher = nn.BatchNorm1d(8)
+    return Hidden(lambda inputs: inputs + teacher(inputs))
+
+
+def patched() -> nn.Module:
+    """A copy of it would still use the first one's weights."""
+    model = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 3))
+    plain = model[0].forward
+    model[0].forward = lambda inputs: plain(inputs) * 2  # type: ignore[method-assign]
+    return model
 
 
 class Decides(nn.Linear):
@@ -190,13 +287,6 @@ class Decides(nn.Linear):
         return found if inputs.sum().item() > 0 else -found
 
 
-class Draws(nn.Linear):
-    """From Python's random numbers."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return super().forward(inputs) * random.random()
-
-
 class Counts(nn.Linear):
     """In an attribute."""
 
@@ -204,7 +294,67 @@ class Counts(nn.Linear):
 
     def forward(self, inputs: Tensor) -> Tensor:
         self.turn += 1
-        return super().forward(inputs) * self.turn
+        return super().forward(inputs) * later(self.turn)
+
+
+class Thaws(nn.Sequential):
+    """Learns with all of its layers only after the first test."""
+
+    def train(self, mode: bool = True) -> "Thaws":
+        self[0].requires_grad_(not mode or self[0].weight.requires_grad)
+        super().train(mode)
+        return self
+
+
+def thawing() -> nn.Module:
+    model = Thaws(nn.Linear(8, 6), nn.Linear(6, 3))
+    model[0].requires_grad_(False)
+    return model
+
+
+def counting_loss() -> Any:
+    turns = [0]
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        turns[0] += 1
+        return F.cross_entropy(outputs, targets) * later(turns[0])
+
+    return loss
+
+
+def masking_loss() -> Any:
+    """Leaves out some samples, another number in each batch."""
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        is_sure = outputs.detach().amax(1) > 0.3
+        return F.cross_entropy(outputs[is_sure], targets[is_sure], reduction="sum") / 10
+
+    return loss
+
+
+HIDDEN: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any] | None, str]] = {
+    "class": (lambda: Hidden(of_class), None, "not_plain"),
+    "module": (lambda: Hidden(of_module), None, "not_plain"),
+    "function": (lambda: Hidden(CALLED), None, "not_plain"),
+    "global list": (lambda: Hidden(of_list), None, "not_plain"),
+    "closure": (in_closure, None, "not_plain"),
+    "iterator": (in_iterator, None, "not_plain"),
+    "default": (in_default, None, "not_plain"),
+    "generator": (in_generator, None, "not_plain"),
+    "hook": (in_hook, None, "not_plain"),
+    "another model": (in_another_model, None, "not_plain"),
+    "patched": (patched, None, "not_copied"),
+    "attribute": (lambda: Counts(8, 3), None, "not_plain"),
+    "random": (lambda: Hidden(drawn), None, "not_plain"),
+    "number": (lambda: Decides(8, 3), None, "not_plain"),
+    "array": (lambda: Hidden(read), None, "not_plain"),
+    "caught": (lambda: Hidden(read_and_caught), None, "not_plain"),
+    "mask": (lambda: Hidden(masked), None, "not_recorded"),
+    "thaws": (thawing, None, "not_plain"),
+    "loss": (lambda: nn.Linear(8, 3), counting_loss, "not_plain"),
+    "mask in loss": (lambda: nn.Linear(8, 3), masking_loss, "not_recorded"),
+}
+"""Models and losses that would not be the same without Python, and by what they are found."""
 
 
 class Pairs(nn.Linear):
@@ -227,45 +377,40 @@ def enclosing() -> nn.Module:
     return Encloses(8, 3)
 
 
-@pytest.mark.parametrize(
-    ("model", "why"),
-    [
-        (lambda: CountsOutside(8, 3), "not_stateless"),
-        (lambda: CallsOneThatCounts(8, 3), "not_stateless"),
-        (enclosing, "not_stateless"),
-        (lambda: Counts(8, 3), "not_stateless"),
-        (lambda: Decides(8, 3), "not_blind"),
-        (lambda: Draws(8, 3), "not_drawn_by_torch"),
-    ],
-)
-def test_a_model_that_needs_python_each_time_is_refused(
-    model: Callable[[], nn.Module], why: str, make_setup: MakeSetup
+def refused(setup: HomedSetup) -> str | None:
+    """Why the passes of a trial are not recorded."""
+    passes = RecordedPasses(setup, setup.model)
+    trained(setup, passes)
+    return passes.why
+
+
+@pytest.mark.parametrize("kind", list(HIDDEN))
+def test_a_model_that_needs_python_each_time_is_refused_and_trains_as_ever(
+    kind: str, make_setup: MakeSetup
 ) -> None:
-    setup = make_setup(workload=workload_of(model))
-    with pytest.raises(Unsuited) as refused:
-        RecordedPasses(setup, setup.model)
-    assert refused.value.why == why
+    model, loss, why = HIDDEN[kind]
+
+    def setup() -> HomedSetup:
+        """With whatever it keeps as it was at first."""
+        COUNTS.clear()
+        Counted.num_calls, CALLED.num_calls, other.num_calls = 0, 0, 0  # type: ignore[attr-defined]
+        random.seed(0)
+        return make_setup(workload=workload_of(model, loss() if loss else F.cross_entropy))
+
+    reference = trained(setup(), None)
+    ours = setup()
+    passes = RecordedPasses(ours, ours.model)
+    for found, expected in zip(trained(ours, passes), reference, strict=True):
+        assert torch.equal(found, expected)
+    assert passes.why == why
 
 
 def test_more_than_one_output_is_refused(make_setup: MakeSetup) -> None:
     def loss(outputs: Sequence[Tensor], targets: Tensor) -> Tensor:
         return F.cross_entropy(outputs[0] + outputs[1], targets)
 
-    setup = make_setup(workload=workload_of(lambda: Pairs(8, 3), loss))
-    with pytest.raises(Unsuited) as refused:
-        RecordedPasses(setup, setup.model)
-    assert refused.value.why == "not_one_output"
-
-
-def test_a_loss_that_changes_what_is_outside_of_it_is_refused(make_setup: MakeSetup) -> None:
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        RATES[0] *= 0.9
-        return F.cross_entropy(outputs, targets) * RATES[0]
-
-    setup = make_setup(workload=workload_of(lambda: nn.Linear(8, 3), loss))
-    with pytest.raises(Unsuited) as refused:
-        RecordedPasses(setup, setup.model)
-    assert refused.value.why == "not_stateless"
+    setup = make_setup(workload=workload_of(lambda: Pairs(8, 3), loss, metrics={}))
+    assert refused(setup) == "not_one_output"
 
 
 def test_a_recording_that_gives_other_numbers_is_refused(
@@ -277,10 +422,7 @@ def test_a_recording_that_gives_other_numbers_is_refused(
             return loss * (1 + 2**-23), *rest
 
     monkeypatch.setattr(recorded, "Operators", Off)
-    setup = make_setup()
-    with pytest.raises(Unsuited) as refused:
-        RecordedPasses(setup, setup.model)
-    assert refused.value.why == "not_the_same"
+    assert refused(make_setup()) == "not_the_same"
 
 
 def test_an_operator_that_fails_later_is_told_by_python(make_setup: MakeSetup) -> None:
@@ -316,13 +458,13 @@ def test_what_cannot_be_recorded_is_not(settings: dict[str, Any], make_setup: Ma
 
 
 def test_engine_tuned_records_what_it_can_and_says_so(make_setup: MakeSetup) -> None:
-    kinds = {"recorded": lambda: nn.Linear(8, 3), "not_blind": lambda: Decides(8, 3)}
+    kinds = {"recorded": lambda: nn.Linear(8, 3), "not_plain": lambda: Decides(8, 3)}
     for told, model in kinds.items():
         setup = make_setup(workload=workload_of(model), epochs=50)
         session = ENGINES["tuned"].open([Member(setup, Moments([]), Progress())])
-        assert setup.engine_facts["tuned"]["passes"] == told
         with session.training(1):
             ours = session.advance(len(setup.train_batches))[0].values
+        assert setup.engine_facts["tuned"]["passes"] == told
         reference = make_setup(workload=workload_of(model), epochs=50)
         session = ENGINES["eager"].open([Member(reference, Moments([]), Progress())])
         with session.training(1):
@@ -336,13 +478,13 @@ def test_denormal_and_not_finite_numbers_are_the_same(make_setup: MakeSetup) -> 
 
     setup = make_setup(workload=workload_of(lambda: Overflows(8, 3)))
     passes = RecordedPasses(setup, setup.model)
-    outcome = passes(setup.split_batches.sample())
-    assert outcome is not None
-    assert not outcome.loss.isfinite()
+    losses = trained(setup, passes)[0]
+    assert not losses.isfinite().any()
+    assert passes.why is None
 
 
 @pytest.mark.parametrize("engine", ["graphed", "lanes"])
-@pytest.mark.parametrize("name", ["dropout", "shared", "in place", "batch norm", "layer norm", "tied"])
+@pytest.mark.parametrize("name", ["dropout", "shared", "batch norm", "layer norm", "tied"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_programs_on_a_cpu_are_recorded_and_stay_what_they_are(
     engine: str,

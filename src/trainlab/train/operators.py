@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.fx.experimental.proxy_tensor import make_fx
+
+from trainlab.errors import WorkloadError
 
 Values = dict[fx.Node, Any]
 """The value of each node in the interpreter's graph; several where an operator returns several."""
@@ -27,15 +28,38 @@ FEWEST_UPDATES = 200
 LAYOUTS: Mapping[torch.layout, int] = {torch.strided: 0}
 
 
+class FailedError(Exception):
+    """An operator failed, whatever else it has done."""
+
+
+def failed_alone(failed: FailedError) -> WorkloadError:
+    """What to say where Python has no fault to tell."""
+    rule = "but its Python did not; use --engine eager"
+    return WorkloadError(f"model: its recorded step failed ({failed}), {rule}")
+
+
+class NotRecordableError(Exception):
+    """Running the operators again would not do what the function does."""
+
+
 class Operators:
     """Takes and gives tensors of the shapes that it was traced with. What else the function uses,
     parameters and buffers say, is used where it lies."""
 
     def __init__(self, function: Callable[..., Sequence[Tensor]], given: Sequence[Tensor]) -> None:
-        """Calls the function, with all that this changes."""
+        """Calls the function, with all that this changes. NotRecordableError where an operator's output has
+        a shape that depends on numbers, which the function may have used."""
+        # Imports for a second, as optimizers do, which are not there yet when settings are only looked at.
+        from torch.fx.experimental.proxy_tensor import make_fx
+
         # Not the function itself: of a method torch would count one argument too many.
         traced = make_fx(lambda *tensors: function(*tensors))(*given)
         _drop_detached(traced.graph)
+        for node in traced.graph.nodes:
+            if _has_shape_of_numbers(node):
+                raise NotRecordableError(
+                    f"the shape of what {node.target} gives depends on numbers"
+                )
         traced.graph.eliminate_dead_code()
         self.kept: list[Tensor] = []
         """What the function used and was not given."""
@@ -43,12 +67,15 @@ class Operators:
 
     @torch.no_grad()
     def __call__(self, *given: Tensor) -> tuple[Tensor, ...]:
+        """What the function gives; FailedError where an operator fails."""
         # As written down: what torch would rewrite need not round the same.
         rewrites = torch._C._get_graph_executor_optimize()
         torch._C._set_graph_executor_optimize(False)
         try:
             found: tuple[Tensor, ...] = self._run(*given, *self.kept)
             return found
+        except Exception as error:
+            raise FailedError(str(error).strip().splitlines()[-1]) from error
         finally:
             torch._C._set_graph_executor_optimize(rewrites)
 
@@ -71,6 +98,21 @@ class Operators:
         graph.registerOutput(given)
         run: Callable[..., Any] = torch._C._create_function_from_graph("recorded", graph)
         return run
+
+
+def _has_shape_of_numbers(node: fx.Node) -> bool:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    tags = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+    if not tags.intersection(target.tags):
+        return False
+    if target.overloadpacket is not torch.ops.aten.index:
+        return True
+    # Picked by their places there are as many as places; picked by a mask, as many as it lets through.
+    indices: Any = node.args[1]
+    kinds = [one.meta["val"].dtype for one in indices if isinstance(one, fx.Node)]
+    return any(kind in (torch.bool, torch.uint8) for kind in kinds)
 
 
 def _drop_detached(graph: fx.Graph) -> None:

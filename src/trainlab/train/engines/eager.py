@@ -35,8 +35,8 @@ from trainlab.workloads.user_code import DATA, SCHEDULE, UPDATE
 
 Step = Callable[[Piece], Outcome]
 """An update as a function of the batch's rows, or whatever else tells which samples it is of."""
-Passes = Callable[[Batch], Outcome | None]
-"""Forward and backward of a batch in another way than by calling the model; None where that way cannot."""
+Passes = Callable[[Batch, Callable[[Batch], Outcome]], Outcome]
+"""Forward and backward of a batch in another way than by the function given, or by it."""
 
 
 class EagerEngine:
@@ -70,7 +70,7 @@ class EagerSession:
         meter: Meter | None = None,
         passes: Passes | None = None,
     ) -> None:
-        """`step`, `meter`: in place of those that are made here; `passes`: tried first."""
+        """`step`, `meter`: in place of those that are made here; `passes`: what makes the passes."""
         setup, metrics = member.setup, member.setup.workload.sample_metrics
         self._setup, self._moments, self._progress = setup, member.moments, member.progress
         self._carried: Carried = {}
@@ -224,7 +224,7 @@ def make_training_step(
     passes: Passes | None = None,
 ) -> Step:
     """The update as a function of the batch's rows; everything it needs is looked up once, here.
-    `weighted`: what is differentiated in place of the loss itself; `passes`: tried first."""
+    `weighted`: what is differentiated in place of the loss itself; `passes`: what makes the passes."""
     batches, phase_ends = setup.forward_batches, moments.phase_ends
     update = (
         _own_update(setup, moments, carried)
@@ -273,7 +273,7 @@ def _update(
             forward, moments, descent, optimizer.zero_grad if resets_gradients else None
         )
 
-    def update(batch: Batch) -> Outcome:
+    def differentiate(batch: Batch) -> Outcome:
         batch = prepare(batch)
         if resets_gradients:
             optimizer.zero_grad()
@@ -281,21 +281,15 @@ def _update(
         outcome = run(batch)
         backward(outcome.loss if weighted is None else weighted(outcome.loss))
         phase_ends("backward")
+        return outcome
+
+    def update(batch: Batch) -> Outcome:
+        outcome = differentiate(batch) if passes is None else passes(batch, differentiate)
         change()
         phase_ends("optimizer")
         return outcome
 
-    if passes is None:
-        return update
-
-    def recorded(batch: Batch) -> Outcome:
-        outcome = passes(batch)
-        if outcome is None:
-            return update(batch)
-        change()
-        return outcome
-
-    return recorded
+    return update
 
 
 def _accumulated(

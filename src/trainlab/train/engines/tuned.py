@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from trainlab.errors import TrainlabError
 from trainlab.train.engines.eager import EagerSession, make_training_step
 from trainlab.train.engines.engine import Member, Update
 from trainlab.train.engines.passes import RecordedPasses, can_be_recorded
@@ -43,18 +42,10 @@ class TunedEngine:
 
 
 def _passes(setup: Setup, moments: Moments, call_model: CallModel) -> RecordedPasses | None:
-    """None where they are run from Python; why is recorded, where they could not be recorded."""
+    """None where they are run from Python."""
     if not can_be_recorded(setup, moments):
         return None
-    passes, told = None, "recorded"
-    try:
-        passes = RecordedPasses(setup, call_model)
-    except Unsuited as why:
-        told = why.why
-    except TrainlabError:
-        told = "not_running"  # training will say why
-    record_choice(setup, "passes", told)
-    return passes
+    return RecordedPasses(setup, call_model, lambda told: record_choice(setup, "passes", told))
 
 
 def _check(setup: Setup) -> None:

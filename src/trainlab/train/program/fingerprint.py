@@ -43,8 +43,10 @@ def state_of(part: Any, *, with_buffers: bool) -> dict[str, Any]:
 
 def fingerprint(value: Any, depth: int = 0) -> Any:
     """Equal for a value that did not change, as far as one can tell from outside."""
-    if isinstance(value, PLAIN) or depth > DEEPEST:
-        return value if isinstance(value, PLAIN) else id(value)
+    if isinstance(value, PLAIN):
+        return value if value == value else repr(value)  # what is no number equals nothing
+    if depth > DEEPEST:
+        return id(value)
     if isinstance(value, Tensor):
         return id(value), value._version, _numbers(value)
     if isinstance(value, nn.Module):
@@ -55,8 +57,6 @@ def fingerprint(value: Any, depth: int = 0) -> Any:
         return tuple((str(key), fingerprint(one, depth + 1)) for key, one in value.items())
     if (drawn := _random_state(value)) is not None:
         return id(value), drawn
-    if isinstance(value, count):
-        return id(value), repr(value)
     if isinstance(value, np.ndarray):
         return id(value), value.tobytes() if value.nbytes < MOST_NUMBERS else value.shape
     own = getattr(value, "__dict__", None)
@@ -66,7 +66,11 @@ def fingerprint(value: Any, depth: int = 0) -> Any:
 
 
 def _random_state(value: Any) -> str | None:
-    """Of a generator of random numbers."""
+    """Of what gives another number each time."""
+    if isinstance(value, count):
+        return repr(value)
+    if isinstance(value, random.SystemRandom):
+        return None  # it has none
     if isinstance(value, torch.Generator):
         return value.get_state().numpy().tobytes().hex()
     if isinstance(value, np.random.Generator):
@@ -78,4 +82,5 @@ def _numbers(tensor: Tensor) -> Any:
     """What the numbers add up to, where they are not too many."""
     if tensor.layout != torch.strided or not tensor.numel() or tensor.is_complex():
         return tuple(tensor.shape)
-    return float(tensor.detach().double().sum()), float(tensor.detach().double().abs().sum())
+    numbers = tensor.detach().double()
+    return float(numbers.sum()).hex(), float(numbers.abs().sum()).hex()

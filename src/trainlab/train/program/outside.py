@@ -27,9 +27,15 @@ def outside_of(parts: Iterable[Any]) -> dict[str, Any]:
             if isinstance(value, FunctionType | MethodType):
                 waiting += _functions_of(value)
             elif not isinstance(value, ModuleType | type | nn.Module):
-                kept = (id(value), value._version) if isinstance(value, Tensor) else None
-                found[f"{function.__module__}.{name}"] = kept or fingerprint(value)
+                found[f"{function.__module__}.{name}"] = _told(value)
     return found
+
+
+def _told(value: Any) -> Any:
+    """Of a tensor its version only: it may hold a whole data set."""
+    if isinstance(value, Tensor):
+        return id(value), 0 if value.is_inference() else value._version
+    return fingerprint(value)
 
 
 def _functions_of(part: Any) -> Iterator[FunctionType]:

@@ -32,10 +32,16 @@ Part = TypeVar("Part")
 class _ValuesRead(TorchDispatchMode):
     """Refuses a step that reads a number from a tensor: a replay would not read it again."""
 
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.has_read = False
+        """The step may have caught what was raised."""
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
+            self.has_read = True
             raise Unsuited("not_blind")
         return func(*args, **(kwargs or {}))
 
@@ -61,7 +67,7 @@ def rehearse(
     batches, workload = setup.split_batches, setup.workload
     model = (_copy_of(setup.model) if watching is None else setup.model).train()
     loss_of, prepare = _copy_of(setup.loss), _copy_of(workload.prepare)
-    dropout = DropoutRecorder()
+    dropout, reading = DropoutRecorder(), _ValuesRead()
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     buffers = dict(model.named_buffers())
     with (
@@ -71,7 +77,7 @@ def rehearse(
         inputs, targets = batches.gather(rows)
         with PREPARE:
             inputs = prepare(inputs)
-        with setup.autocast(), dropout, watching or _ValuesRead():  # type: ignore[no-untyped-call]
+        with setup.autocast(), dropout, watching or reading:
             with MODEL:
                 outputs = model(inputs)
             if not isinstance(outputs, Tensor):
@@ -88,6 +94,8 @@ def rehearse(
             found: tuple[Tensor | None, ...] = torch.autograd.grad(
                 loss, list(parameters.values()), allow_unused=True
             )
+    if reading.has_read:
+        raise Unsuited("not_blind")
     for name, buffer in model.named_buffers():
         if buffers.get(name) is not buffer:
             raise Unsuited("not_stateless", what=name)

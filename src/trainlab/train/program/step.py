@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from trainlab.train.operators import Operators
+from trainlab.train.operators import FailedError, Operators, failed_alone
 from trainlab.train.program.noise import GivenNoise, LaneNoise
 from trainlab.train.program.stacked import Stacked
 from trainlab.train.program.sums import LaneSums
@@ -102,7 +102,12 @@ class GroupStep:
 
     def run(self, rows: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
         """Losses, metrics' values and gradients of every trial on its rows of the data."""
-        losses, *values, gradients = self._passes(*self._given(rows))
+        given = self._given(rows)
+        try:
+            losses, *values, gradients = self._passes(*given)
+        except FailedError as failed:
+            self._from_python(*given)  # tells what is wrong in the user's words
+            raise failed_alone(failed) from failed
         place = self._group.gradients.place
         return losses, values, gradients if place is None else place
 

@@ -105,7 +105,7 @@ class NativeStep(Optimizer):
     rule: ClassVar[Rule]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._seen: dict[int, tuple[torch.dtype, tuple[Tensor | None, ...]]] = {}
+        self._seen: dict[int, tuple[tuple[torch.dtype, int], tuple[Tensor | None, ...]]] = {}
         """By the `id` of a parameter, which is the first of the tensors."""
         super().__init__(*arguments, **options)
 
@@ -113,10 +113,11 @@ class NativeStep(Optimizer):
         self._seen = {}
         super().__setstate__(state)
 
-    def step(self, closure: Any = None) -> Any:
-        """Makes one update of every parameter that has a gradient."""
+    def step(self, *arguments: Any, **options: Any) -> Any:
+        """Makes one update of every parameter that has a gradient; takes a closure, as torch's."""
         # What torch does around the step of an optimizer takes as long as that of a small model.
-        return self._told_update(closure) if self._is_watched() else self._update(closure)
+        update = self._told_update if self._is_watched() else self._update
+        return update(*arguments, **options)
 
     step.hooked = True  # type: ignore[attr-defined]  # torch need not do so again
 
@@ -146,6 +147,8 @@ class NativeStep(Optimizer):
                 ctypes.c_int64(torch.get_num_threads()),
             )
             assert not unknown, f"update.cpp has no kind {self.rule.kind}"
+        for group in self.param_groups:
+            torch.autograd.graph.increment_version(group["params"])  # which were changed
         return None
 
     _told_update = Optimizer.profile_hook_step(_update)
@@ -171,7 +174,8 @@ class NativeStep(Optimizer):
                 dtype = dtype or parameter.dtype
                 state = self.state.get(parameter) or {}
                 tensors = (parameter, *[state.get(name) for name in names])
-                if not (_is_plain(gradient, dtype) and self._fits(dtype, tensors, names)):
+                is_whole = _is_plain(gradient, dtype) and gradient.numel() == parameter.numel()
+                if not (is_whole and self._fits(dtype, tensors, names)):
                     return None
                 parameter_at, *states_at = [0 if one is None else one.data_ptr() for one in tensors]
                 numbers += parameter_at, gradient.data_ptr(), *states_at, parameter.numel()
@@ -192,8 +196,9 @@ class NativeStep(Optimizer):
         assert parameter is not None
         if parameter.dtype != dtype or not parameter.is_contiguous():
             return False
+        kind = dtype, parameter.numel()
         seen = self._seen.get(id(parameter))
-        if seen is not None and seen[0] == dtype and all(map(is_, seen[1], tensors)):
+        if seen is not None and seen[0] == kind and all(map(is_, seen[1], tensors)):
             return True
         *states, step = tensors[1:]
         needed = [one for one, name in zip(states, names, strict=False) if name is not None]
@@ -204,7 +209,7 @@ class NativeStep(Optimizer):
             and (names[-1] is None or _is_plain(step, torch.float32))
         )
         if fits:
-            self._seen[id(parameter)] = dtype, tensors
+            self._seen[id(parameter)] = kind, tensors
         return fits
 
 
