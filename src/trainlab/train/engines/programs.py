@@ -1,8 +1,8 @@
 """A group of trials whose steps are a program: captured as a graph on a GPU, or called again and again."""
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -28,6 +28,8 @@ from trainlab.train.seeds import derived_seed, seeded
 from trainlab.train.setup import Setup
 from trainlab.train.steps.evaluation import Evaluation
 from trainlab.train.steps.meter import Means
+from trainlab.train.tuned.model import TunedModel
+from trainlab.train.tuned.tuning import tune_model
 from trainlab.train.watch import ProgramView
 
 
@@ -202,6 +204,7 @@ class ProgramSession:
             position=torch.zeros(1, dtype=torch.int64, device=self._device),
             is_vectorised=self._is_vectorised,
             watch=self._watch,
+            tuned=self._tuned(),
         )
         steps = {
             size: self._step(size, self._num_full if size == self._batches.batch_size else 1, some)
@@ -224,6 +227,16 @@ class ProgramSession:
                 self._full = Repeated(full, self._device, self._changes(), self._generators)
         if self._watch is not None:
             self._watch.opened()
+
+    def _tuned(self) -> Callable[[], AbstractContextManager[None]]:
+        """On a CPU, where nobody looks at layers, they are computed as `tuned` computes them."""
+        if self._device.type != "cpu" or self._watch is not None:
+            return nullcontext
+        first, *others = self._setups
+        model = tune_model(first, in_lanes=self._is_vectorised)
+        for one in others:  # the first one's modules run for all
+            one.engine_facts.update(first.engine_facts)
+        return model.tuned if isinstance(model, TunedModel) else nullcontext
 
     def _view(self, stacked: Stacked) -> ProgramView:
         model = self._setups[0].model

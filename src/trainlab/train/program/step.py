@@ -70,6 +70,8 @@ class Group:
     """Whether all trials run as one vectorised function; else there is one, run as it is."""
     watch: ProgramWatch | None
     """Sees the steps from inside."""
+    tuned: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Inside, layers of the first model are computed in the fastest ways."""
 
 
 class GroupStep:
@@ -140,7 +142,8 @@ class GroupStep:
             )
             leaves = list(learned.values())
         else:
-            loss, alone = self._forward(self._model, stored, targets)
+            with group.tuned():
+                loss, alone = self._forward(self._model, stored, targets)
             losses, values = loss.unsqueeze(0), [one.unsqueeze(0) for one in alone]
             own = dict(self._model.named_parameters())
             leaves = [own[name] for name in group.stacked.places]
@@ -167,9 +170,7 @@ class GroupStep:
             outputs: Tensor = functional_call(self._model, tensors, (inputs,))
             return outputs
 
-        if not noise:
-            return self._forward(model, stored, targets)
-        with GivenNoise(noise):
+        with GivenNoise(noise) if noise else nullcontext(), self._group.tuned():
             return self._forward(model, stored, targets)
 
     def _forward(

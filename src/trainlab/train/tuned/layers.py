@@ -22,6 +22,8 @@ class Kind:
     fastest_ways: Callable[[Any, tuple[int, ...], bool], dict[str, str]]
     """For a layer, the shape of its input, and whether that needs a gradient."""
     run: Callable[[Any, Tensor, Ways], Tensor]
+    runs_in_vmap: bool = False
+    """Whether `run` can be vectorised."""
 
 
 KINDS: Mapping[type[nn.Module], Kind] = {
@@ -34,7 +36,13 @@ KINDS: Mapping[type[nn.Module], Kind] = {
         convolution.run,
     ),
     nn.Linear: Kind(
-        "linear", linear.PARTS, 2, linear.can_be_tuned, linear.fastest_ways, linear.run
+        "linear",
+        linear.PARTS,
+        2,
+        linear.can_be_tuned,
+        linear.fastest_ways,
+        linear.run,
+        runs_in_vmap=True,
     ),
 }
 

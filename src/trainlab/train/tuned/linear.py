@@ -44,13 +44,18 @@ PARTS: Parts = {
 
 
 class TunedLinear(torch.autograd.Function):
-    """A linear layer computed in these ways."""
+    """A linear layer computed in these ways, of one trial or of many at once."""
+
+    generate_vmap_rule = True
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, ways: Ways) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.ways = ways
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, ways: Ways) -> Tensor:
         return PARTS["forward"][ways.forward](x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, _, ctx.ways = inputs
+        ctx.save_for_backward(x, weight)
 
     @staticmethod
     def backward(

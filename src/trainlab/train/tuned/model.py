@@ -1,7 +1,8 @@
 """TunedModel: a model whose layers are computed in the ways chosen, while it runs and only then."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -31,10 +32,16 @@ class TunedModel:
         ]
 
     def __call__(self, inputs: Any) -> Any:
+        with self.tuned():
+            return self._model(inputs)
+
+    @contextmanager
+    def tuned(self) -> Iterator[None]:
+        """In this block the layers are computed in the ways chosen."""
         for attributes, forward in self._forwards:
             attributes["forward"] = forward
         try:
-            return self._model(inputs)
+            yield
         finally:
             for attributes, _ in self._forwards:
                 attributes.pop("forward", None)
@@ -48,13 +55,16 @@ class _TunedForward:
         self._by_size = sorted(by_size.items(), reverse=True)
 
     def __call__(self, module: nn.Module, x: Tensor) -> Tensor:
-        fits = x.shape[1:] == self._shape and is_plain(x) and not is_transforming()
-        ways = self._ways_for(len(x)) if fits else ALL_TORCH
+        kind, is_vectorised = KINDS[type(module)], is_transforming()
         assert isinstance(module.weight, Tensor)
-        if ways == ALL_TORCH or torch.is_autocast_enabled("cpu") or not is_plain(module.weight):
+        fits = x.shape[1:] == self._shape and is_plain(x) and is_plain(module.weight)
+        ways = self._ways_for(len(x)) if fits else ALL_TORCH
+        # Many at once gain even where one does not: torch's gradient would lie transposed in memory.
+        gains = kind.runs_in_vmap if is_vectorised else ways != ALL_TORCH
+        if not fits or not gains or torch.is_autocast_enabled("cpu"):
             output: Tensor = type(module).forward(module, x)
             return output
-        return KINDS[type(module)].run(module, x, ways)
+        return kind.run(module, x, ways)
 
     def _ways_for(self, size: int) -> Ways:
         """Those of the largest number measured that is not above this one, else of the smallest."""

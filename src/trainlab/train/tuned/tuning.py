@@ -49,15 +49,15 @@ def tune_update(setup: Setup) -> None:
         setup.use_optimizer(_optimizer(setup, list(setup.model.parameters()), is_native=True))
 
 
-def tune_model(setup: Setup) -> Callable[[Any], Any]:
-    """The model, or a way to call it in which its layers are computed faster."""
+def tune_model(setup: Setup, *, in_lanes: bool = False) -> Callable[[Any], Any]:
+    """The model, or a way to call it in which its layers are computed faster; `in_lanes`: one of many."""
     if not _is_on_cpu(setup) or setup.settings.precision != "fp32" or opaque_names(setup.model):
         return setup.model
     try:
         ways = {
             name: (call.shape, by_size)
             for name, call in _calls(setup).items()
-            if (by_size := _ways_by_size(setup, name, call))
+            if (by_size := _ways_by_size(setup, name, call, in_lanes=in_lanes))
         }
     except RecordError as error:
         _add_note(setup, note("tuned_not_kept", error=str(error)))
@@ -137,8 +137,9 @@ def _calls(setup: Setup) -> dict[str, Call]:
         return {}
 
 
-def _ways_by_size(setup: Setup, name: str, call: Call) -> WaysBySize:
-    """For the batches of training and of the test; nothing where torch's own are faster for all."""
+def _ways_by_size(setup: Setup, name: str, call: Call, *, in_lanes: bool) -> WaysBySize:
+    """For the batches of training and of the test; nothing where torch's own are faster for all, and not
+    even the order in memory of what they give differs."""
     layer = setup.model.get_submodule(name)
     kind = kind_of(layer)
     assert kind is not None, "the copy had a layer of another kind"
@@ -153,7 +154,8 @@ def _ways_by_size(setup: Setup, name: str, call: Call) -> WaysBySize:
         decide = partial(kind.fastest_ways, layer, shape, call.needs_grad_input)
         names = kept_choice(kind.name, (size, facts), decide)
         found[size] = Ways.from_names(names, kind.parts)
-    return found if set(found.values()) != {ALL_TORCH} else {}
+    is_other = set(found.values()) != {ALL_TORCH} or (in_lanes and kind.runs_in_vmap)
+    return found if is_other else {}
 
 
 def _is_on_cpu(setup: Setup) -> bool:
