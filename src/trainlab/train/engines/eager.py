@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
+from typing import Protocol
 
 from torch import Tensor, nn
 
@@ -35,8 +36,13 @@ from trainlab.workloads.user_code import DATA, SCHEDULE, UPDATE
 
 Step = Callable[[Piece], Outcome]
 """An update as a function of the batch's rows, or whatever else tells which samples it is of."""
-Passes = Callable[[Batch, Callable[[Batch], Outcome]], Outcome]
-"""Forward and backward of a batch in another way than by the function given, or by it."""
+
+
+class Passes(Protocol):
+    """Makes forward and backward in another way than by the function given, or by it."""
+
+    def epoch_begins(self) -> None: ...
+    def __call__(self, batch: Batch, from_python: Callable[[Batch], Outcome]) -> Outcome: ...
 
 
 class EagerEngine:
@@ -74,6 +80,7 @@ class EagerSession:
         setup, metrics = member.setup, member.setup.workload.sample_metrics
         self._setup, self._moments, self._progress = setup, member.moments, member.progress
         self._carried: Carried = {}
+        self._passes = passes
         self._step = step or make_training_step(
             setup, member.moments, call_model, carried=self._carried, passes=passes
         )
@@ -114,6 +121,8 @@ class EagerSession:
     def _begin_epoch(self, epoch: int, num_done: int) -> None:
         setup = self._setup
         setup.model.train()
+        if self._passes is not None:
+            self._passes.epoch_begins()
         self._carried.clear()
         pieces = setup.train_batches.epoch(setup.trial.seed_of("order"), epoch, num_done)
         self._done, self._batches = num_done, iter(pieces)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from trainlab.train.batches.batches import Batch
 from trainlab.train.moments import Moments
 from trainlab.train.operators import FEWEST_UPDATES, FailedError, Operators, are_same, failed_alone
-from trainlab.train.program.plainness import PlainPython
+from trainlab.train.program.python.plainness import PlainPython
 from trainlab.train.program.rehearsal import rehearse
 from trainlab.train.program.suited import check_model
 from trainlab.train.program.unsuited import Unsuited
@@ -44,6 +44,7 @@ class RecordedPasses:
         self._is_first = True
         self._watch: PlainPython | None = None
         self._operators: Operators | None = None
+        self._is_due = False
         self.why: str | None = None
         """They are run from Python; None: they are recorded, or will be."""
 
@@ -59,6 +60,8 @@ class RecordedPasses:
             return self._watched(batch, from_python)
         if self._operators is None and not self._record(self._watch):
             return from_python(batch)
+        if self._is_due and not self._is_still_same(stored, targets):
+            return from_python(batch)
         assert self._operators is not None
         for parameter in self._every:
             parameter.grad = None
@@ -70,6 +73,22 @@ class RecordedPasses:
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
         return Outcome(loss, outputs, targets, len(targets))
+
+    def epoch_begins(self) -> None:
+        """A test lies behind, in which the model may have changed more than its mode: with the next batch
+        the recording is compared with Python again."""
+        self._is_due = self._operators is not None
+
+    def _is_still_same(self, stored: Tensor, targets: Tensor) -> bool:
+        self._is_due = False
+        assert self._operators is not None
+        try:
+            self._compare(self._operators, stored, targets)
+        except (Unsuited, FailedError):
+            self.why = "not_the_same"
+            if self._told is not None:
+                self._told(self.why)
+        return self.why is None
 
     def _watched(self, batch: Batch, from_python: FromPython) -> Outcome:
         setup = self._setup
@@ -94,7 +113,7 @@ class RecordedPasses:
 
     def _traced(self) -> Operators:
         setup, rows, batches = self._setup, self._rows, self._setup.split_batches
-        rehearsed = rehearse(setup, rows)
+        rehearsed = rehearse(setup, rows, with_metrics=False)
         named = {name: one for name, one in setup.model.named_parameters() if one.requires_grad}
         self._parameters = [named[name] for name in rehearsed.gradients]
         given = batches.samples(rows)

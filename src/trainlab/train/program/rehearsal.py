@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainlab.train.program.fingerprint import state_of
 from trainlab.train.program.noise import Draw, DropoutRecorder
-from trainlab.train.program.outside import outside_of
+from trainlab.train.program.python.fingerprint import state_of
+from trainlab.train.program.python.outside import outside_of
 from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
@@ -57,7 +57,11 @@ class Rehearsal:
 
 
 def rehearse(
-    setup: Setup, rows: Tensor, watching: AbstractContextManager[None] | None = None
+    setup: Setup,
+    rows: Tensor,
+    watching: AbstractContextManager[None] | None = None,
+    *,
+    with_metrics: bool = True,
 ) -> Rehearsal:
     """One step of the first epoch on these rows of the data, by a copy of the model.
 
@@ -86,7 +90,7 @@ def rehearse(
                 loss = loss_of(outputs, targets)
         check_mean(loss)
         check_gradient(loss, "loss")
-        for name, metric in workload.sample_metrics.items():
+        for name, metric in workload.sample_metrics.items() if with_metrics else ():
             with Running(f"metrics.{name}"):
                 values = metric(outputs.detach(), targets)
             per_sample(name, values, len(targets))

@@ -18,6 +18,8 @@ from trainlab.train.steps.meter import per_sample
 from trainlab.train.watch import ProgramWatch
 from trainlab.workloads.user_code import LOSS, MODEL, PREPARE
 
+Passes = Callable[[Tensor, Tensor], Sequence[Tensor]]
+
 
 class Gradients:
     """The gradients that an update works on: those of the step, or the sum where they are never reset."""
@@ -85,7 +87,7 @@ class GroupStep:
         self._batches = setup.split_batches
         self._autocasts = setup.settings.precision == "bf16"
         self._device_type = setup.device.type
-        self._passes: Callable[[Tensor, Tensor], Sequence[Tensor]] = self._from_python
+        self._passes: Passes = self._from_python
 
     def __call__(self) -> None:
         """The step at the group's position."""
@@ -117,9 +119,14 @@ class GroupStep:
         """From here on the passes are run as torch's operators, without Python. Runs them once."""
         self._passes = Operators(self._from_python, self._given(rows))
 
-    def forget_record(self) -> None:
-        """From here on they are run from Python again."""
-        self._passes = self._from_python
+    def forget_record(self) -> Passes:
+        """From here on they are run from Python again; gives what ran them."""
+        before, self._passes = self._passes, self._from_python
+        return before
+
+    def use(self, passes: Passes) -> None:
+        """From here on they are run by these."""
+        self._passes = passes
 
     def _given(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The samples of a step, once its noise is drawn."""

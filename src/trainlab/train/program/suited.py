@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from trainlab.train.program.fingerprint import TORCH_OWN, is_plain, state_of
+from trainlab.train.program.python.fingerprint import TORCH_OWN, is_plain, state_of
 from trainlab.train.program.unsuited import Unsuited
 
 REAL = (torch.float32, torch.float64)

@@ -13,7 +13,8 @@ import math
 import operator
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -22,9 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import trainlab
+from trainlab.train.program.python.outside import outside_of
+from trainlab.train.program.unsuited import Unsuited
 
-OWN = tuple(str(Path(str(one.__file__)).parent) + "/" for one in (torch, trainlab))
+OWN = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[3]))
+"""Where the code of torch and of trainlab lies."""
 CHANGES = frozenset(
     {
         *("STORE_GLOBAL", "STORE_NAME", "STORE_ATTR", "STORE_SUBSCR"),
@@ -39,8 +42,13 @@ HARMLESS = frozenset(
         *("issubclass", "len", "max", "min", "pow", "repr", "round", "sorted", "sum"),
     )
 ) | {tuple.__new__}  # by which named tuples are made
-READS = frozenset({"__array__", "__dlpack__", "data_ptr", "item", "numpy", "storage", "tolist"})
-"""Methods of a tensor that give its numbers to Python."""
+READS = frozenset(
+    {
+        *("__array__", "__dlpack__", "data_ptr", "item", "numpy", "storage", "tensor_split"),
+        *("tolist", "untyped_storage"),
+    }
+)
+"""Functions and methods of tensors that give their numbers to Python, or to C++."""
 OF_A_LIST = frozenset({"append", "extend", "insert", "pop", "reverse"})
 """Allowed for a list that the step made itself."""
 CALLS_A_MODULE = nn.Module._call_impl.__code__
@@ -51,8 +59,11 @@ UNCHANGING = (str, bytes, int, float, complex, tuple, range, frozenset)
 class PlainPython:
     """Watches what runs in a block, and changes nothing of it."""
 
-    def __init__(self, parts: Iterable[Any]) -> None:
-        """`parts`: the model and whatever else the step may call that has modules."""
+    def __init__(self, parts: Sequence[Any]) -> None:
+        """`parts`: the model, the loss, and what else the step calls."""
+        self._parts = parts
+        self._before: dict[str, Any] = {}
+        """What they could reach."""
         known = [one for part in parts if isinstance(part, nn.Module) for one in part.modules()]
         self._modules = {id(one) for one in known}
         self._codes: dict[CodeType, None] = {}
@@ -65,6 +76,10 @@ class PlainPython:
             self._harmful = "train"
 
     def __enter__(self) -> "PlainPython":
+        try:
+            self._before = outside_of(self._parts, strictly=True)
+        except Unsuited as unsuited:
+            self._harmful = self._harmful or str(unsuited.values["what"])
         self._lists = {id(one) for one in gc.get_objects() if type(one) is list}
         self._profile = sys.getprofile()
         sys.setprofile(self._see)
@@ -72,6 +87,8 @@ class PlainPython:
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._profile)
+        if self._harmful is None and outside_of(self._parts) != self._before:
+            self._harmful = "something that it reaches has changed"
 
     def _see(self, frame: FrameType, event: str, called: Any) -> None:
         code = frame.f_code
@@ -99,8 +116,10 @@ class PlainPython:
 
     def _is_harmless(self, called: Any) -> bool:
         owner, name = getattr(called, "__self__", None), getattr(called, "__name__", "")
+        if name in READS:
+            return False
         if isinstance(owner, Tensor):
-            return name not in READS
+            return True
         if isinstance(owner, list) and name in OF_A_LIST:
             return id(owner) not in self._lists
         if isinstance(owner, dict):
@@ -156,8 +175,32 @@ def _importing(frame: FrameType | None) -> FrameType | None:
     return found
 
 
+def _alias_changed(instructions: Sequence[dis.Instruction]) -> str | None:
+    """A variable that is changed in place though something else may hold it: only what the function itself
+    has computed is its own."""
+    of_others = {"LOAD_ATTR", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_FAST", "LOAD_METHOD"}
+    own: dict[str, bool] = {}
+    for before, one in pairwise(instructions):
+        if one.opname == "STORE_FAST":
+            is_own = before.opname not in of_others
+            own[one.argval] = own.get(one.argval, True) and is_own
+    for number, one in enumerate(instructions):
+        if one.opname == "BINARY_OP" and one.argrepr.endswith("="):
+            stored = instructions[number + 1]
+            is_own = stored.opname == "STORE_FAST" and own.get(stored.argval, False)
+            first = next(
+                (p for p, i in enumerate(instructions) if i.argval == stored.argval), number
+            )
+            if not is_own or instructions[first].opname != "STORE_FAST":
+                return f"{stored.argval} {one.argrepr}"
+    return None
+
+
 def _change_in(code: CodeType) -> str | None:
-    for one in dis.get_instructions(code):
+    instructions = list(dis.get_instructions(code))
+    if (changed := _alias_changed(instructions)) is not None:
+        return f"{code.co_name}: {changed}"
+    for one in instructions:
         is_enclosed = one.opname == "STORE_DEREF" and one.argval in code.co_freevars
         if one.opname in CHANGES or is_enclosed:
             return f"{code.co_name}: {one.opname.split('_')[0].lower()} {one.argrepr}".strip()
