@@ -1,10 +1,13 @@
 """Recorded passes: what Python gives, to the last bit; and whom they are refused to."""
 
+import functools
 import itertools
+import operator
 import random
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -279,6 +282,77 @@ def patched() -> nn.Module:
     return model
 
 
+class Shares(nn.Linear):
+    """What its class holds is changed through another name, or by a call that Python does not tell of."""
+
+    turns: ClassVar[list[int]] = []
+    places: ClassVar[defaultdict[int, int]] = defaultdict(int)
+    centre: ClassVar[Tensor] = torch.zeros(8)
+    endless: ClassVar[Iterator[float]] = itertools.cycle([1.0] * 5 + [2.0] * 5)
+    append = staticmethod(operator.methodcaller("append", 1))
+
+    def __init__(self, way: str) -> None:
+        super().__init__(8, 3)
+        self.way, self.seen = way, list[Tensor]()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        found = super().forward(inputs)
+        return getattr(self, self.way)(inputs, found)
+
+    def alias(self, inputs: Tensor, found: Tensor) -> Tensor:
+        turns = self.turns
+        turns += [1]
+        return found * later(len(turns))
+
+    def caller(self, inputs: Tensor, found: Tensor) -> Tensor:
+        self.append(self.turns)
+        return found * later(len(self.turns))
+
+    def default(self, inputs: Tensor, found: Tensor) -> Tensor:
+        _ = self.places[len(self.places)]
+        return found * later(len(self.places))
+
+    def iterate(self, inputs: Tensor, found: Tensor) -> Tensor:
+        for factor in self.endless:
+            return found * factor
+        return found
+
+    def average(self, inputs: Tensor, found: Tensor) -> Tensor:
+        self.centre.mul_(0.9).add_(inputs.mean(0))
+        return found - self.centre.sum()
+
+    def hook(self, inputs: Tensor, found: Tensor) -> Tensor:
+        if found.requires_grad:
+            found.register_hook(self.seen.append)
+        return found * later(len(self.seen))
+
+
+class Tested(nn.Linear):
+    """Is changed by its tests; in training it only reads."""
+
+    best = 0.0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        found = super().forward(inputs)
+        return found / (1 + self.best) if self.training else self.tested(found)
+
+    def tested(self, found: Tensor) -> Tensor:
+        self.best += 1
+        return found
+
+
+def scheduled_loss() -> Any:
+    """Weighed by a schedule that it steps."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+
+    def loss(outputs: Tensor, targets: Tensor, *, schedule: Any) -> Tensor:
+        schedule.step()
+        return F.cross_entropy(outputs, targets) * schedule.get_last_lr()[0]
+
+    return functools.partial(loss, schedule=schedule)
+
+
 class Decides(nn.Linear):
     """By a number that it reads."""
 
@@ -351,6 +425,12 @@ HIDDEN: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any] | None, str]]
     "caught": (lambda: Hidden(read_and_caught), None, "not_plain"),
     "mask": (lambda: Hidden(masked), None, "not_recorded"),
     "thaws": (thawing, None, "not_plain"),
+    "tests": (lambda: Tested(8, 3), None, "not_the_same"),
+    **{
+        way: (functools.partial(Shares, way), None, "not_plain")
+        for way in ("alias", "caller", "default", "iterate", "average", "hook")
+    },
+    "schedule": (lambda: nn.Linear(8, 3), scheduled_loss, "not_plain"),
     "loss": (lambda: nn.Linear(8, 3), counting_loss, "not_plain"),
     "mask in loss": (lambda: nn.Linear(8, 3), masking_loss, "not_recorded"),
 }
@@ -393,6 +473,10 @@ def test_a_model_that_needs_python_each_time_is_refused_and_trains_as_ever(
     def setup() -> HomedSetup:
         """With whatever it keeps as it was at first."""
         COUNTS.clear()
+        Shares.turns.clear()
+        Shares.places.clear()
+        Shares.centre = torch.zeros(8)
+        Shares.endless = itertools.cycle([1.0] * 5 + [2.0] * 5)
         Counted.num_calls, CALLED.num_calls, other.num_calls = 0, 0, 0  # type: ignore[attr-defined]
         random.seed(0)
         return make_setup(workload=workload_of(model, loss() if loss else F.cross_entropy))
