@@ -26,6 +26,7 @@ from trainlab.train.moments import Instrument, Moments, Phase, Progress
 from trainlab.train.operators import Operators
 from trainlab.train.steps.forward import Forward
 from trainlab.train.steps.outcome import Outcome
+from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
 COUNTS: list[int] = []
@@ -553,6 +554,16 @@ def test_engine_tuned_records_what_it_can_and_says_so(make_setup: MakeSetup) -> 
         session = ENGINES["eager"].open([Member(reference, Moments([]), Progress())])
         with session.training(1):
             assert ours == pytest.approx(session.advance(len(setup.train_batches))[0].values)
+
+
+@pytest.mark.parametrize(("name", "batch_size"), [("mnist-cnn", 1), ("fashion-mlp", 32)])
+def test_both_labs_are_recorded(name: str, batch_size: int, make_setup: MakeSetup) -> None:
+    settings = {"data": "bundled", "batch_size": batch_size}
+    setup = make_setup(workload=find_workload(name), **settings)
+    session = ENGINES["tuned"].open([Member(setup, Moments([]), Progress())])
+    with session.training(1):
+        session.advance(3)
+    assert setup.engine_facts["tuned"]["passes"] == "recorded"
 
 
 def test_denormal_and_not_finite_numbers_are_the_same(make_setup: MakeSetup) -> None:

@@ -82,6 +82,8 @@ class _Reach:
         if (called := _of_callable(value)) is not None:
             return called
         own = getattr(value, "__dict__", None)
+        if isinstance(own, dict) and type(value).__module__.startswith("trainlab."):
+            return own
         is_known = isinstance(own, dict) and not _is_of_library(type(value))
         if is_known and not hasattr(type(value), "__next__") and not _has_slots(type(value)):
             return {"class": type(value), **own}  # type: ignore[dict-item]
