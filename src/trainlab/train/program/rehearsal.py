@@ -127,11 +127,11 @@ def _unchanged(parts: Sequence[Any], device: torch.device) -> Iterator[None]:
     """Raises where this block changed what these keep, or drew random numbers on the host."""
     before, drawn, outside = _states_of(parts), _host_draws(device), outside_of(parts)
     yield
-    if (changed := _difference(outside, outside_of(parts))) is not None:
-        raise Unsuited("not_stateless", what=changed)
     for kept, now, part in zip(before, _states_of(parts), parts, strict=True):
         if (changed := _difference(kept, now)) is not None:
             raise Unsuited("not_stateless", what=changed or type(part).__name__)
+    if (changed := _difference(outside, outside_of(parts))) is not None:
+        raise Unsuited("not_stateless", what=changed)
     if drawn != _host_draws(device):
         raise Unsuited("not_drawn_by_torch")
 

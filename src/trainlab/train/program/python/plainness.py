@@ -72,6 +72,7 @@ class PlainPython:
         self._lists: set[int] = set()
         """Those that were there before."""
         self._profile: Any = None
+        self._collects = False
         if any(_acts_when_trained(one) for one in known):
             self._harmful = "train"
 
@@ -82,11 +83,16 @@ class PlainPython:
             self._harmful = self._harmful or str(unsuited.values["what"])
         self._lists = {id(one) for one in gc.get_objects() if type(one) is list}
         self._profile = sys.getprofile()
+        # What is collected meanwhile has functions that run then, which are nobody's of this step.
+        self._collects = gc.isenabled()
+        gc.disable()
         sys.setprofile(self._see)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._profile)
+        if self._collects:
+            gc.enable()
         if self._harmful is None and outside_of(self._parts) != self._before:
             self._harmful = "something that it reaches has changed"
 
