@@ -30,7 +30,7 @@ def refused(trainlab: Verb, tmp_path: Path) -> Refused:
         assert done.stdout == ""
         assert [p for p in sorted(tmp_path.glob("*")) if p.name != "__pycache__"] == before
         lines = done.stderr.splitlines()
-        assert all(line.startswith("trainlab: ") for line in lines)
+        assert not [line for line in lines if not line.startswith("trainlab: ")]
         return [line.removeprefix("trainlab: ") for line in lines]
 
     return call

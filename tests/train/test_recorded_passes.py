@@ -328,7 +328,7 @@ class Shares(nn.Linear):
         return found * later(len(self.seen))
 
 
-class Tested(nn.Linear):
+class ChangedByTests(nn.Linear):
     """Is changed by its tests; in training it only reads."""
 
     best = 0.0
@@ -426,7 +426,7 @@ HIDDEN: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any] | None, str]]
     "caught": (lambda: Hidden(read_and_caught), None, "not_plain"),
     "mask": (lambda: Hidden(masked), None, "not_recorded"),
     "thaws": (thawing, None, "not_plain"),
-    "tests": (lambda: Tested(8, 3), None, "not_the_same"),
+    "tests": (lambda: ChangedByTests(8, 3), None, "not_the_same"),
     **{
         way: (functools.partial(Shares, way), None, "not_plain")
         for way in ("alias", "caller", "default", "iterate", "average", "hook")
