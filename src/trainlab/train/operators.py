@@ -23,9 +23,9 @@ MEMORY_FORMATS: Mapping[torch.memory_format, int] = {
     torch.channels_last_3d: 3,
 }
 """torch's numbers for them, by which its interpreter knows them."""
+LAYOUTS: Mapping[torch.layout, int] = {torch.strided: 0}
 FEWEST_UPDATES = 200
 """Of a training that pays for tracing its step, which takes as long as some tens of them."""
-LAYOUTS: Mapping[torch.layout, int] = {torch.strided: 0}
 
 
 class FailedError(Exception):

@@ -16,7 +16,7 @@ from trainlab.train.operators import FEWEST_UPDATES, FailedError, Operators, are
 from trainlab.train.program.python.plainness import PlainPython
 from trainlab.train.program.rehearsal import rehearse
 from trainlab.train.program.suited import check_model
-from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.program.unsuited import Unsuited, reason_of
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.steps.forward import CallModel, Forward
@@ -35,7 +35,7 @@ class RecordedPasses:
     def __init__(
         self, setup: Setup, call_model: CallModel, told: Callable[[str], None] | None = None
     ) -> None:
-        """`told` gets to know whether they are recorded: `recorded`, or why not."""
+        """`told` gets to know whether they are recorded: `recorded`, or why not and what keeps them."""
         self._setup, self._told = setup, told
         self._forward = Forward(setup, Moments([]), call_model)
         self._rows = setup.split_batches.first_rows()
@@ -85,9 +85,7 @@ class RecordedPasses:
         try:
             self._compare(self._operators, stored, targets)
         except (Unsuited, FailedError):
-            self.why = "not_the_same"
-            if self._told is not None:
-                self._told(self.why)
+            self._tell("not_the_same")
         return self.why is None
 
     def _watched(self, batch: Batch, from_python: FromPython) -> Outcome:
@@ -103,13 +101,17 @@ class RecordedPasses:
                 raise Unsuited("not_plain", what=harmful)
             check_model(self._setup.model)
             self._operators = self._traced()
+            self._tell(None)
         except Unsuited as unsuited:
-            self.why = unsuited.why
-        except Exception:  # noqa: BLE001  training will say what is wrong, if anything is
-            self.why = "not_recorded"
-        if self._told is not None:
-            self._told(self.why or "recorded")
+            self._tell(unsuited.why, *unsuited.values.values())
+        except Exception as error:  # noqa: BLE001  training will say what is wrong, if anything is
+            self._tell("not_recorded", reason_of(error))
         return self.why is None
+
+    def _tell(self, why: str | None, *more: object) -> None:
+        self.why = why
+        if self._told is not None:
+            self._told(": ".join([why or "recorded", *map(str, more)]))
 
     def _traced(self) -> Operators:
         setup, rows, batches = self._setup, self._rows, self._setup.split_batches

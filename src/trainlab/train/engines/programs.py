@@ -59,8 +59,6 @@ class ProgramSession:
         self._generators = [torch.Generator(self._device) for _ in members] if is_vectorised else []
         self._done = 0
         """Steps of the current epoch."""
-        self._recorded = False
-        """Whether full steps run without Python."""
         self._num_changes = 0
         """Of the learning rates, since the start."""
         num_samples, size = self._batches.num_samples, self._batches.batch_size
@@ -103,8 +101,9 @@ class ProgramSession:
             [self._batches.order(one.trial.seed_of("order"), epoch) for one in self._setups]
         )
         self._fill(orders.to(self._device))
-        if self._recorded and epoch > 1:
-            self._compare_again(next(one for one in self._steps if one is not self._last))
+        for step in self._steps:
+            if step.operators is not None and epoch > 1:
+                self._compare_again(step)
         self._done = 0 if resumed is None else resumed.values["done"]
         self._group.position.fill_(self._done)
         with self._drawing(epoch):
@@ -298,44 +297,45 @@ class ProgramSession:
         setup = self._setups[0]
         if setup.num_steps < FEWEST_UPDATES:
             return
-        metrics = tuple(setup.workload.sample_metrics.values())
+        metrics = setup.workload.sample_metrics.values()
         watch = PlainPython((setup.model, setup.loss, setup.workload.prepare, *metrics))
         with watch:
             expected = self._did(step, rows)
         if watch.harmful is not None:
             return
-        changes = self._changes()
-        kept = [one.clone() for one in changes]
         try:
-            with _quiet_vmap(), self._drawing(epoch=1):
+            with self._undone():
                 step.record(rows)
-            restore(changes, kept)
-            self._recorded = are_same(self._did(step, rows), expected)
+            is_same = are_same(self._did(step, rows), expected)
         except Exception:  # noqa: BLE001  what torch cannot record it says in many ways
-            restore(changes, kept)
-        if not self._recorded:
-            step.forget_record()
-
-    def _did(self, step: GroupStep, rows: Tensor) -> list[Tensor]:
-        """What a step gives and changes, which is undone."""
-        changes = self._changes()
-        kept = [one.clone() for one in changes]
-        try:
-            with _quiet_vmap(), self._drawing(epoch=1):
-                losses, values, gradients = step.run(rows)
-                drawn = torch.get_rng_state()
-            return [*(one.clone() for one in (losses, *values, gradients, *changes)), drawn]
-        finally:
-            restore(changes, kept)
+            is_same = False
+        if not is_same:
+            step.operators = None
 
     def _compare_again(self, step: GroupStep) -> None:
         """A test lies behind, in which a model may have changed more than its mode."""
         ours = self._did(step, step.rows[0])
-        operators = step.forget_record()
+        operators, step.operators = step.operators, None
         if are_same(self._did(step, step.rows[0]), ours):
-            step.use(operators)
-        else:
-            self._recorded = False
+            step.operators = operators
+
+    def _did(self, step: GroupStep, rows: Tensor) -> list[Tensor]:
+        """What a step gives and changes, which is undone."""
+        with self._undone():
+            losses, values, gradients = step.run(rows)
+            given = (losses, *values, gradients, *self._changes(), torch.get_rng_state())
+            return [one.clone() for one in given]
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """A step of the first epoch can be tried in this block."""
+        changes = self._changes()
+        kept = [one.clone() for one in changes]
+        try:
+            with _quiet_vmap(), self._drawing(epoch=1):
+                yield
+        finally:
+            restore(changes, kept)
 
     def _first_step(self, step: GroupStep, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Losses and gradients of the first epoch's first step; a fault there is the program's."""

@@ -18,8 +18,6 @@ from trainlab.train.steps.meter import per_sample
 from trainlab.train.watch import ProgramWatch
 from trainlab.workloads.user_code import LOSS, MODEL, PREPARE
 
-Passes = Callable[[Tensor, Tensor], Sequence[Tensor]]
-
 
 class Gradients:
     """The gradients that an update works on: those of the step, or the sum where they are never reset."""
@@ -87,7 +85,8 @@ class GroupStep:
         self._batches = setup.split_batches
         self._autocasts = setup.settings.precision == "bf16"
         self._device_type = setup.device.type
-        self._passes: Passes = self._from_python
+        self.operators: Operators | None = None
+        """What runs the passes without Python, where they are recorded."""
 
     def __call__(self) -> None:
         """The step at the group's position."""
@@ -108,7 +107,7 @@ class GroupStep:
         """Losses, metrics' values and gradients of every trial on its rows of the data."""
         given = self._given(rows)
         try:
-            losses, *values, gradients = self._passes(*given)
+            losses, *values, gradients = (self.operators or self._from_python)(*given)
         except FailedError as failed:
             self._from_python(*given)  # tells what is wrong in the user's words
             raise failed_alone(failed) from failed
@@ -117,16 +116,7 @@ class GroupStep:
 
     def record(self, rows: Tensor) -> None:
         """From here on the passes are run as torch's operators, without Python. Runs them once."""
-        self._passes = Operators(self._from_python, self._given(rows))
-
-    def forget_record(self) -> Passes:
-        """From here on they are run from Python again; gives what ran them."""
-        before, self._passes = self._passes, self._from_python
-        return before
-
-    def use(self, passes: Passes) -> None:
-        """From here on they are run by these."""
-        self._passes = passes
+        self.operators = Operators(self._from_python, self._given(rows))
 
     def _given(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The samples of a step, once its noise is drawn."""

@@ -148,7 +148,8 @@ class NativeStep(Optimizer):
             )
             assert not unknown, f"update.cpp has no kind {self.rule.kind}"
         for group in self.param_groups:
-            torch.autograd.graph.increment_version(group["params"])  # which were changed
+            changed = [one for one in group["params"] if one.grad is not None]
+            torch.autograd.graph.increment_version(changed)
         return None
 
     _told_update = Optimizer.profile_hook_step(_update)

@@ -2,11 +2,11 @@
 enclose, defaults, classes, hooks. Told by fingerprints, which are equal where nothing has changed."""
 
 import functools
-import math
 import re
 import sys
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from enum import Enum
 from pathlib import PurePath
 from types import (
@@ -154,15 +154,9 @@ def _of_function(function: FunctionType) -> dict[str, Any]:
             found |= {f"{name}.{one}": inner for one, inner in used.items()}
     cells = function.__closure__ or ()
     for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-        found[name] = cell.cell_contents if _is_filled(cell) else None
+        with suppress(ValueError):  # not filled yet
+            found[name] = cell.cell_contents
     return found
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not math
-    except ValueError:
-        return False
 
 
 def _has_slots(class_: type) -> bool:

@@ -9,6 +9,7 @@ in C that it called. What is not known to be harmless is taken to be harmful.
 import builtins
 import dis
 import gc
+import inspect
 import math
 import operator
 import random
@@ -28,6 +29,8 @@ from trainlab.train.program.unsuited import Unsuited
 
 OWN = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[3]))
 """Where the code of torch and of trainlab lies."""
+LIBRARY = f"{Path(dis.__file__).parent}/"
+"""Where Python's own does."""
 CHANGES = frozenset(
     {
         *("STORE_GLOBAL", "STORE_NAME", "STORE_ATTR", "STORE_SUBSCR"),
@@ -49,6 +52,13 @@ READS = frozenset(
     }
 )
 """Functions and methods of tensors that give their numbers to Python, or to C++."""
+GIVEN = frozenset(
+    {
+        *("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_FAST", "LOAD_METHOD"),
+        *("FOR_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "BINARY_SUBSCR"),
+    }
+)
+"""Instructions whose result something else may hold as well."""
 OF_A_LIST = frozenset({"append", "extend", "insert", "pop", "reverse"})
 """Allowed for a list that the step made itself."""
 CALLS_A_MODULE = nn.Module._call_impl.__code__
@@ -95,6 +105,7 @@ class PlainPython:
             gc.enable()
         if self._harmful is None and outside_of(self._parts) != self._before:
             self._harmful = "something that it reaches has changed"
+        self._before, self._lists = {}, set()
 
     def _see(self, frame: FrameType, event: str, called: Any) -> None:
         code = frame.f_code
@@ -161,9 +172,6 @@ def _is_of_torch(one: Any) -> bool:
     return isinstance(module, str) and (module == "torch" or module.startswith("torch."))
 
 
-LIBRARY = str(Path(dis.__file__).parent) + "/"
-
-
 def _is_of_python(code: CodeType) -> bool:
     name = code.co_filename
     return name.startswith("<frozen ") or (
@@ -181,33 +189,20 @@ def _importing(frame: FrameType | None) -> FrameType | None:
     return found
 
 
-def _alias_changed(instructions: Sequence[dis.Instruction]) -> str | None:
-    """A variable that is changed in place though something else may hold it: only what the function itself
-    has computed is its own."""
-    of_others = {"LOAD_ATTR", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_FAST", "LOAD_METHOD"}
-    own: dict[str, bool] = {}
-    for before, one in pairwise(instructions):
-        if one.opname == "STORE_FAST":
-            is_own = before.opname not in of_others
-            own[one.argval] = own.get(one.argval, True) and is_own
-    for number, one in enumerate(instructions):
-        if one.opname == "BINARY_OP" and one.argrepr.endswith("="):
-            stored = instructions[number + 1]
-            is_own = stored.opname == "STORE_FAST" and own.get(stored.argval, False)
-            first = next(
-                (p for p, i in enumerate(instructions) if i.argval == stored.argval), number
-            )
-            if not is_own or instructions[first].opname != "STORE_FAST":
-                return f"{stored.argval} {one.argrepr}"
-    return None
-
-
 def _change_in(code: CodeType) -> str | None:
     instructions = list(dis.get_instructions(code))
-    if (changed := _alias_changed(instructions)) is not None:
-        return f"{code.co_name}: {changed}"
-    for one in instructions:
+    shared = {*inspect.getargs(code).args}
+    shared |= {
+        one.argval
+        for before, one in pairwise(instructions)
+        if one.opname == "STORE_FAST" and before.opname in GIVEN
+    }
+    for one, after in pairwise(instructions):
         is_enclosed = one.opname == "STORE_DEREF" and one.argval in code.co_freevars
         if one.opname in CHANGES or is_enclosed:
             return f"{code.co_name}: {one.opname.split('_')[0].lower()} {one.argrepr}".strip()
+        # In place: only what the function itself has computed is its own.
+        is_own = after.opname == "STORE_FAST" and after.argval not in shared
+        if one.opname == "BINARY_OP" and one.argrepr.endswith("=") and not is_own:
+            return f"{code.co_name}: {after.argval} {one.argrepr}"
     return None
