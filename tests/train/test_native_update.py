@@ -2,7 +2,8 @@
 
 import copy
 import pickle
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from trainlab.machine.denormals import DENORMAL_BITS
 from trainlab.spec.optimizer import OPTIMIZERS
 from trainlab.train.tuned import library as library_module
 from trainlab.train.tuned.library import NoLibraryError, find_compiler, library
-from trainlab.train.tuned.update import RULES, NativeStep, native_class
+from trainlab.train.tuned.rules import RULES
+from trainlab.train.tuned.update import NativeStep, native_class
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 
@@ -286,21 +288,38 @@ def test_a_model_that_changes_its_type_between_updates_is_seen() -> None:
     assert furthest(*both) < 1e-6
 
 
+@pytest.fixture(params=["torchs", "own"])
+def _threads_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose threads update: own ones where torch's are not known."""
+    if request.param == "own":
+        monkeypatch.setattr(library_module, "_threads_of_torch", lambda: None)
+
+
+def test_torchs_own_threads_are_found_where_it_has_openmp() -> None:
+    if sys.platform != "linux" or "OpenMP" not in torch.__config__.parallel_info():
+        pytest.skip("no OpenMP, or not where it is looked for")
+    assert library_module._threads_of_torch() is not None
+
+
+@pytest.mark.usefixtures("_threads_of")
 @pytest.mark.parametrize("num_threads", [1, 2, 3])
 def test_threads_change_nothing(num_threads: int) -> None:
     def updated(threads: int) -> Tensor:
         torch.set_num_threads(threads)
         draw = torch.Generator().manual_seed(0)
-        large = nn.Parameter(torch.randn(300_001, generator=draw))
-        optimizer = native_class(torch.optim.Adadelta, library())([large])  # type: ignore[call-arg]
+        sizes = 7, 300_001, 65, 100_000
+        every = [nn.Parameter(torch.randn(size, generator=draw)) for size in sizes]
+        optimizer = native_class(torch.optim.Adadelta, library())(every)  # type: ignore[call-arg]
         for _ in range(3):
-            large.grad = torch.randn(300_001, generator=draw)
+            for one in every:
+                one.grad = torch.randn(len(one), generator=draw)
             optimizer.step()
-        return large.detach()
+        return torch.cat(every).detach()
 
     assert torch.equal(updated(num_threads), updated(1))
 
 
+@pytest.mark.usefixtures("_threads_of")
 @pytest.mark.parametrize("flushes", [True, False])
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_denormal_numbers_are_flushed_where_torch_flushes_them(
@@ -318,6 +337,77 @@ def test_denormal_numbers_are_flushed_where_torch_flushes_them(
     optimizer.step()
     left = int(buffer.view(torch.int32).count_nonzero())
     assert left == (0 if flushes else 300_000)
+
+
+def lose_state(optimizer: Optimizer, place: int) -> None:
+    optimizer.state.pop(parameters(optimizer)[place], None)
+
+
+def lose_all_state(optimizer: Optimizer, place: int) -> None:
+    optimizer.state.clear()
+
+
+def move_weights(optimizer: Optimizer, place: int) -> None:
+    one = parameters(optimizer)[place]
+    one.data = one.data.clone()
+
+
+def exchange_state(optimizer: Optimizer, place: int) -> None:
+    state = optimizer.state[parameters(optimizer)[place]]
+    if "exp_avg" in state:
+        state["exp_avg"] = state["exp_avg"] * 2
+
+
+def move_state(optimizer: Optimizer, place: int) -> None:
+    state = optimizer.state[parameters(optimizer)[place]]
+    if "exp_avg" in state:
+        state["exp_avg"].data = state["exp_avg"].data + 1
+
+
+def lose_gradient(optimizer: Optimizer, place: int) -> None:
+    parameters(optimizer)[place].grad = None
+
+
+def change_rate(optimizer: Optimizer, place: int) -> None:
+    optimizer.param_groups[0]["lr"] *= 0.5
+
+
+def toggle_maximum(optimizer: Optimizer, place: int) -> None:
+    optimizer.param_groups[0]["maximize"] ^= True
+
+
+def save_and_load(optimizer: Optimizer, place: int) -> None:
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+
+def split_group(optimizer: Optimizer, place: int) -> None:
+    moved = optimizer.param_groups[0]["params"]
+    if len(moved) > 1:
+        optimizer.add_param_group({"params": [moved.pop()]} | {"lr": 0.02})
+
+
+def nothing(optimizer: Optimizer, place: int) -> None:
+    pass
+
+
+DISTURBED = (
+    *(lose_state, lose_all_state, move_weights, exchange_state, move_state, lose_gradient),
+    *(change_rate, toggle_maximum, save_and_load, split_group, nothing, nothing),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(DISTURBED), st.integers(0, 3)), max_size=12))
+def test_whatever_is_done_to_an_optimizer_between_updates_is_done_to_it(
+    disturbances: list[tuple[Callable[[Optimizer, int], None], int]],
+) -> None:
+    both = pair_of(torch.optim.Adam, torch.float64, {"lr": 0.01})
+    for step, (disturb, place) in enumerate(disturbances):
+        give_gradients(both, step)
+        for one in both:
+            disturb(one, place)
+            one.step()
+        assert furthest(*both) < 1e-12
 
 
 def test_a_failing_compiler_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,11 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from training import MakeSetup, train
+from trainlab.train.batches.blocks import MOST_BYTES, Blocks, batches_of_block
 from trainlab.train.batches.streaming import AHEAD, Stream
 from trainlab.train.moments import Moments, Progress
 
@@ -55,7 +58,7 @@ def test_streamed_data_gives_the_same_losses(make_setup: MakeSetup) -> None:
         progress = Progress()
         train(setup, Moments([]), progress)
         finals.append(progress.final)
-        assert (batches._stream is None) is resident
+        assert (batches._ahead is None) is resident
     assert finals[0] == finals[1]
 
 
@@ -66,3 +69,37 @@ def test_rows_that_were_not_announced_are_gathered_on_the_spot(make_setup: MakeS
     other = torch.tensor([5, 3])
     assert torch.equal(batches.gather(other)[1], batches.gather(torch.tensor([5, 3]))[1])
     assert len(batches.gather(announced[0])[0]) == len(announced[0])
+
+
+def test_small_batches_of_a_training_that_is_recorded_are_gathered_in_blocks(
+    make_setup: MakeSetup,
+) -> None:
+    batches = make_setup(batch_size=3).split_batches
+    alone = [batches.gather(rows) for rows in batches.epoch(1, 2)]
+    batches.gather_in_blocks()
+    pieces = batches.epoch(1, 2)
+    together = [batches.gather(rows) for rows in pieces]
+    assert isinstance(batches._ahead, Blocks)
+    assert len(alone) == len(together) == len(batches)
+    assert all(all(map(torch.equal, *both)) for both in zip(alone, together, strict=True))
+    places = {one.data_ptr() for batch in together for one in batch}
+    assert len(places) == 2 * len(together)  # nothing is given twice
+    # Rows that come out of turn are gathered by themselves, and the next epoch anew.
+    assert torch.equal(batches.gather(pieces[0])[0], alone[0][0])
+    again = batches.epoch(1, 3)
+    batches.gather(again[0])
+    assert torch.equal(batches.gather(torch.tensor([4]))[1], batches._targets[4:5])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 70), st.integers(1, 3000))
+def test_a_block_is_small_and_the_last_batch_too(num_rows: int, size: int, width: int) -> None:
+    kept = torch.arange(num_rows * width).view(num_rows, width), torch.arange(num_rows)
+    pieces = torch.randperm(num_rows).split(size)
+    blocks = Blocks(kept, pieces)
+    num_batches = batches_of_block(kept, pieces)
+    assert num_batches == 1 or num_batches * min(size, num_rows) * (width + 1) * 8 <= MOST_BYTES
+    for rows in pieces:
+        assert blocks.has(rows)
+        assert all(map(torch.equal, blocks.take(), (one[rows] for one in kept)))
+    assert not blocks.has(pieces[0])

@@ -9,7 +9,7 @@ from operator import getitem
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import _C, Tensor, fx
 
 from trainlab.errors import WorkloadError
 
@@ -65,22 +65,23 @@ class Operators:
         """What the function used and was not given."""
         self._run = self._interpreted(traced)
 
-    @torch.no_grad()
     def __call__(self, *given: Tensor) -> tuple[Tensor, ...]:
         """What the function gives; FailedError where an operator fails."""
+        had_gradients, rewrites = torch.is_grad_enabled(), _C._get_graph_executor_optimize()
+        _C._set_grad_enabled(False)  # `torch.no_grad` takes as long as a small operator
         # As written down: what torch would rewrite need not round the same.
-        rewrites = torch._C._get_graph_executor_optimize()
-        torch._C._set_graph_executor_optimize(False)
+        _C._set_graph_executor_optimize(False)
         try:
             found: tuple[Tensor, ...] = self._run(*given, *self.kept)
             return found
         except Exception as error:
             raise FailedError(str(error).strip().splitlines()[-1]) from error
         finally:
-            torch._C._set_graph_executor_optimize(rewrites)
+            _C._set_graph_executor_optimize(rewrites)
+            _C._set_grad_enabled(had_gradients)
 
     def _interpreted(self, traced: fx.GraphModule) -> Callable[..., Any]:
-        graph = torch._C.Graph()
+        graph = _C.Graph()
         nodes, values = list(traced.graph.nodes), Values()
         for kind in ("placeholder", "get_attr"):
             for node in nodes:
@@ -94,9 +95,9 @@ class Operators:
         (returned,) = (node.args[0] for node in nodes if node.op == "output")
         outputs = [values[one] for one in returned]
         given = graph.insertNode(graph.create("prim::TupleConstruct", outputs, 1)).output()
-        given.setType(torch._C.TupleType([one.type() for one in outputs]))
+        given.setType(_C.TupleType([one.type() for one in outputs]))
         graph.registerOutput(given)
-        run: Callable[..., Any] = torch._C._create_function_from_graph("recorded", graph)
+        run: Callable[..., Any] = _C._create_function_from_graph("recorded", graph)
         return run
 
 
@@ -155,18 +156,20 @@ def _value(graph: Any, given: Any, type_: Any, values: Values) -> Any:
     """An argument: what an earlier call gave, or a constant of the type that the operator takes."""
     if isinstance(given, fx.Node):
         return values[given]
-    inner = type_.getElementType() if isinstance(type_, torch._C.OptionalType) else type_
-    if isinstance(given, list | tuple) and isinstance(inner, torch._C.ListType):
+    inner = type_.getElementType() if isinstance(type_, _C.OptionalType) else type_
+    if isinstance(given, list | tuple) and isinstance(inner, _C.ListType):
         of_each = inner.getElementType()
+        if given and isinstance(of_each, _C.IntType) and all(type(one) is int for one in given):
+            return graph.insertConstant(list(given))  # made once, not with every run
         items = [_value(graph, one, of_each, values) for one in given]
         listed = graph.insertNode(graph.create("prim::ListConstruct", items, 1)).output()
-        listed.setType(torch._C.ListType(of_each))
+        listed.setType(_C.ListType(of_each))
         return listed
     if isinstance(given, torch.memory_format):
         given = MEMORY_FORMATS[given]
     elif isinstance(given, torch.layout):
         given = LAYOUTS[given]
-    elif isinstance(inner, torch._C.FloatType) and given is not None:
+    elif isinstance(inner, _C.FloatType) and given is not None:
         given = float(given)
     return graph.insertConstant(given)
 

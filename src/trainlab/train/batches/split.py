@@ -8,6 +8,7 @@ from torch import Tensor
 from trainlab.data.dataset import Split
 from trainlab.machine.device import free_bytes
 from trainlab.train.batches.batches import Batches, kept_samples
+from trainlab.train.batches.blocks import Blocks
 from trainlab.train.batches.streaming import Stream
 from trainlab.train.rank import Rank
 from trainlab.train.seeds import data_order
@@ -39,11 +40,12 @@ class SplitBatches(Batches):
         self._data_device = device if self.resident else torch.device("cpu")
         placed = split.to(self._data_device)
         self._inputs, self._targets = placed.inputs, placed.targets
-        self._stream: Stream | None = None
+        self._ahead: Stream | Blocks | None = None
+        self._gathers_blocks = False
 
     def resized(self, batch_size: int) -> "SplitBatches":
         other = super().resized(batch_size)
-        other._stream = None
+        other._ahead = None
         other.num_samples = kept_samples(self.num_stored, batch_size, drop_last=self._drop_last)
         return other
 
@@ -59,11 +61,18 @@ class SplitBatches(Batches):
         be moved are gathered ahead from here on, in this order."""
         batches = torch.split(order.to(self._data_device), self.batch_size)[first:]
         pieces = tuple(self.rank.share_of(batch) for batch in batches)
+        if self._ahead is not None:
+            self._ahead.close()
         if not self.resident:
-            if self._stream is not None:
-                self._stream.close()
-            self._stream = Stream((self._inputs, self._targets), pieces, self.device)
+            self._ahead = Stream((self._inputs, self._targets), pieces, self.device)
+        elif self._gathers_blocks:
+            self._ahead = Blocks((self._inputs, self._targets), pieces)
         return pieces
+
+    def gather_in_blocks(self) -> None:
+        """From the next epoch on, where batches are small. For a training of which nobody asks how long the
+        data of each step took."""
+        self._gathers_blocks = self._data_device.type == "cpu"
 
     def first_rows(self) -> Tensor:
         """The row numbers of a full batch as stored, this process's share of it; nothing is gathered
@@ -78,8 +87,8 @@ class SplitBatches(Batches):
         return self.samples(self.first_rows())
 
     def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        if self._stream is not None and self._stream.has(rows):
-            return self._stream.take()
+        if self._ahead is not None and self._ahead.has(rows):
+            return self._ahead.take()
         return self._inputs.index_select(0, rows), self._targets.index_select(0, rows)
 
     def move(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

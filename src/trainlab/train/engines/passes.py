@@ -40,6 +40,7 @@ class RecordedPasses:
         self._forward = Forward(setup, Moments([]), call_model)
         self._rows = setup.split_batches.first_rows()
         self._shapes = [one.shape for one in setup.split_batches.samples(self._rows)]
+        self._num_samples = len(self._rows)
         self._every = list(setup.model.parameters())
         self._is_first = True
         self._watch: PlainPython | None = None
@@ -72,7 +73,7 @@ class RecordedPasses:
             raise failed_alone(failed) from failed
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
-        return Outcome(loss, outputs, targets, len(targets))
+        return Outcome(loss, outputs, targets, self._num_samples)
 
     def epoch_begins(self) -> None:
         """A test lies behind, in which the model may have changed more than its mode: with the next batch

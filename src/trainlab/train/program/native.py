@@ -11,8 +11,9 @@ from trainlab.errors import RecordError
 from trainlab.spec.optimizer import OPTIMIZERS, OptimizerName
 from trainlab.train.program.fused import STATE
 from trainlab.train.tuned.choices import NATIVE, TORCH, kept_choice
+from trainlab.train.tuned.layout import NUMBERS_PER_TENSOR
 from trainlab.train.tuned.library import WORTH_COMPILING, NoLibraryError, library, library_key
-from trainlab.train.tuned.update import DTYPES, NUMBERS_PER_TENSOR, RULES, Options
+from trainlab.train.tuned.rules import DTYPES, RULES, Options
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "adadelta": {"first": "rho", "eps": "eps"},

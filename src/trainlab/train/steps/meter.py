@@ -74,6 +74,9 @@ class Meter:
         self._stops_explosions = stops_explosions
         self._limit: float | None = None
         self._joins: bool | None = None
+        self._last_shape: torch.Size | None = None
+        """Of the outputs of the last step, which with its targets keep so many bytes alive."""
+        self._last_bytes = 0
         self.reset()
 
     @property
@@ -104,19 +107,14 @@ class Meter:
             self.add(earlier)
         loss, outputs, targets, count, logged, _ = outcome
         check_mean(loss)
-        self._losses.append(loss.detach())
+        self._losses.append(loss.detach() if loss.requires_grad else loss)
         self._counts.append(count)
         for name, value in logged.items():
             self._logged.setdefault(name, []).append((value, count))
         are_tensors = isinstance(outputs, Tensor) and isinstance(targets, Tensor)
-        is_first = self._num_batches + len(self._losses) == 1
-        if outputs is None and is_first and not self._needs_outputs:
-            self.metrics, self._sums = {}, self._sums[:1]
-        if self.metrics or self._whole:
-            if outputs is None:
-                raise WorkloadError(
-                    "metrics: the step gave no outputs for them; let it give `outputs` and `targets` too"
-                )
+        if outputs is None:
+            self._add_no_outputs()
+        elif self._whole:
             for name, metric in self._whole.items():
                 with Running(f"metrics.{name}"):
                     metric.update(detached(outputs), targets)
@@ -125,12 +123,28 @@ class Meter:
             self._targets.append(targets)
             if are_tensors:
                 self._versions.append(_version(outputs))
-                # The storage, not the view: a pending slice keeps all of it alive.
-                self._pending_bytes += outputs.untyped_storage().nbytes() + targets.nbytes
+                self._pending_bytes += self._bytes_of(outputs, targets)
         too_many = len(self._losses) >= self._max_pending_steps
         is_nested = bool(self.metrics) and not are_tensors
         if too_many or is_nested or self._pending_bytes >= self._max_pending_bytes:
             self._reduce()
+
+    def _bytes_of(self, outputs: Tensor, targets: Tensor) -> int:
+        shape = outputs.shape
+        if shape != self._last_shape:
+            # The storage, not the view: a pending slice keeps all of it alive.
+            self._last_bytes = outputs.untyped_storage().nbytes() + targets.nbytes
+            self._last_shape = shape
+        return self._last_bytes
+
+    def _add_no_outputs(self) -> None:
+        is_first = self._num_batches + len(self._losses) == 1
+        if is_first and not self._needs_outputs:
+            self.metrics, self._sums = {}, self._sums[:1]
+        if self.metrics or self._whole:
+            raise WorkloadError(
+                "metrics: the step gave no outputs for them; let it give `outputs` and `targets` too"
+            )
 
     def means(self) -> Means:
         """Over the steps since the last reset. Waits for the device."""

@@ -9,6 +9,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+import torch
+
 from trainlab.errors import RecordError
 from trainlab.machine.cache import cache_folder
 from trainlab.machine.environment import cpu_model
@@ -91,9 +93,24 @@ def _loaded(path: Path) -> ctypes.CDLL:
         loaded = ctypes.CDLL(str(path))
         loaded.trainlab_update.restype = ctypes.c_int
         loaded.trainlab_update_each.restype = ctypes.c_int
+        loaded.trainlab_use_threads(*(_threads_of_torch() or (None, None, None)))
     except (OSError, AttributeError) as error:
         raise NoLibraryError("tuned_compiler_failed", _first_line(str(error))) from None
     return loaded
+
+
+def _threads_of_torch() -> tuple[ctypes.c_void_p, ...] | None:
+    """What the compiled code calls them by, where torch's OpenMP has GNU's interface; None elsewhere, where
+    it starts threads of its own."""
+    # Looked up in torch's library first, then in those that it was linked with: another package may have
+    # brought another OpenMP, whose threads would stand in the way of torch's.
+    place = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        torchs = ctypes.CDLL(str(place))
+        found = (torchs.GOMP_parallel, torchs.omp_get_thread_num, torchs.omp_get_num_threads)
+    except (OSError, AttributeError):
+        return None
+    return tuple(ctypes.cast(one, ctypes.c_void_p) for one in found)
 
 
 @cache

@@ -1,9 +1,11 @@
 // The updates of torch's optimizers, one pass over memory each, equal to torch's to rounding.
 // Called through ctypes by `update.py`, which lays out the arguments.
 
+#include <algorithm>
+#include <atomic>
+#include <cfenv>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <thread>
 #include <vector>
 
@@ -197,27 +199,70 @@ Update update_of(Kind kind, const Options& options) {
     return nullptr;
 }
 
-// Fewer elements than this are not worth a thread, which takes some 20 microseconds to start.
+// Fewer elements than this are not worth another thread, which may have to be woken.
 constexpr int64_t WORTH_A_THREAD = 1 << 17;
 // Of two ranges, neither ends within a cache line of the other.
 constexpr int64_t ALIGNED = 64;
 
+// torch's own threads, through the interface of its OpenMP; null where torch has none that we know.
+struct Pool {
+    void (*parallel)(void (*work)(void*), void* data, unsigned num_threads, unsigned flags);
+    int (*thread)();
+    int (*num_threads)();
+} pool{};
+
+// Calls `work(part, parts)` for every part, each in a thread. torch's threads wait for work awhile: one of
+// them begins within some 10 microseconds, where one that is started has to take a core away from them.
+template <typename Work>
+void in_parts(int64_t parts, const Work& work) {
+    if (parts <= 1) {
+        work(0, 1);
+    } else if (pool.parallel == nullptr) {
+        std::vector<std::thread> others;
+        for (int64_t part = 1; part < parts; ++part) others.emplace_back(work, part, parts);
+        work(0, parts);
+        for (std::thread& other : others) other.join();
+    } else {
+        struct Shared {
+            const Work& work;
+            fenv_t rounding;
+        } shared{work, {}};
+        fegetenv(&shared.rounding);
+        const auto run = [](void* data) {
+            const Shared& shared = *static_cast<const Shared*>(data);
+            fenv_t before;
+            fegetenv(&before);
+            fesetenv(&shared.rounding);  // whether denormal numbers are flushed, as where this was called
+            shared.work(pool.thread(), pool.num_threads());  // OpenMP may give fewer than it is asked for
+            fesetenv(&before);
+        };
+        pool.parallel(run, &shared, static_cast<unsigned>(parts), 0);
+    }
+}
+
+// Updates what is one part's of all elements, counted through from the first tensor to the last.
 void update_part(Update update, const Tensor* tensors, int64_t count, const Options& options,
-                 int64_t part, int64_t parts) {
-    for (int64_t i = 0; i < count; ++i) {
-        const Tensor& tensor = tensors[i];
-        if (tensor.size < WORTH_A_THREAD) {
-            if (part == 0) update(tensor, options, {0, tensor.size});
-            continue;
-        }
-        const int64_t each = (tensor.size / parts + ALIGNED - 1) / ALIGNED * ALIGNED;
-        const int64_t begin = part * each;
-        const int64_t end = part == parts - 1 ? tensor.size : begin + each;
-        update(tensor, options, {begin, end});
+                 int64_t size, int64_t part, int64_t parts) {
+    const int64_t each = (size / parts + ALIGNED - 1) / ALIGNED * ALIGNED;
+    const int64_t begin = part * each;
+    const int64_t end = part == parts - 1 ? size : begin + each;
+    int64_t first = 0;
+    for (int64_t i = 0; i < count && first < end; first += tensors[i++].size) {
+        const Range range{std::max<int64_t>(begin - first, 0),
+                          std::min<int64_t>(end - first, tensors[i].size)};
+        if (range.begin < range.end) update(tensors[i], options, range);
     }
 }
 
 }  // namespace
+
+// From now on torch's threads are used: three functions of its OpenMP, `GOMP_parallel`,
+// `omp_get_thread_num` and `omp_get_num_threads`.
+extern "C" void trainlab_use_threads(void* parallel, void* thread, void* num_threads) {
+    pool.parallel = reinterpret_cast<decltype(pool.parallel)>(parallel);
+    pool.thread = reinterpret_cast<decltype(pool.thread)>(thread);
+    pool.num_threads = reinterpret_cast<decltype(pool.num_threads)>(num_threads);
+}
 
 // Updates every tensor of a parameter group; returns 0, or 1 for a kind that there is not.
 extern "C" int trainlab_update(int kind, int is_double, const Tensor* tensors, int64_t count,
@@ -225,19 +270,14 @@ extern "C" int trainlab_update(int kind, int is_double, const Tensor* tensors, i
     const Update update = is_double ? update_of<double>(static_cast<Kind>(kind), *options)
                                     : update_of<float>(static_cast<Kind>(kind), *options);
     if (update == nullptr) return 1;
-    bool shares = false;
+    int64_t size = 0;
     for (int64_t i = 0; i < count; ++i) {
         if (tensors[i].step != nullptr) *tensors[i].step += 1;
-        shares = shares || tensors[i].size >= WORTH_A_THREAD;
+        size += tensors[i].size;
     }
-    const int64_t parts = shares ? num_threads : 1;
-    // Threads inherit from this one whether denormal numbers are flushed.
-    std::vector<std::thread> others;
-    for (int64_t part = 1; part < parts; ++part) {
-        others.emplace_back(update_part, update, tensors, count, std::cref(*options), part, parts);
-    }
-    update_part(update, tensors, count, *options, 0, parts);
-    for (std::thread& other : others) other.join();
+    in_parts(size < WORTH_A_THREAD ? 1 : num_threads, [&](int64_t part, int64_t parts) {
+        update_part(update, tensors, count, *options, size, part, parts);
+    });
     return 0;
 }
 
@@ -253,19 +293,11 @@ extern "C" int trainlab_update_each(int kind, int is_double, const Tensor* tenso
     }
     int64_t size = 0;
     for (int64_t i = 0; i < count; ++i) size += tensors[i].size;
-    const int64_t parts = size < WORTH_A_THREAD ? 1 : num_threads;
-    std::vector<int> unknown(parts, 0);
-    const auto update_some = [&](int64_t part) {
+    std::atomic<int> unknown{0};
+    in_parts(size < WORTH_A_THREAD ? 1 : num_threads, [&](int64_t part, int64_t parts) {
         for (int64_t i = part * count / parts; i < (part + 1) * count / parts; ++i) {
-            unknown[part] |= trainlab_update(kind, is_double, tensors + i, 1, options + i, 1);
+            unknown |= trainlab_update(kind, is_double, tensors + i, 1, options + i, 1);
         }
-    };
-    std::vector<std::thread> others;
-    for (int64_t part = 1; part < parts; ++part) others.emplace_back(update_some, part);
-    update_some(0);
-    for (std::thread& other : others) other.join();
-    for (const int one : unknown) {
-        if (one) return 1;
-    }
-    return 0;
+    });
+    return unknown;
 }
