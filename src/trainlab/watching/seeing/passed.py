@@ -15,6 +15,8 @@ from trainlab.watching.seeing.seen import SeenLoader
 DATA_BEGINS, DATA_ENDS, BACKWARD_BEGINS, GRADIENT_BEGINS, UPDATE_ENDS = range(5)
 """The fourth is that of `torch.autograd.grad`, which tells no loss."""
 NUM_MARKS: Final = 5
+MOST_KEPT: Final = 4096
+"""Marks of a stretch of steps."""
 BITS: Final = 3
 """That a mark needs."""
 
@@ -23,8 +25,8 @@ class Passed:
     """Marks in the order in which they were passed by, and what came with them."""
 
     __slots__ = (
-        *("is_inside", "is_on", "is_quick", "lead", "loader", "log", "num_wanted", "optimizers"),
-        "shapes",
+        *("is_free", "is_inside", "is_on", "is_quick", "lead", "loader", "log", "num_wanted"),
+        *("optimizers", "shapes"),
     )
 
     def __init__(self) -> None:
@@ -32,6 +34,8 @@ class Passed:
         """The second: and by the shortest way."""
         self.is_inside = False
         """A backward pass is under way."""
+        self.is_free = False
+        """By the shortest way, none is, and no loss was scaled for the next."""
         self.lead: int | None = None
         """Of the optimizer whose updates end the steps of the stretch: its identity."""
         self.loader: SeenLoader | None = None

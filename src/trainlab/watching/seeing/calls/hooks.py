@@ -13,11 +13,6 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import nn
 from torch.optim import Optimizer
-from torch.optim.optimizer import (
-    _global_optimizer_pre_hooks,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -25,13 +20,14 @@ from trainlab.errors import SpecError
 from trainlab.watching.seeing.calls.listener import Listener
 from trainlab.watching.seeing.calls.model_hooks import ModelHooks
 from trainlab.watching.seeing.calls.replaced import Replaced
+from trainlab.watching.seeing.calls.update_hooks import UpdateHooks
 from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
     BITS,
     DATA_BEGINS,
     DATA_ENDS,
     GRADIENT_BEGINS,
-    UPDATE_ENDS,
+    MOST_KEPT,
     Passed,
 )
 from trainlab.watching.seeing.seen import SeenLoader, size_of
@@ -43,8 +39,6 @@ OF_LOADER = "_trainlab_loader"
 """What an iterator knows of its loader."""
 STEPS, MARKS, ALL = range(3)
 """How much is seen: batches and updates; nothing but the marks of steps, which are kept; all calls."""
-MOST_KEPT = 4096
-"""Marks of a stretch of steps."""
 
 
 class Hooks:
@@ -65,6 +59,7 @@ class Hooks:
         self._seldom: list[Replaced] = []
         """Calls that are of no interest while steps are passed by."""
         self._see_tests()
+        self._updates = UpdateHooks(listener, self.passed, clock, self._installed)
         self._see_optimizers()
         self._see_backward()
         self._see_gradients()
@@ -94,14 +89,11 @@ class Hooks:
         """From here on so much is seen. Below ALL no model has a hook: it runs as without us."""
         self.level, self.passed.is_on = level, level == MARKS
         # What torch has compiled depends on what is called; where it has not, the less the better.
-        self.passed.is_quick = level == MARKS and not _has_compiled()
-        hooks, key, update_begins = self._seeing_updates
-        if self.passed.is_quick:
-            hooks.pop(key, None)
-        else:
-            hooks.setdefault(key, update_begins)
+        self.passed.is_quick = is_quick = level == MARKS and not _has_compiled()
+        self.passed.is_free = is_quick and not self.passed.is_inside
+        self._updates.see(is_quick)
         for one in self._seldom:
-            one.take_out() if self.passed.is_quick else one.put()
+            one.take_out() if is_quick else one.put()
         self.models.see(level == ALL)
 
     def pass_by(self, num_marks: int, lead: Optimizer | None, loader: SeenLoader | None) -> None:
@@ -124,35 +116,6 @@ class Hooks:
         self._put(nn.Module, "eval", watched_eval)
 
     def _see_optimizers(self) -> None:
-        begins, ends = self._listener.update_begins, self._listener.update_ends
-
-        passed, clock, stretch_ends = self.passed, self._clock, self._listener.stretch_ends
-        log, mark, made_by = passed.log, passed.log.append, passed.optimizers.append
-        thread, get_ident = self._thread, threading.get_ident
-
-        def before(optimizer: Optimizer, arguments: object, options: object) -> None:
-            if not _is_compiling() and not passed.is_on and get_ident() == thread:
-                begins(optimizer)
-
-        def after(optimizer: Optimizer, arguments: object, options: object) -> None:
-            if not passed.is_quick and _is_compiling():
-                return
-            if get_ident() != thread:
-                return
-            if not passed.is_on:
-                ends(optimizer)
-                return
-            mark(clock() << BITS | UPDATE_ENDS)
-            made_by(optimizer)
-            if len(log) >= passed.num_wanted and (
-                id(optimizer) == passed.lead or len(log) > MOST_KEPT
-            ):
-                stretch_ends()
-
-        handle = register_optimizer_step_pre_hook(before)
-        self._seeing_updates = _global_optimizer_pre_hooks, handle.id, before
-        self._installed.callback(handle.remove)
-        self._installed.callback(register_optimizer_step_post_hook(after).remove)
         make, made = Optimizer.__init__, self._listener.optimizer_made
 
         @wraps(make)
@@ -195,7 +158,7 @@ class Hooks:
                 return run(tensors, *arguments, **options)
             if passed.is_inside:  # made by another one, as reentrant checkpoints do: part of that
                 return run(tensors, *arguments, **options)
-            passed.is_inside = True
+            passed.is_free, passed.is_inside = False, True
             try:
                 if passed.is_on:
                     mark(clock() << BITS | BACKWARD_BEGINS)
@@ -207,7 +170,7 @@ class Hooks:
                 finally:
                     ends()
             finally:
-                passed.is_inside = False
+                passed.is_free, passed.is_inside = passed.is_quick, False
 
         @wraps(run_from)
         def watched_from(
@@ -219,22 +182,21 @@ class Hooks:
         ) -> Any:
             # The same, for nearly all there are, without a call more than the script makes: what torch's
             # own method does where no subclass and no mode has a say in it.
-            if (
-                (passed.is_quick and not passed.is_inside)
-                and not is_overridden(tensor)
-                and get_ident() == thread
-            ):
-                passed.is_inside = True
+            if passed.is_free and not is_overridden(tensor) and get_ident() == thread:
+                passed.is_free, passed.is_inside = False, True
                 mark(clock() << BITS | BACKWARD_BEGINS)
                 try:
-                    if losses.scaled is None and tensor.is_cpu and not tensor.dim():
-                        known = tensor.item()
+                    if gradient is None and tensor.is_cpu:
+                        try:
+                            known = tensor.item()
+                        except RuntimeError:  # several numbers: torch will say that it takes one
+                            known = math.nan
                         value(known if known.__class__ is float else math.nan)
                     else:
                         losses.add(tensor)
                     return run(tensor, gradient, retain_graph, create_graph, inputs=inputs)
                 finally:
-                    passed.is_inside = False
+                    passed.is_free, passed.is_inside = passed.is_quick, False
             return run_from(tensor, gradient, retain_graph, create_graph, inputs)
 
         self._put(torch.autograd, "backward", watched)
@@ -267,6 +229,7 @@ class Hooks:
         def watched_scale(scaler: Any, outputs: Any) -> Any:
             result = scale(scaler, outputs)
             scaled(result, outputs)
+            passed.is_free = False  # until a backward pass has begun: from what, is to be looked at
             return result
 
         self._put(torch.amp.GradScaler, "scale", watched_scale)
