@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -386,6 +387,44 @@ def split_group(optimizer: Optimizer, place: int) -> None:
         optimizer.add_param_group({"params": [moved.pop()]} | {"lr": 0.02})
 
 
+def change_options_in_place(optimizer: Optimizer, place: int) -> None:
+    group = optimizer.param_groups[0]
+    group["betas"] = [*group["betas"]] if isinstance(group["betas"], tuple) else group["betas"]
+    group["betas"][0] *= 0.9
+
+
+def take_a_tensor(optimizer: Optimizer, place: int) -> None:
+    group = optimizer.param_groups[0]
+    group["weight_decay"] = torch.tensor(0.1 + float(group["weight_decay"]))
+
+
+def decouple(optimizer: Optimizer, place: int) -> None:
+    optimizer.param_groups[0]["decoupled_weight_decay"] ^= True
+
+
+def exchange_names(optimizer: Optimizer, place: int) -> None:
+    state = optimizer.state[parameters(optimizer)[place]]
+    if "exp_avg" in state:
+        step, first, second = (state.pop(name) for name in ("step", "exp_avg", "exp_avg_sq"))
+        state |= {"step": step, "exp_avg_sq": first.abs(), "exp_avg": second}
+
+
+def keep_something(optimizer: Optimizer, place: int) -> None:
+    optimizer.state["count"] = 3  # type: ignore[index]
+
+
+def turn_state(optimizer: Optimizer, place: int) -> None:
+    state = optimizer.state[parameters(optimizer)[0]]
+    if "exp_avg" in state:
+        turned = state["exp_avg"].t().contiguous().t()
+        state["exp_avg"].set_(turned.untyped_storage(), 0, turned.shape, turned.stride())
+
+
+def use_weights_as_gradient(optimizer: Optimizer, place: int) -> None:
+    one = parameters(optimizer)[place]
+    one.grad = one.data
+
+
 def nothing(optimizer: Optimizer, place: int) -> None:
     pass
 
@@ -393,6 +432,8 @@ def nothing(optimizer: Optimizer, place: int) -> None:
 DISTURBED = (
     *(lose_state, lose_all_state, move_weights, exchange_state, move_state, lose_gradient),
     *(change_rate, toggle_maximum, save_and_load, split_group, nothing, nothing),
+    *(change_options_in_place, take_a_tensor, decouple, exchange_names, keep_something),
+    *(turn_state, use_weights_as_gradient),
 )
 
 
@@ -408,6 +449,74 @@ def test_whatever_is_done_to_an_optimizer_between_updates_is_done_to_it(
             disturb(one, place)
             one.step()
         assert furthest(*both) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["adam", "sgd"])
+def test_weights_that_share_memory_are_left_to_torch(kind: str) -> None:
+    torch.set_num_threads(2)
+    torch_class = torch.optim.Adam if kind == "adam" else torch.optim.SGD
+    options = {} if kind == "adam" else {"momentum": 0.9, "weight_decay": 0.1}
+
+    def updated(made_by: Any) -> Tensor:
+        draw = torch.Generator().manual_seed(0)
+        first, second = (nn.Parameter(torch.zeros(200_000)) for _ in range(2))
+        second.data = first.data
+        optimizer = made_by([first, second], lr=0.1, foreach=False, **options)
+        for _ in range(5):
+            for one in (first, second):
+                one.grad = torch.randn(len(one), generator=draw)
+            optimizer.step()
+        return first.detach()
+
+    assert torch.equal(updated(native_class(torch_class, library())), updated(torch_class))
+
+
+def test_a_parameter_that_stands_in_a_group_twice_is_left_to_torch() -> None:
+    with pytest.warns(UserWarning, match="duplicate"):
+        pairs = [
+            (one, made([one, one], lr=0.1, foreach=False))
+            for made in (torch.optim.Adam, native_class(torch.optim.Adam, library()))
+            for one in (nn.Parameter(torch.ones(5)),)
+        ]
+    for step in range(4):
+        for one, optimizer in pairs:
+            one.grad = torch.full((5,), 1.0 + step)
+            optimizer.step()
+    assert torch.equal(pairs[0][0], pairs[1][0])
+
+
+def test_a_copied_optimizer_goes_on() -> None:
+    both = pair_of(torch.optim.Adam, torch.float64, {"lr": 0.01})
+    for step in range(2):
+        give_gradients(both, step)
+        for one in both:
+            one.step()
+    copies = copy.deepcopy(both)
+    for step in range(2, 4):
+        give_gradients(copies, step)
+        for one in copies:
+            one.step()
+    assert furthest(*copies) < 1e-12
+    assert furthest(both[1], copies[1]) > 1e-6
+
+
+@pytest.mark.parametrize("options", [{"amsgrad": None}, {"amsgrad": np.True_}])
+def test_flags_are_what_python_takes_for_true(options: Mapping[str, Any]) -> None:
+    both = pair_of(torch.optim.Adam, torch.float64, {"lr": 0.01, **options})
+    for step in range(3):
+        give_gradients(both, step)
+        for one in both:
+            one.step()
+    assert furthest(*both) < 1e-12
+
+
+def test_a_gradient_without_memory_is_left_to_torch() -> None:
+    one = nn.Parameter(torch.ones(6))
+    optimizer = native_class(torch.optim.SGD, library())([one], lr=0.1, momentum=0.5)  # type: ignore[call-arg]
+    for gradient in (torch.ones(6), torch.ones(6), torch._efficientzerotensor(6)):
+        one.grad = gradient
+        optimizer.step()
+    assert torch.allclose(one, torch.full((6,), 1 - 0.1 - 0.15 - 0.075))
 
 
 def test_a_failing_compiler_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training import MakeSetup, train
-from trainlab.train.batches.blocks import MOST_BYTES, Blocks, batches_of_block
+from trainlab.train.batches.blocks import MOST_BYTES, Blocks, batches_of_block, can_be_blocks
 from trainlab.train.batches.streaming import AHEAD, Stream
 from trainlab.train.moments import Moments, Progress
 
@@ -76,19 +76,37 @@ def test_small_batches_of_a_training_that_is_recorded_are_gathered_in_blocks(
 ) -> None:
     batches = make_setup(batch_size=3).split_batches
     alone = [batches.gather(rows) for rows in batches.epoch(1, 2)]
-    batches.gather_in_blocks()
     pieces = batches.epoch(1, 2)
-    together = [batches.gather(rows) for rows in pieces]
+    first = batches.gather(pieces[0])
+    batches.gather_in_blocks(True)  # amid an epoch
+    together = [first, *[batches.gather(rows) for rows in pieces[1:]]]
     assert isinstance(batches._ahead, Blocks)
     assert len(alone) == len(together) == len(batches)
     assert all(all(map(torch.equal, *both)) for both in zip(alone, together, strict=True))
     places = {one.data_ptr() for batch in together for one in batch}
     assert len(places) == 2 * len(together)  # nothing is given twice
+    for one in together[5]:
+        assert not one._is_view()
+        assert one.storage_offset() == 0
+        assert one.untyped_storage().nbytes() == one.nbytes
+    before = together[6][0]._version
+    together[5][0].add_(torch.ones((), requires_grad=True))  # as a model may that learns an offset
+    assert together[6][0]._version == before
     # Rows that come out of turn are gathered by themselves, and the next epoch anew.
     assert torch.equal(batches.gather(pieces[0])[0], alone[0][0])
     again = batches.epoch(1, 3)
     batches.gather(again[0])
+    assert batches._ahead.has(again[1])
     assert torch.equal(batches.gather(torch.tensor([4]))[1], batches._targets[4:5])
+    batches.gather_in_blocks(False)
+    batches.gather(again[1])
+    assert batches._ahead is None
+
+
+def test_numbers_that_numpy_does_not_know_are_gathered_by_themselves() -> None:
+    targets = torch.arange(9)
+    assert can_be_blocks((torch.zeros(9, 2), targets))
+    assert not can_be_blocks((torch.zeros(9, 2, dtype=torch.bfloat16), targets))
 
 
 @settings(max_examples=40, deadline=None)

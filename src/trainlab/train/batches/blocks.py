@@ -1,6 +1,7 @@
 """Blocks: many small batches gathered by one call, where a call takes longer than the copy it makes."""
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -38,9 +39,21 @@ class Blocks:
         num_batches = batches_of_block(self._stored, self._pieces)
         for first in range(0, len(self._pieces), num_batches):
             pieces = self._pieces[first : first + num_batches]
-            rows, sizes = torch.cat(tuple(pieces)), [len(one) for one in pieces]
-            blocks = (one.index_select(0, rows).split(sizes) for one in self._stored)
-            yield from zip(*blocks, strict=True)
+            rows, ends = torch.cat(tuple(pieces)), [*accumulate(map(len, pieces), initial=0)]
+            # By way of NumPy each is a tensor of its own and no view: it may be changed in place, and has
+            # its own offset and history.
+            blocks = [one.index_select(0, rows).numpy() for one in self._stored]
+            for begin, end in pairwise(ends):
+                inputs, targets = (torch.from_numpy(one[begin:end]) for one in blocks)
+                yield inputs, targets
+
+
+def can_be_blocks(stored: Batch) -> bool:
+    """Not where they lie elsewhere than in the CPU's memory, or have numbers that NumPy does not know."""
+    try:
+        return all(one[:0].numpy().dtype is not None for one in stored)
+    except (TypeError, RuntimeError):
+        return False
 
 
 def batches_of_block(stored: Batch, pieces: Sequence[Tensor]) -> int:

@@ -1,6 +1,7 @@
 """Batches of a split, gathered where the data lies: on the device if it fits, else on the host."""
 
 from collections.abc import Iterator, Sequence
+from itertools import dropwhile
 
 import torch
 from torch import Tensor
@@ -8,7 +9,7 @@ from torch import Tensor
 from trainlab.data.dataset import Split
 from trainlab.machine.device import free_bytes
 from trainlab.train.batches.batches import Batches, kept_samples
-from trainlab.train.batches.blocks import Blocks
+from trainlab.train.batches.blocks import Blocks, can_be_blocks
 from trainlab.train.batches.streaming import Stream
 from trainlab.train.rank import Rank
 from trainlab.train.seeds import data_order
@@ -41,11 +42,13 @@ class SplitBatches(Batches):
         placed = split.to(self._data_device)
         self._inputs, self._targets = placed.inputs, placed.targets
         self._ahead: Stream | Blocks | None = None
-        self._gathers_blocks = False
+        self._pieces: tuple[Tensor, ...] = ()
+        """Of the epoch."""
+        self._in_blocks = False
 
     def resized(self, batch_size: int) -> "SplitBatches":
         other = super().resized(batch_size)
-        other._ahead = None
+        other._ahead, other._in_blocks = None, False
         other.num_samples = kept_samples(self.num_stored, batch_size, drop_last=self._drop_last)
         return other
 
@@ -63,16 +66,17 @@ class SplitBatches(Batches):
         pieces = tuple(self.rank.share_of(batch) for batch in batches)
         if self._ahead is not None:
             self._ahead.close()
+        self._pieces, self._ahead = pieces, None
         if not self.resident:
             self._ahead = Stream((self._inputs, self._targets), pieces, self.device)
-        elif self._gathers_blocks:
-            self._ahead = Blocks((self._inputs, self._targets), pieces)
         return pieces
 
-    def gather_in_blocks(self) -> None:
-        """From the next epoch on, where batches are small. For a training of which nobody asks how long the
-        data of each step took."""
-        self._gathers_blocks = self._data_device.type == "cpu"
+    def gather_in_blocks(self, in_blocks: bool) -> None:
+        """From the next batch on, where they are small, or each by itself. For a training of which nobody
+        asks how long the data of each step took."""
+        if self.resident:
+            self._ahead = None
+            self._in_blocks = in_blocks and can_be_blocks((self._inputs, self._targets))
 
     def first_rows(self) -> Tensor:
         """The row numbers of a full batch as stored, this process's share of it; nothing is gathered
@@ -87,6 +91,9 @@ class SplitBatches(Batches):
         return self.samples(self.first_rows())
 
     def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        if self._ahead is None and self._in_blocks:
+            left = tuple(dropwhile(lambda one: one is not rows, self._pieces))
+            self._ahead = Blocks((self._inputs, self._targets), left) if left else None
         if self._ahead is not None and self._ahead.has(rows):
             return self._ahead.take()
         return self._inputs.index_select(0, rows), self._targets.index_select(0, rows)

@@ -111,6 +111,8 @@ class RecordedPasses:
 
     def _tell(self, why: str | None, *more: object) -> None:
         self.why = why
+        # What Python gets is a batch by itself, of which a model may do with the memory what it likes.
+        self._setup.split_batches.gather_in_blocks(why is None)
         if self._told is not None:
             self._told(": ".join([why or "recorded", *map(str, more)]))
 

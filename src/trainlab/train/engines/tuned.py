@@ -45,7 +45,6 @@ def _passes(setup: Setup, moments: Moments, call_model: CallModel) -> RecordedPa
     """None where they are run from Python."""
     if not can_be_recorded(setup, moments):
         return None
-    setup.split_batches.gather_in_blocks()
     return RecordedPasses(setup, call_model, lambda told: record_choice(setup, "passes", told))
 
 

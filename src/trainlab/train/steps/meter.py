@@ -119,7 +119,8 @@ class Meter:
                 with Running(f"metrics.{name}"):
                     metric.update(detached(outputs), targets)
         if self.metrics:
-            self._outputs.append(detached(outputs))
+            is_plain = are_tensors and not outputs.requires_grad
+            self._outputs.append(outputs if is_plain else detached(outputs))
             self._targets.append(targets)
             if are_tensors:
                 self._versions.append(_version(outputs))

@@ -7,14 +7,14 @@ once; from then on it is only compared whether they are the same, and lie where 
 import ctypes
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from operator import attrgetter, is_
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainlab.train.tuned.rules import DTYPES, Group, Rule
+from trainlab.train.tuned.rules import DTYPES, Group, Rule, options_in
 
 NUMBERS_PER_TENSOR = 7
 """Parameter, gradient, three states, step, size: `Tensor` in update.cpp."""
@@ -42,6 +42,9 @@ class GroupLayout:
         rows = [self._row(one, states.get(one) or {}) for one in parameters]
         self._tensors = [one for row in rows for one in row if one is not None]
         self._places = [*map(Tensor.data_ptr, self._tensors)]
+        self._taken = {*self._places}
+        if _overlap(self._tensors):
+            raise NotLaidOutError  # one thread would change what another reads
         self._sizes = [*map(Tensor.numel, parameters)]
         self._numbers = array("q")
         for parameter, (_, *of_states), size in zip(parameters, rows, self._sizes, strict=True):
@@ -52,7 +55,8 @@ class GroupLayout:
     def is_renewed(self, group: Group, parameters: Sequence[Tensor]) -> bool:
         """Takes new options and gradients; the states are those that it was made with. False where more has
         changed; NotLaidOutError as above."""
-        if self._facts != _facts(group):
+        facts = options_in(group)
+        if self._facts != facts or self._types != [*map(type, facts)]:
             if self._names != self._rule.names(group):
                 return False
             self._take_options(group)
@@ -60,7 +64,7 @@ class GroupLayout:
             are_same(parameters, self.parameters)
             and [*map(Tensor.data_ptr, self._tensors)] == self._places
             and [*map(Tensor.numel, parameters)] == self._sizes
-            and all(map(Tensor.is_contiguous, parameters))
+            and all(map(Tensor.is_contiguous, self._tensors))
         )
         if is_same:
             self._take_gradients()
@@ -83,7 +87,8 @@ class GroupLayout:
         options = self._rule.options_of(group)
         if options is None:
             raise NotLaidOutError
-        self._facts, self._options = _facts(group), options
+        self._options, self._facts = options, options_in(group)
+        self._types = [*map(type, self._facts)]  # a tensor may be equal to a number, and less exact
 
     def _take_gradients(self) -> None:
         gradients: list[Any] = [one.grad for one in self.parameters]
@@ -92,9 +97,11 @@ class GroupLayout:
             and all(map(Tensor.is_contiguous, gradients))
             and [*map(Tensor.numel, gradients)] == self._sizes
         )
-        if not fit:
+        places = array("q", map(Tensor.data_ptr, gradients))
+        # Nowhere: zeros that have no memory, or no numbers at all.
+        if not fit or 0 in places or not self._taken.isdisjoint(places):
             raise NotLaidOutError
-        self._numbers[1::NUMBERS_PER_TENSOR] = array("q", map(Tensor.data_ptr, gradients))
+        self._numbers[1::NUMBERS_PER_TENSOR] = places
 
     def _row(self, parameter: Tensor, state: Mapping[str, Any]) -> tuple[Tensor | None, ...]:
         """A parameter, its states and its step."""
@@ -112,13 +119,20 @@ class GroupLayout:
         return parameter, *states, step
 
 
-def _facts(group: Group) -> list[Any]:
-    return [value for name, value in group.items() if name != "params"]
-
-
 def held_by(states: States) -> list[Any]:
-    """The parameters that have states, and these."""
-    return [*states, *chain.from_iterable(map(dict.values, states.values()))]
+    """The parameters that have states, and these with their names."""
+    try:
+        of_each = states.values()
+        values = chain.from_iterable(map(dict.values, of_each))
+        return [*states, *chain.from_iterable(of_each), *values]
+    except TypeError:  # something else than states is kept there
+        raise NotLaidOutError from None
+
+
+def _overlap(tensors: Sequence[Tensor]) -> bool:
+    """Whether any two share memory."""
+    spans = sorted((one.data_ptr(), one.data_ptr() + one.nbytes) for one in tensors)
+    return any(start < end for (_, end), (start, _) in pairwise(spans))
 
 
 def are_same(found: Sequence[Any], known: Sequence[Any]) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.optim import Optimizer
 
 Group = Mapping[str, Any]
@@ -31,6 +30,18 @@ class Options(ctypes.Structure):
     )
 
 
+def options_in(group: Group) -> list[Any]:
+    """All that a group of parameters has beside these."""
+    return [value for name, value in group.items() if name != "params"]
+
+
+def _stays(option: Any) -> bool:
+    """Whether it cannot change without being replaced."""
+    if isinstance(option, tuple):
+        return all(map(_stays, option))
+    return option is None or isinstance(option, float | int | str)
+
+
 @dataclass(frozen=True)
 class Rule:
     """How one of torch's optimizers is asked of the compiled update."""
@@ -41,10 +52,16 @@ class Rule:
     states: Callable[[Group], States]
     """Their names, in the order of update.cpp; None for one that the group's options leave out."""
     counts_steps: bool = True
+    decouples: bool = False
+    """Whether it takes weight decay as AdamW does."""
 
     def options_of(self, group: Group) -> Options | None:
-        """None where the group has options that are left to torch."""
-        if any(group.get(name) for name in LEFT_TO_TORCH) or isinstance(group["lr"], Tensor):
+        """None where the group has options that are left to torch, or such as may change in place."""
+        if any(group.get(name) for name in LEFT_TO_TORCH):
+            return None
+        if group.get("decoupled_weight_decay", self.decouples) != self.decouples:
+            return None
+        if not all(map(_stays, options_in(group))):
             return None
         rates = {"lr": group["lr"], "weight_decay": group["weight_decay"]}
         return Options(**rates, **self.options(group))
@@ -56,7 +73,7 @@ class Rule:
 
 def _adam_options(group: Group) -> Mapping[str, float]:
     first, second = group["betas"]
-    return {"first": first, "second": second, "eps": group["eps"], "flag": group["amsgrad"]}
+    return {"first": first, "second": second, "eps": group["eps"], "flag": bool(group["amsgrad"])}
 
 
 def _adam_states(group: Group) -> States:
@@ -65,7 +82,7 @@ def _adam_states(group: Group) -> States:
 
 def _rmsprop_options(group: Group) -> Mapping[str, float]:
     first, second = group["alpha"], group["momentum"]
-    return {"first": first, "second": second, "eps": group["eps"], "flag": group["centered"]}
+    return {"first": first, "second": second, "eps": group["eps"], "flag": bool(group["centered"])}
 
 
 def _rmsprop_states(group: Group) -> States:
@@ -84,13 +101,13 @@ RULES: Mapping[type[Optimizer], Rule] = {
         options=lambda group: {
             "first": group["momentum"],
             "extra": group["dampening"],
-            "flag": group["nesterov"],
+            "flag": bool(group["nesterov"]),
         },
         states=lambda group: ("momentum_buffer" if group["momentum"] else None, None, None),
         counts_steps=False,
     ),
     torch.optim.Adam: Rule(kind=2, options=_adam_options, states=_adam_states),
-    torch.optim.AdamW: Rule(kind=3, options=_adam_options, states=_adam_states),
+    torch.optim.AdamW: Rule(kind=3, options=_adam_options, states=_adam_states, decouples=True),
     torch.optim.RMSprop: Rule(kind=4, options=_rmsprop_options, states=_rmsprop_states),
     torch.optim.Adagrad: Rule(
         kind=5,

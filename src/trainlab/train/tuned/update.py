@@ -29,7 +29,7 @@ class NativeStep(Optimizer):
         super().__init__(*arguments, **options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._layouts = {}
+        self._layouts, self._held = {}, []
         super().__setstate__(state)
 
     def step(self, *arguments: Any, **options: Any) -> Any:
