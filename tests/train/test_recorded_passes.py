@@ -407,6 +407,25 @@ def masking_loss() -> Any:
     return loss
 
 
+def strided(inputs: Tensor, place: int) -> Tensor:
+    """By places in its memory, where a batch of a block does not begin."""
+    return inputs.as_strided(inputs.shape, inputs.stride(), place).flip(0)
+
+
+def learned(inputs: Tensor) -> Tensor:
+    """Changes its batch in place, by what it learns."""
+    inputs += WEIGHT
+    return inputs
+
+
+def grown(inputs: Tensor) -> Tensor:
+    """Uses the memory behind its batch."""
+    size = inputs.shape
+    return inputs.resize_(2 * len(inputs), *size[1:]).fill_(1.0).resize_(size)
+
+
+WEIGHT = nn.Parameter(torch.zeros(8))
+
 HIDDEN: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any] | None, str]] = {
     "class": (lambda: Hidden(of_class), None, "not_plain"),
     "module": (lambda: Hidden(of_module), None, "not_plain"),
@@ -425,6 +444,14 @@ HIDDEN: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any] | None, str]]
     "array": (lambda: Hidden(read), None, "not_plain"),
     "caught": (lambda: Hidden(read_and_caught), None, "not_plain"),
     "mask": (lambda: Hidden(masked), None, "not_recorded"),
+    "strided": (
+        lambda: Hidden(lambda inputs: strided(inputs, inputs.storage_offset())),
+        None,
+        "not_recorded",
+    ),
+    "strided from 0": (lambda: Hidden(lambda inputs: strided(inputs, 0)), None, "not_recorded"),
+    "in place": (lambda: Hidden(learned), None, "not_plain"),
+    "resized": (lambda: Hidden(grown), None, "not_recorded"),
     "thaws": (thawing, None, "not_plain"),
     "tests": (lambda: ChangedByTests(8, 3), None, "not_the_same"),
     **{

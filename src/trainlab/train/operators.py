@@ -16,6 +16,8 @@ from trainlab.errors import WorkloadError
 Values = dict[fx.Node, Any]
 """The value of each node in the interpreter's graph; several where an operator returns several."""
 
+aten = torch.ops.aten
+
 MEMORY_FORMATS: Mapping[torch.memory_format, int] = {
     torch.contiguous_format: 0,
     torch.preserve_format: 1,
@@ -48,7 +50,7 @@ class Operators:
 
     def __init__(self, function: Callable[..., Sequence[Tensor]], given: Sequence[Tensor]) -> None:
         """Calls the function, with all that this changes. NotRecordableError where an operator's output has
-        a shape that depends on numbers, which the function may have used."""
+        a shape that depends on numbers, which the function may have used, or minds where its memory is."""
         # Imports for a second, as optimizers do, which are not there yet when settings are only looked at.
         from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -60,6 +62,8 @@ class Operators:
                 raise NotRecordableError(
                     f"the shape of what {node.target} gives depends on numbers"
                 )
+            if _minds_memory(node):
+                raise NotRecordableError(f"{node.target} depends on where its memory is")
         traced.graph.eliminate_dead_code()
         self.kept: list[Tensor] = []
         """What the function used and was not given."""
@@ -108,7 +112,7 @@ def _has_shape_of_numbers(node: fx.Node) -> bool:
     tags = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
     if not tags.intersection(target.tags):
         return False
-    if target.overloadpacket is not torch.ops.aten.index:
+    if target.overloadpacket is not aten.index:
         return True
     # Picked by their places there are as many as places; picked by a mask, as many as it lets through.
     indices: Any = node.args[1]
@@ -116,9 +120,22 @@ def _has_shape_of_numbers(node: fx.Node) -> bool:
     return any(kind in (torch.bool, torch.uint8) for kind in kinds)
 
 
+def _minds_memory(node: fx.Node) -> bool:
+    """Whether it begins at a fixed place of a tensor's memory, or asks for more of it: other batches lie
+    elsewhere in theirs, and beside each other."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    if target.overloadpacket in (aten.resize_, aten.resize_as_, aten.set_):
+        return True
+    names = [one.name for one in target._schema.arguments]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    return given.get("storage_offset") is not None
+
+
 def _drop_detached(graph: fx.Graph) -> None:
     """Without autograd a detached tensor is the tensor; but not where its own shape would be changed."""
-    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
+    for node in graph.find_nodes(op="call_function", target=aten.detach.default):
         if not any(_changes_what_it_gets(user) for user in node.users):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)

@@ -1,7 +1,6 @@
 """Blocks: many small batches gathered by one call, where a call takes longer than the copy it makes."""
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -27,7 +26,7 @@ class Blocks:
         return self._next < len(self._pieces) and self._pieces[self._next] is rows
 
     def take(self) -> Batch:
-        """The next batch: a part of its block that nothing else is given."""
+        """The next batch: a part of its block that nothing else is given, somewhere in its memory."""
         self._next += 1
         return next(self._coming)
 
@@ -39,21 +38,13 @@ class Blocks:
         num_batches = batches_of_block(self._stored, self._pieces)
         for first in range(0, len(self._pieces), num_batches):
             pieces = self._pieces[first : first + num_batches]
-            rows, ends = torch.cat(tuple(pieces)), [*accumulate(map(len, pieces), initial=0)]
-            # By way of NumPy each is a tensor of its own and no view: it may be changed in place, and has
-            # its own offset and history.
-            blocks = [one.index_select(0, rows).numpy() for one in self._stored]
-            for begin, end in pairwise(ends):
-                inputs, targets = (torch.from_numpy(one[begin:end]) for one in blocks)
-                yield inputs, targets
-
-
-def can_be_blocks(stored: Batch) -> bool:
-    """Not where they lie elsewhere than in the CPU's memory, or have numbers that NumPy does not know."""
-    try:
-        return all(one[:0].numpy().dtype is not None for one in stored)
-    except (TypeError, RuntimeError):
-        return False
+            rows, sizes = torch.cat(tuple(pieces)), [*map(len, pieces)]
+            # No views, which could not all be changed in place, but tensors with a history of their own.
+            blocks = (
+                torch.unsafe_split_with_sizes(one.index_select(0, rows), sizes)
+                for one in self._stored
+            )
+            yield from zip(*blocks, strict=True)
 
 
 def batches_of_block(stored: Batch, pieces: Sequence[Tensor]) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 from trainlab.data.dataset import Split
 from trainlab.machine.device import free_bytes
 from trainlab.train.batches.batches import Batches, kept_samples
-from trainlab.train.batches.blocks import Blocks, can_be_blocks
+from trainlab.train.batches.blocks import Blocks
 from trainlab.train.batches.streaming import Stream
 from trainlab.train.rank import Rank
 from trainlab.train.seeds import data_order
@@ -76,7 +76,7 @@ class SplitBatches(Batches):
         asks how long the data of each step took."""
         if self.resident:
             self._ahead = None
-            self._in_blocks = in_blocks and can_be_blocks((self._inputs, self._targets))
+            self._in_blocks = in_blocks and self._data_device.type == "cpu"
 
     def first_rows(self) -> Tensor:
         """The row numbers of a full batch as stored, this process's share of it; nothing is gathered
