@@ -181,6 +181,9 @@ def of_odd_losses() -> None:
         elif number % 6 == 2:
             scaler.scale(loss)
             loss.backward()
+            later = scaler.scale(model(torch.randn(3, 4)).sum())
+            model(torch.randn(3, 4)).mean().backward()
+            later.backward()
         elif number % 6 == 3:
             torch.autograd.backward([loss, outputs.sum()])
         elif number % 6 == 4:

@@ -21,8 +21,6 @@ def moved(batch: Any, device: torch.device) -> Any:
 
 def detached(outputs: Any) -> Any:
     """The same nesting without the graph of its gradients."""
-    if isinstance(outputs, Tensor):
-        return outputs.detach()
     return _changed(outputs, lambda one: one.detach() if isinstance(one, Tensor) else one)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch.optim import Optimizer
 
 Group = Mapping[str, Any]
-States = tuple[str | None, str | None, str | None]
+StateNames = tuple[str | None, str | None, str | None]
 
 DTYPES = (torch.float32, torch.float64)
 LEFT_TO_TORCH = ("maximize", "differentiable", "capturable")
@@ -49,7 +49,7 @@ class Rule:
     kind: int
     """Its number in update.cpp."""
     options: Callable[[Group], Mapping[str, float]]
-    states: Callable[[Group], States]
+    states: Callable[[Group], StateNames]
     """Their names, in the order of update.cpp; None for one that the group's options leave out."""
     counts_steps: bool = True
     decouples: bool = False
@@ -76,7 +76,7 @@ def _adam_options(group: Group) -> Mapping[str, float]:
     return {"first": first, "second": second, "eps": group["eps"], "flag": bool(group["amsgrad"])}
 
 
-def _adam_states(group: Group) -> States:
+def _adam_states(group: Group) -> StateNames:
     return "exp_avg", "exp_avg_sq", "max_exp_avg_sq" if group["amsgrad"] else None
 
 
@@ -85,7 +85,7 @@ def _rmsprop_options(group: Group) -> Mapping[str, float]:
     return {"first": first, "second": second, "eps": group["eps"], "flag": bool(group["centered"])}
 
 
-def _rmsprop_states(group: Group) -> States:
+def _rmsprop_states(group: Group) -> StateNames:
     mean = "grad_avg" if group["centered"] else None
     return "square_avg", mean, "momentum_buffer" if group["momentum"] > 0 else None
 

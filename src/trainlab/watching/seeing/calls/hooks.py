@@ -90,7 +90,8 @@ class Hooks:
         self.level, self.passed.is_on = level, level == MARKS
         # What torch has compiled depends on what is called; where it has not, the less the better.
         self.passed.is_quick = is_quick = level == MARKS and not _has_compiled()
-        self.passed.is_free = is_quick and not self.passed.is_inside
+        is_scaled = self._listener.losses.scaled is not None
+        self.passed.is_free = is_quick and not self.passed.is_inside and not is_scaled
         self._updates.see(is_quick)
         for one in self._seldom:
             one.take_out() if is_quick else one.put()
@@ -170,7 +171,7 @@ class Hooks:
                 finally:
                     ends()
             finally:
-                passed.is_free, passed.is_inside = passed.is_quick, False
+                passed.is_free, passed.is_inside = passed.is_quick and losses.scaled is None, False
 
         @wraps(run_from)
         def watched_from(
@@ -196,7 +197,10 @@ class Hooks:
                         losses.add(tensor)
                     return run(tensor, gradient, retain_graph, create_graph, inputs=inputs)
                 finally:
-                    passed.is_free, passed.is_inside = passed.is_quick, False
+                    passed.is_free, passed.is_inside = (
+                        passed.is_quick and losses.scaled is None,
+                        False,
+                    )
             return run_from(tensor, gradient, retain_graph, create_graph, inputs)
 
         self._put(torch.autograd, "backward", watched)
@@ -229,7 +233,7 @@ class Hooks:
         def watched_scale(scaler: Any, outputs: Any) -> Any:
             result = scale(scaler, outputs)
             scaled(result, outputs)
-            passed.is_free = False  # until a backward pass has begun: from what, is to be looked at
+            passed.is_free = False  # until a backward pass has begun from it
             return result
 
         self._put(torch.amp.GradScaler, "scale", watched_scale)
