@@ -19,6 +19,7 @@ import torch
 
 from trainlab.errors import TrainlabError
 from trainlab.machine.identity import process_age_s
+from trainlab.machine.layout import random_layout
 from trainlab.record.folder import TrialFolder
 from trainlab.record.trial import SCRIPT_EXIT
 from trainlab.watching.changes.applying import apply_change
@@ -163,7 +164,8 @@ def _take_turns(order: Order, answers: Answers, change: Change | None) -> int:
     turns = kind(
         watcher, order.cost.warmup_steps, lambda: commands.readline().split(), answers.send
     )
-    ended = _run_until(order, watcher, turns.protocol(), change, turns.script_ended)
+    with random_layout():
+        ended = _run_until(order, watcher, turns.protocol(), change, turns.script_ended)
     if turns.record is not None:
         TrialFolder(Path(order.trial_folder)).cost.write(turns.record)
     answers.send(**ended, facts=facts_of(watcher))

@@ -1,5 +1,6 @@
 """TimedTrial: a cost trial whose steps are timed in turns, with a record of it whatever happens."""
 
+from contextlib import ExitStack
 from typing import Literal
 
 from trainlab.errors import Interrupted
@@ -7,6 +8,8 @@ from trainlab.execute.attempt import Attempt
 from trainlab.execute.scripts import ScriptTimer
 from trainlab.execute.worker import set_up_cost
 from trainlab.machine.footprint import Footprint, footprint
+from trainlab.machine.layout import random_layout
+from trainlab.machine.process import prepare_process
 from trainlab.measure.timing import StepTimer
 from trainlab.record.folder import RunFolder
 from trainlab.train.loader import Loader
@@ -27,6 +30,7 @@ class TimedTrial:
         self._run, self._load = run, load
         self._attempt = Attempt(run.trial(trial_id), environment, token)
         self._timer: StepTimer | ScriptTimer | None = None
+        self._layout = ExitStack()
         self._is_running = self._has_ended = False
 
     @property
@@ -53,6 +57,8 @@ class TimedTrial:
     def _warm_up_steps(self) -> Footprint:
         cost = self._attempt.trial.cost
         assert cost is not None
+        prepare_process(self._attempt.trial.settings)
+        self._layout.enter_context(random_layout())
         setup = set_up_cost(self._run, self._attempt, self._load)
         self._timer = timer = StepTimer(setup, cost)
         timer.warm_up()
@@ -93,5 +99,6 @@ class TimedTrial:
         dismiss_crew()
         if isinstance(self._timer, ScriptTimer):
             self._timer.close()
+        self._layout.close()
         self._timer, self._is_running, self._has_ended = None, False, True
         self._attempt.end()
