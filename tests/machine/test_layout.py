@@ -11,7 +11,7 @@ import torch
 import trainlab
 from trainlab.lab.driving import run_study
 from trainlab.lab.scripts import script_study
-from trainlab.machine.layout import LARGEST_LOG2, MOST_BLOCKS, random_layout
+from trainlab.machine.memory.layout import LARGEST_LOG2, MOST_BLOCKS, random_layout
 from trainlab.spec import CostSpec
 
 PAGE = 4096
@@ -64,11 +64,11 @@ def test_random_numbers_are_those_without_it_and_no_memory_is_used() -> None:
 def test_nothing_is_kept_where_it_ends_early() -> None:
     def raising() -> None:
         with random_layout():
-            raise ValueError
+            raise KeyError
 
     before = psutil.Process().memory_info().vms
     for _ in range(100):
-        with pytest.raises(ValueError):
+        with pytest.raises(KeyError):
             raising()
     assert psutil.Process().memory_info().vms - before < 2**LARGEST_LOG2 * MOST_BLOCKS
 

@@ -5,8 +5,8 @@ import torch
 
 import trainlab
 from trainlab.machine import process
-from trainlab.machine.allocator import keeps_freed_memory
 from trainlab.machine.denormals import flushes_denormals
+from trainlab.machine.memory.allocator import keeps_freed_memory
 from trainlab.workloads.workload import Workload
 
 

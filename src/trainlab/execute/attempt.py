@@ -11,7 +11,7 @@ from typing import Any
 from trainlab.errors import MOST_SAID, Interrupted, RecordError, said_by
 from trainlab.execute.run import planned_trial
 from trainlab.execute.signals import signals_held
-from trainlab.machine.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
+from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
 from trainlab.record.cost import LoadRecord
 from trainlab.record.folder import TrialFolder
 from trainlab.record.note import Note, note

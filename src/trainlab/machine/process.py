@@ -8,8 +8,12 @@ from typing import Any
 
 import torch
 
-from trainlab.machine.allocator import keep_freed_memory, keeps_freed_memory, release_freed_memory
 from trainlab.machine.denormals import flush_denormals, flushes_denormals, this_thread_flushes
+from trainlab.machine.memory.allocator import (
+    keep_freed_memory,
+    keeps_freed_memory,
+    release_freed_memory,
+)
 from trainlab.machine.torch_state import torch_restored
 from trainlab.spec import TrainSpec
 

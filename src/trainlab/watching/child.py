@@ -19,7 +19,7 @@ import torch
 
 from trainlab.errors import TrainlabError
 from trainlab.machine.identity import process_age_s
-from trainlab.machine.layout import random_layout
+from trainlab.machine.memory.layout import random_layout
 from trainlab.record.folder import TrialFolder
 from trainlab.record.trial import SCRIPT_EXIT
 from trainlab.watching.changes.applying import apply_change

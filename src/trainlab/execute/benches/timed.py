@@ -8,7 +8,7 @@ from trainlab.execute.attempt import Attempt
 from trainlab.execute.scripts import ScriptTimer
 from trainlab.execute.worker import set_up_cost
 from trainlab.machine.footprint import Footprint, footprint
-from trainlab.machine.layout import random_layout
+from trainlab.machine.memory.layout import random_layout
 from trainlab.machine.process import prepare_process
 from trainlab.measure.timing import StepTimer
 from trainlab.record.folder import RunFolder

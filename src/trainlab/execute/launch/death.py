@@ -7,7 +7,7 @@ from typing import Self
 from trainlab.execute.job import INTERRUPTED
 from trainlab.machine.capacity import num_killed_for_memory
 from trainlab.machine.identity import signal_name
-from trainlab.machine.out_of_memory import OUT_OF_MEMORY
+from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY
 from trainlab.record.trial import Failure
 
 FROM_OUTSIDE = (INTERRUPTED, -signal.SIGKILL, -signal.SIGTERM)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from trainlab.execute.benches.bench import MOST_READY
 from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.machine.device import pick_device
-from trainlab.machine.out_of_memory import OUT_OF_MEMORY
+from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY
 from trainlab.plan import Group, Trial
 from trainlab.record.folder import RunFolder
 from trainlab.train.parallel.followers import ProcessLostError
