@@ -1,6 +1,7 @@
 """Of most steps of a long training only marks are seen: what is told of them is what was."""
 
 import errno
+import itertools
 import math
 import random
 import threading
@@ -27,6 +28,7 @@ from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
     DATA_BEGINS,
     DATA_ENDS,
+    GRADIENT_BEGINS,
     NUM_MARKS,
     UPDATE_ENDS,
 )
@@ -293,7 +295,7 @@ def test_the_time_between_two_marks_is_divided_as_in_the_steps_seen_whole() -> N
     parts = dict(zip(PARTS, np.sum(watcher.steps_ns, axis=0) / 1e6 / 400, strict=True))
     assert math.isclose(parts["forward"], 2.0, rel_tol=0.05), parts
     assert math.isclose(parts["loss"], 1.0, rel_tol=0.05), parts
-    assert math.isclose(parts["other"], 0.5, rel_tol=1e-4)
+    assert math.isclose(parts["other"], 0.5, rel_tol=0.05), parts
     assert math.isclose(sum(watcher.timeline.total_ns), clock.now_ns)
 
 
@@ -314,7 +316,30 @@ def test_what_torch_makes_in_the_first_steps_teaches_nothing_of_later_ones(
     watcher.close()
     assert watcher.timeline.num_marks > 100
     for step in watcher.steps_ns[2:]:
-        assert step[FORWARD] == step[PARTS.index("loss")] == 1e6
+        assert step[FORWARD] == pytest.approx(1e6, abs=2)
+        assert step[PARTS.index("loss")] == pytest.approx(1e6, abs=2)
+
+
+def test_a_backward_pass_that_becomes_shorter_is_soon_told_as_such() -> None:
+    clock, model = Clock(), net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    backward_ms = 3.0
+    watcher = Watcher(clock=clock)
+    watcher.looks = Looks()
+    model[0].register_forward_hook(lambda *_: clock.busy(1.0))
+    for step in range(4000):
+        if step == 1000:  # layers are frozen, say
+            backward_ms = 0.5
+        loss = model(torch.randn(3, 4)).mean()
+        loss.register_hook(lambda _, ms=backward_ms: clock.busy(ms))
+        loss.backward()
+        optimizer.step()
+    watcher.close()
+    assert watcher.timeline.num_marks > 6000
+    parts = np.array(watcher.steps_ns[:]) / 1e6
+    for steps, backward in ((parts[:1000], 3.0), (parts[2000:], 0.5)):
+        assert steps[:, PARTS.index("backward")].mean() == pytest.approx(backward, rel=0.05)
+        assert steps[:, FORWARD].mean() == pytest.approx(1.0, rel=0.05)
 
 
 class Calls(TorchFunctionMode):
@@ -445,9 +470,13 @@ def test_whatever_was_learned_nothing_is_lost_or_made_up(
     stretches = Stretches(len(PARTS), OTHER)
     for first, last, parts in learned:
         stretches.learn(first, last, parts)
-    divided, _ = stretches.divide(np.array(marks), np.array(spent))
+    divided, _ = stretches.divide(np.array(marks), np.array(spent), np.arange(len(spent)))
     assert divided.sum(axis=1).tolist() == spent
     assert (divided >= 0).all()
+
+
+ONE = np.array([0])
+"""A single row."""
 
 
 def test_a_batch_that_takes_long_is_waited_for_and_not_unusual() -> None:
@@ -457,22 +486,62 @@ def test_a_batch_that_takes_long_is_waited_for_and_not_unusual() -> None:
     of_training[FORWARD] = of_training[PARTS.index("loss")] = 1000
     stretches.learn(DATA_BEGINS, DATA_ENDS, of_data)
     stretches.learn(DATA_ENDS, BACKWARD_BEGINS, of_training)
-    divided, is_usual = stretches.divide(np.array([DATA_BEGINS, DATA_ENDS]), np.array([10**9]))
+    divided, is_usual = stretches.divide(np.array([DATA_BEGINS, DATA_ENDS]), np.array([10**9]), ONE)
     assert is_usual
     assert divided[0, PARTS.index("data")] == 10**9
-    divided, is_usual = stretches.divide(np.array([DATA_ENDS, BACKWARD_BEGINS]), np.array([10**9]))
+    divided, is_usual = stretches.divide(
+        np.array([DATA_ENDS, BACKWARD_BEGINS]), np.array([10**9]), ONE
+    )
     assert not is_usual
     assert divided[0, FORWARD] == 1000
     assert divided[0, OTHER] == 10**9 - 2000
     # Once it was met, one as long is not unusual any more; what it holds is as little known.
-    divided, is_usual = stretches.divide(np.array([DATA_ENDS, BACKWARD_BEGINS]), np.array([10**9]))
+    divided, is_usual = stretches.divide(
+        np.array([DATA_ENDS, BACKWARD_BEGINS]), np.array([10**9]), ONE
+    )
     assert is_usual
     assert divided[0, OTHER] == 10**9 - 2000
 
 
+@given(
+    learned=st.lists(stretch, max_size=20),
+    marks=st.lists(st.integers(0, NUM_MARKS - 1), min_size=2, max_size=20),
+    data=st.data(),
+)
+def test_marks_without_a_time_lie_between_those_with_one(
+    learned: list[tuple[int, int, list[int]]], marks: list[int], data: st.DataObject
+) -> None:
+    number = len(marks)
+    gaps = data.draw(st.lists(st.integers(0, 10**11), min_size=number + 1, max_size=number + 1))
+    times = list(itertools.accumulate(gaps))
+    has_time = [mark not in (BACKWARD_BEGINS, GRADIENT_BEGINS) for mark in marks]
+    has_time[0] = True
+    at = [one if is_timed else 0 for one, is_timed in zip(times[:-1], has_time, strict=True)]
+    stretches = Stretches(len(PARTS), OTHER)
+    for first, last, parts in learned:
+        stretches.learn(first, last, parts)
+    placed = stretches.place(np.array(marks), np.array(at), times[-1]).tolist()
+    assert placed == sorted(placed)
+    assert placed[-1] <= times[-1]
+    assert all(one == at[n] for n, one in enumerate(placed) if has_time[n])
+
+
+def test_a_mark_without_a_time_is_placed_as_in_the_steps_seen_whole() -> None:
+    stretches = Stretches(len(PARTS), OTHER)
+    for mean in (100, 300):  # 200 on average, and 600
+        stretches.learn(UPDATE_ENDS, BACKWARD_BEGINS, [0] * FORWARD + [mean] + [0] * 5)
+        stretches.learn(BACKWARD_BEGINS, UPDATE_ENDS, [0] * 7 + [3 * mean] + [0] * 3)
+    marks = np.array([UPDATE_ENDS, *[BACKWARD_BEGINS, UPDATE_ENDS] * 2, BACKWARD_BEGINS])
+    since = 10**15  # as long as a machine may have been up: a float's last digit is an eighth of it
+    at = np.array([since, 0, since + 800, 0, since + 2400, 0])
+    expected = [0, 200, 800, 800 + 400, 2400, 2400 + 200]
+    assert (stretches.place(marks, at, since + 9999) - since).tolist() == expected
+    assert (stretches.place(marks, at, since + 2450) - since).tolist() == [*expected[:-1], 2450]
+
+
 def test_what_was_never_seen_is_other() -> None:
     stretches = Stretches(len(PARTS), OTHER)
-    divided, is_usual = stretches.divide(np.array([UPDATE_ENDS, DATA_BEGINS]), np.array([700]))
+    divided, is_usual = stretches.divide(np.array([UPDATE_ENDS, DATA_BEGINS]), np.array([700]), ONE)
     assert divided[0, OTHER] == 700
     assert not is_usual
 

@@ -128,6 +128,8 @@ class ScriptCurve:
         course = self._watcher.course
         steps_s = self._watcher.steps_ns.totals_s(first, end)
         times_s = list(accumulate(steps_s, initial=self._time_s))
+        losses = course.losses_between(first, end)
+        are_alike = all(len(values) == end - first for values in losses.values())
         for step in kept_between(first + 1, end + 1):
             told = dict[str, float]()
             if self._told:
@@ -135,8 +137,12 @@ class ScriptCurve:
                     pass  # of one that has no line
                 told = dict(self._told_of_step(step))
             times = {"time_s": times_s[step - first]}
-            self._write("step", step - 1, {**course.losses_of(step - 1), **told}, times)
-        for name, values in course.losses_between(first, end).items():
+            if are_alike:
+                own = {name: values[step - 1 - first] for name, values in losses.items()}
+            else:
+                own = course.losses_of(step - 1)
+            self._write("step", step - 1, {**own, **told}, times)
+        for name, values in losses.items():
             self._sums.setdefault(name, []).extend(values)
         self._train_s, self._time_s = sum(steps_s, self._train_s), times_s[-1]
         self._written = end

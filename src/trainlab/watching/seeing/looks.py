@@ -7,7 +7,7 @@ from typing import Literal
 
 FIRST = 100
 """All of so many steps are seen whole."""
-EVERY = 240
+EVERY = 400
 """Then one of so many on average, at random: what a script does now and then is met by chance."""
 AFTER = 5
 """Where something new happens, so many."""

@@ -148,7 +148,7 @@ class Hooks:
     def _see_backward(self) -> None:
         begins, ends = self._listener.backward_begins, self._listener.backward_ends
         thread, get_ident, passed = self._thread, threading.get_ident, self.passed
-        mark, clock = passed.log.append, self._clock
+        mark = passed.log.append
         losses, value = self._listener.losses, self._listener.losses.known.append
         run, run_from = torch.autograd.backward, cast(Any, torch.Tensor.backward)
         is_overridden = torch.overrides.has_torch_function_unary
@@ -162,7 +162,7 @@ class Hooks:
             passed.is_free, passed.is_inside = False, True
             try:
                 if passed.is_on:
-                    mark(clock() << BITS | BACKWARD_BEGINS)
+                    mark(BACKWARD_BEGINS)
                     losses.add(tensors)
                     return run(tensors, *arguments, **options)
                 begins(tensors)
@@ -185,7 +185,7 @@ class Hooks:
             # own method does where no subclass and no mode has a say in it.
             if passed.is_free and not is_overridden(tensor) and get_ident() == thread:
                 passed.is_free, passed.is_inside = False, True
-                mark(clock() << BITS | BACKWARD_BEGINS)
+                mark(BACKWARD_BEGINS)
                 try:
                     if gradient is None and tensor.is_cpu:
                         try:
@@ -209,14 +209,14 @@ class Hooks:
     def _see_gradients(self) -> None:
         begins, ends = self._listener.backward_begins, self._listener.backward_ends
         thread, get_ident, passed = self._thread, threading.get_ident, self.passed
-        mark, clock, gradients = passed.log.append, self._clock, torch.autograd.grad
+        mark, gradients = passed.log.append, torch.autograd.grad
 
         @wraps(gradients)
         def watched_gradients(outputs: Any, *arguments: Any, **options: Any) -> Any:
             if _is_compiling() or not self.level or get_ident() != thread:
                 return gradients(outputs, *arguments, **options)
             if passed.is_on:
-                mark(clock() << BITS | GRADIENT_BEGINS)
+                mark(GRADIENT_BEGINS)
                 return gradients(outputs, *arguments, **options)
             # What makes no update counts where no optimizer makes any.
             begins(outputs if self._listener.tells_gradients(options) else None)
