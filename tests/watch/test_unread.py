@@ -31,7 +31,7 @@ def trusting() -> Unread:
 def test_values_come_back_with_their_places() -> None:
     unread = Unread()
     told(unread, numbers(3, 5))
-    assert len(unread) == 3
+    assert len(unread.waiting) == 3
     assert unread.read() == [(0, 5.0), (1, 6.0), (2, 7.0)]
     assert unread.read() == []
 
@@ -60,7 +60,7 @@ def test_at_first_what_a_script_writes_to_its_loss_later_changes_nothing() -> No
 def test_a_script_that_leaves_its_losses_alone_makes_no_copies() -> None:
     unread, values = trusting(), numbers(3)
     told(unread, values)
-    held = [one.value for one in unread._numbers]
+    held = [value for _, value, _, _ in unread.waiting]
     assert [one.data_ptr() for one in held] == [one.data_ptr() for one in values]
     assert dict(unread.read()) == {0: 0.0, 1: 1.0, 2: 2.0}
 
@@ -91,6 +91,6 @@ def test_one_place_that_every_step_writes_to_is_copied() -> None:
 def test_a_part_of_something_larger_is_copied_and_not_held_on_to() -> None:
     unread, larger = trusting(), torch.arange(1000.0)
     unread.add(0, larger[3])
-    assert unread._numbers[0].value.untyped_storage().nbytes() == 4
+    assert unread.waiting[0][1].untyped_storage().nbytes() == 4
     larger.zero_()
     assert unread.read() == [(0, 3.0)]

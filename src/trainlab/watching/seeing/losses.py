@@ -7,6 +7,8 @@ from torch import Tensor
 
 from trainlab.watching.seeing.unread import Unread, is_capturing
 
+_is_capturing_on_gpu = getattr(torch._C, "_cuda_isCurrentStreamCapturing", bool)
+"""Of a tensor on a GPU, which has been set up then."""
 READ_AFTER = 256
 """Losses on a device that are read together."""
 
@@ -40,13 +42,24 @@ class Losses:
         if not isinstance(root, Tensor) or root.numel() != 1:
             self.known.append(math.nan)
             return
-        if root.is_cpu or root.is_complex():
+        if root.is_cpu:
             self.known.append(math.nan if root.is_complex() else root.item())
             return
         if not is_capturing():
             self._unread.add(len(self.known), root)
         self.known.append(math.nan)
-        if len(self._unread) >= READ_AFTER:
+        if len(self._unread.waiting) >= READ_AFTER:
+            self._read()
+
+    def add_on_gpu(self, loss: Tensor) -> None:
+        """The same for what lies on a GPU, as nearly all do there, asking for as little as it can."""
+        if self.scaled is not None or loss.numel() != 1 or _is_capturing_on_gpu():
+            self.add(loss)
+            return
+        known, unread = self.known, self._unread
+        unread.add(len(known), loss)
+        known.append(math.nan)
+        if len(unread.waiting) >= READ_AFTER:
             self._read()
 
     def values(self) -> list[float]:

@@ -24,6 +24,8 @@ CHANGED: Final = 1.5
 """Where all stretches took so many times as long as the known ones, or this much less, they are others."""
 MOST_LEARNED: Final = 500
 """Stretches that are kept one by one."""
+LEARNED_TOGETHER: Final = 8
+"""It takes as long for one as for some."""
 REMEMBERED: Final = 60
 """Of each kind, about so many count: what a script does may change."""
 REMEMBERED_OF_OTHERS: Final = 2
@@ -40,6 +42,7 @@ class Stretches:
         self._other = other
         self._learned: list[tuple[int, list[int]]] = []
         """Kinds and parts that the rest does not know of yet."""
+        self._knows = False
         self._sums_ns = np.zeros((NUM_MARKS**2, num_parts))
         self._shares = np.zeros((NUM_MARKS**2, num_parts))
         self._numbers = np.zeros(NUM_MARKS**2)
@@ -55,7 +58,12 @@ class Stretches:
         if len(self._learned) >= MOST_LEARNED:
             self._learn()
 
+    def _learn_if_worth(self) -> None:
+        if len(self._learned) >= (LEARNED_TOGETHER if self._knows else 1):
+            self._learn()
+
     def _learn(self) -> None:
+        self._knows = True
         kinds = np.array([kind for kind, _ in self._learned])
         parts_ns = np.array([parts for _, parts in self._learned])
         self._learned.clear()
@@ -88,8 +96,7 @@ class Stretches:
         has_time[0] = True
         if has_time.all():
             return at_ns
-        if self._learned:
-            self._learn()
+        self._learn_if_worth()
         usual_ns = np.zeros(len(marks))
         np.cumsum(self._means_ns[_kinds(marks)], out=usual_ns[1:])
         last = int(np.flatnonzero(has_time)[-1])
@@ -108,8 +115,7 @@ class Stretches:
         """The parts of the time before each of the marks, the first of which follows the one before, added
         up in the row that each is of; and whether nothing was unusual about any. What is longer than any
         that was seen whole may hold anything: the rest is `other`."""
-        if self._learned:
-            self._learn()
+        self._learn_if_worth()
         kinds, num_rows, num_kinds = _kinds(marks), int(rows[-1]) + 1, NUM_MARKS**2
         known_ns = np.minimum(spent_ns, self._most_known_ns[kinds])
         by_kind_ns = np.bincount(rows * num_kinds + kinds, known_ns, num_rows * num_kinds)

@@ -24,39 +24,41 @@ class Unread:
     """Holds on to the script's tensors until they are read. A copy is one more kernel to launch, and made
     only until the script is known to leave its numbers alone."""
 
-    __slots__ = ("_copies", "_num_left_alone", "_numbers")
+    __slots__ = ("_copies", "_num_left_alone", "waiting")
 
     def __init__(self) -> None:
-        self._numbers: list[_Number] = []
+        self.waiting: list[tuple[int, Tensor, Tensor | None, int]] = []
+        """As `_Number`."""
         self._num_left_alone, self._copies = 0, True
 
-    def __len__(self) -> int:
-        return len(self._numbers)
-
     def add(self, place: int, number: Tensor) -> None:
-        """`place` is given back with its value."""
+        """`place` is given back with its value. One call and no more where it can be: each takes
+        microseconds while a script's own work fills the cache."""
         own = number.detach()
         if type(number) is not Tensor or number._is_view():
-            self._numbers.append(_Number(place, own.clone(), None, 0))
+            self.waiting.append((place, own.clone(), None, 0))
+        elif self._copies:
+            self.waiting.append((place, own.clone(), own, own._version))
         else:
-            value = own.clone() if self._copies else own
-            self._numbers.append(_Number(place, value, own, own._version))
+            self.waiting.append((place, own, own, own._version))
 
     def read(self) -> list[tuple[int, float]]:
         """All since the last time; one wait for the device, whatever their number. None while the script
         captures a graph, which must not wait."""
-        if not self._numbers or is_capturing():
+        if not self.waiting or is_capturing():
             return []
-        numbers, self._numbers = self._numbers, []
+        numbers, self.waiting = [_Number(*one) for one in self.waiting], []
         found, alike = list[tuple[int, float]](), dict[Any, list[_Number]]()
         for one, is_kept in zip(numbers, self._are_kept(numbers), strict=True):
-            if is_kept:
+            if is_kept and not one.value.is_complex():
                 alike.setdefault((one.value.device, one.value.dtype), []).append(one)
             else:
                 found.append((one.place, math.nan))
         for those in alike.values():
             with torch.no_grad():
-                together = torch.stack([one.value.reshape(()) for one in those]).double()
+                # Nearly all have no dimension; to reshape one takes longer than all else done for it.
+                values = [one.value.reshape(()) if one.value.dim() else one.value for one in those]
+                together = torch.stack(values).double()
             found += zip([one.place for one in those], together.tolist(), strict=True)
         return found
 

@@ -150,6 +150,7 @@ class Hooks:
         thread, get_ident, passed = self._thread, threading.get_ident, self.passed
         mark = passed.log.append
         losses, value = self._listener.losses, self._listener.losses.known.append
+        add_on_gpu = losses.add_on_gpu
         run, run_from = torch.autograd.backward, cast(Any, torch.Tensor.backward)
         is_overridden = torch.overrides.has_torch_function_unary
 
@@ -193,6 +194,8 @@ class Hooks:
                         except RuntimeError:  # several numbers: torch will say that it takes one
                             known = math.nan
                         value(known if known.__class__ is float else math.nan)
+                    elif tensor.is_cuda:
+                        add_on_gpu(tensor)
                     else:
                         losses.add(tensor)
                     return run(tensor, gradient, retain_graph, create_graph, inputs=inputs)
