@@ -94,3 +94,15 @@ def test_a_part_of_something_larger_is_copied_and_not_held_on_to() -> None:
     assert unread.waiting[0][1].untyped_storage().nbytes() == 4
     larger.zero_()
     assert unread.read() == [(0, 3.0)]
+
+
+def test_numbers_of_several_kinds_and_shapes_are_read_at_once_or_one_by_one() -> None:
+    unread = trusting()
+    alike = torch.tensor(0.1), torch.tensor(0.1, dtype=torch.float64), torch.tensor(0.5).bfloat16()
+    told(unread, alike)
+    assert [value for _, value in unread.read()] == [one.item() for one in alike]
+    others = torch.tensor([0.25]), torch.tensor(1j), torch.tensor(3.0), torch.tensor([[7.0]]).half()
+    told(unread, others)
+    values = [value for _, value in unread.read()]
+    assert math.isnan(values.pop(1))
+    assert values == [0.25, 3.0, 7.0]

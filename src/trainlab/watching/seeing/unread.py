@@ -1,7 +1,7 @@
 """Unread: single numbers on a device, which is asked for many of them at once."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,14 +10,9 @@ TRUSTED_AFTER = 20
 """Numbers that the script has left alone: it will go on so."""
 
 
-class _Number(NamedTuple):
-    place: int
-    value: Tensor
-    """The script's own tensor, or a copy."""
-    own: Tensor | None
-    """The script's own; None where it is part of something larger, which is not held on to."""
-    version: int
-    """Of `own`: how often it had been written to."""
+Number = tuple[int, Tensor, Tensor | None, int]
+"""Its place; the script's own tensor, or a copy; the script's own, None where it is part of something
+larger, which is not held on to; how often that had been written to."""
 
 
 class Unread:
@@ -27,8 +22,7 @@ class Unread:
     __slots__ = ("_copies", "_num_left_alone", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[int, Tensor, Tensor | None, int]] = []
-        """As `_Number`."""
+        self.waiting: list[Number] = []
         self._num_left_alone, self._copies = 0, True
 
     def add(self, place: int, number: Tensor) -> None:
@@ -47,35 +41,49 @@ class Unread:
         captures a graph, which must not wait."""
         if not self.waiting or is_capturing():
             return []
-        numbers, self.waiting = [_Number(*one) for one in self.waiting], []
-        found, alike = list[tuple[int, float]](), dict[Any, list[_Number]]()
-        for one, is_kept in zip(numbers, self._are_kept(numbers), strict=True):
-            if is_kept and not one.value.is_complex():
-                alike.setdefault((one.value.device, one.value.dtype), []).append(one)
-            else:
-                found.append((one.place, math.nan))
-        for those in alike.values():
-            with torch.no_grad():
-                # Nearly all have no dimension; to reshape one takes longer than all else done for it.
-                values = [one.value.reshape(()) if one.value.dim() else one.value for one in those]
-                together = torch.stack(values).double()
-            found += zip([one.place for one in those], together.tolist(), strict=True)
-        return found
+        numbers, self.waiting = self.waiting, []
+        places = [place for place, _, _, _ in numbers]
+        return list(zip(places, _values(self._kept(numbers)), strict=True))
 
-    def _are_kept(self, numbers: list[_Number]) -> list[bool]:
-        """Of each, whether its value still is what it was. A script that has written to one, as `loss *= 2`
+    def _kept(self, numbers: Sequence[Number]) -> list[Tensor | None]:
+        """The value of each where it still is what it was. A script that has written to one, as `loss *= 2`
         does, or a captured graph that writes the next to the same place may do it again: from then on all
         are copied."""
-        last_at = {one.own.data_ptr(): one for one in numbers if one.own is not None}
-        kept = []
-        for one in numbers:
-            is_alone = one.own is None or (
-                one.own._version == one.version and last_at[one.own.data_ptr()] is one
-            )
-            kept.append(is_alone or one.value is not one.own)
-            self._num_left_alone += 1 if is_alone else -(2**62)
+        last_at = {own.data_ptr(): own for _, _, own, _ in numbers if own is not None}
+        kept: list[Tensor | None] = []
+        for _, value, own, version in numbers:
+            if own is None or (own._version == version and last_at[own.data_ptr()] is own):
+                self._num_left_alone += 1
+                kept.append(value)
+            else:
+                self._num_left_alone = -(2**62)
+                kept.append(value if value is not own else None)
         self._copies = self._num_left_alone < TRUSTED_AFTER
         return kept
+
+
+def _values(numbers: Sequence[Tensor | None]) -> list[float]:
+    """Of each, nan where there is none: all at once where they are alike, as nearly always."""
+    known = [one for one in numbers if one is not None and one.dim() == 0]
+    if len(known) == len(numbers):
+        try:
+            return _together(known)
+        except (RuntimeError, TypeError):  # on several devices; complex
+            pass
+    found = [math.nan] * len(numbers)
+    alike: dict[torch.device, dict[int, Tensor]] = {}
+    for place, one in enumerate(numbers):
+        if one is not None and not one.is_complex():
+            alike.setdefault(one.device, {})[place] = one.reshape(())
+    for those in alike.values():
+        for place, value in zip(those, _together([*those.values()]), strict=True):
+            found[place] = value
+    return found
+
+
+def _together(numbers: list[Tensor]) -> list[float]:
+    with torch.no_grad():
+        return [*map(float, torch.stack(numbers).tolist())]
 
 
 def is_capturing() -> bool:
