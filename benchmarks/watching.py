@@ -2,7 +2,7 @@
 
     python -m benchmarks.watching [--device cuda] [--rounds 30] [--only NAME] [--briefly]
 
-A turn is a pass of 400 updates (100 of the MNIST script); rounds of all ways, in random order, so that
+A turn is a pass of 1,000 updates, about one over MNIST (100 of the MNIST script); rounds of all ways, in random order, so that
 drift hits all alike. The ratio of a round's two means is one sample; its median over rounds has a 95%
 interval. `trained` is a long training as `trainlab watch` sees it, its curve written, after the first
 hundred steps; `whole` is what those cost, of which all is seen (left out with --briefly); `bare again` is
@@ -39,7 +39,7 @@ from trainlab.watching.seeing.calls.hooks import Hooks
 from trainlab.watching.seeing.looks import Looks
 from trainlab.watching.seeing.watcher import Watcher
 
-UPDATES = 400
+UPDATES = 1000
 MNIST, MNIST_UPDATES = "MNIST script, batch 64", 100
 LOOPS = {
     "0.5 ms, no loader": (0.5, 8, 4, False),

@@ -186,6 +186,11 @@ def of_odd_losses() -> None:
             later = scaler.scale(model(torch.randn(3, 4)).sum())
             model(torch.randn(3, 4)).mean().backward()
             later.backward()
+        elif number == 45:  # scaled while a backward pass is under way
+            others = [model(torch.randn(3, 4)).sum()]
+            loss.register_hook(lambda _, others=others: others.append(scaler.scale(others[0])))
+            loss.backward()
+            others[1].backward()
         elif number % 6 == 3:
             torch.autograd.backward([loss, outputs.sum()])
         elif number % 6 == 4:

@@ -200,10 +200,7 @@ class Hooks:
                         losses.add(tensor)
                     return run(tensor, gradient, retain_graph, create_graph, inputs=inputs)
                 finally:
-                    passed.is_free, passed.is_inside = (
-                        passed.is_quick and losses.scaled is None,
-                        False,
-                    )
+                    passed.is_free, passed.is_inside = passed.is_quick, False
             return run_from(tensor, gradient, retain_graph, create_graph, inputs)
 
         self._put(torch.autograd, "backward", watched)
@@ -237,6 +234,8 @@ class Hooks:
             result = scale(scaler, outputs)
             scaled(result, outputs)
             passed.is_free = False  # until a backward pass has begun from it
+            if passed.is_inside:
+                passed.is_quick = False  # or until all is seen again, where one is under way
             return result
 
         self._put(torch.amp.GradScaler, "scale", watched_scale)
