@@ -2,12 +2,12 @@
 
     python -m benchmarks.watching [--device cuda] [--rounds 30] [--only NAME] [--briefly]
 
-A turn is a pass of 1,000 updates, about one over MNIST (100 of the MNIST script); rounds of all ways, in random order, so that
-drift hits all alike. The ratio of a round's two means is one sample; its median over rounds has a 95%
-interval. `trained` is a long training as `trainlab watch` sees it, its curve written, after the first
-hundred steps; `whole` is what those cost, of which all is seen (left out with --briefly); `bare again` is
-the same loop without us once more: what it differs by is chance. `fast` is the lower quartile of a way's
-turns over that of the bare ones, with an interval by the bootstrap.
+A turn is a pass of 1,000 updates, about one over MNIST (100 of the MNIST script); rounds of all ways, in
+random order, so that drift hits all alike. The ratio of a round's two means is one sample; its median over
+rounds has a 95% interval. `trained` is a long training as `trainlab watch` sees it, its curve written,
+after the first hundred steps; `whole` is what those cost, of which all is seen (left out with --briefly);
+`bare again` is the same loop without us once more: what it differs by is chance. `fast` is the lower
+quartile of a way's turns over that of the bare ones, with an interval by the bootstrap.
 """
 
 import argparse
