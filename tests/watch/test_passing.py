@@ -1,7 +1,6 @@
 """Of most steps of a long training only marks are seen: what is told of them is what was."""
 
 import errno
-import itertools
 import math
 import random
 import threading
@@ -28,7 +27,6 @@ from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
     DATA_BEGINS,
     DATA_ENDS,
-    GRADIENT_BEGINS,
     NUM_MARKS,
     UPDATE_ENDS,
 )
@@ -187,8 +185,10 @@ def of_odd_losses() -> None:
             model(torch.randn(3, 4)).mean().backward()
             later.backward()
         elif number == 45:  # scaled while a backward pass is under way
-            others = [model(torch.randn(3, 4)).sum()]
-            loss.register_hook(lambda _, others=others: others.append(scaler.scale(others[0])))
+            others, scale = [model(torch.randn(3, 4)).sum()], torch.enable_grad()(scaler.scale)
+            loss.register_hook(
+                lambda _, others=others, scale=scale: others.append(scale(others[0]))
+            )
             loss.backward()
             others[1].backward()
         elif number % 6 == 3:
@@ -300,7 +300,7 @@ def test_the_time_between_two_marks_is_divided_as_in_the_steps_seen_whole() -> N
     parts = dict(zip(PARTS, np.sum(watcher.steps_ns, axis=0) / 1e6 / 400, strict=True))
     assert math.isclose(parts["forward"], 2.0, rel_tol=0.05), parts
     assert math.isclose(parts["loss"], 1.0, rel_tol=0.05), parts
-    assert math.isclose(parts["other"], 0.5, rel_tol=0.05), parts
+    assert math.isclose(parts["other"], 0.5, rel_tol=1e-4)
     assert math.isclose(sum(watcher.timeline.total_ns), clock.now_ns)
 
 
@@ -506,42 +506,6 @@ def test_a_batch_that_takes_long_is_waited_for_and_not_unusual() -> None:
     )
     assert is_usual
     assert divided[0, OTHER] == 10**9 - 2000
-
-
-@given(
-    learned=st.lists(stretch, max_size=20),
-    marks=st.lists(st.integers(0, NUM_MARKS - 1), min_size=2, max_size=20),
-    data=st.data(),
-)
-def test_marks_without_a_time_lie_between_those_with_one(
-    learned: list[tuple[int, int, list[int]]], marks: list[int], data: st.DataObject
-) -> None:
-    number = len(marks)
-    gaps = data.draw(st.lists(st.integers(0, 10**11), min_size=number + 1, max_size=number + 1))
-    times = list(itertools.accumulate(gaps))
-    has_time = [mark not in (BACKWARD_BEGINS, GRADIENT_BEGINS) for mark in marks]
-    has_time[0] = True
-    at = [one if is_timed else 0 for one, is_timed in zip(times[:-1], has_time, strict=True)]
-    stretches = Stretches(len(PARTS), OTHER)
-    for first, last, parts in learned:
-        stretches.learn(first, last, parts)
-    placed = stretches.place(np.array(marks), np.array(at), times[-1]).tolist()
-    assert placed == sorted(placed)
-    assert placed[-1] <= times[-1]
-    assert all(one == at[n] for n, one in enumerate(placed) if has_time[n])
-
-
-def test_a_mark_without_a_time_is_placed_as_in_the_steps_seen_whole() -> None:
-    stretches = Stretches(len(PARTS), OTHER)
-    for mean in (100, 300):  # 200 on average, and 600
-        stretches.learn(UPDATE_ENDS, BACKWARD_BEGINS, [0] * FORWARD + [mean] + [0] * 5)
-        stretches.learn(BACKWARD_BEGINS, UPDATE_ENDS, [0] * 7 + [3 * mean] + [0] * 3)
-    marks = np.array([UPDATE_ENDS, *[BACKWARD_BEGINS, UPDATE_ENDS] * 2, BACKWARD_BEGINS])
-    since = 10**15  # as long as a machine may have been up: a float's last digit is an eighth of it
-    at = np.array([since, 0, since + 800, 0, since + 2400, 0])
-    expected = [0, 200, 800, 800 + 400, 2400, 2400 + 200]
-    assert (stretches.place(marks, at, since + 9999) - since).tolist() == expected
-    assert (stretches.place(marks, at, since + 2450) - since).tolist() == [*expected[:-1], 2450]
 
 
 def test_what_was_never_seen_is_other() -> None:

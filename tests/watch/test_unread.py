@@ -4,7 +4,9 @@ The tensors here are on the CPU: what is read and what is copied does not depend
 """
 
 import math
+from collections.abc import Callable
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -106,3 +108,36 @@ def test_numbers_of_several_kinds_and_shapes_are_read_at_once_or_one_by_one() ->
     values = [value for _, value in unread.read()]
     assert math.isnan(values.pop(1))
     assert values == [0.25, 3.0, 7.0]
+
+
+@pytest.mark.parametrize("write", [lambda one: one.data.mul_(5), lambda one: one.numpy().fill(7)])
+def test_a_script_whose_writes_no_version_tells_of_is_never_trusted(
+    write: Callable[[Tensor], object],
+) -> None:
+    unread = Unread()
+    for step in range(3 * TRUSTED_AFTER):
+        one = torch.tensor(2.0) * 1
+        unread.add(step, one)
+        write(one)
+        if step % 9 == 8:
+            assert {value for _, value in unread.read()} == {2.0}
+
+
+def test_where_processes_train_together_losses_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    unread = Unread()
+    for step in range(3 * TRUSTED_AFTER):
+        one = torch.tensor(2.0) * 1
+        unread.add(step, one)
+        if step > 2 * TRUSTED_AFTER:
+            one.data.mul_(3)  # as `all_reduce(loss.detach())`, now and then
+        if step % 9 == 8:
+            assert {value for _, value in unread.read()} == {2.0}
+
+
+def test_what_has_no_memory_has_no_value_and_nothing_else_is_lost() -> None:
+    unread = trusting()
+    told(unread, [torch.tensor(1.0), torch.tensor(2.0, device="meta"), torch.tensor(3.0)])
+    first, second, third = (value for _, value in unread.read())
+    assert (first, third) == (1.0, 3.0)
+    assert math.isnan(second)

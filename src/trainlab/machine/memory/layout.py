@@ -9,7 +9,7 @@ its own, and the figures of several differ by what they do not know.
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import torch
@@ -21,14 +21,18 @@ SMALLEST_LOG2, LARGEST_LOG2 = 10, 22
 
 @contextmanager
 def random_layout(rng: random.Random | None = None) -> Iterator[None]:
-    """What is made in this block lies where chance has put it: blocks of random sizes come before, which
-    are never written, so that the system gives no memory for them."""
+    """What is made in this block lies where chance has put it: blocks of random sizes come before. They are
+    never written, so that they take little more than addresses; where there are none left, fewer."""
     # Of its own: the random numbers of the process are the training's.
     rng = rng or random.Random()  # noqa: S311  no secret
-    blocks = [
-        torch.empty(int(2 ** rng.uniform(SMALLEST_LOG2, LARGEST_LOG2)), dtype=torch.uint8)
+    sizes = [
+        int(2 ** rng.uniform(SMALLEST_LOG2, LARGEST_LOG2))
         for _ in range(rng.randint(1, MOST_BLOCKS))
     ]
+    blocks: list[torch.UntypedStorage] = []
+    with suppress(RuntimeError):
+        # No tensors: these lie where the user's default device says, and may be filled.
+        blocks += map(torch.UntypedStorage, sizes)
     try:
         yield
     finally:

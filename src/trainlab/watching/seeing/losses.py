@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from trainlab.watching.seeing.unread import Unread, is_capturing
+from trainlab.watching.seeing.unread import Unread, is_capturing, value_of
 
 _is_capturing_on_gpu = getattr(torch._C, "_cuda_isCurrentStreamCapturing", bool)
 """Of a tensor on a GPU, which has been set up then."""
@@ -43,7 +43,7 @@ class Losses:
             self.known.append(math.nan)
             return
         if root.is_cpu:
-            self.known.append(math.nan if root.is_complex() else root.item())
+            self.known.append(value_of(root))
             return
         if not is_capturing():
             self._unread.add(len(self.known), root)

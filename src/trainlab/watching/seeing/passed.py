@@ -43,8 +43,7 @@ class Passed:
         self.num_wanted = 0
         """Marks: the update that follows so many ends the stretch."""
         self.log: list[int] = []
-        """When each mark was, in nanoseconds, with the mark in its last BITS. Of backward passes only that
-        they began is noted: asking for the time takes microseconds."""
+        """When each mark was, in nanoseconds, with the mark in its last BITS."""
         self.shapes: list[Sequence[int] | None] = []
         """Of each batch; None: there was none, as at the end of a pass over the data."""
         self.optimizers: list[Any] = []
@@ -66,6 +65,6 @@ class Passed:
         return [None if shape is None else shape[0] if shape else 0 for shape in self.shapes]
 
     def decoded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The marks, and when they were; backward passes at 0."""
+        """The marks, and when they were."""
         log = np.array(self.log, dtype=np.int64)
         return log & (2**BITS - 1), log >> BITS

@@ -10,13 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from trainlab.watching.seeing.passed import (
-    BACKWARD_BEGINS,
-    DATA_BEGINS,
-    DATA_ENDS,
-    GRADIENT_BEGINS,
-    NUM_MARKS,
-)
+from trainlab.watching.seeing.passed import DATA_BEGINS, DATA_ENDS, NUM_MARKS
 
 UNUSUAL_NS: Final = 1_000_000
 """So much longer, at least, than twice any stretch before is one that has to be looked at."""
@@ -58,10 +52,6 @@ class Stretches:
         if len(self._learned) >= MOST_LEARNED:
             self._learn()
 
-    def _learn_if_worth(self) -> None:
-        if len(self._learned) >= (LEARNED_TOGETHER if self._knows else 1):
-            self._learn()
-
     def _learn(self) -> None:
         self._knows = True
         kinds = np.array([kind for kind, _ in self._learned])
@@ -86,26 +76,6 @@ class Stretches:
         self._sums_ns /= forgotten[:, None]
         self._numbers /= forgotten
 
-    def place(
-        self, marks: NDArray[np.int64], at_ns: NDArray[np.int64], now_ns: int
-    ) -> NDArray[np.int64]:
-        """When marks were. The first has a time; of the others those of backward passes have none, and lie
-        between their neighbours as they do on average, or so long after the last, but not later than now.
-        """
-        has_time = (marks != BACKWARD_BEGINS) & (marks != GRADIENT_BEGINS)
-        has_time[0] = True
-        if has_time.all():
-            return at_ns
-        self._learn_if_worth()
-        usual_ns = np.zeros(len(marks))
-        np.cumsum(self._means_ns[_kinds(marks)], out=usual_ns[1:])
-        last = int(np.flatnonzero(has_time)[-1])
-        # From the first on: a float has no room for nanoseconds since long ago.
-        placed_ns = np.interp(usual_ns, usual_ns[has_time], at_ns[has_time] - at_ns[0])
-        later_ns = placed_ns[last] + usual_ns[last + 1 :] - usual_ns[last]
-        placed_ns[last + 1 :] = np.minimum(later_ns, now_ns - at_ns[0])
-        return np.where(has_time, at_ns, at_ns[0] + placed_ns.astype(np.int64))
-
     def divide(
         self,
         marks: NDArray[np.int64],
@@ -115,8 +85,10 @@ class Stretches:
         """The parts of the time before each of the marks, the first of which follows the one before, added
         up in the row that each is of; and whether nothing was unusual about any. What is longer than any
         that was seen whole may hold anything: the rest is `other`."""
-        self._learn_if_worth()
-        kinds, num_rows, num_kinds = _kinds(marks), int(rows[-1]) + 1, NUM_MARKS**2
+        if len(self._learned) >= (LEARNED_TOGETHER if self._knows else 1):
+            self._learn()
+        kinds = marks[:-1] * NUM_MARKS + marks[1:]
+        num_rows, num_kinds = int(rows[-1]) + 1, NUM_MARKS**2
         known_ns = np.minimum(spent_ns, self._most_known_ns[kinds])
         by_kind_ns = np.bincount(rows * num_kinds + kinds, known_ns, num_rows * num_kinds)
         shared_ns = by_kind_ns.reshape(num_rows, num_kinds) @ self._shares
@@ -139,8 +111,3 @@ class Stretches:
         known_ns = float(self._means_ns[kinds][is_told].sum())
         told_ns = float(np.minimum(spent_ns, self._longest_ns[kinds])[is_told].sum())
         return bool(known_ns) and not 1 / CHANGED < told_ns / known_ns < CHANGED
-
-
-def _kinds(marks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of the stretches between marks."""
-    return marks[:-1] * NUM_MARKS + marks[1:]

@@ -163,15 +163,13 @@ class Timeline:
         self._part, self._mark = OTHER, UPDATE_ENDS
 
     def catch_up(
-        self, marks: NDArray[np.int64], at_ns: NDArray[np.int64], ends: Sequence[int], now_ns: int
+        self, marks: NDArray[np.int64], at_ns: NDArray[np.int64], ends: Sequence[int]
     ) -> tuple[NDArray[np.int64], bool]:
         """Deals with marks that were passed by, of which those at the places `ends` end steps: the parts of
         these, a row each, and whether nothing was unusual about any."""
         assert self._mark is not None
         with_last = np.concatenate([[self._mark], marks])
-        since_ns = np.concatenate([[self._since], at_ns])
-        since_ns = self._stretches.place(with_last, since_ns, now_ns)
-        spent_ns = np.diff(since_ns)
+        spent_ns = np.diff(at_ns, prepend=self._since)
         steps_of = np.searchsorted(ends, np.arange(len(marks)))
         sums_ns = np.zeros((len(ends) + 1, len(PARTS)), dtype=np.int64)
         # The last is that of the step under way, which may not have begun.
@@ -185,7 +183,7 @@ class Timeline:
         steps, self._step = sums_ns[:-1], sums_ns[-1].tolist()
         self.total_ns = (steps.sum(axis=0) + self.total_ns).tolist()
         self.num_marks += len(marks)
-        self._mark, self._since = int(marks[-1]), int(since_ns[-1])
+        self._mark, self._since = int(marks[-1]), int(at_ns[-1])
         return steps, is_usual
 
     def see_all(self, since_ns: int) -> None:

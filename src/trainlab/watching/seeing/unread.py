@@ -49,41 +49,61 @@ class Unread:
         """The value of each where it still is what it was. A script that has written to one, as `loss *= 2`
         does, or a captured graph that writes the next to the same place may do it again: from then on all
         are copied."""
-        last_at = {own.data_ptr(): own for _, _, own, _ in numbers if own is not None}
+        last_at = {_address(own): own for _, _, own, _ in numbers if own is not None}
         kept: list[Tensor | None] = []
         for _, value, own, version in numbers:
-            if own is None or (own._version == version and last_at[own.data_ptr()] is own):
+            if own is None or (own._version == version and last_at[_address(own)] is own):
                 self._num_left_alone += 1
                 kept.append(value)
             else:
                 self._num_left_alone = -(2**62)
                 kept.append(value if value is not own else None)
-        self._copies = self._num_left_alone < TRUSTED_AFTER
+        if self._copies and self._num_left_alone >= 0 and _are_written(numbers):
+            self._num_left_alone = -(2**62)
+        # Where several processes train, a loss is often summed up over them in its own place.
+        self._copies = self._num_left_alone < TRUSTED_AFTER or _has_peers()
         return kept
+
+
+def _address(number: Tensor) -> int:
+    """Where it lies; of one without memory, as on `meta`, something of its own."""
+    try:
+        return number.data_ptr()
+    except RuntimeError:
+        return -id(number)
+
+
+def _are_written(numbers: Sequence[Number]) -> bool:
+    """Whether any differs from its copy, though no version tells: `loss.data *= 2` has none."""
+    owns = [own for _, value, own, _ in numbers if own is not None and own is not value]
+    copies = [value for _, value, own, _ in numbers if own is not None and own is not value]
+    pairs = zip(_values(owns), _values(copies), strict=True)
+    return any(own != copy and not (math.isnan(own) and math.isnan(copy)) for own, copy in pairs)
+
+
+def _has_peers() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _values(numbers: Sequence[Tensor | None]) -> list[float]:
     """Of each, nan where there is none: all at once where they are alike, as nearly always."""
     known = [one for one in numbers if one is not None and one.dim() == 0]
-    if len(known) == len(numbers):
+    if known and len(known) == len(numbers):
         try:
-            return _together(known)
-        except (RuntimeError, TypeError):  # on several devices; complex
-            pass
-    found = [math.nan] * len(numbers)
-    alike: dict[torch.device, dict[int, Tensor]] = {}
-    for place, one in enumerate(numbers):
-        if one is not None and not one.is_complex():
-            alike.setdefault(one.device, {})[place] = one.reshape(())
-    for those in alike.values():
-        for place, value in zip(those, _together([*those.values()]), strict=True):
-            found[place] = value
-    return found
+            with torch.no_grad():
+                return [*map(float, torch.stack(known).tolist())]
+        except (RuntimeError, TypeError):
+            pass  # on several devices, complex, or without memory
+    return [math.nan if one is None else value_of(one) for one in numbers]
 
 
-def _together(numbers: list[Tensor]) -> list[float]:
-    with torch.no_grad():
-        return [*map(float, torch.stack(numbers).tolist())]
+def value_of(number: Tensor) -> float:
+    """Of a tensor of one number; nan where it has no real value that could be read, as on `meta`."""
+    try:
+        value = number.detach().item()
+    except (RuntimeError, TypeError):
+        return math.nan
+    return math.nan if isinstance(value, complex) else float(value)
 
 
 def is_capturing() -> bool:

@@ -159,17 +159,17 @@ class Watcher:
         if self.hooks.level == MARKS:
             now_ns = self.timeline.now_ns()
             self.hooks.see(ALL)
-            self._catch_up(now_ns)
+            self._catch_up()
             self.timeline.see_all(now_ns)
 
-    def _catch_up(self, now_ns: int) -> None:
+    def _catch_up(self) -> None:
         passed = self.hooks.passed
         if not passed.log:
             return
         marks, at_ns = passed.decoded()
         self.num_fetched += len(passed.shapes)
         ends = self.course.catch_up(marks.tolist(), passed)
-        steps, is_usual = self.timeline.catch_up(marks, at_ns, ends, now_ns)
+        steps, is_usual = self.timeline.catch_up(marks, at_ns, ends)
         self.steps_ns.extend(steps)
         passed.clear()
         if not is_usual and self.looks is not None:

@@ -148,7 +148,7 @@ class Hooks:
     def _see_backward(self) -> None:
         begins, ends = self._listener.backward_begins, self._listener.backward_ends
         thread, get_ident, passed = self._thread, threading.get_ident, self.passed
-        mark = passed.log.append
+        mark, clock = passed.log.append, self._clock
         losses, value = self._listener.losses, self._listener.losses.known.append
         add_on_gpu = losses.add_on_gpu
         run, run_from = torch.autograd.backward, cast(Any, torch.Tensor.backward)
@@ -163,7 +163,7 @@ class Hooks:
             passed.is_free, passed.is_inside = False, True
             try:
                 if passed.is_on:
-                    mark(BACKWARD_BEGINS)
+                    mark(clock() << BITS | BACKWARD_BEGINS)
                     losses.add(tensors)
                     return run(tensors, *arguments, **options)
                 begins(tensors)
@@ -186,7 +186,7 @@ class Hooks:
             # own method does where no subclass and no mode has a say in it.
             if passed.is_free and not is_overridden(tensor) and get_ident() == thread:
                 passed.is_free, passed.is_inside = False, True
-                mark(BACKWARD_BEGINS)
+                mark(clock() << BITS | BACKWARD_BEGINS)
                 try:
                     if gradient is None and tensor.is_cpu:
                         try:
@@ -209,14 +209,14 @@ class Hooks:
     def _see_gradients(self) -> None:
         begins, ends = self._listener.backward_begins, self._listener.backward_ends
         thread, get_ident, passed = self._thread, threading.get_ident, self.passed
-        mark, gradients = passed.log.append, torch.autograd.grad
+        mark, clock, gradients = passed.log.append, self._clock, torch.autograd.grad
 
         @wraps(gradients)
         def watched_gradients(outputs: Any, *arguments: Any, **options: Any) -> Any:
             if _is_compiling() or not self.level or get_ident() != thread:
                 return gradients(outputs, *arguments, **options)
             if passed.is_on:
-                mark(GRADIENT_BEGINS)
+                mark(clock() << BITS | GRADIENT_BEGINS)
                 return gradients(outputs, *arguments, **options)
             # What makes no update counts where no optimizer makes any.
             begins(outputs if self._listener.tells_gradients(options) else None)
