@@ -20,7 +20,8 @@ PAGE = 4096
 BLOCKS = """
 import gc, os, torch
 def note_blocks():
-    bytes_ = [one.nbytes() for one in gc.get_objects() if type(one) is torch.UntypedStorage]
+    found = [one.nbytes() for one in gc.get_objects() if type(one) is torch.UntypedStorage]
+    bytes_ = [one for one in found if type(one) is int]  # others are what torch's compiler keeps
     open({path!r}, "a").write(f"{{os.getpid()}} {{sum(bytes_)}}\\n")
 """
 SCRIPT = """
