@@ -6,8 +6,7 @@ A turn is a pass of 1,000 updates, about one over MNIST (100 of the MNIST script
 random order, so that drift hits all alike. The ratio of a round's two means is one sample; its median over
 rounds has a 95% interval. `trained` is a long training as `trainlab watch` sees it, its curve written,
 after the first hundred steps; `whole` is what those cost, of which all is seen (left out with --briefly);
-`bare again` is the same loop without us once more: what it differs by is chance. `fast` is the lower
-quartile of a way's turns over that of the bare ones, with an interval by the bootstrap.
+`bare again` is the same loop without us once more: what it differs by is chance.
 """
 
 import argparse
@@ -22,9 +21,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -187,7 +184,7 @@ def main() -> None:
     sys.exit(has_failed)
 
 
-def compared(bare: list[float], watched: list[float]) -> dict[str, Any]:
+def compared(bare: list[float], watched: list[float]) -> dict[str, float]:
     """What watching adds, round by round."""
     logs = [math.log(one / other) for one, other in zip(watched, bare, strict=True)]
     middle, low, high = (100 * (math.exp(one) - 1) for one in median_interval(logs))
@@ -197,27 +194,7 @@ def compared(bare: list[float], watched: list[float]) -> dict[str, Any]:
         "low_percent": round(low, 2),
         "high_percent": round(high, 2),
         "added_us": round(statistics.median(bare) * 10 * middle, 1),
-        "fast_ms": round(lower_quartile(bare), 3),
-        "fast_percent": [round(one, 2) for one in compared_fast(bare, watched)],
     }
-
-
-def lower_quartile(values: list[float]) -> float:
-    return float(np.quantile(values, 0.25))
-
-
-def compared_fast(bare: list[float], watched: list[float]) -> tuple[float, float, float]:
-    """What watching adds to the faster turns, in percent, and its 95% interval."""
-    draw = np.random.default_rng(0)
-    logs = [
-        np.log(np.quantile(draw.choice(watched, len(watched)), 0.25))
-        - np.log(np.quantile(draw.choice(bare, len(bare)), 0.25))
-        for _ in range(4000)
-    ]
-    low, high = np.quantile(logs, [0.025, 0.975])
-    middle = math.log(lower_quartile(watched) / lower_quartile(bare))
-    found = [100 * math.expm1(float(one)) for one in (middle, low, high)]
-    return found[0], found[1], found[2]
 
 
 if __name__ == "__main__":

@@ -119,6 +119,7 @@ class WatchedRun:
         "train/loss": 0.4 + 0.01 * trial.seed,
         "test/accuracy": 0.9 + 0.001 * trial.seed,
     }
+    epochs: int = 2
 
     def write(self, path: Path, *, profile: bool = False, **asked: Any) -> RunFolder:
         """A run of `train.py --epochs 2`, which lies beside it."""
@@ -134,8 +135,9 @@ class WatchedRun:
             told = {"resolved": dict(self.resolved(trial)), "data": None, "steps_done": 40}
             if record.kind == "learn":
                 home.watched.write(self.seen(trial))
-                told["epochs_done"] = 2
-                _two_epochs(home.curve_file)
+                told["epochs_done"] = self.epochs
+                if self.epochs == 2:
+                    _two_epochs(home.curve_file)
             elif record.watch == "steps":
                 size = {"batch_size": int(trial.settings.script.get("batch-size", 64))}
                 home.cost.write(home.cost.read().model_copy(update=size))

@@ -221,16 +221,37 @@ def test_the_plan_of_a_script_has_its_arguments(tmp_path: Path) -> None:
     ]
 
 
-def test_without_a_loader_no_epoch_is_made_up(tmp_path: Path) -> None:
+def without_a_loader(trial: Any) -> dict[str, Any]:
     unseen = ("train_samples", "passes", "order", "workers", "pinned", "drop_last")
+    return {name: fact for name, fact in facts(trial).items() if name not in unseen}
 
-    def resolved(trial: Any) -> dict[str, Any]:
-        return {name: fact for name, fact in facts(trial).items() if name not in unseen}
 
-    run = WatchedRun(resolved=resolved).write(tmp_path / "run", profile=True)
-    told = shown(run, "en")
+def test_without_a_loader_no_epoch_is_made_up(tmp_path: Path) -> None:
+    run = WatchedRun(resolved=without_a_loader).write(tmp_path / "run", profile=True)
+    told = " ".join(shown(run, "en").split())
     assert "after 40 updates" in told
     assert "s per epoch" not in told.partition("training step")[2]
+    assert "an epoch of training took" not in told
+
+
+@pytest.mark.parametrize(
+    ("lang", "mean", "last"),
+    [
+        ("en", "on average over 40 updates", "after 40 updates"),
+        ("zh", "在全部 40 次更新中平均", "训练 40 次更新后"),
+    ],
+)
+def test_a_loss_without_passes_is_called_the_mean_it_is(
+    lang: str, mean: str, last: str, tmp_path: Path
+) -> None:
+    """A metric that the script printed at its end is none."""
+    for metric, told in (("train/loss", mean), ("test/accuracy", last)):
+        run = WatchedRun(
+            resolved=without_a_loader, final=lambda trial, name=metric: {name: 0.41}, epochs=1
+        ).write(tmp_path / metric.replace("/", "-"))
+        text = " ".join(shown(run, lang).split())
+        assert told in text
+        assert ({mean, last} - {told}).pop() not in text
 
 
 def test_a_script_that_makes_no_update_is_asked_whether_it_trains(tmp_path: Path) -> None:

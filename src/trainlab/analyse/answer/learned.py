@@ -89,7 +89,7 @@ def _one_setting(evidence: Evidence, metric: str, words: Words) -> Iterator[Sent
     parts = {
         "metric": words.capital(words.metric(metric)),
         "value": value_text(metric, sum(values) / len(values)),
-        "when": _when(evidence, cell, words),
+        "when": _when(evidence, cell, metric, words),
     }
     if len(values) == 1:
         yield Sentence(words("answer_value", **parts), "learning")
@@ -101,21 +101,29 @@ def _one_setting(evidence: Evidence, metric: str, words: Words) -> Iterator[Sent
     yield from _course(evidence, cell, words)
 
 
-def _when(evidence: Evidence, cell: Cell, words: Words) -> str:
+def _when(evidence: Evidence, cell: Cell, metric: str, words: Words) -> str:
     """After how much training the values are; not always what was asked: training may stop early."""
     if cell.settings.keep_best:
         return words("answer_best_epoch")
     if cell.settings.max_steps is not None:
         return words("answer_after_updates", number=f"{cell.settings.max_steps:,}")
     trained = evidence.learned.get(cell.id, {}).values()
-    if evidence.study.script is not None and not all(
-        "passes" in one.trial.resolved for one in trained
-    ):
-        # No loader tells what a pass over the data is.
+    num_epochs = max((one.trial.epochs_done for one in trained), default=0)
+    if not _tells_epochs(evidence, cell):
         number = max((one.trial.steps_done for one in trained), default=0)
-        return words("answer_after_updates", number=f"{number:,}")
-    number = max((one.trial.epochs_done for one in trained), default=0) or cell.settings.epochs
+        # All of it counts as one pass, over which values of training are means.
+        is_mean = metric.startswith("train/") and num_epochs <= 1
+        return words(
+            "answer_over_updates" if is_mean else "answer_after_updates", number=f"{number:,}"
+        )
+    number = num_epochs or cell.settings.epochs
     return words("answer_after", epochs=words.counted("one_epoch", "epochs", number))
+
+
+def _tells_epochs(evidence: Evidence, cell: Cell) -> bool:
+    """Whether passes over the data are known: of a script, where a loader gives them."""
+    trained = evidence.learned.get(cell.id, {}).values()
+    return evidence.study.script is None or all("passes" in one.trial.resolved for one in trained)
 
 
 def _course(evidence: Evidence, cell: Cell, words: Words) -> Iterator[Sentence]:
@@ -123,7 +131,8 @@ def _course(evidence: Evidence, cell: Cell, words: Words) -> Iterator[Sentence]:
     trained = list(evidence.learned.get(cell.id, {}).values())
     epochs_s = [time_s for one in trained if (time_s := one.epoch_s()) is not None]
     totals_s = [one.trial.total_s for one in trained if one.trial.total_s is not None]
-    if epochs_s and totals_s and cell.settings.max_steps is None:
+    has_epochs = cell.settings.max_steps is None and _tells_epochs(evidence, cell)
+    if epochs_s and totals_s and has_epochs:
         text = words(
             "answer_time",
             total=figure(statistics.median(totals_s)),

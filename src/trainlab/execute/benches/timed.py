@@ -57,6 +57,7 @@ class TimedTrial:
     def _warm_up_steps(self) -> Footprint:
         cost = self._attempt.trial.cost
         assert cost is not None
+        # Where memory comes from is settled first: it is that which is to lie elsewhere.
         prepare_process(self._attempt.trial.settings)
         self._layout.enter_context(random_layout())
         setup = set_up_cost(self._run, self._attempt, self._load)

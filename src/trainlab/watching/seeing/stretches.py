@@ -18,8 +18,6 @@ CHANGED: Final = 1.5
 """Where all stretches took so many times as long as the known ones, or this much less, they are others."""
 MOST_LEARNED: Final = 500
 """Stretches that are kept one by one."""
-LEARNED_TOGETHER: Final = 8
-"""It takes as long for one as for some."""
 REMEMBERED: Final = 60
 """Of each kind, about so many count: what a script does may change."""
 REMEMBERED_OF_OTHERS: Final = 2
@@ -36,11 +34,10 @@ class Stretches:
         self._other = other
         self._learned: list[tuple[int, list[int]]] = []
         """Kinds and parts that the rest does not know of yet."""
-        self._knows = False
         self._sums_ns = np.zeros((NUM_MARKS**2, num_parts))
         self._shares = np.zeros((NUM_MARKS**2, num_parts))
         self._numbers = np.zeros(NUM_MARKS**2)
-        self._means_ns = np.ones(NUM_MARKS**2)
+        self._means_ns = np.zeros(NUM_MARKS**2)
         self._longest_ns = np.zeros(NUM_MARKS**2, dtype=np.int64)
         self._most_known_ns = np.zeros(NUM_MARKS**2)
         self._unusual_ns = np.zeros(NUM_MARKS**2, dtype=np.int64)
@@ -53,7 +50,6 @@ class Stretches:
             self._learn()
 
     def _learn(self) -> None:
-        self._knows = True
         kinds = np.array([kind for kind, _ in self._learned])
         parts_ns = np.array([parts for _, parts in self._learned])
         self._learned.clear()
@@ -68,7 +64,7 @@ class Stretches:
         # One that is all of one part is, however long.
         is_one = self._shares.max(axis=1) == 1.0
         self._most_known_ns = np.where(is_one, np.inf, self._longest_ns)
-        self._means_ns = np.maximum(totals_ns[:, 0] / np.maximum(self._numbers, 1), 1.0)
+        self._means_ns = totals_ns[:, 0] / np.maximum(self._numbers, 1)
 
     def _remember(self, number: int) -> None:
         """What is known weighs as much as so many of each kind, if it weighs more."""
@@ -85,7 +81,7 @@ class Stretches:
         """The parts of the time before each of the marks, the first of which follows the one before, added
         up in the row that each is of; and whether nothing was unusual about any. What is longer than any
         that was seen whole may hold anything: the rest is `other`."""
-        if len(self._learned) >= (LEARNED_TOGETHER if self._knows else 1):
+        if self._learned:
             self._learn()
         kinds = marks[:-1] * NUM_MARKS + marks[1:]
         num_rows, num_kinds = int(rows[-1]) + 1, NUM_MARKS**2
@@ -107,7 +103,8 @@ class Stretches:
 
     def _have_changed(self, kinds: NDArray[np.int64], spent_ns: NDArray[np.int64]) -> bool:
         """Whether nearly all are longer or shorter. Waits for data are as long as they are."""
-        is_told = (self._numbers[kinds] > 0) & (kinds != _FETCHING)
-        known_ns = float(self._means_ns[kinds][is_told].sum())
+        means_ns = self._means_ns[kinds]
+        is_told = (means_ns > 0) & (kinds != _FETCHING)
+        known_ns = float(means_ns[is_told].sum())
         told_ns = float(np.minimum(spent_ns, self._longest_ns[kinds])[is_told].sum())
         return bool(known_ns) and not 1 / CHANGED < told_ns / known_ns < CHANGED

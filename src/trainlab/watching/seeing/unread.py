@@ -75,9 +75,10 @@ def _address(number: Tensor) -> int:
 
 def _are_written(numbers: Sequence[Number]) -> bool:
     """Whether any differs from its copy, though no version tells: `loss.data *= 2` has none."""
-    owns = [own for _, value, own, _ in numbers if own is not None and own is not value]
-    copies = [value for _, value, own, _ in numbers if own is not None and own is not value]
-    pairs = zip(_values(owns), _values(copies), strict=True)
+    copied = [(own, value) for _, value, own, _ in numbers if own is not None and own is not value]
+    pairs = zip(
+        _values([own for own, _ in copied]), _values([copy for _, copy in copied]), strict=True
+    )
     return any(own != copy and not (math.isnan(own) and math.isnan(copy)) for own, copy in pairs)
 
 
@@ -86,24 +87,24 @@ def _has_peers() -> bool:
 
 
 def _values(numbers: Sequence[Tensor | None]) -> list[float]:
-    """Of each, nan where there is none: all at once where they are alike, as nearly always."""
-    known = [one for one in numbers if one is not None and one.dim() == 0]
-    if known and len(known) == len(numbers):
-        try:
-            with torch.no_grad():
-                return [*map(float, torch.stack(known).tolist())]
-        except (RuntimeError, TypeError):
-            pass  # on several devices, complex, or without memory
-    return [math.nan if one is None else value_of(one) for one in numbers]
+    """Of each, nan where there is none: all at once, unless they lie on several devices or hold none."""
+    # To reshape one takes longer than all else that is done for it, and nearly all have no dimension.
+    known = [one.reshape(()) if one.dim() else one for one in numbers if one is not None]
+    try:
+        with torch.no_grad():
+            values = map(float, torch.stack(known).tolist() if known else [])
+            found = iter([*values])
+    except (RuntimeError, TypeError):
+        found = map(value_of, known)
+    return [math.nan if one is None else next(found) for one in numbers]
 
 
 def value_of(number: Tensor) -> float:
     """Of a tensor of one number; nan where it has no real value that could be read, as on `meta`."""
     try:
-        value = number.detach().item()
+        return float(number.item())
     except (RuntimeError, TypeError):
         return math.nan
-    return math.nan if isinstance(value, complex) else float(value)
 
 
 def is_capturing() -> bool:
