@@ -1,7 +1,6 @@
 """What watching costs here and now: a tiny loop with torch's calls seen and not seen, in turns."""
 
 import statistics
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -72,7 +71,7 @@ def _price(*, has_optimizer: bool) -> Price:
     for _ in range(ROUNDS):
         seen_us += step_us(STEPS)
         if optimizer is not None:
-            watcher.pass_by(EVERY + 1, sys.maxsize)
+            watcher.pass_by(EVERY + 1)
             passed_us += step_us(EVERY)
         watcher.hooks.close()
         bare_us += step_us(STEPS)

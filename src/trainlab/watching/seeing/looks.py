@@ -1,7 +1,6 @@
 """Looks: which steps of a training are seen whole. Of the others only the marks of a step are."""
 
 import random
-import sys
 from collections import Counter
 from typing import Literal
 
@@ -41,11 +40,10 @@ class Looks:
         if self._whole_left or self._are_all or 2 * self._num_long > self._num_whole:
             return 0
         number = self._random.randint(1, 2 * EVERY - 1)
-        return min(number, self.most_passed(step))
-
-    def most_passed(self, step: int) -> int:
-        """Steps that may be passed by after this one: the last is seen whole."""
-        return sys.maxsize if self._num_steps is None else max(0, self._num_steps - step - 1)
+        # The last is seen whole.
+        return (
+            number if self._num_steps is None else max(0, min(number, self._num_steps - step - 1))
+        )
 
     def something_new(self, kind: News) -> None:
         """A few steps are seen whole."""

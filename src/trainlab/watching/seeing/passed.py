@@ -5,6 +5,7 @@ cache: what is asked in each of them lies in one small object.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -12,20 +13,19 @@ from numpy.typing import NDArray
 
 from trainlab.watching.seeing.seen import SeenLoader
 
-DATA_BEGINS, DATA_ENDS, BACKWARD_BEGINS, GRADIENT_BEGINS, UPDATE_ENDS = range(5)
-"""The fourth is that of `torch.autograd.grad`, which tells no loss."""
+BACKWARD_BEGINS, GRADIENT_BEGINS, UPDATE_ENDS, DATA_BEGINS, DATA_ENDS = range(5)
+"""The second is that of `torch.autograd.grad`, which tells no loss. Those that a coarse clock does not tell
+apart were in this order: a forward pass, which lies before the first, takes its time."""
 NUM_MARKS: Final = 5
-MOST_KEPT: Final = 4096
-"""Marks of a stretch of steps."""
-BITS: Final = 3
-"""That a mark needs."""
+MOST_UPDATES: Final = 1024
+"""Of a stretch of steps."""
 
 
 class Passed:
     """Marks in the order in which they were passed by, and what came with them."""
 
     __slots__ = (
-        *("is_free", "is_inside", "is_on", "is_quick", "lead", "loader", "log", "num_wanted"),
+        *("at_ns", "is_free", "is_inside", "is_on", "is_quick", "lead", "loader", "num_wanted"),
         *("optimizers", "shapes"),
     )
 
@@ -41,9 +41,9 @@ class Passed:
         self.loader: SeenLoader | None = None
         """The one that gives their batches."""
         self.num_wanted = 0
-        """Marks: the update that follows so many ends the stretch."""
-        self.log: list[int] = []
-        """When each mark was, in nanoseconds, with the mark in its last BITS."""
+        """Updates, of which the last or one that follows ends the stretch."""
+        self.at_ns: tuple[list[int], ...] = tuple([] for _ in range(NUM_MARKS))
+        """When marks were, in nanoseconds, by mark: nothing is done to a time but to keep it."""
         self.shapes: list[Sequence[int] | None] = []
         """Of each batch; None: there was none, as at the end of a pass over the data."""
         self.optimizers: list[Any] = []
@@ -56,7 +56,8 @@ class Passed:
 
     def clear(self) -> None:
         """All are dealt with."""
-        self.log.clear()
+        for times_ns in self.at_ns:
+            times_ns.clear()
         self.shapes.clear()
         self.optimizers.clear()
 
@@ -65,6 +66,8 @@ class Passed:
         return [None if shape is None else shape[0] if shape else 0 for shape in self.shapes]
 
     def decoded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The marks, and when they were."""
-        log = np.array(self.log, dtype=np.int64)
-        return log & (2**BITS - 1), log >> BITS
+        """The marks in their order, and when they were."""
+        marks = np.repeat(np.arange(NUM_MARKS), [*map(len, self.at_ns)])
+        at_ns = np.array([*chain(*self.at_ns)], dtype=np.int64)
+        order = np.argsort(at_ns, kind="stable")
+        return marks[order], at_ns[order]

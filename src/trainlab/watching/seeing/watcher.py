@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from trainlab.watching.seeing.calls.hooks import ALL, MARKS, STEPS, Hooks
-from trainlab.watching.seeing.course import OF_STEP, OF_STEP_WITHOUT_BATCH, Course
+from trainlab.watching.seeing.course import Course
 from trainlab.watching.seeing.follower import Follower
 from trainlab.watching.seeing.looks import Looks, News
 from trainlab.watching.seeing.passed import (
@@ -164,9 +164,9 @@ class Watcher:
 
     def _catch_up(self) -> None:
         passed = self.hooks.passed
-        if not passed.log:
-            return
         marks, at_ns = passed.decoded()
+        if not len(marks):
+            return
         self.num_fetched += len(passed.shapes)
         ends = self.course.catch_up(marks.tolist(), passed)
         steps, is_usual = self.timeline.catch_up(marks, at_ns, ends)
@@ -328,19 +328,17 @@ class Watcher:
             if follows_test and not self._is_told:
                 self.looks.see_all()  # it tests, and nothing tells when
             if number := self.looks.num_passed(self.num_steps, sum(step)):
-                self.pass_by(number, self.looks.most_passed(self.num_steps))
+                self.pass_by(number)
         self._is_told = False
 
-    def pass_by(self, num_steps: int, at_most: int) -> None:
-        """From here, the end of a step, on nothing but marks is seen of about so many; where weights are
+    def pass_by(self, num_steps: int) -> None:
+        """From here, the end of a step, on nothing but marks is seen of so many; where weights are
         updated by hand, and no mark tells where a step ends, all is."""
         if self.has_optimizer and not self.hooks.models.is_inside:
             self._without_gradients.clear()
             self.timeline.see_marks()
-            loader = self.course.loader
-            # A plain step makes so many marks, and any at least one.
-            num_marks = num_steps * len(OF_STEP if loader is not None else OF_STEP_WITHOUT_BATCH)
-            self.hooks.pass_by(min(num_marks, at_most), self.course.lead, loader)
+            # A step makes one update at least.
+            self.hooks.pass_by(num_steps, self.course.lead, self.course.loader)
 
     def _tell_step(self) -> None:
         """At the end of a step, or of a stretch of them."""

@@ -23,11 +23,10 @@ from trainlab.watching.seeing.calls.replaced import Replaced
 from trainlab.watching.seeing.calls.update_hooks import UpdateHooks
 from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
-    BITS,
     DATA_BEGINS,
     DATA_ENDS,
     GRADIENT_BEGINS,
-    MOST_KEPT,
+    MOST_UPDATES,
     Passed,
 )
 from trainlab.watching.seeing.seen import SeenLoader, size_of
@@ -97,10 +96,10 @@ class Hooks:
             one.take_out() if is_quick else one.put()
         self.models.see(level == ALL)
 
-    def pass_by(self, num_marks: int, lead: Optimizer | None, loader: SeenLoader | None) -> None:
-        """Nothing but marks is seen, so many of them; the optimizer `lead` ends the steps, and `loader`
+    def pass_by(self, num_updates: int, lead: Optimizer | None, loader: SeenLoader | None) -> None:
+        """Nothing but marks is seen, of so many updates; the optimizer `lead` ends the steps, and `loader`
         gives their batches."""
-        self.passed.num_wanted, self.passed.lead = min(num_marks, MOST_KEPT), id(lead)
+        self.passed.num_wanted, self.passed.lead = min(num_updates, MOST_UPDATES), id(lead)
         self.passed.loader = loader
         self.see(MARKS)
 
@@ -148,7 +147,7 @@ class Hooks:
     def _see_backward(self) -> None:
         begins, ends = self._listener.backward_begins, self._listener.backward_ends
         thread, get_ident, passed = self._thread, threading.get_ident, self.passed
-        mark, clock = passed.log.append, self._clock
+        begun, clock = passed.at_ns[BACKWARD_BEGINS].append, self._clock
         losses, value = self._listener.losses, self._listener.losses.known.append
         add_on_gpu = losses.add_on_gpu
         run, run_from = torch.autograd.backward, cast(Any, torch.Tensor.backward)
@@ -163,7 +162,7 @@ class Hooks:
             passed.is_free, passed.is_inside = False, True
             try:
                 if passed.is_on:
-                    mark(clock() << BITS | BACKWARD_BEGINS)
+                    begun(clock())
                     losses.add(tensors)
                     return run(tensors, *arguments, **options)
                 begins(tensors)
@@ -186,7 +185,7 @@ class Hooks:
             # own method does where no subclass and no mode has a say in it.
             if passed.is_free and not is_overridden(tensor) and get_ident() == thread:
                 passed.is_free, passed.is_inside = False, True
-                mark(clock() << BITS | BACKWARD_BEGINS)
+                begun(clock())
                 try:
                     if gradient is None and tensor.is_cpu:
                         try:
@@ -209,14 +208,15 @@ class Hooks:
     def _see_gradients(self) -> None:
         begins, ends = self._listener.backward_begins, self._listener.backward_ends
         thread, get_ident, passed = self._thread, threading.get_ident, self.passed
-        mark, clock, gradients = passed.log.append, self._clock, torch.autograd.grad
+        begun, clock = passed.at_ns[GRADIENT_BEGINS].append, self._clock
+        gradients = torch.autograd.grad
 
         @wraps(gradients)
         def watched_gradients(outputs: Any, *arguments: Any, **options: Any) -> Any:
             if _is_compiling() or not self.level or get_ident() != thread:
                 return gradients(outputs, *arguments, **options)
             if passed.is_on:
-                mark(clock() << BITS | GRADIENT_BEGINS)
+                begun(clock())
                 return gradients(outputs, *arguments, **options)
             # What makes no update counts where no optimizer makes any.
             begins(outputs if self._listener.tells_gradients(options) else None)
@@ -246,19 +246,20 @@ class Hooks:
         of_pass = self._listener.pass_begins
         following = _BaseDataLoaderIter.__next__
         passed, clock, plain = self.passed, self._clock, torch.Tensor
-        mark, shape = passed.log.append, passed.shapes.append
+        asked, given = passed.at_ns[DATA_BEGINS].append, passed.at_ns[DATA_ENDS].append
+        shape = passed.shapes.append
 
         def watched_next(iterator: Any) -> Any:
             if get_ident() != thread:
                 return following(iterator)
             batch: Any = None
             if passed.is_on and getattr(iterator, OF_LOADER, None) is passed.loader:
-                mark(clock() << BITS | DATA_BEGINS)
+                asked(clock())
                 try:
                     batch = following(iterator)
                     return batch
                 finally:
-                    mark(clock() << BITS | DATA_ENDS)
+                    given(clock())
                     if type(batch) is list and batch and type(batch[0]) is plain:
                         shape(batch[0].shape)  # as nearly always
                     else:

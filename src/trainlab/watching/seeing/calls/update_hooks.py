@@ -14,7 +14,7 @@ from torch.optim.optimizer import (
 )
 
 from trainlab.watching.seeing.calls.listener import Listener
-from trainlab.watching.seeing.passed import BITS, MOST_KEPT, UPDATE_ENDS, Passed
+from trainlab.watching.seeing.passed import MOST_UPDATES, UPDATE_ENDS, Passed
 
 StepHook = Callable[[Optimizer, object, object], None]
 
@@ -67,14 +67,20 @@ def _marking(listener: Listener, passed: Passed, clock: Callable[[], int]) -> St
         threading.get_ident(),
         threading.get_ident,
     )
-    log, mark, made_by = passed.log, passed.log.append, passed.optimizers.append
+    ended, made_by, updates = (
+        passed.at_ns[UPDATE_ENDS].append,
+        passed.optimizers.append,
+        passed.optimizers,
+    )
 
     def mark_end(optimizer: Optimizer, arguments: object, options: object) -> None:
         if get_ident() != thread:
             return
-        mark(clock() << BITS | UPDATE_ENDS)
+        ended(clock())
         made_by(optimizer)
-        if len(log) >= passed.num_wanted and (id(optimizer) == passed.lead or len(log) > MOST_KEPT):
+        if len(updates) >= passed.num_wanted and (
+            id(optimizer) == passed.lead or len(updates) > MOST_UPDATES
+        ):
             stretch_ends()
 
     return mark_end
