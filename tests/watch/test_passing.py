@@ -325,6 +325,36 @@ def test_what_torch_makes_in_the_first_steps_teaches_nothing_of_later_ones(
         assert step[PARTS.index("loss")] == pytest.approx(1e6, abs=2)
 
 
+@pytest.mark.parametrize("logging_ms", [0.3, 2.0, 15.0])
+def test_what_is_done_every_fifty_steps_counts_in_these(
+    logging_ms: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a loader no mark lies between it and the forward pass that follows."""
+    for name, value in (("FIRST", 100), ("AFTER", 5), ("EVERY", 400)):
+        monkeypatch.setattr(looks, name, value)
+    chance = random.Random(5)
+    clock, model = Clock(), net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model[0].register_forward_hook(lambda *_: clock.busy(0.6 * chance.uniform(0.95, 1.05)))
+    watcher = Watcher(clock=clock)
+    watcher.looks = Looks()
+    for step in range(1, 6001):
+        optimizer.zero_grad()
+        loss = model(torch.randn(3, 4)).mean()
+        loss.register_hook(lambda _: clock.busy(1.0))
+        loss.backward()
+        optimizer.step()
+        if step % 50 == 0:
+            clock.busy(logging_ms)
+    watcher.close()
+    assert watcher.timeline.num_marks > 10_000
+    parts = np.array(watcher.steps_ns[200:]) / 1e6
+    is_after = np.arange(201, 6001) % 50 == 1
+    for steps, other in ((parts[is_after], logging_ms), (parts[~is_after], 0.0)):
+        assert steps[:, FORWARD].mean() == pytest.approx(0.6, rel=0.1)
+        assert steps[:, OTHER].mean() == pytest.approx(other, rel=0.05, abs=0.06)
+
+
 def test_a_backward_pass_that_becomes_shorter_is_soon_told_as_such() -> None:
     clock, model = Clock(), net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -2,9 +2,12 @@
 
 Marks are calls that are always seen: a batch is fetched, a backward pass begins, an update has been made.
 Of most steps of a long training nothing else is seen, so that they run as fast as without us; the time
-between two marks of theirs is divided as it was on average in the steps of which all was seen.
+between two marks of theirs is divided as it was on average in those steps of which all was seen that took
+about as long there: a script that does something else every fifty steps takes longer in these.
 """
 
+import math
+from collections import defaultdict
 from typing import Final
 
 import numpy as np
@@ -19,58 +22,75 @@ CHANGED: Final = 1.5
 MOST_LEARNED: Final = 500
 """Stretches that are kept one by one."""
 REMEMBERED: Final = 60
-"""Of each kind, about so many count: what a script does may change."""
+"""Of each kind and length, about so many count: what a script does may change."""
 REMEMBERED_OF_OTHERS: Final = 2
 """And so many of those before it did."""
+LENGTHS: Final = 120
+"""That are told apart: from a microsecond to a quarter of an hour."""
+PER_DOUBLING: Final = 4
+"""So many of those until one is twice as long."""
+_SHORTEST: Final = 10
+"""Of a nanosecond, so often doubled."""
 _FETCHING: Final = DATA_BEGINS * NUM_MARKS + DATA_ENDS
 """Within one call: however long it takes, it is that call."""
 
 
 class Stretches:
-    """What stretches consist of, by the marks at both ends."""
+    """What stretches consist of, by the marks at both ends and by how long they are."""
 
     def __init__(self, num_parts: int, other: int) -> None:
         """`other`: the part of what is not known."""
         self._other = other
         self._learned: list[tuple[int, list[int]]] = []
-        """Kinds and parts that the rest does not know of yet."""
-        self._sums_ns = np.zeros((NUM_MARKS**2, num_parts))
-        self._shares = np.zeros((NUM_MARKS**2, num_parts))
-        self._numbers = np.zeros(NUM_MARKS**2)
-        self._means_ns = np.zeros(NUM_MARKS**2)
-        self._longest_ns = np.zeros(NUM_MARKS**2, dtype=np.int64)
-        self._most_known_ns = np.zeros(NUM_MARKS**2)
-        self._unusual_ns = np.zeros(NUM_MARKS**2, dtype=np.int64)
+        """Kinds and parts that the rest does not know of yet: all at once is faster."""
+        num_kinds = NUM_MARKS**2
+        self._shares = np.zeros((num_kinds * LENGTHS, num_parts))
+        """Of the parts, by kind and length; those of which one is known."""
+        self._nearest = np.arange(num_kinds * LENGTHS)
+        """Where the shares of each stand: of a length that was never seen, beside those next to it."""
+        self._numbers = np.zeros(num_kinds * LENGTHS, dtype=np.int64)
+        """So many count in the shares."""
+        self._means_ns = np.zeros(num_kinds)
+        self._longest_ns = np.zeros(num_kinds, dtype=np.int64)
+        self._most_known_ns = np.zeros(num_kinds)
+        self._unusual_ns = np.zeros(num_kinds, dtype=np.int64)
         self._unusual_ns[_FETCHING] = 2**62
+        self._parts: dict[int, set[int]] = defaultdict(set)
+        """Those that a kind has had."""
 
     def learn(self, first: int, last: int, parts_ns: list[int]) -> None:
         """A stretch of which all is known."""
         self._learned.append((first * NUM_MARKS + last, parts_ns))
         if len(self._learned) >= MOST_LEARNED:
-            self._learn()
+            self._learn_all()
 
-    def _learn(self) -> None:
-        kinds = np.array([kind for kind, _ in self._learned])
-        parts_ns = np.array([parts for _, parts in self._learned])
+    def _learn_all(self) -> None:
+        for kind, parts_ns in self._learned:
+            if length_ns := sum(parts_ns):
+                self._learn(kind, parts_ns, length_ns)
         self._learned.clear()
-        np.add.at(self._sums_ns, kinds, parts_ns)
-        np.add.at(self._numbers, kinds, 1)
-        self._remember(REMEMBERED)
-        np.maximum.at(self._longest_ns, kinds, parts_ns.sum(axis=1))
-        usual_ns = np.where(self._longest_ns > 0, 2 * self._longest_ns + UNUSUAL_NS, 0)
-        np.maximum(self._unusual_ns, usual_ns, out=self._unusual_ns)
-        totals_ns = self._sums_ns.sum(axis=1, keepdims=True)
-        np.divide(self._sums_ns, totals_ns, out=self._shares, where=totals_ns > 0)
-        # One that is all of one part is, however long.
-        is_one = self._shares.max(axis=1) == 1.0
-        self._most_known_ns = np.where(is_one, np.inf, self._longest_ns)
-        self._means_ns = totals_ns[:, 0] / np.maximum(self._numbers, 1)
 
-    def _remember(self, number: int) -> None:
-        """What is known weighs as much as so many of each kind, if it weighs more."""
-        forgotten = np.maximum(self._numbers / number, 1)
-        self._sums_ns /= forgotten[:, None]
-        self._numbers /= forgotten
+    def _learn(self, kind: int, parts_ns: list[int], length_ns: int) -> None:
+        place = kind * LENGTHS + _place(length_ns)
+        number = min(int(self._numbers[place]) + 1, REMEMBERED)
+        self._numbers[place] = number
+        self._shares[place] += (np.array(parts_ns) / length_ns - self._shares[place]) / number
+        if number == 1:
+            self._find_nearest(kind)
+        self._parts[kind].update(part for part, spent_ns in enumerate(parts_ns) if spent_ns)
+        longest_ns = max(int(self._longest_ns[kind]), length_ns)
+        self._longest_ns[kind] = longest_ns
+        self._unusual_ns[kind] = max(int(self._unusual_ns[kind]), 2 * longest_ns + UNUSUAL_NS)
+        # One that is all of one part is, however long.
+        self._most_known_ns[kind] = math.inf if len(self._parts[kind]) == 1 else longest_ns
+        mean_ns = float(self._means_ns[kind]) or length_ns
+        self._means_ns[kind] = mean_ns + (length_ns - mean_ns) / REMEMBERED
+
+    def _find_nearest(self, kind: int) -> None:
+        places = slice(kind * LENGTHS, (kind + 1) * LENGTHS)
+        (known,) = self._numbers[places].nonzero()
+        distances = np.abs(np.arange(LENGTHS)[:, None] - known)
+        self._nearest[places] = kind * LENGTHS + known[distances.argmin(axis=1)]
 
     def divide(
         self,
@@ -81,21 +101,19 @@ class Stretches:
         """The parts of the time before each of the marks, the first of which follows the one before, added
         up in the row that each is of; and whether nothing was unusual about any. What is longer than any
         that was seen whole may hold anything: the rest is `other`."""
-        if self._learned:
-            self._learn()
+        self._learn_all()
         kinds = marks[:-1] * NUM_MARKS + marks[1:]
-        num_rows, num_kinds = int(rows[-1]) + 1, NUM_MARKS**2
         known_ns = np.minimum(spent_ns, self._most_known_ns[kinds])
-        by_kind_ns = np.bincount(rows * num_kinds + kinds, known_ns, num_rows * num_kinds)
-        shared_ns = by_kind_ns.reshape(num_rows, num_kinds) @ self._shares
+        shares = self._shares[self._nearest[kinds * LENGTHS + _places(spent_ns)]]
+        (starts,) = np.diff(rows, prepend=-1).nonzero()
+        shared_ns = np.add.reduceat(shares * known_ns[:, None], starts)
         # What lacks a whole nanosecond by rounding alone has it.
         parts_ns = (shared_ns + 0.01).astype(np.int64)
-        totals_ns = np.bincount(rows, spent_ns, num_rows).astype(np.int64)
-        parts_ns[:, self._other] += totals_ns - parts_ns.sum(axis=1)
+        parts_ns[:, self._other] += np.add.reduceat(spent_ns, starts) - parts_ns.sum(axis=1)
         is_unusual = spent_ns > self._unusual_ns[kinds]
         if not is_unusual.any():
             if has_changed := self._have_changed(kinds, spent_ns):
-                self._remember(REMEMBERED_OF_OTHERS)
+                np.minimum(self._numbers, REMEMBERED_OF_OTHERS, out=self._numbers)
             return parts_ns, not has_changed
         expected_ns = 2 * spent_ns[is_unusual] + UNUSUAL_NS
         np.maximum.at(self._unusual_ns, kinds[is_unusual], expected_ns)
@@ -108,3 +126,15 @@ class Stretches:
         known_ns = float(means_ns[is_told].sum())
         told_ns = float(np.minimum(spent_ns, self._longest_ns[kinds])[is_told].sum())
         return bool(known_ns) and not 1 / CHANGED < told_ns / known_ns < CHANGED
+
+
+def _places(lengths_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which of the lengths that are told apart each is."""
+    doublings = np.log2(np.maximum(lengths_ns, 1 << _SHORTEST)) - _SHORTEST
+    return np.minimum((doublings * PER_DOUBLING).astype(np.int64), LENGTHS - 1)
+
+
+def _place(length_ns: int) -> int:
+    """The same, of one."""
+    doublings = math.log2(max(length_ns, 1 << _SHORTEST)) - _SHORTEST
+    return min(int(doublings * PER_DOUBLING), LENGTHS - 1)
