@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -204,9 +205,64 @@ def of_odd_losses() -> None:
         optimizer.step()
 
 
+def closures_at_last() -> None:
+    """By an optimizer that was there from the start."""
+    model, (inputs, targets) = net(), samples(16).tensors
+    first = torch.optim.Adam(model.parameters(), lr=0.01)
+    last = torch.optim.LBFGS(model.parameters(), max_iter=3)
+
+    def closure() -> Any:
+        last.zero_grad()
+        loss = cross_entropy(model(inputs), targets)
+        loss.backward()
+        return loss
+
+    for _ in range(30):
+        first.zero_grad()
+        cross_entropy(model(inputs), targets).backward()
+        first.step()
+    for number in range(40):
+        last.step(closure) if number % 2 else last.step(closure=closure)
+
+
+class Own(torch.optim.SGD):
+    """Its step is torch's and a little more: torch hooks both."""
+
+    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+        return super().step(closure)
+
+
+def within_its_own() -> None:
+    model, other = net(), nn.Linear(4, 1)
+    torch.optim.SGD(other.parameters(), lr=0.1)
+    optimizer = Own(model.parameters(), lr=0.01)
+    for _ in range(30):
+        optimizer.zero_grad()
+        model(torch.randn(3, 4)).square().mean().backward()
+        optimizer.step()
+
+
+def in_the_backward_pass() -> None:
+    """Each weight is updated as soon as its gradient is there."""
+    model = net()
+    optimizers = {one: torch.optim.SGD([one], lr=0.01) for one in model.parameters()}
+    for weight, optimizer in optimizers.items():
+
+        def update(_: Any, optimizer: torch.optim.Optimizer = optimizer) -> None:
+            optimizer.step()
+            optimizer.zero_grad()
+
+        weight.register_post_accumulate_grad_hook(update)
+    for _ in range(30):
+        model(torch.randn(3, 4)).square().mean().backward()
+
+
+SEEN_WHOLE: list[Callable[[], None]] = [closures, within_its_own, in_the_backward_pass]
+"""Nothing but all calls tells which of its losses a closure's update follows, which of two ends is that of
+an update, and that one was made amid a backward pass."""
 LOOPS: list[Callable[[], None]] = [
-    *(plain, accumulating, adversarial, without_loader, closures, scaled, several_models),
-    *(with_a_test_between, of_words, of_odd_losses),
+    *(plain, accumulating, adversarial, without_loader, scaled, several_models, closures_at_last),
+    *(with_a_test_between, of_words, of_odd_losses, *SEEN_WHOLE),
 ]
 
 
@@ -224,9 +280,8 @@ def watched(loop: Callable[[], None], *, passes: bool) -> Watcher:
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
 def test_all_but_the_time_is_the_same_as_where_all_is_seen(loop: Callable[[], None]) -> None:
     whole, passed = watched(loop, passes=False), watched(loop, passes=True)
-    # Nothing but all calls tells which of its losses a closure's update follows.
-    assert (passed.timeline.num_marks > 0) == (loop is not closures)
-    assert (passed.timeline.num_calls < whole.timeline.num_calls) == (loop is not closures)
+    assert (passed.timeline.num_marks > 0) == (loop not in SEEN_WHOLE)
+    assert (passed.timeline.num_calls < whole.timeline.num_calls) == (loop not in SEEN_WHOLE)
     assert passed.num_steps == whole.num_steps == len(passed.steps_ns)
     np.testing.assert_equal(passed.course.losses.values(), whole.course.losses.values())
     by_step = ([one.course.losses_of(i) for i in range(one.num_steps)] for one in (passed, whole))
@@ -242,6 +297,34 @@ def test_all_but_the_time_is_the_same_as_where_all_is_seen(loop: Callable[[], No
     ]
     assert passed.seen.batch_size == whole.seen.batch_size
     assert passed.timeline.num_evaluation_passes == whole.timeline.num_evaluation_passes
+
+
+def test_an_update_within_its_own_is_one() -> None:
+    watcher = watched(within_its_own, passes=True)
+    assert watcher.num_steps == 30
+    assert [one.num_steps for one in watcher.seen.optimizers] == [30]
+    assert all(list(watcher.course.losses_of(step)) == ["train/loss"] for step in range(30))
+
+
+def test_an_update_that_raised_is_not_within_the_next() -> None:
+    model, steps = net(), 0
+
+    class Raises(Own):
+        def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+            if steps % 3 == 2:
+                raise ValueError("not now")
+            return super().step(closure)
+
+    def loop() -> None:
+        nonlocal steps
+        optimizer = Raises(model.parameters(), lr=0.01)
+        for _ in range(30):
+            model(torch.randn(3, 4)).square().mean().backward()
+            with suppress(ValueError):
+                optimizer.step()
+            steps += 1
+
+    assert watched(loop, passes=True).num_steps == 20
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)

@@ -168,7 +168,8 @@ class Course:
                 self.trains()
             elif mark == UPDATE_ENDS:
                 optimizer = next(optimizers)
-                self.update_begins(optimizer)
+                if not (passed.has_closure and place == len(marks) - 1):
+                    self.update_begins(optimizer)
                 self.update_ends(optimizer)
                 if self._ended_step(optimizer, passed):
                     self.step_ends(follows_test=False)

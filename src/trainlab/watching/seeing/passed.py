@@ -25,8 +25,8 @@ class Passed:
     """Marks in the order in which they were passed by, and what came with them."""
 
     __slots__ = (
-        *("at_ns", "is_free", "is_inside", "is_on", "is_quick", "lead", "loader", "num_wanted"),
-        *("optimizers", "shapes"),
+        *("at_ns", "has_closure", "is_free", "is_inside", "is_on", "is_quick", "lead", "loader"),
+        *("num_wanted", "optimizers", "shapes"),
     )
 
     def __init__(self) -> None:
@@ -40,6 +40,8 @@ class Passed:
         """Of the optimizer whose updates end the steps of the stretch: its identity."""
         self.loader: SeenLoader | None = None
         """The one that gives their batches."""
+        self.has_closure = False
+        """The last update was made by one, within which lie the backward passes before its mark."""
         self.num_wanted = 0
         """Updates, of which the last or one that follows ends the stretch."""
         self.at_ns: tuple[list[int], ...] = tuple([] for _ in range(NUM_MARKS))
@@ -56,6 +58,7 @@ class Passed:
 
     def clear(self) -> None:
         """All are dealt with."""
+        self.has_closure = False
         for times_ns in self.at_ns:
             times_ns.clear()
         self.shapes.clear()

@@ -243,8 +243,8 @@ class Watcher:
     def backward_begins(self, roots: object) -> None:
         if self._updates_by_hand and roots is not None:
             self._step_by_hand()
-        if self._is_updating and self.looks is not None:
-            self.looks.see_all()  # by a closure: no mark tells where its update has begun
+        if self._is_updating:
+            self.update_is_unmarked()  # by a closure
         self.timeline.backward_begins()
         self.timeline.mark(GRADIENT_BEGINS if roots is None else BACKWARD_BEGINS)
         if roots is not None:
@@ -275,6 +275,11 @@ class Watcher:
         self._is_updating = True
         self.timeline.begin(OPTIMIZER)
         self.course.update_begins(optimizer)
+
+    def update_is_unmarked(self) -> None:
+        """No mark tells where it has begun, or which of several is its end."""
+        if self.looks is not None:
+            self.looks.see_all()
 
     def update_ends(self, optimizer: Optimizer) -> None:
         if not self.hooks.level:
@@ -334,7 +339,9 @@ class Watcher:
     def pass_by(self, num_steps: int) -> None:
         """From here, the end of a step, on nothing but marks is seen of so many; where weights are
         updated by hand, and no mark tells where a step ends, all is."""
-        if self.has_optimizer and not self.hooks.models.is_inside:
+        # Nor where a step ends amid a backward pass, each weight's gradient being used at once.
+        is_inside = self.hooks.models.is_inside or self.hooks.passed.is_inside
+        if self.has_optimizer and not is_inside:
             self._without_gradients.clear()
             self.timeline.see_marks()
             # A step makes one update at least.

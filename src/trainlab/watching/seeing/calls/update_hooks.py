@@ -1,8 +1,10 @@
 """UpdateHooks: the steps of all optimizers of torch's."""
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
@@ -16,7 +18,9 @@ from torch.optim.optimizer import (
 from trainlab.watching.seeing.calls.listener import Listener
 from trainlab.watching.seeing.passed import MOST_UPDATES, UPDATE_ENDS, Passed
 
-StepHook = Callable[[Optimizer, object, object], None]
+Arguments = tuple[Any, ...]
+Options = dict[str, Any]
+StepHook = Callable[[Optimizer, Arguments, Options], None]
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -30,17 +34,32 @@ class UpdateHooks:
         begins, ends = listener.update_begins, listener.update_ends
         thread, get_ident = threading.get_ident(), threading.get_ident
         self._mark_end = mark_end = _marking(listener, passed, clock)
+        under_way: set[int] = set()
+        """Optimizers whose update has begun, by their identity; it may have raised."""
+        within_own: list[int] = []
+        """Those whose update has called that of the class it is made from, once for each."""
 
-        def before(optimizer: Optimizer, arguments: object, options: object) -> None:
-            if not _is_compiling() and not passed.is_on and get_ident() == thread:
-                begins(optimizer)
+        def before(optimizer: Optimizer, arguments: Arguments, options: Options) -> None:
+            if _is_compiling() or passed.is_on or get_ident() != thread:
+                return
+            if id(optimizer) in under_way and _runs_within_own(optimizer):
+                within_own.append(id(optimizer))
+                listener.update_is_unmarked()
+                return
+            under_way.add(id(optimizer))
+            within_own.clear()
+            begins(optimizer)
 
-        def after(optimizer: Optimizer, arguments: object, options: object) -> None:
+        def after(optimizer: Optimizer, arguments: Arguments, options: Options) -> None:
             if _is_compiling():
                 return
             if passed.is_on:
                 mark_end(optimizer, arguments, options)
             elif get_ident() == thread:
+                if within_own and within_own[-1] == id(optimizer):
+                    within_own.pop()
+                    return
+                under_way.discard(id(optimizer))
                 ends(optimizer)
 
         self._before, self._after = before, after
@@ -73,14 +92,37 @@ def _marking(listener: Listener, passed: Passed, clock: Callable[[], int]) -> St
         passed.optimizers,
     )
 
-    def mark_end(optimizer: Optimizer, arguments: object, options: object) -> None:
+    def mark_end(optimizer: Optimizer, arguments: Arguments, options: Options) -> None:
         if get_ident() != thread:
             return
         ended(clock())
         made_by(optimizer)
+        if (len(arguments) > 1 or options) and _has_closure(arguments, options):
+            passed.has_closure = True
+            listener.update_is_unmarked()
+            stretch_ends()
+            return
         if len(updates) >= passed.num_wanted and (
             id(optimizer) == passed.lead or len(updates) > MOST_UPDATES
         ):
             stretch_ends()
 
     return mark_end
+
+
+def _has_closure(arguments: Arguments, options: Options) -> bool:
+    """Of `optimizer.step(…)`, itself the first."""
+    given = (*arguments[1:2], options.get("closure"))
+    return any(one is not None for one in given)
+
+
+def _runs_within_own(optimizer: Optimizer) -> bool:
+    """Whether two of torch's wrappers around a step run for it: a class of one's own calls the `step` of
+    torch's, and torch has hooked both. One that has raised runs no more."""
+    frame, number = sys._getframe(), 0
+    while frame is not None:
+        is_torchs = frame.f_globals.get("__name__") == Optimizer.__module__
+        if is_torchs and frame.f_code.co_name == "wrapper":
+            number += frame.f_locals.get("self") is optimizer
+        frame = frame.f_back  # type: ignore[assignment]
+    return number > 1
