@@ -47,7 +47,7 @@ def test_where_all_is_refuted_the_models_arithmetic_is_the_limit() -> None:
     lines = list(
         answer_lines(record_of(row("data", tried("same_batch", 0.99, "refuted"))), Words("en"))
     )
-    assert "forward and backward pass take 38.0%" in lines[0]
+    assert "forward pass, loss and backward pass take 38.0%" in lines[0]
     assert lines[1] == "Nothing that was tried saves 10.0% of the time."
 
 

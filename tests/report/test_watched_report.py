@@ -18,6 +18,7 @@ from trainlab.record.folder import RunFolder
 from trainlab.record.scripts.watched import ModelRow, OptimizerRow
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document, Table
+from trainlab.report.figures.curves import metric_curves
 from trainlab.report.render.html import html_of
 from trainlab.report.render.markdown import markdown_of
 from trainlab.report.run_data import RunData
@@ -237,8 +238,8 @@ def test_without_a_loader_no_epoch_is_made_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lang", "mean", "last"),
     [
-        ("en", "on average over 40 updates", "after 40 updates"),
-        ("zh", "在全部 40 次更新中平均", "训练 40 次更新后"),
+        ("en", "on average over the last 4 updates", "after 40 updates"),
+        ("zh", "在最后 4 次更新中平均", "训练 40 次更新后"),
     ],
 )
 def test_a_loss_without_passes_is_called_the_mean_it_is(
@@ -252,6 +253,54 @@ def test_a_loss_without_passes_is_called_the_mean_it_is(
         text = " ".join(shown(run, lang).split())
         assert told in text
         assert ({mean, last} - {told}).pop() not in text
+
+
+def with_steps(run: RunFolder, number: int) -> RunFolder:
+    """The loss of update n is n."""
+    for record in run.trials():
+        curve = run.trial(record.id).curve_file
+        line = json.loads(curve.read_text().splitlines()[0])
+        steps = [
+            {"kind": "step", "epoch": 1, "step": n, "samples": 64 * n, "train/loss": float(n)}
+            | {"time_s": line["time_s"]}
+            for n in range(1, number + 1)
+        ]
+        curve.write_text("".join(json.dumps(one) + "\n" for one in (*steps, line)))
+    return run
+
+
+def test_the_loss_of_a_script_is_drawn_over_updates_where_no_loader_tells_epochs(
+    tmp_path: Path,
+) -> None:
+    made = WatchedRun(resolved=without_a_loader, epochs=1)
+    run = with_steps(made.write(tmp_path / "run", **VARY), 300)
+    curves = metric_curves(RunData(gather(run)), "train/loss")
+    assert curves is not None
+    assert curves.over_updates
+    mine = [point for point in curves.points if point.cell == "batch-size=16"]
+    assert [point.epoch for point in mine] == [3.0 * n for n in range(1, 101)]
+    assert [point.mean for point in mine] == [3.0 * n - 1 for n in range(1, 101)]
+    english, chinese = map(markdown_of, documents(run))
+    assert "Training loss over updates" in english
+    assert "A point is the mean over 3 recorded updates." in english
+    assert "The table has the mean over the last tenth of the updates." in english
+    assert "训练损失随更新次数的变化" in chinese
+
+
+def test_one_pass_over_a_loader_is_drawn_in_parts_of_an_epoch(tmp_path: Path) -> None:
+    run = with_steps(WatchedRun(epochs=1).write(tmp_path / "run"), 20)
+    curves = metric_curves(RunData(gather(run)), "train/loss")
+    assert curves is not None
+    assert not curves.over_updates
+    assert [point.epoch for point in curves.points] == [n / 20 for n in range(1, 21)]
+    text = markdown_of(documents(run)[0])
+    assert "Training loss over epochs" in text
+    assert "Points are recorded updates. The table has the mean over the last epoch." in text
+
+
+def test_nothing_is_said_of_curves_where_none_is_drawn(tmp_path: Path) -> None:
+    run = WatchedRun(epochs=1).write(tmp_path / "run")
+    assert "A curve is the mean" not in markdown_of(documents(run)[0])
 
 
 def test_a_script_that_makes_no_update_is_asked_whether_it_trains(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +62,24 @@ def test_what_fast_epochs_tell_stays_theirs(tmp_path: Path) -> None:
     assert "test/accuracy" not in epochs[2]
     assert curve.final == {"train/loss": 4.5, "test/accuracy": 0.2}
     assert curve.num_epochs == 3
+
+
+def test_without_passes_the_last_tenth_of_the_updates_is_the_end(tmp_path: Path) -> None:
+    for loader, final in ((None, {"train/loss": 37.5, "train/lr": 0.3}), (object(), None)):
+        script: Any = FastScript()
+        script.course.loader = loader
+        script.is_testing = False
+        path = tmp_path / f"{loader is None}.jsonl"
+        curve = ScriptCurve(script, LineWriter(path))
+        for number in range(20):
+            script.train(1, curve)
+            curve.metric("lr", 0.3 if number > 17 else 9.0)
+        curve.printed("accuracy", 0.5)
+        curve.finish()
+        mean = {"train/loss": 19.5, "train/lr": pytest.approx((18 * 9.0 + 2 * 0.3) / 20)}
+        assert curve.final == {**(final or mean), "test/accuracy": 0.5}
+        last = json.loads(path.read_text().splitlines()[-1])
+        assert last["train/loss"] == 19.5, "that of an epoch is its mean"
 
 
 def test_an_accuracy_in_per_cent_that_begins_below_1_is_never_a_share_at_the_end(
@@ -129,6 +148,7 @@ def test_what_is_told_of_a_step_without_a_line_is_not_told_of_the_next(tmp_path:
 def test_an_epoch_whose_losses_cannot_be_added_up_is_written(tmp_path: Path) -> None:
     for number, losses in enumerate(([math.inf, -math.inf], [1e308, 1e308])):
         script: Any = FastScript()
+        script.course.loader = object()
         curve = ScriptCurve(script, LineWriter(tmp_path / f"curve{number}.jsonl"))
         script.train(1, curve)
         script.course.losses.known[:] = losses

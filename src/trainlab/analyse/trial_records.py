@@ -60,6 +60,12 @@ class LearnedTrial:
         times_s = [float(line["train_s"]) for line in self.epochs]
         return statistics.median(times_s) if times_s else None
 
+    def is_one_pass(self) -> bool:
+        """Of a script: whether nothing told what a pass over its data is, so that all it did counts as one;
+        its final values of training are means over the last updates."""
+        is_untold = self.watched is not None and "passes" not in self.trial.resolved
+        return is_untold and self.trial.epochs_done <= 1
+
     def value(self, metric: str) -> float:
         """A metric of the last epoch; NaN where the trial diverged or did not finish."""
         final = self.trial.final.get(metric)

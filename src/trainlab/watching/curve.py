@@ -2,11 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, takewhile
 from typing import Any, Literal
 
 from trainlab.record.files import LineWriter
+from trainlab.record.scripts.watched import num_at_the_end
 from trainlab.train.moments import Point
 from trainlab.watching.seeing.seen import LOSS_NAME
 from trainlab.watching.seeing.timeline import EVALUATION, PARTS, STARTUP
@@ -105,7 +106,9 @@ class ScriptCurve:
         """The script has ended."""
         self._write_steps()
         if self._watcher.num_steps:
-            self._write_epoch(self._watcher.timeline.total_ns[EVALUATION])
+            # Nothing has told what a pass over the data is.
+            is_all = self.num_epochs == 0 and self._watcher.course.loader is None
+            self._write_epoch(self._watcher.timeline.total_ns[EVALUATION], is_all=is_all)
         self._flush()
         self._lines.close()
 
@@ -147,15 +150,18 @@ class ScriptCurve:
         self._train_s, self._time_s = sum(steps_s, self._train_s), times_s[-1]
         self._written = end
 
-    def _write_epoch(self, evaluation_ns: int) -> None:
+    def _write_epoch(self, evaluation_ns: int, *, is_all: bool = False) -> None:
+        """`is_all`: all there was is one, at the end of which the last updates stand for it."""
         test_s = (evaluation_ns - self._evaluation_ns) / 1e9
         self._evaluation_ns = evaluation_ns
         self._time_s += test_s
         means = {name: _mean(v) for name, v in self._sums.items() if v}
-        own = {**means, **self._told_of_pass()}
+        told = self._told_of_pass()
+        own = {**means, **{name: _told_value(name, values) for name, values in told.items()}}
+        at_the_end = self._at_the_end(told) if is_all else {}
         # A script need not test after every pass: what it told last counts at the end.
         kept = {n: v for n, v in self.final.items() if not n.startswith("train/")}
-        self.final = {**kept, **own}
+        self.final = {**kept, **own, **at_the_end}
         times = {"train_s": self._train_s, "test_s": test_s, "time_s": self._time_s}
         self._write("epoch", self._written - 1, own, times)
         self._sums, self._train_s = {}, 0.0
@@ -171,19 +177,26 @@ class ScriptCurve:
             if name.startswith("train/"):
                 yield name, value
 
-    def _told_of_pass(self) -> dict[str, float]:
-        """Metrics that were told before the next pass made an update: the last value, or the mean of those
-        of training, where each update may tell one."""
-        found: dict[str, list[float]] = {}
+    def _at_the_end(self, told: Mapping[str, Sequence[tuple[int, float]]]) -> dict[str, float]:
+        """The values of training over the last updates."""
+        seen = {name: _mean(v[-num_at_the_end(len(v)) :]) for name, v in self._sums.items() if v}
+        before = self._written - num_at_the_end(self._written)
+        late = {name: [one for one in values if one[0] > before] for name, values in told.items()}
+        return seen | {
+            name: _told_value(name, values)
+            for name, values in late.items()
+            if values and name.startswith("train/")
+        }
+
+    def _told_of_pass(self) -> dict[str, list[tuple[int, float]]]:
+        """Metrics that were told before the next pass made an update, each after so many."""
+        found: dict[str, list[tuple[int, float]]] = {}
         of_pass = list(takewhile(lambda told: told[0] <= self._written, self._told))
         del self._told[: len(of_pass)]
         self._told_in_steps = max(0, self._told_in_steps - len(of_pass))
-        for _, name, value in of_pass:
-            found.setdefault(name, []).append(value)
-        return {
-            name: _mean(values) if name.startswith("train/") else values[-1]
-            for name, values in found.items()
-        }
+        for at, name, value in of_pass:
+            found.setdefault(name, []).append((at, value))
+        return found
 
     def _write(
         self,
@@ -206,6 +219,12 @@ class ScriptCurve:
     def _flush(self) -> None:
         self._lines.write(*self._unwritten)
         self._unwritten.clear()
+
+
+def _told_value(name: str, told: Sequence[tuple[int, float]]) -> float:
+    """The last, or the mean of those of training, where each update may tell one."""
+    values = [value for _, value in told]
+    return _mean(values) if name.startswith("train/") else values[-1]
 
 
 def _mean(values: Sequence[float]) -> float:

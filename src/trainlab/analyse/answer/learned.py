@@ -13,6 +13,7 @@ from trainlab.analyse.findings.finding import Finding, num_seeds
 from trainlab.analyse.findings.learning import Diverged
 from trainlab.analyse.findings.patterns import Trend
 from trainlab.analyse.metrics import compared_metrics
+from trainlab.record.scripts.watched import num_at_the_end
 from trainlab.spec import Cell
 from trainlab.words import Words
 from trainlab.words.numbers import figure, is_share, metric_value
@@ -108,15 +109,12 @@ def _when(evidence: Evidence, cell: Cell, metric: str, words: Words) -> str:
     if cell.settings.max_steps is not None:
         return words("answer_after_updates", number=f"{cell.settings.max_steps:,}")
     trained = evidence.learned.get(cell.id, {}).values()
-    num_epochs = max((one.trial.epochs_done for one in trained), default=0)
     if not _tells_epochs(evidence, cell):
         number = max((one.trial.steps_done for one in trained), default=0)
-        # All of it counts as one pass, over which values of training are means.
-        is_mean = metric.startswith("train/") and num_epochs <= 1
-        return words(
-            "answer_over_updates" if is_mean else "answer_after_updates", number=f"{number:,}"
-        )
-    number = num_epochs or cell.settings.epochs
+        if metric.startswith("train/") and any(one.is_one_pass() for one in trained):
+            return words("answer_over_updates", number=f"{num_at_the_end(number):,}")
+        return words("answer_after_updates", number=f"{number:,}")
+    number = max((one.trial.epochs_done for one in trained), default=0) or cell.settings.epochs
     return words("answer_after", epochs=words.counted("one_epoch", "epochs", number))
 
 

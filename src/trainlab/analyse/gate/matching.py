@@ -72,8 +72,9 @@ def mode_of(run: Evidence, baseline: Evidence, asked: str | None) -> str:
         (one for one in (run, baseline) if not any(one.measured_in(mode) for mode in modes)), run
     )
     what = "has no timed step" if asked is None else f"has no timed step in mode {asked}"
+    measure = "profile" if lacking.study.script is None else "watch … --profile --no-learn"
     raise RecordError(
-        f"{lacking.path}: {what}; measure it with `trainlab profile`, or compare metrics alone "
+        f"{lacking.path}: {what}; measure it with `trainlab {measure}`, or compare metrics alone "
         "with --worse"
     )
 

@@ -135,3 +135,8 @@ class WatchedRecord(FileRecord):
         """All parts of training steps."""
         apart = ("startup", "evaluation")
         return sum(spent for part, spent in self.parts_s.items() if part not in apart)
+
+
+def num_at_the_end(num_steps: int) -> int:
+    """The last of so many updates, whose mean stands for the end of a training without passes."""
+    return max(1, num_steps // 10)

@@ -20,7 +20,7 @@ class CurvePoint:
 
     cell: str
     epoch: float
-    """How many times the training set had been seen."""
+    """How many times the training set had been seen, or the updates made."""
     mean: float
     low: float | None
     high: float | None
@@ -37,6 +37,10 @@ class Curves:
     points: tuple[CurvePoint, ...]
     by_step: bool
     """Whether the points lie within epochs."""
+    over_updates: bool = False
+    """Whether they are counted in updates instead: no loader of a script tells what an epoch is."""
+    num_each: int | None = None
+    """Of a script: so many recorded updates of which a point is the mean."""
 
     def peaks(self) -> dict[str, float]:
         """The largest mean of each cell."""
@@ -68,11 +72,24 @@ def exploding(curves: Curves) -> tuple[str, ...]:
 
 def metric_curves(data: RunData, metric: str) -> Curves | None:
     """By step where steps have the metric, else by epoch; None where no trial reached a first point."""
+    is_script = data.evidence.study.script is not None
+    over_updates = is_script and not _tells_samples(data)
     seed_curves = {
-        cell: [list(_step_points(data, cell, seed, metric)) for seed in seeds]
+        cell: [
+            list(_step_points(data, cell, seed, metric, over_updates=over_updates))
+            for seed in seeds
+        ]
         for cell, seeds in data.step_lines.items()
     }
     by_step = any(points for curves in seed_curves.values() for points in curves)
+    num_each = None
+    if is_script and by_step:
+        longest = max(len(points) for curves in seed_curves.values() for points in curves)
+        num_each = math.ceil(longest / MOST_POINTS)
+        seed_curves = {
+            cell: [[*_means(points, num_each)] for points in curves]
+            for cell, curves in seed_curves.items()
+        }
     if not by_step:
         seed_curves = {
             cell: [
@@ -86,17 +103,38 @@ def metric_curves(data: RunData, metric: str) -> Curves | None:
     points = [
         point for cell, curves in seed_curves.items() for point in _averaged(cell, curves, limits)
     ]
-    return Curves(metric, tuple(points), by_step) if points else None
+    if not points:
+        return None
+    return Curves(metric, tuple(points), by_step, over_updates and by_step, num_each)
+
+
+def _tells_samples(data: RunData) -> bool:
+    """Whether the loaders of a script tell how much data there is, in all settings that are drawn."""
+    drawn = (one for cell in data.drawn_cells for one in data.evidence.learned[cell].values())
+    return all(one.trial.resolved.get("train_samples") for one in drawn)
 
 
 def _step_points(
-    data: RunData, cell: str, seed: int, metric: str
+    data: RunData, cell: str, seed: int, metric: str, *, over_updates: bool
 ) -> Iterator[tuple[float, float | None]]:
-    dataset = data.evidence.learned[cell][seed].trial.data
-    if dataset is not None and dataset.num_train:
-        for line in data.step_lines[cell][seed]:
-            if metric in line:
-                yield line["samples"] / dataset.num_train, line[metric]
+    trial = data.evidence.learned[cell][seed].trial
+    known = trial.data.num_train if trial.data is not None else trial.resolved.get("train_samples")
+    if not over_updates and not known:
+        return
+    for line in data.step_lines[cell][seed]:
+        if metric in line:
+            at = float(line["step"]) if over_updates else line["samples"] / known
+            yield at, line[metric]
+
+
+def _means(
+    points: Sequence[tuple[float, float | None]], num_each: int
+) -> Iterator[tuple[float, float | None]]:
+    """Of so many points each, at the last of them: single batches differ more than training does."""
+    for start in range(0, len(points), num_each):
+        some = points[start : start + num_each]
+        values = [value for _, value in some if value is not None]
+        yield some[-1][0], math.fsum(values) / len(values) if values else None
 
 
 def _averaged(

@@ -26,8 +26,8 @@ ABOVE = 1.25
 
 
 def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> Spec:
-    """Curves over epochs with the band of the interval over seeds."""
-    x_title = words("epochs_seen")
+    """Curves over epochs, or updates, with the band of the interval over seeds."""
+    x_title = words("updates" if curves.over_updates else "epochs_seen")
     rows = curve_rows(curves)
     axis = _curve_axis(curves, rows)
     add_bands(rows, axis)

@@ -24,12 +24,13 @@ def learn_section(data: RunData, words: Words) -> Section | None:
     learned, seeds = data.evidence.learned, data.evidence.study.seeds
     if not learned:
         return None
-    blocks: list[Block] = [Paragraph(words("learn_intro", seeds=len(seeds)))]
+    figures = [*filter(None, (curve_figure(data, one, words) for one in _drawn_metrics(data)))]
+    intro = "learn_intro" if figures else "learn_intro_no_curves"
+    blocks: list[Block] = [Paragraph(words(intro, seeds=len(seeds)))]
     num_drawn = len(data.drawn_cells)
-    if len(learned) > num_drawn:
+    if len(learned) > num_drawn and figures:
         blocks.append(Paragraph(words("curves_chosen", drawn=num_drawn, all=len(learned))))
-    figures = (curve_figure(data, metric, words) for metric in _drawn_metrics(data))
-    blocks += filter(None, figures)
+    blocks += figures
     for metric in compared_metrics(data.evidence)[:1]:
         blocks += filter(None, [heat_figure(data, metric, words)])
     blocks.append(learn_table(data.evidence, words))
@@ -63,17 +64,32 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     ends = words.listed(f"{cell}: {metric_value(metric, p.mean)}" for cell, p in last.items())
     has_band = len(data.evidence.study.seeds) > 1
     notes = [words("trend_note" if has_band else "trend_note_one")]
-    if curves.by_step:
+    alt = "trend_alt"
+    if curves.num_each is not None:
+        alt = "trend_alt_updates"
+        each = "trend_note_updates" if curves.num_each > 1 else "trend_note_each_update"
+        notes += [
+            words(each, number=curves.num_each),
+            words("table_mean_end" if _is_one_pass(data) else "table_mean_epoch"),
+        ]
+    elif curves.by_step:
+        alt = "trend_alt_steps"
         notes.append(words("trend_note_steps"))
     notes += _cut_notes(curves, words)
-    alt = "trend_alt_steps" if curves.by_step else "trend_alt"
     return Figure(
         id=figure_id("trend", metric),
-        caption=_caption("trend_caption", metric, words),
+        caption=_caption(
+            "trend_caption_updates" if curves.over_updates else "trend_caption", metric, words
+        ),
         alt=words.tidy(words(alt, metric=words.metric(metric), ends=ends)),
         note=words.sentences(*notes),
         spec=curve_chart(curves, data.drawn_cells, words),
     )
+
+
+def _is_one_pass(data: RunData) -> bool:
+    learned = data.evidence.learned
+    return any(one.is_one_pass() for cell in data.drawn_cells for one in learned[cell].values())
 
 
 def _cut_notes(curves: Curves, words: Words) -> list[str]:
