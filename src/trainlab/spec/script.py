@@ -161,10 +161,15 @@ MISSPELT = 0.85
 taken for the other, misspelt: --lrf beside --lr may come from another file."""
 
 
+def options_in(source: str) -> list[str]:
+    """Those that a script's text shows, each once."""
+    return list(dict.fromkeys(OPTION.findall(source)))
+
+
 def misspelt_option(name: str, source: str) -> str | None:
     """The option that a factor was probably meant to be; None where a script's text shows that option, one
     that it is short for, or none that is alike."""
-    options = dict.fromkeys(OPTION.findall(source))
+    options = options_in(source)
     option = option_of(name)
     if not option.startswith("--") or any(one.startswith(option) for one in options):
         return None

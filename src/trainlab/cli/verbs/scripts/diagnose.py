@@ -22,6 +22,7 @@ from trainlab.cli.options import (
 from trainlab.cli.output import output_for_programs
 from trainlab.cli.question import seconds_of
 from trainlab.cli.verb_help import MEASURING, OUTPUT
+from trainlab.cli.verbs.scripts.shared_options import tell_shared_options
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.lab.diagnosing import MOST_TRIED, PROCESSES, STEPS, diagnose
 from trainlab.record.folder import RunFolder
@@ -86,6 +87,7 @@ def _diagnose(
 ) -> None:
     words = words_in(lang)
     for_programs = as_json or quiet or markdown
+    tell_shared_options(Console(stderr=True, quiet=quiet), script, arguments or (), words)
     with output_for_programs() if for_programs else nullcontext():
         found = diagnose(
             script,

@@ -36,6 +36,7 @@ from trainlab.cli.output import output_for_programs
 from trainlab.cli.plan import plan_json, print_plan
 from trainlab.cli.question import seconds_of, timeout_of, varied_of
 from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, WHAT
+from trainlab.cli.verbs.scripts.shared_options import tell_shared_options
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import jobs_of
@@ -178,6 +179,7 @@ def _watch(
         tensorboard=tensorboard,
         many=yes,
     )
+    tell_shared_options(Console(stderr=True, quiet=quiet), script, arguments or (), words)
     if dry_run:
         if as_json:
             print_json(plan_json(study))
