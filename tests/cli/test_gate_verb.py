@@ -105,7 +105,7 @@ REFUSED = [
     ("gate new --against old --slower x", "--slower: got 'x', must be a share, as 5% or 0.05"),
     (
         "gate new --against old --slower 0",
-        "--slower: got 0.0, must be above 0% and below 100%, as 5% or 0.05",
+        "--slower: got 0%, must be above 0% and below 100%, as 5% or 0.05",
     ),
     (
         "gate new --against old --worse test/accuracy",

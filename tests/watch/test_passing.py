@@ -1,10 +1,13 @@
 """Of most steps of a long training only marks are seen: what is told of them is what was."""
 
+import copy
 import errno
+import gc
 import math
 import random
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
@@ -30,7 +33,9 @@ from trainlab.watching.seeing.passed import (
     DATA_ENDS,
     NUM_MARKS,
     UPDATE_ENDS,
+    Passed,
 )
+from trainlab.watching.seeing.seen import SeenOptimizer
 from trainlab.watching.seeing.stretches import Stretches
 from trainlab.watching.seeing.timeline import EVALUATION, FORWARD, OTHER, PARTS
 from trainlab.watching.seeing.watcher import Watcher
@@ -257,12 +262,48 @@ def in_the_backward_pass() -> None:
         model(torch.randn(3, 4)).square().mean().backward()
 
 
-SEEN_WHOLE: list[Callable[[], None]] = [closures, within_its_own, in_the_backward_pass]
+def copied() -> None:
+    """As a roll-back or a population does: nobody makes the optimizers that go on."""
+    first = net()
+    pair: tuple[nn.Module, torch.optim.Optimizer] = first, torch.optim.Adam(first.parameters())
+    del first
+    for number in range(60):
+        if number % 13 == 12:
+            pair = copy.deepcopy(pair)
+        model, optimizer = pair
+        optimizer.zero_grad()
+        model(torch.randn(3, 4)).square().mean().backward()
+        optimizer.step()
+
+
+class Around(torch.optim.Optimizer):
+    """Does something of its own after the update of another."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+
+    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+        return self.inner.step(closure)
+
+
+def around_another() -> None:
+    model = net()
+    optimizer = Around(torch.optim.SGD(model.parameters(), lr=0.01))
+    for _ in range(30):
+        optimizer.zero_grad()
+        model(torch.randn(3, 4)).square().mean().backward()
+        optimizer.step()
+
+
+SEEN_WHOLE: list[Callable[[], None]] = [
+    *(closures, within_its_own, in_the_backward_pass, around_another),
+]
 """Nothing but all calls tells which of its losses a closure's update follows, which of two ends is that of
-an update, and that one was made amid a backward pass."""
+an update, and that one was made amid a backward pass or the update of another."""
 LOOPS: list[Callable[[], None]] = [
     *(plain, accumulating, adversarial, without_loader, scaled, several_models, closures_at_last),
-    *(with_a_test_between, of_words, of_odd_losses, *SEEN_WHOLE),
+    *(with_a_test_between, of_words, of_odd_losses, copied, *SEEN_WHOLE),
 ]
 
 
@@ -304,6 +345,113 @@ def test_an_update_within_its_own_is_one() -> None:
     assert watcher.num_steps == 30
     assert [one.num_steps for one in watcher.seen.optimizers] == [30]
     assert all(list(watcher.course.losses_of(step)) == ["train/loss"] for step in range(30))
+
+
+def test_one_within_that_raises_takes_none_away() -> None:
+    numbers = []
+
+    class Inner(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+            numbers.append(1)
+            if len(numbers) == 7:
+                raise ValueError("not now")
+            return super().step(closure)
+
+    class Tries(Inner):
+        def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+            with suppress(ValueError):
+                return super().step(closure)
+
+    def loop() -> None:
+        model, other = net(), nn.Linear(4, 1)
+        Inner(other.parameters(), lr=0.1)  # torch hooks the step of its class, too
+        optimizer = Tries(model.parameters(), lr=0.01)
+        for _ in range(20):
+            model(torch.randn(3, 4)).square().mean().backward()
+            optimizer.step()
+
+    assert watched(loop, passes=True).num_steps == 20
+
+
+@pytest.mark.parametrize("has_looks", [True, False])
+def test_an_update_that_raises_takes_no_time_from_the_steps_after_it(has_looks: bool) -> None:
+    clock, model, numbers = Clock(), net(), []
+
+    class Full(torch.optim.Optimizer):
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            numbers.append(1)
+            if len(numbers) == 4:
+                raise MemoryError
+            clock.busy(0.5)
+
+    optimizer = Full(model.parameters(), {})
+    watcher = Watcher(clock=clock)
+    watcher.looks = Looks() if has_looks else None
+    for _ in range(60):
+        optimizer.zero_grad()
+        model(torch.randn(3, 4)).mean().backward()
+        with suppress(MemoryError):
+            optimizer.step()
+        clock.busy(2.0)
+    watcher.close()
+    assert watcher.timeline.num_marks > 0 or not has_looks
+    spent_ms = dict(zip(PARTS, np.array(watcher.timeline.total_ns) / 1e6, strict=True))
+    assert spent_ms["optimizer"] == pytest.approx(59 * 0.5 + 2.0, abs=2.01), (
+        "2 ms until it is known"
+    )
+    assert spent_ms["other"] == pytest.approx(59 * 2.0, abs=2.01)
+
+
+def test_no_optimizer_is_held_on_to() -> None:
+    gone = []
+
+    def loop() -> None:
+        model = net()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(8):
+            model(torch.randn(3, 4)).square().mean().backward()
+            optimizer.step()
+        gone.append(weakref.ref(optimizer))
+        del model, optimizer
+        gc.collect()
+        gone.append(gone[0]())
+
+    watcher = watched(loop, passes=True)
+    assert watcher.timeline.num_marks > 0
+    assert gone[1] is None
+
+
+def test_what_a_script_puts_before_a_backward_pass_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = []
+
+    def loop() -> None:
+        original = torch.autograd.backward
+
+        def counting(*arguments: Any, **options: Any) -> Any:
+            counted.append(1)
+            return original(*arguments, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(torch.autograd, "backward", counting)
+            without_loader()
+
+    watcher = watched(loop, passes=True)
+    assert watcher.timeline.num_marks > 0
+    assert len(counted) == watcher.num_steps == 60
+
+
+def test_an_interrupt_between_a_mark_and_what_comes_with_it_loses_that_mark_alone() -> None:
+    passed = Passed()
+    passed.at_ns[UPDATE_ENDS].extend([30, 60, 90])
+    passed.optimizers.append(SeenOptimizer("SGD", 0.1, "auto"))
+    passed.at_ns[DATA_ENDS].append(10)
+    passed.shapes.extend([(4,), (4,)])
+    marks, at_ns = passed.decoded()
+    assert marks.tolist() == [DATA_ENDS, UPDATE_ENDS]
+    assert at_ns.tolist() == [10, 30]
+    assert passed.sizes() == [4]
 
 
 def test_an_update_that_raised_is_not_within_the_next() -> None:

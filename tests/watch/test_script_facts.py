@@ -1,10 +1,16 @@
 """What is recorded of a script as its settings: what was seen, and nothing that was not."""
 
+from enum import Enum
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainlab.watching.facts import course_facts, facts_of
+from trainlab.watching.seeing.seen import digest_of, size_of
 from trainlab.watching.seeing.watcher import Watcher
 
 
@@ -49,3 +55,32 @@ def test_what_was_not_seen_is_left_out() -> None:
     watcher.close()
     assert facts_of(watcher) == {"device": "cpu", "threads": torch.get_num_threads()}
     assert course_facts(watcher) == {"updates": 0}
+
+
+class Kind(Enum):
+    IMAGE = 1
+
+
+def circle() -> SimpleNamespace:
+    found = SimpleNamespace()
+    found.itself = [found]
+    found.late = {"x": torch.zeros(5, 2)}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("batch", "size"),
+    [
+        ([Kind.IMAGE, torch.zeros(3, 2)], 3),
+        (circle(), 5),
+        (["a", 1, None, int], None),
+        ({"y": ("b", [torch.zeros(4)]), "x": torch.zeros(9)}, 4),
+        (SimpleNamespace(x=torch.zeros(())), None),
+    ],
+    ids=["enum", "circle", "none", "nested", "number"],
+)
+def test_the_first_tensor_of_a_batch_is_its_size_whatever_the_batch_holds(
+    batch: Any, size: int | None
+) -> None:
+    assert size_of(batch) == size
+    assert bool(digest_of(batch)) == (size is not None or isinstance(batch, SimpleNamespace))

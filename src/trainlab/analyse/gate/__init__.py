@@ -94,7 +94,9 @@ def _checks(
 def _check_margins(slower: float | None, worse: Mapping[str, float]) -> None:
     problems = []
     if slower is not None and not 0 < slower < 1:
-        problems.append(f"slower: got {100 * slower:g}%, must be above 0% and below 100%, as 5% or 0.05")
+        problems.append(
+            f"slower: got {100 * slower:g}%, must be above 0% and below 100%, as 5% or 0.05"
+        )
     problems += [
         f"worse: got {amount} for {metric}, must be above 0, as test/accuracy=0.01"
         for metric, amount in worse.items()

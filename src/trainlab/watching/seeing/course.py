@@ -16,7 +16,7 @@ from trainlab.watching.seeing.passed import (
     UPDATE_ENDS,
     Passed,
 )
-from trainlab.watching.seeing.seen import LOSS_NAME, Seen, SeenLoader
+from trainlab.watching.seeing.seen import LOSS_NAME, Seen, SeenLoader, SeenOptimizer
 
 OF_STEP = [DATA_BEGINS, DATA_ENDS, BACKWARD_BEGINS, UPDATE_ENDS]
 """The marks of a plain one."""
@@ -47,7 +47,7 @@ class Course:
         """Places of the losses since the last update by any optimizer."""
         self._under_way: list[int] = []
         """Those from before the update that is under way."""
-        self._updating: list[int] = []
+        self.updating: list[int] = []
         """The optimizers whose update is under way, by their identity, the outermost first."""
         self._of_step: dict[str, tuple[int, ...]] = {}
         self._lead: Callable[[], Optimizer | None] = lambda: None
@@ -98,18 +98,20 @@ class Course:
 
     def update_begins(self, optimizer: Optimizer) -> None:
         """By any optimizer; within the update of another where that one is wrapped around it."""
-        if id(optimizer) in self._updating:  # it has raised, and never ended
-            self._updating.clear()
-        if not self._updating:
+        if id(optimizer) in self.updating:  # it has raised, and never ended
+            self.updating.clear()
+        if not self.updating:
             self._under_way, self._pending = self._pending, []
-        self._updating.append(id(optimizer))
+        self.updating.append(id(optimizer))
 
     def update_ends(self, optimizer: Optimizer) -> None:
         """It has followed the losses from before it began."""
-        seen = self._seen.optimizer(optimizer)
+        if id(optimizer) in self.updating:
+            del self.updating[self.updating.index(id(optimizer)) :]
+        self._has_updated(self._seen.optimizer(optimizer))
+
+    def _has_updated(self, seen: SeenOptimizer) -> None:
         seen.num_steps += 1
-        if id(optimizer) in self._updating:
-            del self._updating[self._updating.index(id(optimizer)) :]
         # A closure asks for the loss again and again: the first is that of the weights before the update.
         followed = self._under_way or self._pending[:1]
         self._under_way, self._pending = [], []
@@ -133,13 +135,16 @@ class Course:
         self.lead_by(optimizer)
         return True
 
-    def _ended_step(self, optimizer: Optimizer, passed: Passed) -> bool:
+    def _ended_step(self, maker: SeenOptimizer, passed: Passed, *, is_last: bool) -> bool:
         """As `ends_step`, of an update that was passed by: what ended steps then may be gone by now."""
-        self._num_by_others = 0 if id(optimizer) == passed.lead else self._num_by_others + 1
-        if self._num_by_others > MOST_BY_OTHERS:
-            self.lead_by(optimizer)
-            passed.lead = id(optimizer)
-        return id(optimizer) == passed.lead
+        self._num_by_others = 0 if maker is passed.lead else self._num_by_others + 1
+        is_gone = passed.lead is None or self._seen.own(passed.lead) is None
+        takes_over = is_last and passed.is_by_another and is_gone
+        if takes_over or self._num_by_others > MOST_BY_OTHERS:
+            if (optimizer := self._seen.own(maker)) is not None:
+                self.lead_by(optimizer)
+            passed.lead, self._num_by_others = maker, 0
+        return maker is passed.lead
 
     def step_ends(self, *, follows_test: bool) -> None:
         """`follows_test`: there was one since the step before."""
@@ -167,11 +172,12 @@ class Course:
             elif mark == GRADIENT_BEGINS:
                 self.trains()
             elif mark == UPDATE_ENDS:
-                optimizer = next(optimizers)
-                if not (passed.has_closure and place == len(marks) - 1):
-                    self.update_begins(optimizer)
-                self.update_ends(optimizer)
-                if self._ended_step(optimizer, passed):
+                is_last = place == len(marks) - 1
+                if not (passed.has_closure and is_last):
+                    self._under_way, self._pending = self._pending, []
+                maker = next(optimizers)
+                self._has_updated(maker)
+                if self._ended_step(maker, passed, is_last=is_last):
                     self.step_ends(follows_test=False)
                     ends.append(place)
         return ends
@@ -186,15 +192,14 @@ class Course:
         sizes = [size for size in all_sizes[:num_steps] if size is not None]
         if (
             (marks[: num_steps * len(marks_each)] != marks_each * num_steps or not num_steps)
-            or (id(optimizers[0]) != passed.lead or optimizers.count(optimizers[0]) < num_steps)
+            or (optimizers[0] is not passed.lead or optimizers.count(passed.lead) < num_steps)
             or (self._pending or self._of_step)
             or (len(sizes) < num_steps or not passed.loader if all_sizes else self._fetched)
         ):
             return []
         self._num_by_others = 0
-        self._seen.optimizer(optimizers[0]).num_steps += num_steps
-        name = self._seen.optimizer(optimizers[0]).loss_name
-        self.followed.extend_alike(name, self.num_backward, num_steps)
+        optimizers[0].num_steps += num_steps
+        self.followed.extend_alike(optimizers[0].loss_name, self.num_backward, num_steps)
         self.num_backward += num_steps
         if sizes and passed.loader is not None:
             self._passed_batch(passed.loader, sizes[0])

@@ -6,12 +6,12 @@ cache: what is asked in each of them lies in one small object.
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainlab.watching.seeing.seen import SeenLoader
+from trainlab.watching.seeing.seen import SeenLoader, SeenOptimizer
 
 BACKWARD_BEGINS, GRADIENT_BEGINS, UPDATE_ENDS, DATA_BEGINS, DATA_ENDS = range(5)
 """The second is that of `torch.autograd.grad`, which tells no loss. Those that a coarse clock does not tell
@@ -25,8 +25,8 @@ class Passed:
     """Marks in the order in which they were passed by, and what came with them."""
 
     __slots__ = (
-        *("at_ns", "has_closure", "is_free", "is_inside", "is_on", "is_quick", "lead", "loader"),
-        *("num_wanted", "optimizers", "shapes"),
+        *("at_ns", "has_closure", "is_by_another", "is_free", "is_inside", "is_on", "is_quick"),
+        *("lead", "loader", "makers", "num_wanted", "optimizers", "shapes"),
     )
 
     def __init__(self) -> None:
@@ -36,29 +36,33 @@ class Passed:
         """A backward pass is under way."""
         self.is_free = False
         """By the shortest way, none is, and no loss was scaled for the next."""
-        self.lead: int | None = None
-        """Of the optimizer whose updates end the steps of the stretch: its identity."""
+        self.makers: dict[int, SeenOptimizer] = {}
+        """Optimizers that may make its updates, by their identity; the script's own are not held on to."""
+        self.lead: SeenOptimizer | None = None
+        """The one whose updates end the steps of the stretch."""
         self.loader: SeenLoader | None = None
         """The one that gives their batches."""
         self.has_closure = False
         """The last update was made by one, within which lie the backward passes before its mark."""
+        self.is_by_another = False
+        """The last update was made by an optimizer that was not there when the stretch began."""
         self.num_wanted = 0
         """Updates, of which the last or one that follows ends the stretch."""
         self.at_ns: tuple[list[int], ...] = tuple([] for _ in range(NUM_MARKS))
         """When marks were, in nanoseconds, by mark: nothing is done to a time but to keep it."""
         self.shapes: list[Sequence[int] | None] = []
         """Of each batch; None: there was none, as at the end of a pass over the data."""
-        self.optimizers: list[Any] = []
+        self.optimizers: list[SeenOptimizer] = []
         """That made the updates."""
 
     @property
     def num_steps(self) -> int:
         """That have ended."""
-        return [*map(id, self.optimizers)].count(self.lead or 0)
+        return self.optimizers.count(self.lead) if self.lead is not None else 0
 
     def clear(self) -> None:
         """All are dealt with."""
-        self.has_closure = False
+        self.has_closure = self.is_by_another = False
         for times_ns in self.at_ns:
             times_ns.clear()
         self.shapes.clear()
@@ -70,6 +74,13 @@ class Passed:
 
     def decoded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The marks in their order, and when they were."""
+        # An interrupt of the script's may have come between a mark and what came with it.
+        for with_mark, times_ns in (
+            (self.optimizers, self.at_ns[UPDATE_ENDS]),
+            (self.shapes, self.at_ns[DATA_ENDS]),
+        ):
+            number = min(len(with_mark), len(times_ns))
+            del with_mark[number:], times_ns[number:]
         marks = np.repeat(np.arange(NUM_MARKS), [*map(len, self.at_ns)])
         at_ns = np.array([*chain(*self.at_ns)], dtype=np.int64)
         order = np.argsort(at_ns, kind="stable")

@@ -116,6 +116,7 @@ class Seen:
         self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self.optimizers: list[SeenOptimizer] = []
         self._of_optimizer: dict[int, SeenOptimizer] = {}
+        self._own: dict[SeenOptimizer, Callable[[], Optimizer | None]] = {}
         self.batch_size: int | None = None
         """Samples of the largest batch that was trained on, as far as it shows."""
 
@@ -165,9 +166,18 @@ class Seen:
             found = SeenOptimizer(type(optimizer).__name__, lr_of(optimizer), _code(group), name)
             key = id(optimizer)
             self._of_optimizer[key] = found
+            self._own[found] = weakref.ref(optimizer)
             weakref.finalize(optimizer, self._of_optimizer.pop, key, None)
             self.optimizers.append(found)
         return found
+
+    def optimizers_now(self) -> dict[int, SeenOptimizer]:
+        """Those that are there, by their identity."""
+        return dict(self._of_optimizer)
+
+    def own(self, seen: SeenOptimizer) -> Optimizer | None:
+        """The script's, while there is one."""
+        return self._own[seen]()
 
 
 def lr_of(optimizer: Optimizer) -> float | None:
@@ -193,15 +203,29 @@ def digest_of(batch: object) -> str:
     return hashlib.sha256(values.view(torch.uint8).numpy().tobytes()).hexdigest()[:16]
 
 
+MOST_PARTS = 1000
+"""Of a batch that are looked through for a tensor: it may hold what holds it, or half of the script."""
+
+
 def _first_tensor(batch: object) -> Tensor | None:
-    if isinstance(batch, Tensor):
-        return batch
+    waiting, looked_at = [batch], dict[int, object]()
+    while waiting and len(looked_at) < MOST_PARTS:
+        part = waiting.pop()
+        if isinstance(part, Tensor):
+            return part
+        if id(part) not in looked_at and not isinstance(part, str | bytes | type):
+            looked_at[id(part)] = part  # which is there until the end, and so its identity its own
+            waiting += reversed(_parts_of(part))
+    return None
+
+
+def _parts_of(batch: object) -> list[object]:
     if isinstance(batch, Mapping):
-        batch = list(batch.values())
+        return list(batch.values())
     if isinstance(batch, list | tuple):
-        return next((one for part in batch if (one := _first_tensor(part)) is not None), None)
+        return list(batch)
     values = getattr(batch, "__dict__", None)
-    return _first_tensor(list(values.values())) if values else None
+    return list(values.values()) if isinstance(values, dict) else []
 
 
 def _code(group: Mapping[str, Any]) -> str:

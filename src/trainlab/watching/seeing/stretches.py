@@ -21,7 +21,7 @@ CHANGED: Final = 1.5
 """Where all stretches took so many times as long as the known ones, or this much less, they are others."""
 MOST_LEARNED: Final = 500
 """Stretches that are kept one by one."""
-REMEMBERED: Final = 60
+REMEMBERED: Final = 20
 """Of each kind and length, about so many count: what a script does may change."""
 REMEMBERED_OF_OTHERS: Final = 2
 """And so many of those before it did."""

@@ -150,6 +150,12 @@ class Timeline:
         self._mark, self._stretch = None, list(_EMPTY)
         self._part, self._since = OTHER, self._clock()
 
+    def recover(self) -> None:
+        """Calls under way have raised: none is any more."""
+        self._spend()
+        self._outer.clear()
+        self._part = OTHER
+
     def mark(self, mark: int) -> None:
         """The call that begins or has ended here is a mark, and all before it was seen."""
         if self._mark is not None and self._warm_up_left <= 0:

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from trainlab.watching.seeing.calls.hooks import ALL, MARKS, STEPS, Hooks
+from trainlab.watching.seeing.calls.update_hooks import num_running
 from trainlab.watching.seeing.course import Course
 from trainlab.watching.seeing.follower import Follower
 from trainlab.watching.seeing.looks import Looks, News
@@ -24,7 +25,7 @@ from trainlab.watching.seeing.passed import (
     GRADIENT_BEGINS,
     UPDATE_ENDS,
 )
-from trainlab.watching.seeing.seen import Seen, SeenLoader, size_of
+from trainlab.watching.seeing.seen import Seen, SeenLoader, SeenOptimizer, size_of
 from trainlab.watching.seeing.step_times import StepTimes
 from trainlab.watching.seeing.timeline import (
     LOSS,
@@ -69,7 +70,6 @@ class Watcher:
         self._without_gradients: set[int] = set()
         """Models that ran without gradients since the last backward pass or batch."""
         self._process, self._looked_s = psutil.Process(), 0.0
-        self._is_updating = False
         self.is_testing = False
         """Whether the model has been run without training since the last backward pass."""
         self.on_step: StepEnds | None = None
@@ -197,6 +197,7 @@ class Watcher:
             self.timeline.end(OTHER)
         if self._updates_by_hand:
             self._step_by_hand()
+        self._is_updating()
         self.timeline.data_begins(begins_pass=self._has_begun_pass)
         self._has_begun_pass = False
         self.timeline.mark(DATA_BEGINS)
@@ -218,6 +219,7 @@ class Watcher:
     def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         if self._updates_by_hand:
             self._step_by_hand()
+        self._is_updating()
         key, has_gradients = id(module), torch.is_grad_enabled()
         is_repeated = key in self._without_gradients
         self.timeline.forward_begins(is_repeated=is_repeated)
@@ -243,7 +245,7 @@ class Watcher:
     def backward_begins(self, roots: object) -> None:
         if self._updates_by_hand and roots is not None:
             self._step_by_hand()
-        if self._is_updating:
+        if self._is_updating():
             self.update_is_unmarked()  # by a closure
         self.timeline.backward_begins()
         self.timeline.mark(GRADIENT_BEGINS if roots is None else BACKWARD_BEGINS)
@@ -272,9 +274,24 @@ class Watcher:
         self.has_optimizer, self._updates_by_hand = True, 0
         if self.follower is not None:
             self._following(self.follower.update_begins, optimizer)
-        self._is_updating = True
+        self._is_updating()
         self.timeline.begin(OPTIMIZER)
         self.course.update_begins(optimizer)
+
+    def _is_updating(self) -> bool:
+        """Whether a call lies within an update; one that has raised is over."""
+        updating = self.course.updating
+        if updating and not num_running(updating[0]):
+            updating.clear()
+            self.timeline.recover()
+        return bool(updating)
+
+    def update_by_another(self, optimizer: Optimizer) -> SeenOptimizer:
+        """By one that was not there when steps began to be passed by, and has been made by nobody, as a
+        copy is."""
+        if self.looks is not None:
+            self.looks.something_new("optimizer")
+        return self.seen.optimizer(optimizer)
 
     def update_is_unmarked(self) -> None:
         """No mark tells where it has begun, or which of several is its end."""
@@ -286,7 +303,6 @@ class Watcher:
             if self.course.ends_step(optimizer):
                 self._light_step_ends()
             return
-        self._is_updating = False
         self.timeline.end(OTHER)
         self.timeline.mark(UPDATE_ENDS)
         if self.follower is not None:
@@ -296,6 +312,7 @@ class Watcher:
             self._step_ends()
 
     def zero_grad_begins(self) -> None:
+        self._is_updating()
         self.timeline.begin(ZERO_GRAD)
 
     def zero_grad_ends(self) -> None:
@@ -339,13 +356,21 @@ class Watcher:
     def pass_by(self, num_steps: int) -> None:
         """From here, the end of a step, on nothing but marks is seen of so many; where weights are
         updated by hand, and no mark tells where a step ends, all is."""
-        # Nor where a step ends amid a backward pass, each weight's gradient being used at once.
+        # Nor where a step ends amid a backward pass, each weight's gradient being used at once, or amid the
+        # update of an optimizer that is wrapped around the one that ends it.
         is_inside = self.hooks.models.is_inside or self.hooks.passed.is_inside
+        is_inside |= bool(self.course.updating)
         if self.has_optimizer and not is_inside:
             self._without_gradients.clear()
             self.timeline.see_marks()
             # A step makes one update at least.
-            self.hooks.pass_by(num_steps, self.course.lead, self.course.loader)
+            lead = self.course.lead
+            self.hooks.pass_by(
+                num_steps,
+                self.seen.optimizers_now(),
+                None if lead is None else self.seen.optimizer(lead),
+                self.course.loader,
+            )
 
     def _tell_step(self) -> None:
         """At the end of a step, or of a stretch of them."""

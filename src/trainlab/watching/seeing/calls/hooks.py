@@ -29,7 +29,7 @@ from trainlab.watching.seeing.passed import (
     MOST_UPDATES,
     Passed,
 )
-from trainlab.watching.seeing.seen import SeenLoader, size_of
+from trainlab.watching.seeing.seen import SeenLoader, SeenOptimizer, size_of
 
 _is_compiling = torch.compiler.is_compiling
 """Asked first nearly everywhere: what torch compiles depends on nothing of ours that changes."""
@@ -88,7 +88,9 @@ class Hooks:
         """From here on so much is seen. Below ALL no model has a hook: it runs as without us."""
         self.level, self.passed.is_on = level, level == MARKS
         # What torch has compiled depends on what is called; where it has not, the less the better.
-        self.passed.is_quick = is_quick = level == MARKS and not _has_compiled()
+        # So, too, where the script has put something of its own before torch's.
+        is_ours = torch.autograd.backward is self._backward
+        self.passed.is_quick = is_quick = level == MARKS and is_ours and not _has_compiled()
         is_scaled = self._listener.losses.scaled is not None
         self.passed.is_free = is_quick and not self.passed.is_inside and not is_scaled
         self._updates.see(is_quick)
@@ -96,10 +98,17 @@ class Hooks:
             one.take_out() if is_quick else one.put()
         self.models.see(level == ALL)
 
-    def pass_by(self, num_updates: int, lead: Optimizer | None, loader: SeenLoader | None) -> None:
-        """Nothing but marks is seen, of so many updates; the optimizer `lead` ends the steps, and `loader`
-        gives their batches."""
-        self.passed.num_wanted, self.passed.lead = min(num_updates, MOST_UPDATES), id(lead)
+    def pass_by(
+        self,
+        num_updates: int,
+        makers: dict[int, SeenOptimizer],
+        lead: SeenOptimizer | None,
+        loader: SeenLoader | None,
+    ) -> None:
+        """Nothing but marks is seen, of so many updates; `lead`, of these optimizers, ends the steps, and
+        `loader` gives their batches."""
+        self.passed.num_wanted = min(num_updates, MOST_UPDATES)
+        self.passed.makers, self.passed.lead = makers, lead
         self.passed.loader = loader
         self.see(MARKS)
 
@@ -117,11 +126,13 @@ class Hooks:
 
     def _see_optimizers(self) -> None:
         make, made = Optimizer.__init__, self._listener.optimizer_made
+        thread, get_ident = self._thread, threading.get_ident
 
         @wraps(make)
         def watched_make(optimizer: Optimizer, *arguments: Any, **options: Any) -> None:
             make(optimizer, *arguments, **options)
-            made()
+            if get_ident() == thread:
+                made()
 
         self._put(Optimizer, "__init__", watched_make)
         self._see_zero_grad(Optimizer)
@@ -203,6 +214,7 @@ class Hooks:
             return run_from(tensor, gradient, retain_graph, create_graph, inputs)
 
         self._put(torch.autograd, "backward", watched)
+        self._backward = watched
         self._put(torch.Tensor, "backward", watched_from)
 
     def _see_gradients(self) -> None:

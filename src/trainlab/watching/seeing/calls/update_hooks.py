@@ -42,7 +42,7 @@ class UpdateHooks:
         def before(optimizer: Optimizer, arguments: Arguments, options: Options) -> None:
             if _is_compiling() or passed.is_on or get_ident() != thread:
                 return
-            if id(optimizer) in under_way and _runs_within_own(optimizer):
+            if id(optimizer) in under_way and num_running(id(optimizer)) > 1:
                 within_own.append(id(optimizer))
                 listener.update_is_unmarked()
                 return
@@ -58,7 +58,9 @@ class UpdateHooks:
             elif get_ident() == thread:
                 if within_own and within_own[-1] == id(optimizer):
                     within_own.pop()
-                    return
+                    if num_running(id(optimizer)) > 1:
+                        return
+                    within_own.clear()  # those within have raised
                 under_way.discard(id(optimizer))
                 ends(optimizer)
 
@@ -81,7 +83,8 @@ class UpdateHooks:
 
 def _marking(listener: Listener, passed: Passed, clock: Callable[[], int]) -> StepHook:
     """What is done at the end of an update that is passed by."""
-    stretch_ends, thread, get_ident = (
+    by_another, stretch_ends, thread, get_ident = (
+        listener.update_by_another,
         listener.stretch_ends,
         threading.get_ident(),
         threading.get_ident,
@@ -95,15 +98,22 @@ def _marking(listener: Listener, passed: Passed, clock: Callable[[], int]) -> St
     def mark_end(optimizer: Optimizer, arguments: Arguments, options: Options) -> None:
         if get_ident() != thread:
             return
+        maker = passed.makers.get(id(optimizer))
+        if maker is None:  # a copy, say, which nobody has made
+            passed.is_by_another = True
+            maker = by_another(optimizer)
         ended(clock())
-        made_by(optimizer)
+        made_by(maker)
+        if passed.is_by_another:
+            stretch_ends()
+            return
         if (len(arguments) > 1 or options) and _has_closure(arguments, options):
             passed.has_closure = True
             listener.update_is_unmarked()
             stretch_ends()
             return
         if len(updates) >= passed.num_wanted and (
-            id(optimizer) == passed.lead or len(updates) > MOST_UPDATES
+            maker is passed.lead or len(updates) > MOST_UPDATES
         ):
             stretch_ends()
 
@@ -116,13 +126,13 @@ def _has_closure(arguments: Arguments, options: Options) -> bool:
     return any(one is not None for one in given)
 
 
-def _runs_within_own(optimizer: Optimizer) -> bool:
-    """Whether two of torch's wrappers around a step run for it: a class of one's own calls the `step` of
-    torch's, and torch has hooked both. One that has raised runs no more."""
+def num_running(optimizer: int) -> int:
+    """How many of torch's wrappers around a step run for the optimizer of this identity. Two where a class
+    of one's own calls the `step` of torch's, and torch has hooked both; none where it has raised."""
     frame, number = sys._getframe(), 0
     while frame is not None:
         is_torchs = frame.f_globals.get("__name__") == Optimizer.__module__
         if is_torchs and frame.f_code.co_name == "wrapper":
-            number += frame.f_locals.get("self") is optimizer
+            number += id(frame.f_locals.get("self")) == optimizer
         frame = frame.f_back  # type: ignore[assignment]
-    return number > 1
+    return number
