@@ -171,9 +171,9 @@ class Seen:
             self.optimizers.append(found)
         return found
 
-    def optimizers_now(self) -> dict[int, SeenOptimizer]:
+    def optimizers_now(self) -> Mapping[int, SeenOptimizer]:
         """Those that are there, by their identity."""
-        return dict(self._of_optimizer)
+        return self._of_optimizer
 
     def own(self, seen: SeenOptimizer) -> Optimizer | None:
         """The script's, while there is one."""

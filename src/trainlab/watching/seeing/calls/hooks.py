@@ -4,7 +4,7 @@ longer than a call."""
 import math
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import wraps
 from time import perf_counter_ns
@@ -101,15 +101,16 @@ class Hooks:
     def pass_by(
         self,
         num_updates: int,
-        makers: dict[int, SeenOptimizer],
+        makers: Mapping[int, SeenOptimizer],
         lead: SeenOptimizer | None,
         loader: SeenLoader | None,
     ) -> None:
         """Nothing but marks is seen, of so many updates; `lead`, of these optimizers, ends the steps, and
         `loader` gives their batches."""
         self.passed.num_wanted = min(num_updates, MOST_UPDATES)
-        self.passed.makers, self.passed.lead = makers, lead
-        self.passed.loader = loader
+        self.passed.makers.clear()
+        self.passed.makers.update(makers)
+        self.passed.lead, self.passed.loader = lead, loader
         self.see(MARKS)
 
     def _see_tests(self) -> None:

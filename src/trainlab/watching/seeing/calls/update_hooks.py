@@ -89,24 +89,21 @@ def _marking(listener: Listener, passed: Passed, clock: Callable[[], int]) -> St
         threading.get_ident(),
         threading.get_ident,
     )
-    ended, made_by, updates = (
-        passed.at_ns[UPDATE_ENDS].append,
-        passed.optimizers.append,
-        passed.optimizers,
-    )
+    ended, updates = passed.at_ns[UPDATE_ENDS].append, passed.optimizers
+    made_by, maker_of = passed.optimizers.append, passed.makers.get
 
     def mark_end(optimizer: Optimizer, arguments: Arguments, options: Options) -> None:
         if get_ident() != thread:
             return
-        maker = passed.makers.get(id(optimizer))
+        maker = maker_of(id(optimizer))
         if maker is None:  # a copy, say, which nobody has made
+            ended(clock())
+            made_by(by_another(optimizer))
             passed.is_by_another = True
-            maker = by_another(optimizer)
-        ended(clock())
-        made_by(maker)
-        if passed.is_by_another:
             stretch_ends()
             return
+        ended(clock())
+        made_by(maker)
         if (len(arguments) > 1 or options) and _has_closure(arguments, options):
             passed.has_closure = True
             listener.update_is_unmarked()
