@@ -444,14 +444,17 @@ def test_what_a_script_puts_before_a_backward_pass_is_called(
 
 def test_an_interrupt_between_a_mark_and_what_comes_with_it_loses_that_mark_alone() -> None:
     passed = Passed()
-    passed.at_ns[UPDATE_ENDS].extend([30, 60, 90])
-    passed.optimizers.append(SeenOptimizer("SGD", 0.1, "auto"))
+    first, second = SeenOptimizer("SGD", 0.1, "auto"), SeenOptimizer("Adam", 0.1, "auto")
+    passed.lead = first
+    passed.at_ns[UPDATE_ENDS].extend([30, 60])
+    passed.others.extend([(1, second), (2, second)])
     passed.at_ns[DATA_ENDS].append(10)
     passed.shapes.extend([(4,), (4,)])
     marks, at_ns = passed.decoded()
-    assert marks.tolist() == [DATA_ENDS, UPDATE_ENDS]
-    assert at_ns.tolist() == [10, 30]
+    assert marks.tolist() == [DATA_ENDS, UPDATE_ENDS, UPDATE_ENDS]
+    assert at_ns.tolist() == [10, 30, 60]
     assert passed.sizes() == [4]
+    assert passed.optimizers() == [first, second]
 
 
 def test_an_update_that_raised_is_not_within_the_next() -> None:

@@ -162,7 +162,7 @@ class Course:
         ends = self._catch_up_alike(marks, passed, all_sizes)
         first = ends[-1] + 1 if ends else 0
         sizes = iter(all_sizes[marks[:first].count(DATA_ENDS) :])
-        optimizers = iter(passed.optimizers[len(ends) :])
+        optimizers = iter(passed.optimizers()[len(ends) :])
         for place, mark in enumerate(marks[first:], first):
             if mark == DATA_ENDS:
                 self._passed_batch(passed.loader, next(sizes))
@@ -176,6 +176,8 @@ class Course:
                 if not (passed.has_closure and is_last):
                     self._under_way, self._pending = self._pending, []
                 maker = next(optimizers)
+                if maker is None:  # the script's had gone before
+                    continue
                 self._has_updated(maker)
                 if self._ended_step(maker, passed, is_last=is_last):
                     self.step_ends(follows_test=False)
@@ -188,18 +190,18 @@ class Course:
         """Of steps that are a backward pass and an update each, after a batch if there is a loader, as
         nearly all are: all at once, which takes a tenth of the time. Places as for `catch_up`."""
         marks_each = OF_STEP if all_sizes else OF_STEP_WITHOUT_BATCH
-        num_steps, optimizers = len(passed.optimizers), passed.optimizers
+        num_steps, lead = passed.num_steps, passed.lead
         sizes = [size for size in all_sizes[:num_steps] if size is not None]
         if (
             (marks[: num_steps * len(marks_each)] != marks_each * num_steps or not num_steps)
-            or (optimizers[0] is not passed.lead or optimizers.count(passed.lead) < num_steps)
+            or (lead is None or passed.others)
             or (self._pending or self._of_step)
             or (len(sizes) < num_steps or not passed.loader if all_sizes else self._fetched)
         ):
             return []
         self._num_by_others = 0
-        optimizers[0].num_steps += num_steps
-        self.followed.extend_alike(optimizers[0].loss_name, self.num_backward, num_steps)
+        lead.num_steps += num_steps
+        self.followed.extend_alike(lead.loss_name, self.num_backward, num_steps)
         self.num_backward += num_steps
         if sizes and passed.loader is not None:
             self._passed_batch(passed.loader, sizes[0])

@@ -26,7 +26,7 @@ class Passed:
 
     __slots__ = (
         *("at_ns", "has_closure", "is_by_another", "is_free", "is_inside", "is_on", "is_quick"),
-        *("lead", "loader", "makers", "num_wanted", "optimizers", "shapes"),
+        *("lead", "lead_id", "loader", "makers", "num_wanted", "others", "shapes"),
     )
 
     def __init__(self) -> None:
@@ -40,6 +40,8 @@ class Passed:
         """Optimizers that may make its updates, by their identity; the script's own are not held on to."""
         self.lead: SeenOptimizer | None = None
         """The one whose updates end the steps of the stretch."""
+        self.lead_id = 0
+        """The identity of the script's own."""
         self.loader: SeenLoader | None = None
         """The one that gives their batches."""
         self.has_closure = False
@@ -52,13 +54,13 @@ class Passed:
         """When marks were, in nanoseconds, by mark: nothing is done to a time but to keep it."""
         self.shapes: list[Sequence[int] | None] = []
         """Of each batch; None: there was none, as at the end of a pass over the data."""
-        self.optimizers: list[SeenOptimizer] = []
-        """That made the updates."""
+        self.others: list[tuple[int, SeenOptimizer]] = []
+        """Updates by other optimizers than that: the place of each among all, and who made it."""
 
     @property
     def num_steps(self) -> int:
         """That have ended."""
-        return self.optimizers.count(self.lead) if self.lead is not None else 0
+        return len(self.at_ns[UPDATE_ENDS]) - len(self.others)
 
     def clear(self) -> None:
         """All are dealt with."""
@@ -66,21 +68,25 @@ class Passed:
         for times_ns in self.at_ns:
             times_ns.clear()
         self.shapes.clear()
-        self.optimizers.clear()
+        self.others.clear()
 
     def sizes(self) -> list[int | None]:
         """Of each batch, in samples; None as above."""
         return [None if shape is None else shape[0] if shape else 0 for shape in self.shapes]
 
+    def optimizers(self) -> list[SeenOptimizer | None]:
+        """That made the updates."""
+        makers = [self.lead] * len(self.at_ns[UPDATE_ENDS])
+        for place, maker in self.others:
+            if place < len(makers):
+                makers[place] = maker
+        return makers
+
     def decoded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The marks in their order, and when they were."""
-        # An interrupt of the script's may have come between a mark and what came with it.
-        for with_mark, times_ns in (
-            (self.optimizers, self.at_ns[UPDATE_ENDS]),
-            (self.shapes, self.at_ns[DATA_ENDS]),
-        ):
-            number = min(len(with_mark), len(times_ns))
-            del with_mark[number:], times_ns[number:]
+        # An interrupt of the script's may have come between a mark and what comes with it.
+        number = min(len(self.shapes), len(self.at_ns[DATA_ENDS]))
+        del self.shapes[number:], self.at_ns[DATA_ENDS][number:]
         marks = np.repeat(np.arange(NUM_MARKS), [*map(len, self.at_ns)])
         at_ns = np.array([*chain(*self.at_ns)], dtype=np.int64)
         order = np.argsort(at_ns, kind="stable")

@@ -364,13 +364,8 @@ class Watcher:
             self._without_gradients.clear()
             self.timeline.see_marks()
             # A step makes one update at least.
-            lead = self.course.lead
-            self.hooks.pass_by(
-                num_steps,
-                self.seen.optimizers_now(),
-                None if lead is None else self.seen.optimizer(lead),
-                self.course.loader,
-            )
+            makers, lead = self.seen.optimizers_now(), id(self.course.lead)
+            self.hooks.pass_by(num_steps, makers, lead, self.course.loader)
 
     def _tell_step(self) -> None:
         """At the end of a step, or of a stretch of them."""

@@ -102,15 +102,14 @@ class Hooks:
         self,
         num_updates: int,
         makers: Mapping[int, SeenOptimizer],
-        lead: SeenOptimizer | None,
+        lead: int,
         loader: SeenLoader | None,
     ) -> None:
-        """Nothing but marks is seen, of so many updates; `lead`, of these optimizers, ends the steps, and
-        `loader` gives their batches."""
+        """Nothing but marks is seen, of so many updates; the optimizer with the identity `lead` ends the
+        steps, and `loader` gives their batches."""
         self.passed.num_wanted = min(num_updates, MOST_UPDATES)
-        self.passed.makers.clear()
-        self.passed.makers.update(makers)
-        self.passed.lead, self.passed.loader = lead, loader
+        self.passed.makers, self.passed.lead_id = dict(makers), lead
+        self.passed.lead, self.passed.loader = makers.get(lead), loader
         self.see(MARKS)
 
     def _see_tests(self) -> None:

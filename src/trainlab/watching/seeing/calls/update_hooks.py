@@ -83,34 +83,31 @@ class UpdateHooks:
 
 def _marking(listener: Listener, passed: Passed, clock: Callable[[], int]) -> StepHook:
     """What is done at the end of an update that is passed by."""
-    by_another, stretch_ends, thread, get_ident = (
-        listener.update_by_another,
-        listener.stretch_ends,
-        threading.get_ident(),
-        threading.get_ident,
-    )
-    ended, updates = passed.at_ns[UPDATE_ENDS].append, passed.optimizers
-    made_by, maker_of = passed.optimizers.append, passed.makers.get
+    stretch_ends, is_unmarked = listener.stretch_ends, listener.update_is_unmarked
+    thread, get_ident = threading.get_ident(), threading.get_ident
+    updates_ns = passed.at_ns[UPDATE_ENDS]
+    ended = updates_ns.append
+
+    def note_maker(optimizer: Optimizer) -> None:
+        maker = passed.makers.get(id(optimizer))
+        if maker is None:  # a copy, say, which nobody has made
+            maker = listener.update_by_another(optimizer)
+            passed.is_by_another, passed.num_wanted = True, 0
+        passed.others.append((len(updates_ns), maker))
 
     def mark_end(optimizer: Optimizer, arguments: Arguments, options: Options) -> None:
         if get_ident() != thread:
             return
-        maker = maker_of(id(optimizer))
-        if maker is None:  # a copy, say, which nobody has made
-            ended(clock())
-            made_by(by_another(optimizer))
-            passed.is_by_another = True
-            stretch_ends()
-            return
+        is_by_lead = id(optimizer) == passed.lead_id
+        if not is_by_lead:
+            note_maker(optimizer)
         ended(clock())
-        made_by(maker)
         if (len(arguments) > 1 or options) and _has_closure(arguments, options):
             passed.has_closure = True
-            listener.update_is_unmarked()
+            is_unmarked()
             stretch_ends()
-            return
-        if len(updates) >= passed.num_wanted and (
-            maker is passed.lead or len(updates) > MOST_UPDATES
+        elif len(updates_ns) >= passed.num_wanted and (
+            is_by_lead or passed.is_by_another or len(updates_ns) > MOST_UPDATES
         ):
             stretch_ends()
 
