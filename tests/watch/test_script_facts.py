@@ -74,10 +74,11 @@ def circle() -> SimpleNamespace:
         ([Kind.IMAGE, torch.zeros(3, 2)], 3),
         (circle(), 5),
         (["a", 1, None, int], None),
+        ([[float(n) for n in range(5000)], torch.zeros(6)], 6),
         ({"y": ("b", [torch.zeros(4)]), "x": torch.zeros(9)}, 4),
         (SimpleNamespace(x=torch.zeros(())), None),
     ],
-    ids=["enum", "circle", "none", "nested", "number"],
+    ids=["enum", "circle", "none", "many", "nested", "number"],
 )
 def test_the_first_tensor_of_a_batch_is_its_size_whatever_the_batch_holds(
     batch: Any, size: int | None

@@ -205,6 +205,8 @@ def digest_of(batch: object) -> str:
 
 MOST_PARTS = 1000
 """Of a batch that are looked through for a tensor: it may hold what holds it, or half of the script."""
+_PLAIN = (str, bytes, int, float, type(None), type)
+"""Hold nothing, and there may be many: the words of a text, say."""
 
 
 def _first_tensor(batch: object) -> Tensor | None:
@@ -213,7 +215,7 @@ def _first_tensor(batch: object) -> Tensor | None:
         part = waiting.pop()
         if isinstance(part, Tensor):
             return part
-        if id(part) not in looked_at and not isinstance(part, str | bytes | type):
+        if id(part) not in looked_at and not isinstance(part, _PLAIN):
             looked_at[id(part)] = part  # which is there until the end, and so its identity its own
             waiting += reversed(_parts_of(part))
     return None
