@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -277,6 +278,26 @@ def test_progress_is_told_in_chinese(tmp_path: Path) -> None:
         learn,
     ), learn
     assert re.fullmatch(r"\d/\d+ batch_size=1 训练：计时", cost), cost
+
+
+def test_an_interrupt_as_it_starts_leaves_no_thread_that_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a limit on its time, a run is interrupted wherever it is."""
+    run = start_run(made_study(), tmp_path / "r")
+    begun, start = list[threading.Thread](), threading.Thread.start
+
+    def interrupted_start(thread: threading.Thread) -> None:
+        start(thread)
+        begun.append(thread)
+        raise KeyboardInterrupt
+
+    progress = StudyProgress(Console(file=io.StringIO()), run, ENGLISH)
+    monkeypatch.setattr(threading.Thread, "start", interrupted_start)
+    with pytest.raises(KeyboardInterrupt):
+        progress.__enter__()
+    begun[0].join(20)
+    assert not begun[0].is_alive()
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)

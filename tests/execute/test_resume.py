@@ -15,6 +15,7 @@ from trainlab.execute.driver.lease import leased
 from trainlab.execute.driver.unfinished import unfinished_groups
 from trainlab.execute.run import add_groups, start_run
 from trainlab.plan import bench_of
+from trainlab.record.files import new_part
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import State
 from trainlab.spec import CostSpec, Question
@@ -165,6 +166,17 @@ def test_trials_that_trained_together_end_together(tiny_file: Path, tmp_path: Pa
     assert [trial.state for trial in early.trials()] == ["interrupted"] * 3
     assert [trial.state for trial in late.trials()] == ["done"] * 3
     assert not list(late.path.rglob(".ended.json"))
+
+
+def test_half_a_file_of_a_killed_attempt_is_not_kept(tiny_file: Path, tmp_path: Path) -> None:
+    run = start_run(study_of(f"{tiny_file}:tiny", {"device": "cpu"}, seeds=1), tmp_path / "run")
+    folder = run.trial(run.study().trials[0])
+    folder.begin_attempt()
+    new_part(folder.network.path).write_text("{")
+    folder.curve_file.write_text("half a li")
+    folder.begin_attempt()
+    assert not list(run.path.rglob("*.part"))
+    assert folder.set_aside(1).curve_file.read_text() == "half a li"
 
 
 @pytest.mark.parametrize("place", ["logs", "events", "trials/learn-seed1/resume"])

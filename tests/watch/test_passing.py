@@ -103,9 +103,8 @@ def without_loader() -> None:
         optimizer.step()
 
 
-def closures() -> None:
-    model, (inputs, targets) = net(), samples(16).tensors
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+def closure_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[], Any]:
+    inputs, targets = samples(16).tensors
 
     def closure() -> Any:
         optimizer.zero_grad()
@@ -113,6 +112,13 @@ def closures() -> None:
         loss.backward()
         return loss
 
+    return closure
+
+
+def closures() -> None:
+    model = net()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    closure = closure_of(model, optimizer)
     for _ in range(30):
         optimizer.step(closure)
 
@@ -212,19 +218,12 @@ def of_odd_losses() -> None:
 
 def closures_at_last() -> None:
     """By an optimizer that was there from the start."""
-    model, (inputs, targets) = net(), samples(16).tensors
+    model = net()
     first = torch.optim.Adam(model.parameters(), lr=0.01)
     last = torch.optim.LBFGS(model.parameters(), max_iter=3)
-
-    def closure() -> Any:
-        last.zero_grad()
-        loss = cross_entropy(model(inputs), targets)
-        loss.backward()
-        return loss
-
+    closure, before = closure_of(model, last), closure_of(model, first)
     for _ in range(30):
-        first.zero_grad()
-        cross_entropy(model(inputs), targets).backward()
+        before()
         first.step()
     for number in range(40):
         last.step(closure) if number % 2 else last.step(closure=closure)

@@ -46,15 +46,9 @@ def script_study(
     """The study; SpecError with all problems. `path`: the script's file, or `-m` where the first argument
     names a module. `seed_argument`: the script's option that takes the seed; `none` where it has none,
     None for one that its text shows."""
-    from trainlab.watching.scripts.source import module_file, source_of
-
-    module = ""
-    if str(path) == OF_MODULE:
-        if not arguments:
-            raise SpecError(["-m: got no value, needs one; give a module, as -m package.train"])
-        module, path = module_file(arguments[0], Path.cwd())
+    path, module, source = found_script(path, arguments)
+    if module:
         arguments = arguments[1:]
-    source = source_of(Path(path))
     if seed_argument is None:
         seed_argument = seed_argument_of(source)
     elif seed_argument == NO_SEED:
@@ -62,7 +56,7 @@ def script_study(
     script = checked(
         ScriptSpec,
         {
-            "path": str(Path(path).absolute()),
+            "path": str(path.absolute()),
             "module": module,
             "arguments": tuple(arguments),
             "folder": str(Path.cwd()),
@@ -85,7 +79,7 @@ def script_study(
     _check_cost(cost)
     check_number(count_trials(len(cells), len(seeds), learn=learn, cost=cost), many=many)
     values: dict[str, Any] = {
-        "name": name or _run_name(Path(path), module),
+        "name": name or _run_name(path, module),
         "workload": str(path),
         "settings": cells[0].settings,
         "cells": cells if len(cells) > 1 or cells[0].levels else (),
@@ -98,6 +92,19 @@ def script_study(
         "tensorboard": tensorboard,
     }
     return checked(Study, values)
+
+
+def found_script(path: Path | str, arguments: Sequence[str]) -> tuple[Path, str, str]:
+    """A script's file, the name of the module that it is, where the first argument names one, and its text.
+    SpecError where there is none."""
+    from trainlab.watching.scripts.source import module_file, source_of
+
+    module = ""
+    if str(path) == OF_MODULE:
+        if not arguments:
+            raise SpecError(["-m: got no value, needs one; give a module, as -m package.train"])
+        module, path = module_file(arguments[0], Path.cwd())
+    return Path(path), module, source_of(Path(path))
 
 
 def _misspelt(vary: Iterable[str], source: str) -> Iterator[str]:

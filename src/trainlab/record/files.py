@@ -75,6 +75,12 @@ def new_part(path: Path) -> Path:
     return part
 
 
+def remove_parts(folder: Path) -> None:
+    """What somebody who was killed had not yet renamed."""
+    for part in folder.glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
 @contextmanager
 def temporary_folder(prefix: str = "trainlab-") -> Iterator[Path]:
     """A folder that is gone afterwards; RecordError where the machine has no place for one."""

@@ -83,7 +83,11 @@ class StudyProgress:
         self._learn_of_new(self._run.study().trials)
         self._is_over.clear()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # interrupted while it waits for the thread, which nobody would end
+            self._is_over.set()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:

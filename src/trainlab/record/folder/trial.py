@@ -24,6 +24,7 @@ from trainlab.record.files import (
     WAS_CHANGED,
     make_folder,
     read_json,
+    remove_parts,
     replacing,
     sha256_of,
     sync,
@@ -173,10 +174,11 @@ class TrialFolder:
         return self.trial_file, self._spare_file, self.attempts_folder, self.resume_folder
 
     def _set_aside(self, record: TrialRecord) -> None:
-        """Moves what an attempt left into a folder of its own."""
+        """Moves what an attempt left into a folder of its own; a half-written file is nobody's record."""
         aside = self.set_aside(record.attempt).path
         with writing(aside):
             aside.mkdir(parents=True, exist_ok=True)
+            remove_parts(self.path)
             for path in self.path.iterdir():
                 if path not in self._kept_in_place:
                     path.rename(aside / path.name)

@@ -40,10 +40,9 @@ class Looks:
         if self._whole_left or self._are_all or 2 * self._num_long > self._num_whole:
             return 0
         number = self._random.randint(1, 2 * EVERY - 1)
-        # The last is seen whole.
-        return (
-            number if self._num_steps is None else max(0, min(number, self._num_steps - step - 1))
-        )
+        if self._num_steps is not None:  # the last of which is seen whole
+            number = max(0, min(number, self._num_steps - step - 1))
+        return number
 
     def something_new(self, kind: News) -> None:
         """A few steps are seen whole."""

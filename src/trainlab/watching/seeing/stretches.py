@@ -65,13 +65,16 @@ class Stretches:
             self._learn_all()
 
     def _learn_all(self) -> None:
-        for kind, parts_ns in self._learned:
-            if length_ns := sum(parts_ns):
-                self._learn(kind, parts_ns, length_ns)
+        lengths_ns = [sum(parts_ns) for _, parts_ns in self._learned]
+        places = _places(np.array(lengths_ns, dtype=np.int64)).tolist()
+        for (kind, parts_ns), length_ns, place in zip(
+            self._learned, lengths_ns, places, strict=True
+        ):
+            if length_ns:
+                self._learn(kind, kind * LENGTHS + place, parts_ns, length_ns)
         self._learned.clear()
 
-    def _learn(self, kind: int, parts_ns: list[int], length_ns: int) -> None:
-        place = kind * LENGTHS + _place(length_ns)
+    def _learn(self, kind: int, place: int, parts_ns: list[int], length_ns: int) -> None:
         number = min(int(self._numbers[place]) + 1, REMEMBERED)
         self._numbers[place] = number
         self._shares[place] += (np.array(parts_ns) / length_ns - self._shares[place]) / number
@@ -114,6 +117,7 @@ class Stretches:
         if not is_unusual.any():
             if has_changed := self._have_changed(kinds, spent_ns):
                 np.minimum(self._numbers, REMEMBERED_OF_OTHERS, out=self._numbers)
+                self._means_ns[:] = 0  # until the next is learned
             return parts_ns, not has_changed
         expected_ns = 2 * spent_ns[is_unusual] + UNUSUAL_NS
         np.maximum.at(self._unusual_ns, kinds[is_unusual], expected_ns)
@@ -132,9 +136,3 @@ def _places(lengths_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """Which of the lengths that are told apart each is."""
     doublings = np.log2(np.maximum(lengths_ns, 1 << _SHORTEST)) - _SHORTEST
     return np.minimum((doublings * PER_DOUBLING).astype(np.int64), LENGTHS - 1)
-
-
-def _place(length_ns: int) -> int:
-    """The same, of one."""
-    doublings = math.log2(max(length_ns, 1 << _SHORTEST)) - _SHORTEST
-    return min(int(doublings * PER_DOUBLING), LENGTHS - 1)

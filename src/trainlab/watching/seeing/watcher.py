@@ -197,7 +197,7 @@ class Watcher:
             self.timeline.end(OTHER)
         if self._updates_by_hand:
             self._step_by_hand()
-        self._is_updating()
+        self._end_raised_update()
         self.timeline.data_begins(begins_pass=self._has_begun_pass)
         self._has_begun_pass = False
         self.timeline.mark(DATA_BEGINS)
@@ -219,7 +219,7 @@ class Watcher:
     def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         if self._updates_by_hand:
             self._step_by_hand()
-        self._is_updating()
+        self._end_raised_update()
         key, has_gradients = id(module), torch.is_grad_enabled()
         is_repeated = key in self._without_gradients
         self.timeline.forward_begins(is_repeated=is_repeated)
@@ -245,7 +245,8 @@ class Watcher:
     def backward_begins(self, roots: object) -> None:
         if self._updates_by_hand and roots is not None:
             self._step_by_hand()
-        if self._is_updating():
+        self._end_raised_update()
+        if self.course.updating:
             self.update_is_unmarked()  # by a closure
         self.timeline.backward_begins()
         self.timeline.mark(GRADIENT_BEGINS if roots is None else BACKWARD_BEGINS)
@@ -274,17 +275,16 @@ class Watcher:
         self.has_optimizer, self._updates_by_hand = True, 0
         if self.follower is not None:
             self._following(self.follower.update_begins, optimizer)
-        self._is_updating()
+        self._end_raised_update()
         self.timeline.begin(OPTIMIZER)
         self.course.update_begins(optimizer)
 
-    def _is_updating(self) -> bool:
-        """Whether a call lies within an update; one that has raised is over."""
+    def _end_raised_update(self) -> None:
+        """No hook tells that one has raised: what follows shows it, being called from elsewhere."""
         updating = self.course.updating
         if updating and not num_running(updating[0]):
             updating.clear()
             self.timeline.recover()
-        return bool(updating)
 
     def update_by_another(self, optimizer: Optimizer) -> SeenOptimizer:
         """By one that was not there when steps began to be passed by, and has been made by nobody, as a
@@ -312,7 +312,7 @@ class Watcher:
             self._step_ends()
 
     def zero_grad_begins(self) -> None:
-        self._is_updating()
+        self._end_raised_update()
         self.timeline.begin(ZERO_GRAD)
 
     def zero_grad_ends(self) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from trainlab.errors import TrainlabError
-from trainlab.lab.scripts import OF_MODULE
+from trainlab.lab.scripts import found_script
 from trainlab.spec.script import options_in
 from trainlab.words import Words
 
@@ -18,14 +17,9 @@ def tell_shared_options(
 ) -> None:
     """`arguments` are those that the script is given."""
     from trainlab.cli.summary import say
-    from trainlab.watching.scripts.source import module_file, source_of
 
-    try:
-        is_module = str(script) == OF_MODULE and arguments
-        path = Path(module_file(arguments[0], Path.cwd())[1] if is_module else script)
-        known = options_in(source_of(path))
-    except TrainlabError:
-        return  # which is told where the script is run
+    path, _, source = found_script(script, arguments)
+    known = options_in(source)
     for option in taken_options(sys.argv[1:], arguments):
         if option in known:
             say(console, words("shared_option", option=option, script=path.name))
