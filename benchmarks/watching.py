@@ -39,13 +39,16 @@ from trainlab.watching.seeing.watcher import Watcher
 UPDATES = 1000
 MNIST, MNIST_UPDATES = "MNIST script, batch 64", 100
 LOOPS = {
+    "one layer, no loader": (0.0, 0, 4, False),
+    "one layer": (0.0, 0, 4, True),
     "0.5 ms, no loader": (0.5, 8, 4, False),
     "0.5 ms": (0.5, 8, 4, True),
     "5 ms": (5.0, 512, 64, True),
 }
-"""What a step should take on a CPU, the width it begins with, the batch, and whether a loader gives it."""
+"""What a step should take on a CPU, the width it begins with (0: the model is one layer, the shortest step
+there is), the batch, and whether a loader gives it."""
 BOUNDS_PERCENT = {
-    "cpu": {"0.5 ms, no loader": 3.0, "0.5 ms": 3.0, "5 ms": 1.0, MNIST: 1.0},
+    "cpu": dict.fromkeys(LOOPS, 3.0) | {"5 ms": 1.0, MNIST: 1.0},
     "cuda": dict.fromkeys((*LOOPS, MNIST), 2.0),
 }
 """The most that watching a training may add."""
@@ -63,7 +66,7 @@ def made(name: str, device: str) -> tuple[Run, int]:
         run = _loop(width, batch, device, has_loader=has_loader)
         run()
         took_ms = turn_ms(run) / UPDATES
-        if took_ms >= 0.9 * wanted_ms or device == "cuda":
+        if took_ms >= 0.9 * wanted_ms or not width or device == "cuda":
             return run, UPDATES
         width = math.ceil(width * min(2.0, math.sqrt(wanted_ms / took_ms) + 0.05))
 
@@ -74,10 +77,8 @@ def _loop(width: int, batch: int, device: str, *, has_loader: bool) -> Run:
     targets = torch.randint(0, 10, (UPDATES * batch,))
     loader = DataLoader(TensorDataset(inputs, targets), batch_size=batch)
     pairs = list(zip(inputs.split(batch), targets.split(batch), strict=True))
-    model = nn.Sequential(
-        *(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()),
-        nn.Linear(width, 10),
-    ).to(device)
+    hidden = (nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
+    model = nn.Sequential(*(hidden if width else ()), nn.Linear(width or 64, 10)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     criterion = nn.CrossEntropyLoss()
 

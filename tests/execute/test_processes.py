@@ -132,7 +132,7 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
     folder = started(tiny_file, tmp_path / "r")
     tiny_file.write_text(tiny_file.read_text() + deaf)
     monkeypatch.setenv("DEAF", "1")
-    monkeypatch.setattr("trainlab.execute.executors.processes.INTERRUPTED_S", 0.5)
+    monkeypatch.setattr("trainlab.execute.launch.worker_process.INTERRUPTED_S", 0.5)
     before = set(children())
 
     def interrupt() -> None:

@@ -1,20 +1,32 @@
 """However a script ends, what was seen of it is recorded, and why it ended is told."""
 
+import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from trainlab.cli import build
 from trainlab.errors import SpecError
 from trainlab.lab.driving import run_study
 from trainlab.lab.scripts import script_study
-from trainlab.record.folder import TrialFolder
+from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.watching.child import Answers
 from trainlab.watching.raised import raised_by
 from trainlab.watching.scripts.source import module_file
 
 ENDINGS = Path(__file__).parent / "scripts" / "endings"
+HEEDS_INTERRUPTS = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("trainlab", run_name="__main__", alter_sys=True)
+"""
+"""These tests may have been started with the signal ignored, as in the background."""
 
 
 def watched(script: str, folder: Path, *arguments: str) -> tuple[TrialRecord, TrialFolder]:
@@ -26,6 +38,23 @@ def watched(script: str, folder: Path, *arguments: str) -> tuple[TrialRecord, Tr
     return trial, run.trial(trial.id)
 
 
+def interrupted(folder: Path, by: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`trainlab watch` of a script that goes on for ever, interrupted as a terminal does, or by itself."""
+    sign, script = folder / "sign", str(ENDINGS / "goes_on.py")
+    words = ["watch", script, "--sign", str(sign), *arguments, "--out", str(folder / "r")]
+    command = [sys.executable, "-P", "-c", HEEDS_INTERRUPTS, *words, "--no-tensorboard"]
+    process = subprocess.Popen(
+        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    while not sign.exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    send = os.killpg if by == "terminal" else os.kill
+    send(process.pid, signal.SIGTERM if by == "scheduler" else signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
 def steps_of(folder: TrialFolder) -> list[int]:
     return [line["step"] for line in folder.curve() if line["kind"] == "step"]
 
@@ -35,6 +64,48 @@ def test_a_script_that_leaves_at_once_has_its_records(tmp_path: Path) -> None:
     trial, folder = watched("leaves_at_once.py", tmp_path)
     assert (trial.state, trial.steps_done) == ("done", 4)
     assert steps_of(folder) == [1, 2, 3, 4]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["terminal", "itself", "scheduler"])
+def test_of_a_script_that_is_interrupted_all_that_was_seen_is_recorded_and_told(
+    by: str, tmp_path: Path
+) -> None:
+    ended = interrupted(tmp_path, by)
+    assert ended.returncode == 130, ended.stderr
+    assert ended.stderr.splitlines()[-1] == "trainlab: interrupted"
+    run = RunFolder(tmp_path / "r")
+    (trial,) = run.trials()
+    assert (trial.state, trial.steps_done >= 150) == ("interrupted", True)
+    watched = run.trial(trial.id).watched.read()
+    assert watched.num_steps == trial.steps_done == watched.optimizers[0].num_steps
+    told = " ".join(ended.stdout.split())
+    assert f"The script was interrupted after {trial.steps_done:,} updates; until then" in told
+    assert "The script did not come to its end: this is the time until then." in told
+
+
+@pytest.mark.slow
+def test_a_script_that_is_interrupted_may_save_what_it_has(tmp_path: Path) -> None:
+    assert interrupted(tmp_path, "terminal", "--saves").returncode == 130
+    run = RunFolder(tmp_path / "r")
+    folder = run.trial(run.trials()[0].id)
+    assert folder.output_file.read_text() == "saved\n"
+    assert [file.name for file in folder.work_folder.rglob("*.pt")] == ["saved.pt"]
+    assert folder.watched.read().num_steps >= 150
+
+
+@pytest.mark.slow
+def test_of_a_script_that_breaks_it_is_told_when_and_what_was_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trial, folder = watched("goes_on.py", tmp_path, "--breaks-after", "7")
+    assert (trial.state, trial.steps_done) == ("failed", 7)
+    assert folder.watched.read().num_steps == 7
+    with pytest.raises(SystemExit):
+        build(["show"])(["show", str(tmp_path / "r"), "--json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    (text,) = [one["sentence"] for one in found if one["kind"] == "script_time"]
+    assert text.startswith("The script failed after 7 updates; until then it ran for ")
 
 
 @pytest.mark.slow

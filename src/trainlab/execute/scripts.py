@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -18,7 +18,7 @@ from trainlab.record.note import Note, note
 from trainlab.record.scripts.watched import WatchedRecord
 from trainlab.spec import Study
 from trainlab.spec.script import ScriptSpec
-from trainlab.watching.scripts.process import ScriptProcess
+from trainlab.watching.scripts.process import ScriptError, ScriptProcess
 
 STRAGGLES = 0.05
 """A process that holds the others up for less than this share of a step is no straggler."""
@@ -43,25 +43,38 @@ def run_script_trials(attempts: Sequence[Attempt], study: Study, events: EventWr
 
 def _run_whole(attempt: Attempt, study: Study, threads: int | None, events: EventWriter) -> None:
     assert study.script is not None
-    meter, folder = LoadMeter(), attempt.folder
-    process = ScriptProcess(study.script, attempt.trial, folder, "whole", threads, study)
+    meter, told = LoadMeter(), dict[str, Any]()
+    raised: Interrupted | ScriptError | None = None
+    process = ScriptProcess(study.script, attempt.trial, attempt.folder, "whole", threads, study)
     try:
         while "ended" not in (told := process.answer()):
             events.write(progress_event(attempt.trial.id, told["metrics"]))
         process.wait()
+    except Interrupted as interrupted:
+        told, raised = process.interrupt() or told, interrupted
+    except ScriptError as error:
+        told, raised = error.told, error
     finally:
         process.close()
     attempt.load = meter.read()
+    if "facts" in told:  # however it ended, this was seen
+        _record_seen(attempt, told, study.script.processes)
+    if raised is not None:
+        raise raised
     if told["ended"] == "interrupted":
         raise Interrupted
+
+
+def _record_seen(attempt: Attempt, told: Mapping[str, Any], num_processes: int) -> None:
+    """`told`: the last words of the script's process."""
     attempt.record_script(told["facts"])
-    progress, watched = attempt.progress, attempt.folder.watched.read()
+    folder, progress, watched = attempt.folder, attempt.progress, attempt.folder.watched.read()
     progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
     progress.total_s = watched.trained_s + watched.parts_s.get("evaluation", 0.0)
     progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
     attempt.notes += [Note.model_validate(one) for one in told["notes"]]
     attempt.notes += notes_of(watched)
-    others = [folder.watched_by(rank) for rank in range(1, study.script.processes)]
+    others = [folder.watched_by(rank) for rank in range(1, num_processes)]
     attempt.notes += straggler([watched, *(one.read() for one in others if one.path.exists())])
 
 

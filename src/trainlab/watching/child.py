@@ -39,6 +39,7 @@ from trainlab.watching.scripts.running import (
     leaving_by,
     run_script,
     seed_all,
+    take_interrupts_as_one,
 )
 from trainlab.watching.seeing.watcher import Watcher
 from trainlab.watching.turns import Turns
@@ -83,6 +84,7 @@ def main() -> int:
     answers = Answers(order.answers)
     if order.threads is not None:
         torch.set_num_threads(order.threads)
+    take_interrupts_as_one()
     seed_all(order.trial.seed)
     run = {"whole": _run_whole, "turns": _take_turns, "operators": _profile}[order.mode]
     try:

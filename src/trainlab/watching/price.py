@@ -1,7 +1,7 @@
 """What watching costs here and now: a tiny loop with torch's calls seen and not seen, in turns."""
 
 import statistics
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from time import perf_counter_ns
@@ -16,7 +16,9 @@ from trainlab.watching.seeing.watcher import Watcher
 
 ROUNDS = 15
 STEPS = 6
-"""Of a turn; of one that is passed by EVERY, as on average."""
+"""Of a turn."""
+ROUNDS_PASSED = 2
+"""Of longer turns, in which steps are passed by: EVERY of them, as on average."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +31,26 @@ class Price:
     """To pass a mark by, where nothing else is seen."""
 
 
-def price(*, has_optimizer: bool) -> Price:
+def price(*, has_optimizer: bool, has_marks: bool) -> Price:
     """Drawn from no random numbers of the script's, and on the CPU whatever it has set. `has_optimizer`:
-    whether it has made one; torch takes seconds for the first, and there are no marks without."""
+    whether it has made one; torch takes seconds for the first. `has_marks`: whether steps were passed by;
+    else their price is 0."""
+    # Only where another is set: with a device that is set, every call of torch takes longer.
+    is_on_cpu = torch.get_default_device().type == "cpu"
+    on_cpu = nullcontext() if is_on_cpu else torch.device("cpu")
     # A script may leave torch in a state in which nothing can be trained.
-    with suppress(RuntimeError), torch.enable_grad(), torch.device("cpu"):
-        return _price(has_optimizer=has_optimizer)
+    with suppress(RuntimeError), torch.enable_grad(), on_cpu:
+        return _price(has_optimizer=has_optimizer, has_marks=has_marks)
     return Price()
 
 
-def _price(*, has_optimizer: bool) -> Price:
+def _price(*, has_optimizer: bool, has_marks: bool) -> Price:
     model = torch.nn.utils.skip_init(nn.Linear, 4, 4, device="cpu", dtype=torch.float32)
     with torch.no_grad():
         for weight in model.parameters():
             weight.zero_()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if has_optimizer else None
-    num_batches = ROUNDS * (2 * STEPS + EVERY) + STEPS
+    num_batches = 2 * (ROUNDS * STEPS + ROUNDS_PASSED * EVERY) + STEPS
     dataset = TensorDataset(torch.zeros(num_batches, 4, dtype=torch.float32))
     loader = DataLoader(dataset, generator=torch.Generator())
     watcher = Watcher()
@@ -63,25 +69,33 @@ def _price(*, has_optimizer: bool) -> Price:
         shared_us = (perf_counter_ns() - times_ns[-1]) / 1e3 / num_steps
         return [(end - start) / 1e3 + shared_us for start, end in pairwise(times_ns)]
 
+    def pairs_us(num_rounds: int, num_steps: int) -> tuple[list[float], list[float]]:
+        """Of steps that are seen, or passed by, and of as many that are not watched. Turns are as long: the
+        first steps of each are slower."""
+        watched_us: list[float] = []
+        bare_us: list[float] = []
+        for _ in range(num_rounds):
+            if num_steps > STEPS:
+                watcher.pass_by(num_steps + 1)
+            watched_us += step_us(num_steps)
+            watcher.hooks.close()
+            bare_us += step_us(num_steps)
+            watcher.hooks = Hooks(watcher)
+        return watched_us, bare_us
+
     step_us(STEPS)
-    seen_us: list[float] = []
-    passed_us: list[float] = []
-    bare_us: list[float] = []
     num_calls = timeline.num_calls
-    for _ in range(ROUNDS):
-        seen_us += step_us(STEPS)
-        if optimizer is not None:
-            watcher.pass_by(EVERY + 1)
-            passed_us += step_us(EVERY)
-        watcher.hooks.close()
-        bare_us += step_us(STEPS)
-        watcher.hooks = Hooks(watcher)
-    calls = (timeline.num_calls - num_calls) / (ROUNDS * STEPS)
-    marks = timeline.num_marks / (ROUNDS * EVERY)
+    call_us = _added_us(*pairs_us(ROUNDS, STEPS), (timeline.num_calls - num_calls) / ROUNDS / STEPS)
+    mark_us = 0.0
+    if has_marks:
+        passed = pairs_us(ROUNDS_PASSED, EVERY)
+        mark_us = _added_us(*passed, timeline.num_marks / ROUNDS_PASSED / EVERY)
     watcher.close()
-    # The median step, not turn: beside other ranks on few cores most turns are interrupted, and few steps.
-    bare = statistics.median(bare_us)
-    return Price(
-        max(0.0, (statistics.median(seen_us) - bare) / calls),
-        max(0.0, (statistics.median(passed_us) - bare) / marks) if marks else 0.0,
-    )
+    return Price(call_us, mark_us)
+
+
+def _added_us(watched_us: list[float], bare_us: list[float], number: float) -> float:
+    """To each of so many events of a step. By the median step, not turn: beside other ranks on few cores
+    most turns are interrupted, and few steps."""
+    added = statistics.median(watched_us) - statistics.median(bare_us)
+    return max(0.0, added / number) if number else 0.0

@@ -22,7 +22,8 @@ def watched_record(watcher: Watcher, arguments: Sequence[str], rank: int = 0) ->
     total_ns, seen = watcher.timeline.total_ns, watcher.seen
     kept = list(kept_between(1, watcher.num_steps + 1))
     losses = watcher.course.losses.values()[:MOST_LOSSES]
-    prices = price(has_optimizer=watcher.has_optimizer)
+    has_marks = watcher.timeline.num_marks > 0
+    prices = price(has_optimizer=watcher.has_optimizer, has_marks=has_marks)
     return WatchedRecord(
         rank=rank,
         arguments=list(arguments),

@@ -4,9 +4,11 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 from trainlab.analyse.evidence import Evidence
 from trainlab.record.scripts.watched import WatchedRecord
+from trainlab.record.trial import State
 
 STARTUP, FIRST_STEP, EVALUATION, OTHER = "startup", "first_step", "evaluation", "other"
 ORDER = (
@@ -27,7 +29,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class ScriptTimes:
-    """The runs of one cell that were watched to the end, in the order of their seeds."""
+    """The runs of one cell that came to their end, in the order of their seeds; or those that did not,
+    where the study has no other."""
 
     cell: str
     runs: tuple[WatchedRecord, ...]
@@ -35,6 +38,8 @@ class ScriptTimes:
     """Elsewhere calls return before their work is done: parts of a step do not say what takes it."""
     num_processes: int = 1
     """That torchrun started for each run; the records are those of the first."""
+    cut: Literal["", "interrupted", "failed"] = ""
+    """How the runs ended, where none came to its end."""
 
     def over_runs(self, read: Callable[[WatchedRecord], float]) -> Spread:
         """Something of every run."""
@@ -57,21 +62,35 @@ class ScriptTimes:
 
 
 def script_times(evidence: Evidence) -> list[ScriptTimes]:
-    """By cell, in the order asked; those of which no run was watched to the end are left out."""
-    found: list[ScriptTimes] = []
-    script = evidence.study.script
-    num_processes = 1 if script is None else script.processes
-    for cell in evidence.cells:
-        ended = [
-            (one.watched, one.trial)
-            for _, one in sorted(evidence.learned.get(cell.id, {}).items())
-            if one.watched is not None and one.trial.state == "done"
+    """By cell, in the order asked; those of which no run came to its end are left out, unless there is no
+    other to compare them with."""
+    cells = [cell.id for cell in evidence.cells]
+    found = [_times_of(evidence, cell, "done") for cell in cells]
+    if found == [None]:
+        found = [
+            _times_of(evidence, cells[0], "interrupted") or _times_of(evidence, cells[0], "failed")
         ]
-        if ended:
-            is_on_cpu = all(trial.resolved.get("device", "cpu") == "cpu" for _, trial in ended)
-            runs = tuple(run for run, _ in ended)
-            found.append(ScriptTimes(cell.id, runs, is_on_cpu, num_processes))
-    return found
+    return [times for times in found if times is not None]
+
+
+def _times_of(evidence: Evidence, cell: str, state: State) -> ScriptTimes | None:
+    """Of the runs that ended so; of those that were cut short, with a step to show for it."""
+    script = evidence.study.script
+    ended = [
+        (one.watched, one.trial)
+        for _, one in sorted(evidence.learned.get(cell, {}).items())
+        if one.watched is not None and one.trial.state == state
+        if state == "done" or one.watched.num_steps
+    ]
+    if not ended:
+        return None
+    return ScriptTimes(
+        cell,
+        tuple(run for run, _ in ended),
+        is_on_cpu=all(trial.resolved.get("device", "cpu") == "cpu" for _, trial in ended),
+        num_processes=1 if script is None else script.processes,
+        cut=state if state in ("interrupted", "failed") else "",
+    )
 
 
 def whole_parts_s(run: WatchedRecord) -> dict[str, float]:

@@ -21,7 +21,6 @@ from trainlab.execute.jobs import AUTO, AskedJobs, Jobs, jobs_for
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.launch.retries import Retries
 from trainlab.execute.launch.worker_process import (
-    INTERRUPTED_S,
     POLL_S,
     WorkerProcess,
     bench_kind,
@@ -382,6 +381,6 @@ def _interrupt(processes: Sequence[WorkerProcess]) -> None:
     """Asks them to close their records, and waits a little."""
     for process in processes:
         process.interrupt()
-    deadline_s = time.monotonic() + INTERRUPTED_S
+    interrupted_s = time.monotonic()
     for process in processes:
-        process.wait(max(0.0, deadline_s - time.monotonic()))
+        process.wait_since(interrupted_s)

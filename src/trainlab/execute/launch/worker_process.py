@@ -21,6 +21,7 @@ from trainlab.machine.capacity import num_killed_for_memory
 from trainlab.machine.footprint import Footprint
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
+from trainlab.spec.workload import is_script
 
 PATIENCE_S = 10.0
 """How long a process that is done may take to end."""
@@ -28,6 +29,8 @@ FINISHED_S = 300.0
 """How long one may take for its last steps and its record: on a slow or busy machine steps take seconds."""
 INTERRUPTED_S = 4.0
 """How long interrupted processes may take to close their records."""
+OF_SCRIPT_S = 15.0
+"""And those of a script, which may have something to save first."""
 POLL_S = 0.2
 """Between two looks whether a process that does not answer is still alive."""
 
@@ -64,6 +67,8 @@ class WorkerProcess:
         )
         self._launcher = launcher
         self._bench = bench_kind(group)
+        of_script = any(is_script(trial.workload) for trial in group.trials)
+        self._patience_s = OF_SCRIPT_S if of_script else INTERRUPTED_S
         # A file: nobody reads while the process waits for its next turn, and a full pipe would block it.
         self._log = Log(run.log_file(group.ids[0]))
         self._num_killed_for_memory = num_killed_for_memory()
@@ -166,9 +171,9 @@ class WorkerProcess:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM if self._has_begun else signal.SIGKILL)
 
-    def wait(self, patience_s: float) -> None:
-        """Waits until it has ended, not for ever."""
-        end_within(self._process, patience_s)
+    def wait_since(self, interrupted_s: float) -> None:
+        """Waits until one that was interrupted then, on the monotonic clock, has ended, not for ever."""
+        end_within(self._process, max(0.0, interrupted_s + self._patience_s - time.monotonic()))
 
     def unfinished(self) -> list[str]:
         """The trials that it left behind when it ended; nobody else will end them."""
@@ -255,4 +260,4 @@ class WorkerProcess:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        self.wait(PATIENCE_S)
+        end_within(self._process, PATIENCE_S)

@@ -39,7 +39,8 @@ def time_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
     """All time of the script by part; the parts add up."""
     rows = [Parts(t.cell, t.parts_s, sum(t.parts_s.values())) for t in all_times]
     several = any(len(times.runs) > 1 for times in all_times)
-    notes = [words("script_means") if several else "", words("script_table_note")]
+    cut = [words("script_cut_note") if any(times.cut for times in all_times) else ""]
+    notes = [*cut, words("script_means") if several else "", words("script_table_note")]
     notes += [words("script_host_note")] if not all(t.is_on_cpu for t in all_times) else []
     notes.append(_first_process(all_times, words))
     return _part_table(words("script_table"), rows, "script_s", words, words.sentences(*notes))

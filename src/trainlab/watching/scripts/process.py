@@ -1,12 +1,14 @@
 """ScriptProcess: the hold on a process that runs a script (see `trainlab.watching.child`)."""
 
 import json
+import math
 import os
 import re
 import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +27,8 @@ from trainlab.watching.scripts.workplace import Workplace
 TORCHRUN = "trainlab.watching.scripts.torchrun"
 PATIENCE_S = 3.0
 """How long one that was told to end may take."""
+INTERRUPTED_S = 10.0
+"""How long one that was interrupted may take to save what it wants to save, and we our records."""
 LAST_S = 60.0
 """How long one may take for what comes after its last line."""
 TAIL_BYTES = 4000
@@ -41,9 +45,10 @@ DEATH = "ProcessDied"
 class ScriptError(Exception):
     """The script failed, or its process died."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, told: dict[str, Any] | None = None) -> None:
+        """`told`: its last words, where it had time for some."""
         super().__init__(failure.message)
-        self.failure = failure
+        self.failure, self.told = failure, told or {}
 
 
 class ScriptProcess:
@@ -99,11 +104,11 @@ class ScriptProcess:
         os.close(commands_read)
         self._received = b""
 
-    def answers(self) -> Iterator[dict[str, Any]]:
-        """What it says, until it has ended."""
+    def answers(self, until_s: float = math.inf) -> Iterator[dict[str, Any]]:
+        """What it says, until it has ended, or it is so late on the monotonic clock."""
         while True:
             while b"\n" not in self._received:
-                has_ended = self._process.poll() is not None
+                has_ended = self._process.poll() is not None or time.monotonic() > until_s
                 if select.select([self._answers], [], [], POLL_S)[0]:
                     self._received += os.read(self._answers, 1 << 16)
                 elif has_ended:
@@ -119,8 +124,14 @@ class ScriptProcess:
         if found.get("ended") == "failed":
             failure = self._failure(found)
             self.wait()
-            raise ScriptError(failure)
+            raise ScriptError(failure, found)
         return found
+
+    def interrupt(self) -> dict[str, Any] | None:
+        """Ctrl-C for the script: its last words; None where it has none, or does not heed it."""
+        self._process.send_signal(signal.SIGINT)
+        told = self.answers(time.monotonic() + INTERRUPTED_S)
+        return next((one for one in told if "ended" in one), None)
 
     def tell(self, command: str) -> None:
         """A process that has died is noticed by its answer."""

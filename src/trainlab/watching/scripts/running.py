@@ -2,8 +2,10 @@
 
 import os
 import random
+import signal
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +18,9 @@ import torch
 
 from trainlab.errors import SpecError
 from trainlab.spec.script import ScriptSpec
+
+TOGETHER_S = 1.0
+"""Interrupts that come within so long of the last are one."""
 
 
 class EndOfWatch(BaseException):
@@ -37,6 +42,21 @@ class ScriptEnds(BaseException):
     def __init__(self, code: object) -> None:
         super().__init__(str(code))
         self.code = code
+
+
+def take_interrupts_as_one() -> None:
+    """Ctrl-C comes twice: from the terminal, and from whoever started this process and got it as well."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return
+    last_s = -TOGETHER_S
+
+    def interrupt(number: int, frame: types.FrameType | None) -> None:
+        nonlocal last_s
+        before_s, last_s = last_s, time.monotonic()
+        if last_s - before_s >= TOGETHER_S:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
 
 
 def seed_all(seed: int) -> None:

@@ -72,6 +72,9 @@ class ScriptTime(ScriptFinding):
     overhead_share: float
     instruments_s: float
     """Beside the whole."""
+    num_updates: int
+    cut: str
+    """`interrupted` or `failed`, where no run came to its end."""
 
     def statement(self, words: Words) -> str:
         steps = "" if self.step_ms is None else self.fill(words, "script_steps")
@@ -88,7 +91,8 @@ class ScriptTime(ScriptFinding):
         parts.append(words("script_training", share=percent(self.training_share)))
         if self.evaluation_share:
             parts.append(words("script_testing", share=percent(self.evaluation_share)))
-        return self.fill(words, "script_time", range=range_text, parts=words.listed(parts))
+        key = f"script_time_{self.cut}" if self.cut else "script_time"
+        return self.fill(words, key, range=range_text, parts=words.listed(parts))
 
     @property
     def weight(self) -> float:
@@ -191,6 +195,8 @@ def _time(times: ScriptTimes, num_cells: int) -> Finding:
         overhead_s=times.over_runs(lambda run: run.overhead_s).value,
         overhead_share=times.over_runs(lambda run: run.overhead_s / (run.wall_s or 1.0)).value,
         instruments_s=times.over_runs(lambda run: run.instruments_s).value,
+        num_updates=round(times.over_runs(lambda run: run.num_steps).value),
+        cut=times.cut,
     )
 
 

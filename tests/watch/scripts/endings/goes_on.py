@@ -1,0 +1,38 @@
+"""Trains until it is interrupted, or breaks after so many updates."""
+
+import argparse
+from pathlib import Path
+
+import torch
+from torch import nn
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--sign", type=Path, help="made after 150 updates")
+parser.add_argument("--breaks-after", type=int, default=0)
+parser.add_argument("--saves", action="store_true", help="when it is interrupted")
+given = parser.parse_args()
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train() -> None:
+    number = 0
+    while True:
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+        number += 1
+        if number == given.breaks_after:
+            raise RuntimeError("broken")
+        if number == 150 and given.sign is not None:
+            given.sign.touch()
+
+
+try:
+    train()
+except KeyboardInterrupt:
+    if not given.saves:
+        raise
+    torch.save(model.state_dict(), "saved.pt")
+    print("saved")
