@@ -8,7 +8,8 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -873,6 +874,39 @@ def test_loaders_made_anew_for_every_pass_and_tests_on_training_data_make_no_oth
 
     assert told_epochs(anew) == [1, 2, 3]
     assert told_epochs(on_training_data) == [1, 2, 3]
+
+
+def read_ahead(loader: DataLoader[Any], depth: int) -> Iterator[Any]:
+    """As libraries give batches, to know which is the last."""
+    waiting = deque[Any]()
+    for batch in loader:
+        waiting.append(batch)
+        if len(waiting) > depth:
+            yield waiting.popleft()
+    yield from waiting
+
+
+@pytest.mark.parametrize("passes", [False, True])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_batches_that_are_read_ahead_are_counted_when_they_are_trained_on(
+    depth: int, passes: bool
+) -> None:
+    model, data = net(), samples(103)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def loop() -> None:
+        for _ in range(3):
+            for one, target in read_ahead(DataLoader(data, batch_size=2), depth):
+                optimizer.zero_grad()
+                cross_entropy(model(one), target).backward()
+                optimizer.step()
+            with torch.no_grad():
+                for one, _ in DataLoader(data, batch_size=50):
+                    model(one)
+
+    course = watched(loop, passes=passes).course
+    assert [course.samples[place] for place in (51, 103, 155)] == [103, 206, 309]
+    assert course.epochs == [1] * 52 + [2] * 52 + [3] * 52
 
 
 class Fetched(torch.utils.data.Dataset[Any]):

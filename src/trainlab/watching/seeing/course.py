@@ -76,8 +76,15 @@ class Course:
         """The script is about to run once more, with objects of its own."""
         self._lead, self._pending, self._fetched = lambda: None, [], None
 
+    def pass_begins(self, loader: SeenLoader) -> None:
+        """What it gave last is not trained on any more."""
+        if self._fetched is not None and self._fetched[0] is loader:
+            self._fetched = None
+
     def fetched(self, loader: SeenLoader, size: int) -> None:
         """A batch, which may be trained on or not."""
+        if self._fetched is not None and self._fetched[0] is loader and not loader.is_trained_now:
+            loader.ahead.append(self._fetched[1])
         self._fetched = loader, size
 
     def goes_back(self) -> None:
@@ -88,6 +95,8 @@ class Course:
     def trains(self) -> None:
         """A backward pass begins, from whatever: the batch fetched last is one that is trained on."""
         if self._fetched is None:
+            if (last := self.loader) is not None and last.has_run_out and last.is_trained_now:
+                self._num_samples += last.ahead.pop(0) if last.ahead else 0
             return
         loader, size = self._fetched
         self._epoch = loader.train_on(self._epoch, self.loader)

@@ -4,7 +4,7 @@ import hashlib
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any
 
@@ -41,6 +41,9 @@ class SeenLoader:
     """Of loaders that were trained on before it."""
     has_run_out: bool = False
     """Whether the pass has given all of its batches."""
+    ahead: list[int] = field(default_factory=list)
+    """Sizes of batches that the pass gave before any was trained on: libraries read some ahead, and train
+    on the last when the pass has run out."""
     is_trained_on: bool = False
     begins_alike: bool | None = None
     """Whether passes over it began with the same batch; None where only one was seen."""
@@ -48,11 +51,22 @@ class SeenLoader:
     """A digest of it."""
     digested_pass: int = 0
 
+    def begin_pass(self) -> None:
+        """From its first batch on."""
+        self.num_passes += 1
+        self.has_run_out = False
+        self.ahead.clear()
+
+    @property
+    def is_trained_now(self) -> bool:
+        """Whether batches of the pass that is under way are trained on."""
+        return self.trained_pass == self.num_passes
+
     def train_on(self, epoch: int, last: "SeenLoader | None") -> int:
         """A batch of the pass that is under way is trained on, in this epoch, after one of `last`: the
         epoch that it is of. A loader that takes over from one that has run out goes on counting; those
         that are used side by side count the same."""
-        if self.trained_pass == self.num_passes:
+        if self.is_trained_now:
             return epoch
         if not self.num_trained:
             goes_on = last is not None and last.has_run_out

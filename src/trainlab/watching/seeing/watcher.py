@@ -127,8 +127,8 @@ class Watcher:
 
     def pass_begins(self, loader: "DataLoader[Any]") -> SeenLoader:
         seen = self.seen.loader(loader)
-        seen.num_passes += 1
-        seen.has_run_out = False
+        seen.begin_pass()
+        self.course.pass_begins(seen)
         self._is_told = self._has_begun_pass = True
         self._see_news("pass")
         if self.follower is not None:
