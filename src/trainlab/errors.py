@@ -19,9 +19,12 @@ record; from Python a TrialsFailedWarning tells of it. A signal that ends a run 
 """
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 MOST_SAID = 2000
 """Letters of what an error of the user's code says."""
+LONGEST_REASON = 300
+"""Letters of that where it is part of a sentence."""
 
 
 def said_by(error: BaseException) -> str:
@@ -31,6 +34,13 @@ def said_by(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  the user's code, which may raise anything
         return "(its message cannot be shown)"
     return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]} … ({len(text):,} letters)"
+
+
+def reason_in(error: BaseException) -> str:
+    """The same in one line: without what is indented below its first lines, such as a printed graph."""
+    lines = said_by(error).strip().splitlines()
+    first = takewhile(lambda line: line[:1].strip(), lines)
+    return " ".join(" ".join(first).split())[:LONGEST_REASON]
 
 
 class TrainlabError(Exception):

@@ -8,14 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainlab.errors import said_by
+from trainlab.errors import reason_in
 from trainlab.record.confusion import LONGEST_SIDE, ConfusionRecord, Mistake, Picture
 from trainlab.record.folder import TrialFolder
 from trainlab.record.note import note
 from trainlab.train.engines.engine import Member, Session
 from trainlab.train.setup import Setup
 
-LONGEST_REASON = 300
 SHORTEST_SIDE = 4
 """Of what is taken for an image, in pixels."""
 LOSSES = (F.cross_entropy, F.nll_loss, F.multi_margin_loss)
@@ -36,7 +35,7 @@ def record_confusion(session: Session, number: int, member: Member, folder: Tria
         if found is not None and _is_of_classes(found, setup, progress.final):
             folder.confusion.write(_with_names(found, setup))
     except Exception as error:  # noqa: BLE001  a full disk, or the user's data, which may raise anything
-        reason = " ".join(said_by(error).split())[:LONGEST_REASON]
+        reason = reason_in(error)
         setup.notes.append(note("confusion_failed", kind=type(error).__name__, reason=reason))
 
 

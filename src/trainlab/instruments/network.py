@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from torch import nn
 
 from trainlab.data.nesting import count_of
-from trainlab.errors import said_by
+from trainlab.errors import reason_in
 from trainlab.instruments.calls.recorder import Call, CallRecorder, PassCost
 from trainlab.record.cost import CallRow, NetworkRecord
 from trainlab.train.moments import Arguments, Instrument, Phase, TrialView
 from trainlab.train.opaque import opaque_names, uncompiled_copy
 from trainlab.train.seeds import seeded
 
-LONGEST_REASON = 300
 MOST_SAMPLES = 256
 """Of the batch that is run: a larger one would take time and memory and show the same network."""
 
@@ -33,8 +32,7 @@ class Network(Instrument):
                 rows = traced(model, given)
                 size = count_of(given)
         except Exception as error:  # noqa: BLE001  the user's model may raise anything
-            reason = " ".join(said_by(error).split())[:LONGEST_REASON]
-            view.note("network_failed", kind=type(error).__name__, reason=reason)
+            view.note("network_failed", kind=type(error).__name__, reason=reason_in(error))
             return
         if names := opaque_names(model):
             view.note("not_seen_inside", names=", ".join(names))

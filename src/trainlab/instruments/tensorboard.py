@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
-from trainlab.errors import said_by
+from trainlab.errors import reason_in
 from trainlab.instruments.probes.tensorboard import write_probe
 from trainlab.record.board_tags import metric_tag, step_tag
 from trainlab.record.files import writing
@@ -109,8 +109,7 @@ class TensorBoard(Instrument):
         except Exception as error:
             if getattr(error, "errno", None) in DISK_FULL:
                 raise
-            reason = " ".join(said_by(error).split())[:300]
-            view.note("graph_failed", kind=type(error).__name__, reason=reason)
+            view.note("graph_failed", kind=type(error).__name__, reason=reason_in(error))
 
     def _write_hyper_parameters(self, progress: Progress) -> None:
         """Its metrics are the curves that are there already: their last values."""
