@@ -1,6 +1,8 @@
 """trainlab.watch: a loop of the user's own, watched from inside it."""
 
+import gc
 import re
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,19 @@ def test_an_interrupt_is_recorded_as_one(tmp_path: Path) -> None:
     assert [one.state for one in lab.run.trials()] == ["interrupted"]
     with pytest.raises(WorkloadError, match=r"watched from inside.*run the loop anew"):
         resume_run(lab.path)
+
+
+def test_a_model_that_is_let_go_of_is_not_held_on_to(tmp_path: Path) -> None:
+    """Where several are trained one after the other, memory may have room for one."""
+    with trainlab.watch(out=tmp_path / "run") as lab:
+        loop = OwnLoop()
+        loop.train()
+        model = weakref.ref(loop.model)
+        del loop
+        gc.collect()
+        is_gone = model() is None
+    assert is_gone
+    assert lab.run.trial("learn-seed1").network.read().rows
 
 
 def test_two_watches_at_once_are_refused(tmp_path: Path) -> None:

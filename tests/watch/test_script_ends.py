@@ -99,7 +99,7 @@ def test_of_a_script_that_breaks_it_is_told_when_and_what_was_seen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trial, folder = watched("goes_on.py", tmp_path, "--breaks-after", "7")
-    assert (trial.state, trial.steps_done) == ("failed", 7)
+    assert (trial.state, trial.steps_done, trial.notes) == ("failed", 7, ())
     assert folder.watched.read().num_steps == 7
     with pytest.raises(SystemExit):
         build(["show"])(["show", str(tmp_path / "r"), "--json"])
@@ -124,6 +124,7 @@ def test_a_script_that_leaves_with_a_code_says_why_and_comes_to_its_end(tmp_path
     assert trial.error is not None
     said = "wrong_argument.py: error: unrecognized arguments: --bogus"
     assert trial.error.message == f"the script ended with exit code 2, and printed last: {said}"
+    assert not trial.notes
     assert folder.output_file.read_text().endswith("the end\n")
     (file,) = folder.work_folder.glob("*/unfinished.txt")
     assert file.read_text() == "all of it"

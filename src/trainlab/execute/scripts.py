@@ -72,6 +72,8 @@ def _record_seen(attempt: Attempt, told: Mapping[str, Any], num_processes: int) 
     progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
     progress.total_s = watched.trained_s + watched.parts_s.get("evaluation", 0.0)
     progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
+    if told["ended"] != "done":
+        return  # what was not seen might have come
     attempt.notes += [Note.model_validate(one) for one in told["notes"]]
     attempt.notes += notes_of(watched)
     others = [folder.watched_by(rank) for rank in range(1, num_processes)]

@@ -3,9 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from torch import nn
+
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.spec.cell import short_name
-from trainlab.train.moments import Point
+from trainlab.train.moments import Point, TrialView
 from trainlab.watching.seeing.seen import Seen
 
 
@@ -16,6 +18,12 @@ class ScriptBoard(TensorBoard):
         """`shows_graph`: whether to trace a copy of the model."""
         super().__init__(shows_samples=False)
         self._seen, self._shows_graph = seen, shows_graph
+
+    def trial_begins(self, view: TrialView) -> None:
+        super().trial_begins(view)
+        self._view = replace(
+            view, model=nn.Module()
+        )  # its graph is drawn: the script may let go of it
 
     def _write_graph(self) -> None:
         if self._shows_graph:

@@ -32,7 +32,8 @@ MOST_BYTES = 2**30
 
 class FollowedModel(Follower):
     """The first model that a script trains, or one that was named. Probes watch it step by step; a copy
-    of it is run once, after the first update, for its network and TensorBoard's graph."""
+    of it is run once, after the first update, for its network and TensorBoard's graph. Without probes it is
+    not held on to after that."""
 
     def __init__(
         self,
@@ -62,13 +63,15 @@ class FollowedModel(Follower):
         self._inputs: Arguments | None = None
         self._holders: dict[int, bool] = {}
         """Models that were called, and whether each holds the one that is followed."""
-        self._has_trained = self._is_called = False
+        self._has_trained = self._is_called = self._is_over = False
         self._epoch, self._is_in_epoch = 1, False
         self._is_in_step, self._num_steps, self._num_in_epoch = False, 0, 0
 
     def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """Passes without gradients, or in eval mode of a model that trains in train mode, do not train."""
         self._before_call()
+        if self._is_over:
+            return
         is_training = torch.is_grad_enabled() and (module.training or not self._has_trained)
         self._has_trained |= is_training and module.training
         if not is_training:
@@ -119,7 +122,9 @@ class FollowedModel(Follower):
         self._num_steps = step
         if step == 1 and self._model is not None and self._has_network:
             self._show_network()
-        if self._probes is not None and self._view is not None:
+        if self._probes is None:
+            self._is_over, self._model = True, None
+        elif self._view is not None:
             self._try(self._probe_step, step)
 
     def point_written(self, point: Point) -> None:
