@@ -25,6 +25,7 @@ MOST_SAID = 2000
 """Letters of what an error of the user's code says."""
 LONGEST_REASON = 300
 """Letters of that where it is part of a sentence."""
+GRAPH = ("Graph diff:", "graph(")
 
 
 def said_by(error: BaseException) -> str:
@@ -37,9 +38,9 @@ def said_by(error: BaseException) -> str:
 
 
 def reason_in(error: BaseException) -> str:
-    """The same in one line: without what is indented below its first lines, such as a printed graph."""
-    lines = said_by(error).strip().splitlines()
-    first = takewhile(lambda line: line[:1].strip(), lines)
+    """The same in one line: without the graph that torch prints below some."""
+    lines = said_by(error).splitlines()
+    first = takewhile(lambda line: not line.lstrip().startswith(GRAPH), lines)
     return " ".join(" ".join(first).split())[:LONGEST_REASON]
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 runpy.run_module("trainlab", run_name="__main__", alter_sys=True)
 """
 """These tests may have been started with the signal ignored, as in the background."""
+IGNORES_INTERRUPTS = HEEDS_INTERRUPTS.replace("signal.default_int_handler", "signal.SIG_IGN")
 
 
 def watched(script: str, folder: Path, *arguments: str) -> tuple[TrialRecord, TrialFolder]:
@@ -39,19 +41,27 @@ def watched(script: str, folder: Path, *arguments: str) -> tuple[TrialRecord, Tr
 
 
 def interrupted(folder: Path, by: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`trainlab watch` of a script that goes on for ever, interrupted as a terminal does, or by itself."""
+    """`trainlab watch` of a script that goes on for ever, interrupted by a signal to it or to all of its
+    processes, as from a terminal or a scheduler."""
     sign, script = folder / "sign", str(ENDINGS / "goes_on.py")
     words = ["watch", script, "--sign", str(sign), *arguments, "--out", str(folder / "r")]
-    command = [sys.executable, "-P", "-c", HEEDS_INTERRUPTS, *words, "--no-tensorboard"]
+    start = IGNORES_INTERRUPTS if by == "SIGTERM in the background" else HEEDS_INTERRUPTS
+    command = [sys.executable, "-P", "-c", start, *words, "--no-tensorboard"]
     process = subprocess.Popen(
         command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
-    while not sign.exists():
-        assert process.poll() is None
-        time.sleep(0.05)
-    send = os.killpg if by == "terminal" else os.kill
-    send(process.pid, signal.SIGTERM if by == "scheduler" else signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    begun_s = time.monotonic()
+    try:
+        while not sign.exists():
+            assert process.poll() is None
+            assert time.monotonic() < begun_s + 120
+            time.sleep(0.05)
+        send = os.killpg if by.endswith("to all") else os.kill
+        send(process.pid, signal.Signals[by.split()[0]])
+        out, err = process.communicate(timeout=120)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
@@ -67,7 +77,9 @@ def test_a_script_that_leaves_at_once_has_its_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", ["terminal", "itself", "scheduler"])
+@pytest.mark.parametrize(
+    "by", ["SIGINT", "SIGINT to all", "SIGTERM to all", "SIGTERM in the background"]
+)
 def test_of_a_script_that_is_interrupted_all_that_was_seen_is_recorded_and_told(
     by: str, tmp_path: Path
 ) -> None:
@@ -80,16 +92,32 @@ def test_of_a_script_that_is_interrupted_all_that_was_seen_is_recorded_and_told(
     watched = run.trial(trial.id).watched.read()
     assert watched.num_steps == trial.steps_done == watched.optimizers[0].num_steps
     told = " ".join(ended.stdout.split())
-    assert f"The script was interrupted after {trial.steps_done:,} updates; until then" in told
-    assert "The script did not come to its end: this is the time until then." in told
+    assert f"The script was interrupted after {trial.steps_done:,} updates and " in told
+    assert "The script stopped before its end: these are the times up to that moment." in told
+    assert "of the run" not in told
+    assert not trial.notes
+
+
+@pytest.mark.slow
+def test_all_ranks_of_a_script_that_is_interrupted_have_their_records(tmp_path: Path) -> None:
+    ended = interrupted(tmp_path, "SIGINT to all", "--nproc", "2")
+    assert ended.returncode == 130, ended.stderr
+    folder = RunFolder(tmp_path / "r").trial("learn-seed1")
+    assert [folder.watched_by(rank).read().num_steps > 0 for rank in (0, 1)] == [True, True]
 
 
 @pytest.mark.slow
 def test_a_script_that_is_interrupted_may_save_what_it_has(tmp_path: Path) -> None:
-    assert interrupted(tmp_path, "terminal", "--saves").returncode == 130
+    """Also what it writes at last, and what is still in the buffers of its files."""
+    metric = ("--metric", "accuracy=accuracy (.*)")
+    assert interrupted(tmp_path, "SIGINT to all", "--saves", *metric).returncode == 130
     run = RunFolder(tmp_path / "r")
-    folder = run.trial(run.trials()[0].id)
-    assert folder.output_file.read_text() == "saved\n"
+    (trial,) = run.trials()
+    folder = run.trial(trial.id)
+    assert (trial.state, trial.notes) == ("interrupted", ())
+    assert folder.output_file.read_text() == "saved\nat the end\n"
+    (log,) = folder.work_folder.rglob("log.txt")
+    assert log.read_text() == "not flushed"
     assert [file.name for file in folder.work_folder.rglob("*.pt")] == ["saved.pt"]
     assert folder.watched.read().num_steps >= 150
 
@@ -105,7 +133,7 @@ def test_of_a_script_that_breaks_it_is_told_when_and_what_was_seen(
         build(["show"])(["show", str(tmp_path / "r"), "--json"])
     found = json.loads(capsys.readouterr().out)["findings"]
     (text,) = [one["sentence"] for one in found if one["kind"] == "script_time"]
-    assert text.startswith("The script failed after 7 updates; until then it ran for ")
+    assert text.startswith("The script failed after 7 updates and ")
 
 
 @pytest.mark.slow

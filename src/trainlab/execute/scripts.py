@@ -58,23 +58,28 @@ def _run_whole(attempt: Attempt, study: Study, threads: int | None, events: Even
         process.close()
     attempt.load = meter.read()
     if "facts" in told:  # however it ended, this was seen
-        _record_seen(attempt, told, study.script.processes)
+        is_cut = raised is not None or told["ended"] != "done"
+        _record_seen(attempt, told, study.script.processes, is_cut=is_cut)
     if raised is not None:
         raise raised
     if told["ended"] == "interrupted":
         raise Interrupted
 
 
-def _record_seen(attempt: Attempt, told: Mapping[str, Any], num_processes: int) -> None:
-    """`told`: the last words of the script's process."""
+def _record_seen(
+    attempt: Attempt, told: Mapping[str, Any], num_processes: int, *, is_cut: bool
+) -> None:
+    """`told`: the last words of the script's process; `is_cut`: before its end, after which more might have
+    been seen."""
     attempt.record_script(told["facts"])
     folder, progress, watched = attempt.folder, attempt.progress, attempt.folder.watched.read()
     progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
     progress.total_s = watched.trained_s + watched.parts_s.get("evaluation", 0.0)
     progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
-    if told["ended"] != "done":
-        return  # what was not seen might have come
     attempt.notes += [Note.model_validate(one) for one in told["notes"]]
+    if is_cut:
+        return
+    attempt.notes += [Note.model_validate(one) for one in told["missing"]]
     attempt.notes += notes_of(watched)
     others = [folder.watched_by(rank) for rank in range(1, num_processes)]
     attempt.notes += straggler([watched, *(one.read() for one in others if one.path.exists())])

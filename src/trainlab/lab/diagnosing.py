@@ -155,6 +155,8 @@ def _watched(run: Run) -> WatchedRecord | None:
         said = trial.error.message.partition("\n")[0]
         kind = "" if trial.error.kind == SCRIPT_EXIT else f"failed with {trial.error.kind}: "
         raise SpecError([f"{trial.workload}: {kind}{said}; run it by itself first"])
+    if trial.state == "interrupted":
+        return None
     try:
         watched = run.trial(trial.id).watched.read()
     except RecordError:

@@ -171,33 +171,42 @@ class WatchedLoop:
         self._watched = self._model = self._optimizer = None
         with self._open:
             with attempt:
-                watched.close()
-                self._record(watched, attempt)
-                _raise_as_recorded(error)
+                is_cut = _is_fault(error)
+                watched.close(is_cut=is_cut)
+                self._record(watched, attempt, is_cut=is_cut)
+                if error is not None and is_cut:
+                    raise _as_recorded(error)
                 attempt.progress.state = "done"
             attempt.end()
         from trainlab.analyse.results import write_results
 
         write_results(self.run, self.run.evidence())
 
-    def _record(self, watched: WholeWatch, attempt: Attempt) -> None:
-        """What is known however it ended."""
+    def _record(self, watched: WholeWatch, attempt: Attempt, *, is_cut: bool) -> None:
+        """What is known however it ended; `is_cut`: before its end, and more might have been seen then."""
         attempt.load = self._meter.read()
         attempt.record_script(watched.facts)
         attempt.progress = watched.progress
         record = attempt.folder.watched.read()
         attempt.progress.total_s = record.trained_s + record.parts_s.get("evaluation", 0.0)
-        attempt.notes += [*watched.notes, *notes_of(record)]
+        attempt.notes += watched.notes
+        if not is_cut:
+            attempt.notes += [*watched.missing, *notes_of(record)]
 
 
-def _raise_as_recorded(error: BaseException | None) -> None:
-    """What the block raised, as a trial's record has it; an exit without a fault is none."""
-    if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
-        return
+def _is_fault(error: BaseException | None) -> bool:
+    """Whether what the block raised cut it short."""
+    if isinstance(error, SystemExit):
+        return error.code not in (None, 0)
+    return error is not None
+
+
+def _as_recorded(error: BaseException) -> Interrupted | ScriptError:
+    """What the block raised, as a trial's record has it."""
     if isinstance(error, KeyboardInterrupt):
-        raise Interrupted
+        return Interrupted()
     raised = raised_by(error)
-    raise ScriptError(
+    return ScriptError(
         Failure(
             kind=raised["kind"],
             message=raised["message"],

@@ -35,11 +35,12 @@ from trainlab.watching.scripts.running import (
     Refused,
     ScriptEnds,
     end_as_script,
+    heed_interrupts,
+    ignore_interrupts,
     join_threads,
     leaving_by,
     run_script,
     seed_all,
-    take_interrupts_as_one,
 )
 from trainlab.watching.seeing.watcher import Watcher
 from trainlab.watching.turns import Turns
@@ -84,7 +85,7 @@ def main() -> int:
     answers = Answers(order.answers)
     if order.threads is not None:
         torch.set_num_threads(order.threads)
-    take_interrupts_as_one()
+    heed_interrupts()
     seed_all(order.trial.seed)
     run = {"whole": _run_whole, "turns": _take_turns, "operators": _profile}[order.mode]
     try:
@@ -127,12 +128,13 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
 
     def record(ended: Mapping[str, Any]) -> None:
         # The script's last word; what follows are our records.
-        answers.send(step=whole.watcher.num_steps, metrics={})
+        ignore_interrupts()
+        answers.send(step=whole.watcher.num_steps, metrics={}, is_recording=True)
         if search is not None:
             search.close()
         if change is not None:
             change.close()
-        whole.close(order.arguments)
+        whole.close(order.arguments, is_cut=ended["ended"] != "done")
         if search is not None:
             watched = folder.watched_by(rank())
             watched.write(search.added_to(watched.read()))
@@ -144,6 +146,7 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
             final=came.final,
             facts=whole.facts,
             notes=[note.model_dump(mode="json") for note in whole.notes],
+            missing=[note.model_dump(mode="json") for note in whole.missing],
         )
 
     own = os.getpid()
@@ -233,7 +236,7 @@ def _ended(order: Order, change: Change | None) -> dict[str, Any]:
     except EndOfWatch:
         return {"ended": "done"}
     except ScriptEnds as end:
-        join_threads()
+        _join()
         if not isinstance(end.code, int):
             sys.stderr.write(f"{end.code}\n")
         return _left(end.code)
@@ -244,10 +247,16 @@ def _ended(order: Order, change: Change | None) -> dict[str, Any]:
         return {"ended": "interrupted"}
     except BaseException as error:  # noqa: BLE001  the script may raise anything
         _show(error)
-        join_threads()
+        _join()
         return {"ended": "failed", **raised_by(error, order.path)}
-    join_threads()
+    _join()
     return {"ended": "done"}
+
+
+def _join() -> None:
+    """How the script ended is known, and an interrupt ends the wait for its threads."""
+    with suppress(KeyboardInterrupt):
+        join_threads()
 
 
 def _left(code: object) -> dict[str, Any]:

@@ -102,12 +102,14 @@ class ScriptCurve:
             self._write_steps()
         return is_time
 
-    def finish(self) -> None:
-        """The script has ended."""
+    def finish(self, *, is_cut: bool = False) -> None:
+        """The script has ended; where it was cut short, amid a pass over the data unless all were given."""
         self._write_steps()
-        if self._watcher.num_steps:
+        loader = self._watcher.course.loader
+        is_whole = not is_cut or (loader is not None and loader.has_run_out)
+        if self._watcher.num_steps and is_whole:
             # Nothing has told what a pass over the data is.
-            is_all = self.num_epochs == 0 and self._watcher.course.loader is None
+            is_all = self.num_epochs == 0 and loader is None
             self._write_epoch(self._watcher.timeline.total_ns[EVALUATION], is_all=is_all)
         self._flush()
         self._lines.close()

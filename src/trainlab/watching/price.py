@@ -69,13 +69,15 @@ def _price(*, has_optimizer: bool, has_marks: bool) -> Price:
         shared_us = (perf_counter_ns() - times_ns[-1]) / 1e3 / num_steps
         return [(end - start) / 1e3 + shared_us for start, end in pairwise(times_ns)]
 
-    def pairs_us(num_rounds: int, num_steps: int) -> tuple[list[float], list[float]]:
+    def pairs_us(
+        num_rounds: int, num_steps: int, *, are_passed: bool
+    ) -> tuple[list[float], list[float]]:
         """Of steps that are seen, or passed by, and of as many that are not watched. Turns are as long: the
         first steps of each are slower."""
         watched_us: list[float] = []
         bare_us: list[float] = []
         for _ in range(num_rounds):
-            if num_steps > STEPS:
+            if are_passed:
                 watcher.pass_by(num_steps + 1)
             watched_us += step_us(num_steps)
             watcher.hooks.close()
@@ -85,10 +87,11 @@ def _price(*, has_optimizer: bool, has_marks: bool) -> Price:
 
     step_us(STEPS)
     num_calls = timeline.num_calls
-    call_us = _added_us(*pairs_us(ROUNDS, STEPS), (timeline.num_calls - num_calls) / ROUNDS / STEPS)
+    seen = pairs_us(ROUNDS, STEPS, are_passed=False)
+    call_us = _added_us(*seen, (timeline.num_calls - num_calls) / ROUNDS / STEPS)
     mark_us = 0.0
     if has_marks:
-        passed = pairs_us(ROUNDS_PASSED, EVERY)
+        passed = pairs_us(ROUNDS_PASSED, EVERY, are_passed=True)
         mark_us = _added_us(*passed, timeline.num_marks / ROUNDS_PASSED / EVERY)
     watcher.close()
     return Price(call_us, mark_us)

@@ -82,8 +82,13 @@ class WholeWatch:
 
     @property
     def notes(self) -> list[Note]:
-        """What could not be done, and why; metrics that were asked for and never came."""
-        return [*self._model.notes, *self._not_found.values()]
+        """What could not be done, and why."""
+        return self._model.notes
+
+    @property
+    def missing(self) -> list[Note]:
+        """Metrics that were asked for and have not come."""
+        return list(self._not_found.values())
 
     @property
     def progress(self) -> Progress:
@@ -99,9 +104,9 @@ class WholeWatch:
         """What the settings were seen to be."""
         return facts_of(self.watcher) | course_facts(self.watcher)
 
-    def close(self, arguments: Sequence[str] = ()) -> None:
+    def close(self, arguments: Sequence[str] = (), *, is_cut: bool = False) -> None:
         """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
-        are those of the script."""
+        are those of the script; `is_cut`: it did not come to its end."""
         _under_way.discard(self)
         self.watcher.close()
         self._look()
@@ -109,7 +114,7 @@ class WholeWatch:
         told.stop_listening(self._curve.metric)
         self._end_search()
         self._model.close()
-        self._curve.finish()
+        self._curve.finish(is_cut=is_cut)
         self._model.finish(self.progress)
         record = watched_record(self.watcher, arguments, self._rank)
         self._folder.watched_by(self._rank).write(record)

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from trainlab.analyse.answer.names import cell_name, joined, level_name, names_of, section_of
 from trainlab.analyse.answer.sentence import Sentence
-from trainlab.analyse.evidence import Evidence
+from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.findings.best import BestCells
 from trainlab.analyse.findings.effects import Effect, NoReset
 from trainlab.analyse.findings.finding import Finding, num_seeds
@@ -126,7 +126,8 @@ def _tells_epochs(evidence: Evidence, cell: Cell) -> bool:
 
 def _course(evidence: Evidence, cell: Cell, words: Words) -> Iterator[Sentence]:
     """How long training took and where its loss went, as medians and means over seeds."""
-    trained = list(evidence.learned.get(cell.id, {}).values())
+    of_cell = evidence.learned.get(cell.id, {}).values()
+    trained = [one for one in of_cell if one.trial.state in ENDED_WELL]
     epochs_s = [time_s for one in trained if (time_s := one.epoch_s()) is not None]
     totals_s = [one.trial.total_s for one in trained if one.trial.total_s is not None]
     has_epochs = cell.settings.max_steps is None and _tells_epochs(evidence, cell)

@@ -17,8 +17,8 @@ from trainlab.execute.executors.cluster import Needs, Request, Task
 from trainlab.extras import import_extra
 
 POLL_S = 0.1
-PATIENCE_S = 10.0
-"""How long a node that is told to end may take."""
+PATIENCE_S = 60.0
+"""How long a node that is told to end may take; a script may have something to save."""
 AUTH_VARIABLE, TOKEN_VARIABLE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
 
 

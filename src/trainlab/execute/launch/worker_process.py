@@ -22,6 +22,7 @@ from trainlab.machine.footprint import Footprint
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec.workload import is_script
+from trainlab.watching.scripts import process as script
 
 PATIENCE_S = 10.0
 """How long a process that is done may take to end."""
@@ -29,8 +30,8 @@ FINISHED_S = 300.0
 """How long one may take for its last steps and its record: on a slow or busy machine steps take seconds."""
 INTERRUPTED_S = 4.0
 """How long interrupted processes may take to close their records."""
-OF_SCRIPT_S = 15.0
-"""And those of a script, which may have something to save first."""
+SCRIPT_INTERRUPTED_S = 2 * script.INTERRUPTED_S + script.RECORDED_S + PATIENCE_S
+"""The same, of those that run a script: it may have something to save before and after our records."""
 POLL_S = 0.2
 """Between two looks whether a process that does not answer is still alive."""
 
@@ -68,7 +69,7 @@ class WorkerProcess:
         self._launcher = launcher
         self._bench = bench_kind(group)
         of_script = any(is_script(trial.workload) for trial in group.trials)
-        self._patience_s = OF_SCRIPT_S if of_script else INTERRUPTED_S
+        self._patience_s = SCRIPT_INTERRUPTED_S if of_script else INTERRUPTED_S
         # A file: nobody reads while the process waits for its next turn, and a full pipe would block it.
         self._log = Log(run.log_file(group.ids[0]))
         self._num_killed_for_memory = num_killed_for_memory()

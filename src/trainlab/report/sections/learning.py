@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from trainlab.analyse.evidence import ENDED_WELL
 from trainlab.analyse.metrics import compared_metrics
 from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section, figure_id
@@ -68,10 +69,9 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     if curves.num_each is not None:
         alt = "trend_alt_updates"
         each = "trend_note_updates" if curves.num_each > 1 else "trend_note_each_update"
-        notes += [
-            words(each, number=curves.num_each),
-            words("table_mean_end" if _is_one_pass(data) else "table_mean_epoch"),
-        ]
+        notes.append(words(each, number=curves.num_each))
+        if any(trial.state in ENDED_WELL for trial in data.evidence.trials):
+            notes.append(words("table_mean_end" if _is_one_pass(data) else "table_mean_epoch"))
     elif curves.by_step:
         alt = "trend_alt_steps"
         notes.append(words("trend_note_steps"))

@@ -11,12 +11,14 @@ from trainlab.words import Words
 
 
 def script_section(data: RunData, words: Words) -> Section | None:
-    """Where the time of the script goes; None where none was watched to its end."""
+    """Where the time of the script goes; None where nothing of that is known."""
     all_times = script_times(data.evidence)
     if not all_times:
         return None
     script = data.evidence.study.script
     intro = "script_intro_inside" if script is not None and script.from_inside else "script_intro"
+    if any(times.cut for times in all_times):
+        intro = f"{intro}_cut"
     blocks: list[Block] = [Paragraph(words(intro)), script_figure(all_times, words)]
     blocks.append(time_table(all_times, words))
     if (steps := step_parts_table(all_times, words)) is not None:
@@ -26,7 +28,7 @@ def script_section(data: RunData, words: Words) -> Section | None:
 
 
 def seen_section(data: RunData, words: Words) -> Section | None:
-    """What the script was seen to use; None where none was watched to its end."""
+    """What the script was seen to use; None where nothing of that is known."""
     all_times = script_times(data.evidence)
     if not all_times:
         return None

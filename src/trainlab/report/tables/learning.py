@@ -7,7 +7,7 @@ from typing import Any
 from trainlab.analyse.answer.script_labels import command_text, seen_texts
 from trainlab.analyse.evidence import ENDED_WELL, Evidence
 from trainlab.analyse.metrics import in_order, limits_of
-from trainlab.analyse.trial_records import Line
+from trainlab.analyse.trial_records import LearnedTrial, Line
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import EMPTY, count, mean, name, number, table_of, value
@@ -42,13 +42,17 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
             return words("none_finite")
         return words.listed(words.named("state", state) for state in sorted(states))
 
+    def ended_well(cell: str) -> list[LearnedTrial]:
+        """Those that were cut short have not taken all of the time."""
+        return [one for one in evidence.learned[cell].values() if one.trial.state in ENDED_WELL]
+
     def seconds(cell: str) -> float | None:
-        times_s = [one.epoch_s() for one in evidence.learned[cell].values()]
+        times_s = [one.epoch_s() for one in ended_well(cell)]
         known_s = [time_s for time_s in times_s if time_s is not None]
         return statistics.median(known_s) if known_s else None
 
     def total(cell: str) -> float | None:
-        times_s = [one.trial.total_s for one in evidence.learned[cell].values()]
+        times_s = [one.trial.total_s for one in ended_well(cell)]
         known_s = [time_s for time_s in times_s if time_s is not None]
         return statistics.median(known_s) if known_s else None
 

@@ -21,9 +21,8 @@ class ScriptBoard(TensorBoard):
 
     def trial_begins(self, view: TrialView) -> None:
         super().trial_begins(view)
-        self._view = replace(
-            view, model=nn.Module()
-        )  # its graph is drawn: the script may let go of it
+        # Its graph is drawn: the script may let go of it.
+        self._view = replace(view, model=nn.Module())
 
     def _write_graph(self) -> None:
         if self._shows_graph:

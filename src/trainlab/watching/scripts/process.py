@@ -28,7 +28,9 @@ TORCHRUN = "trainlab.watching.scripts.torchrun"
 PATIENCE_S = 3.0
 """How long one that was told to end may take."""
 INTERRUPTED_S = 10.0
-"""How long one that was interrupted may take to save what it wants to save, and we our records."""
+"""How long one that was interrupted may take to save what it wants to save."""
+RECORDED_S = 20.0
+"""How long we may then take for our records."""
 LAST_S = 60.0
 """How long one may take for what comes after its last line."""
 TAIL_BYTES = 4000
@@ -100,9 +102,11 @@ class ScriptProcess:
             cwd=work,
             env=_environment(script, trial),
             pass_fds=(commands_read,),
+            process_group=0,  # what a terminal or a scheduler sends to all of ours, we pass on
         )
         os.close(commands_read)
         self._received = b""
+        self._last_words: dict[str, Any] | None = None
 
     def answers(self, until_s: float = math.inf) -> Iterator[dict[str, Any]]:
         """What it says, until it has ended, or it is so late on the monotonic clock."""
@@ -114,7 +118,10 @@ class ScriptProcess:
                 elif has_ended:
                     return
             line, _, self._received = self._received.partition(b"\n")
-            yield json.loads(line)
+            told = json.loads(line)
+            if "ended" in told:
+                self._last_words = told
+            yield told
 
     def answer(self) -> dict[str, Any]:
         """The next thing that it says; ScriptError where that is how it failed, or where it died."""
@@ -128,10 +135,22 @@ class ScriptProcess:
         return found
 
     def interrupt(self) -> dict[str, Any] | None:
-        """Ctrl-C for the script: its last words; None where it has none, or does not heed it."""
-        self._process.send_signal(signal.SIGINT)
-        told = self.answers(time.monotonic() + INTERRUPTED_S)
-        return next((one for one in told if "ended" in one), None)
+        """Ctrl-C for the script and all that it has started: its last words; None where it has none, or
+        does not heed it."""
+        if self._last_words is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGINT)
+            told = self._until("is_recording", INTERRUPTED_S)
+            if told is not None and "ended" not in told:
+                self._until("ended", RECORDED_S)
+        if self._last_words is not None:
+            self.wait(INTERRUPTED_S)
+        return self._last_words
+
+    def _until(self, word: str, seconds: float) -> dict[str, Any] | None:
+        """What it says with this word in it, or at its end; None where it does not, for so long."""
+        told = self.answers(time.monotonic() + seconds)
+        return next((one for one in told if word in one or "ended" in one), None)
 
     def tell(self, command: str) -> None:
         """A process that has died is noticed by its answer."""
@@ -156,12 +175,12 @@ class ScriptProcess:
         else:
             self._workplace.remove()
 
-    def wait(self) -> None:
+    def wait(self, most_s: float = LAST_S) -> None:
         """Until it has ended by itself: what the script has put off until its end is still to run, and what
         it wrote may not be in its files yet. One that was cut short may wait for something that never
         comes."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(PATIENCE_S if self._is_cut_short else LAST_S)
+            self._process.wait(PATIENCE_S if self._is_cut_short else most_s)
 
     def _failure(self, told: dict[str, Any]) -> Failure:
         kind, message, line = (str(told.get(name, "")) for name in ("kind", "message", "line"))

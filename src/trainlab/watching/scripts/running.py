@@ -5,7 +5,6 @@ import random
 import signal
 import sys
 import threading
-import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,8 +18,14 @@ import torch
 from trainlab.errors import SpecError
 from trainlab.spec.script import ScriptSpec
 
-TOGETHER_S = 1.0
-"""Interrupts that come within so long of the last are one."""
+WRAPPERS = "trainlab.watching.seeing.calls."
+OURS = (
+    *("trainlab.watching.seeing.", "trainlab.watching.curve", "trainlab.watching.following."),
+    *("trainlab.watching.whole", "trainlab.record.", "trainlab.instruments."),
+)
+"""Modules that see and write while the script runs."""
+DONE_S = 0.02
+"""Until an interrupt that came amid these comes again."""
 
 
 class EndOfWatch(BaseException):
@@ -44,19 +49,35 @@ class ScriptEnds(BaseException):
         self.code = code
 
 
-def take_interrupts_as_one() -> None:
-    """Ctrl-C comes twice: from the terminal, and from whoever started this process and got it as well."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return
-    last_s = -TOGETHER_S
+def heed_interrupts() -> None:
+    """From now on SIGINT raises KeyboardInterrupt in the script, even where a shell has this process ignore
+    it: only our starter sends it. Not amid what we do in between, which it would leave half done."""
 
     def interrupt(number: int, frame: types.FrameType | None) -> None:
-        nonlocal last_s
-        before_s, last_s = last_s, time.monotonic()
-        if last_s - before_s >= TOGETHER_S:
+        if not _is_ours(frame):
             raise KeyboardInterrupt
+        later = threading.Timer(DONE_S, os.kill, (os.getpid(), number))
+        later.daemon = True
+        later.start()
 
     signal.signal(signal.SIGINT, interrupt)
+
+
+def ignore_interrupts() -> None:
+    """The script has ended, and what follows is ours."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _is_ours(frame: types.FrameType | None) -> bool:
+    """Whether something of ours is under way; a call of torch's that one of our wrappers passes on is the
+    script's."""
+    is_innermost = True
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith(OURS) and (is_innermost or not module.startswith(WRAPPERS)):
+            return True
+        is_innermost, frame = False, frame.f_back
+    return False
 
 
 def seed_all(seed: int) -> None:

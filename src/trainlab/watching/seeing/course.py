@@ -205,6 +205,7 @@ class Course:
             (marks[: num_steps * len(marks_each)] != marks_each * num_steps or not num_steps)
             or (lead is None or passed.others)
             or (self._pending or self._of_step)
+            or (self.loader is not None and self.loader.has_run_out and self.loader.ahead)
             or (len(sizes) < num_steps or not passed.loader if all_sizes else self._fetched)
         ):
             return []

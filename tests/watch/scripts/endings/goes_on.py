@@ -1,6 +1,7 @@
 """Trains until it is interrupted, or breaks after so many updates."""
 
 import argparse
+import atexit
 from pathlib import Path
 
 import torch
@@ -12,6 +13,9 @@ parser.add_argument("--breaks-after", type=int, default=0)
 parser.add_argument("--saves", action="store_true", help="when it is interrupted")
 given = parser.parse_args()
 
+log = Path("log.txt").open("w")  # noqa: SIM115  Python closes it
+log.write("not flushed")
+atexit.register(print, "at the end")
 model = nn.Linear(4, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 

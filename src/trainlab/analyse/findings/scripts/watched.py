@@ -201,7 +201,9 @@ def _time(times: ScriptTimes, num_cells: int) -> Finding:
 
 
 def _parts(times: ScriptTimes, num_cells: int) -> Iterator[Finding]:
-    for part, least in ((EVALUATION, NOTABLE_OF_RUN), (STARTUP, NOTABLE_START)):
+    # Of a run that was cut short these say when that was.
+    of_run = () if times.cut else ((EVALUATION, NOTABLE_OF_RUN), (STARTUP, NOTABLE_START))
+    for part, least in of_run:
         share = times.over_runs(partial(_run_share, part))
         if share.value >= least:
             spent = times.over_runs(partial(_run_s, part))
