@@ -17,6 +17,7 @@ from trainlab.analyse.findings.parallel import ParallelGain
 from trainlab.plan import Trial
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
+from trainlab.report.tables.learning import learn_table
 from trainlab.spec import CostSpec, Study
 from trainlab.stats.means import Interval
 from trainlab.words import Words
@@ -307,6 +308,20 @@ def test_an_unfinished_run_is_expected_to_take_as_long_for_the_rest(tmp_path: Pa
     evidence = gather(folder)
     (point,) = answer(evidence, findings(evidence), Words("en")).open_points
     assert point.minutes == 1.0
+
+
+def test_times_of_trials_that_were_cut_short_do_not_count(tmp_path: Path) -> None:
+    folder = Fabricated(state=lambda t: "interrupted" if t.seed == 2 else "done").write(
+        tmp_path / "run", made_study(seeds=2)
+    )
+    first, second = folder.trials()
+    folder.trial(first.id).write(first.model_copy(update={"total_s": 100.0}))
+    folder.trial(second.id).write(second.model_copy(update={"total_s": 10.0}))
+    evidence = gather(folder)
+    told = answer(evidence, findings(evidence), Words("en"))
+    assert any("took 100 s" in one.text for one in told.sentences), told.sentences
+    rows = learn_table(evidence, Words("en")).rows
+    assert "100" in [entry.text for row in rows for entry in row.entries]
 
 
 def test_a_trial_that_was_interrupted_says_nothing_of_how_long_the_rest_takes(

@@ -35,6 +35,13 @@ def test_what_was_watched_leads_to_the_changes_that_were_asked_for_once(tmp_path
     assert again.groups(run) == ()
 
 
+def test_a_script_that_was_cut_short_leads_to_no_changes(tmp_path: Path) -> None:
+    run = watched_only(tmp_path / "run")
+    (trial,) = run.trials()
+    run.trial(trial.id).write(trial.model_copy(update={"state": "interrupted"}))
+    assert DiagnosisStage(run.study().to_study("")).groups(run) == ()
+
+
 def test_resume_prints_the_answer_of_a_diagnosis(trainlab: Verb, tmp_path: Path) -> None:
     run = measured(tmp_path / "run")
     told = trainlab("resume", str(run.path))

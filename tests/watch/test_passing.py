@@ -27,6 +27,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from trainlab.watching.seeing import looks, timeline
 from trainlab.watching.seeing.calls.hooks import ALL, MARKS
+from trainlab.watching.seeing.course import Course
 from trainlab.watching.seeing.looks import Looks
 from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
@@ -36,7 +37,7 @@ from trainlab.watching.seeing.passed import (
     UPDATE_ENDS,
     Passed,
 )
-from trainlab.watching.seeing.seen import SeenOptimizer
+from trainlab.watching.seeing.seen import Seen, SeenOptimizer
 from trainlab.watching.seeing.stretches import Stretches
 from trainlab.watching.seeing.timeline import EVALUATION, FORWARD, OTHER, PARTS
 from trainlab.watching.seeing.watcher import Watcher
@@ -907,6 +908,26 @@ def test_batches_that_are_read_ahead_are_counted_when_they_are_trained_on(
     course = watched(loop, passes=passes).course
     assert [course.samples[place] for place in (51, 103, 155)] == [103, 206, 309]
     assert course.epochs == [1] * 52 + [2] * 52 + [3] * 52
+
+
+def test_of_those_the_last_count_also_where_the_steps_that_pass_by_begin_with_them() -> None:
+    seen, marks = Seen(), [BACKWARD_BEGINS, UPDATE_ENDS]
+    loader, course, passed = (
+        seen.loader(DataLoader(samples(6), batch_size=2)),
+        Course(seen),
+        Passed(),
+    )
+    optimizer = torch.optim.SGD(net().parameters(), lr=0.1)
+    passed.lead = seen.optimizer(optimizer)
+    loader.begin_pass()
+    for _ in range(3):
+        course.fetched(loader, 2)
+    course.trains()
+    loader.has_run_out = True
+    for at_ns, mark in enumerate(marks * 2):
+        passed.at_ns[mark].append(at_ns)
+    course.catch_up(marks * 2, passed)
+    assert course.samples == [4, 6]
 
 
 class Fetched(torch.utils.data.Dataset[Any]):

@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.watching.child import Answers
 from trainlab.watching.raised import raised_by
+from trainlab.watching.scripts.running import heed_interrupts
 from trainlab.watching.scripts.source import module_file
 
 ENDINGS = Path(__file__).parent / "scripts" / "endings"
@@ -96,6 +98,26 @@ def test_of_a_script_that_is_interrupted_all_that_was_seen_is_recorded_and_told(
     assert "The script stopped before its end: these are the times up to that moment." in told
     assert "of the run" not in told
     assert not trial.notes
+
+
+@pytest.mark.parametrize("module", ["trainlab.watching.curve", "trainlab.watching.seeing.calls.x"])
+def test_an_interrupt_amid_our_own_work_comes_when_that_is_done(module: str) -> None:
+    """While torch runs below one of our wrappers, it comes at once."""
+    former, names = signal.getsignal(signal.SIGINT), {"__name__": module, "done": list[bool]()}
+    exec("def work(do):\n    do()\n    done.append(True)", names)  # noqa: S102
+    work: Any = names["work"]
+
+    def script() -> None:
+        work(lambda: signal.raise_signal(signal.SIGINT))
+        time.sleep(20)
+
+    heed_interrupts()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            script()
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert names["done"] == ([True] if module.endswith("curve") else [])
 
 
 @pytest.mark.slow
