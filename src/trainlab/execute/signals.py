@@ -60,7 +60,8 @@ def interrupted_once() -> None:
 
     def come(number: int, frame: FrameType | None) -> None:
         for one in obeyed:
-            signal.signal(one, signal.SIG_IGN)
+            # Not SIG_IGN: Python complains of one that has come and is ignored by now.
+            signal.signal(one, lambda number, frame: None)
         if has_timer and ask_to_end():
             _call_after(SAVED_S, interrupt_late)
         else:

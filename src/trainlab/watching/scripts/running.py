@@ -65,7 +65,8 @@ def heed_interrupts() -> None:
 
 def ignore_interrupts() -> None:
     """The script has ended, and what follows is ours."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Not SIG_IGN: Python complains of one that has come and is ignored by now.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
 def _is_ours(frame: types.FrameType | None) -> bool:
