@@ -58,6 +58,8 @@ def time(run: RawRun, found: Finding) -> Expected:
         overhead_s=median(overheads),
         overhead_share=median(a / b for a, b in zip(overheads, walls, strict=True)),
         instruments_s=median(one["instruments_s"] for one in all_runs),
+        num_updates=round(median(one["num_steps"] for one in all_runs)),
+        cut="",
     )
 
 

@@ -15,16 +15,23 @@ def script_section(data: RunData, words: Words) -> Section | None:
     all_times = script_times(data.evidence)
     if not all_times:
         return None
-    script = data.evidence.study.script
-    intro = "script_intro_inside" if script is not None and script.from_inside else "script_intro"
-    if any(times.cut for times in all_times):
-        intro = f"{intro}_cut"
-    blocks: list[Block] = [Paragraph(words(intro)), script_figure(all_times, words)]
+    blocks: list[Block] = [
+        Paragraph(words(_intro(data, all_times))),
+        script_figure(all_times, words),
+    ]
     blocks.append(time_table(all_times, words))
     if (steps := step_parts_table(all_times, words)) is not None:
         blocks.append(steps)
     blocks.append(bullets(data.findings_in("script"), words))
     return Section("script", words("script"), tuple(blocks))
+
+
+def _intro(data: RunData, all_times: list[ScriptTimes]) -> str:
+    """What its time is: of a script or a block, whole or until it stopped."""
+    script, is_cut = data.evidence.study.script, any(times.cut for times in all_times)
+    if script is not None and script.from_inside:
+        return "script_intro_inside_cut" if is_cut else "script_intro_inside"
+    return "script_intro_cut" if is_cut else "script_intro"
 
 
 def seen_section(data: RunData, words: Words) -> Section | None:

@@ -91,7 +91,8 @@ class ScriptTime(ScriptFinding):
         parts.append(words("script_training", share=percent(self.training_share)))
         if self.evaluation_share:
             parts.append(words("script_testing", share=percent(self.evaluation_share)))
-        key = f"script_time_{self.cut}" if self.cut else "script_time"
+        keys = {"": "script_time", "interrupted": "script_time_interrupted"}
+        key = keys.get(self.cut, "script_time_failed")
         return self.fill(words, key, range=range_text, parts=words.listed(parts))
 
     @property
