@@ -930,6 +930,34 @@ def test_of_those_the_last_count_also_where_the_steps_that_pass_by_begin_with_th
     assert course.samples == [4, 6]
 
 
+class Broken(torch.utils.data.Dataset[Any]):
+    """Cannot read its last sample."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 39:
+            raise OSError("cannot be read")
+        return torch.ones(4)
+
+
+@pytest.mark.parametrize("passes", [False, True])
+def test_a_loader_that_raises_has_not_run_out(passes: bool) -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def loop() -> None:
+        with suppress(OSError):
+            for one in DataLoader(Broken()):
+                optimizer.zero_grad()
+                model(one).mean().backward()
+                optimizer.step()
+
+    watcher = watched(loop, passes=passes)
+    assert (watcher.num_steps, watcher.seen.loaders[0].has_run_out) == (39, False)
+
+
 class Fetched(torch.utils.data.Dataset[Any]):
     """Each sample takes a known time."""
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.watching.child import Answers
 from trainlab.watching.raised import raised_by
-from trainlab.watching.scripts.running import heed_interrupts
+from trainlab.watching.scripts.running import Interrupts
 from trainlab.watching.scripts.source import module_file
 
 ENDINGS = Path(__file__).parent / "scripts" / "endings"
@@ -111,7 +112,7 @@ def test_an_interrupt_amid_our_own_work_comes_when_that_is_done(module: str) -> 
         work(lambda: signal.raise_signal(signal.SIGINT))
         time.sleep(20)
 
-    heed_interrupts()
+    Interrupts().heed()
     try:
         with pytest.raises(KeyboardInterrupt):
             script()
@@ -142,6 +143,24 @@ def test_a_script_that_is_interrupted_may_save_what_it_has(tmp_path: Path) -> No
     assert log.read_text() == "not flushed"
     assert [file.name for file in folder.work_folder.rglob("*.pt")] == ["saved.pt"]
     assert folder.watched.read().num_steps >= 150
+
+
+@pytest.mark.slow
+def test_a_script_that_goes_on_all_the_same_is_ended_with_its_records(tmp_path: Path) -> None:
+    assert interrupted(tmp_path, "SIGINT to all", "--stays").returncode == 130
+    (trial,) = RunFolder(tmp_path / "r").trials()
+    folder = RunFolder(tmp_path / "r").trial(trial.id)
+    assert (trial.state, trial.epochs_done) == ("interrupted", 0)
+    assert folder.watched.read().num_steps == trial.steps_done >= 150
+    assert folder.output_file.read_text() == "I stay\nat the end\n"
+
+
+@pytest.mark.slow
+def test_a_script_that_interrupts_itself_has_failed_and_is_run_once(tmp_path: Path) -> None:
+    trial, _ = watched("goes_on.py", tmp_path, "--leaves-after", "7")
+    assert (trial.state, trial.steps_done, trial.attempt) == ("failed", 7, 1)
+    assert trial.error is not None
+    assert re.match(r"goes_on.py:\d+: script raised KeyboardInterrupt", trial.error.mistake)
 
 
 @pytest.mark.slow

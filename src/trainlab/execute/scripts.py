@@ -62,8 +62,8 @@ def _run_whole(attempt: Attempt, study: Study, threads: int | None, events: Even
         _record_seen(attempt, told, study.script.processes, is_cut=is_cut)
     if raised is not None:
         raise raised
-    if told["ended"] == "interrupted":
-        raise Interrupted
+    if told["ended"] == "interrupted":  # by itself
+        raise ScriptError(process.failure(told))
 
 
 def _record_seen(

@@ -32,11 +32,10 @@ from trainlab.watching.scripts.order import Order
 from trainlab.watching.scripts.parent import end_with_starter
 from trainlab.watching.scripts.running import (
     EndOfWatch,
+    Interrupts,
     Refused,
     ScriptEnds,
     end_as_script,
-    heed_interrupts,
-    ignore_interrupts,
     join_threads,
     leaving_by,
     run_script,
@@ -51,6 +50,8 @@ PROGRESS_EVERY_S = 0.3
 FIRST_STEPS = 3
 MIN_STEPS = 30
 """A time limit ends no script before so many updates."""
+interrupts = Interrupts()
+"""Of this process."""
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
 
 
@@ -85,7 +86,7 @@ def main() -> int:
     answers = Answers(order.answers)
     if order.threads is not None:
         torch.set_num_threads(order.threads)
-    heed_interrupts()
+    interrupts.heed()
     seed_all(order.trial.seed)
     run = {"whole": _run_whole, "turns": _take_turns, "operators": _profile}[order.mode]
     try:
@@ -128,13 +129,13 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
 
     def record(ended: Mapping[str, Any]) -> None:
         # The script's last word; what follows are our records.
-        ignore_interrupts()
+        interrupts.ignore()
         answers.send(step=whole.watcher.num_steps, metrics={}, is_recording=True)
         if search is not None:
             search.close()
         if change is not None:
             change.close()
-        whole.close(order.arguments, is_cut=ended["ended"] != "done")
+        whole.close(order.arguments, is_cut=ended["ended"] != "done" or interrupts.have_come)
         if search is not None:
             watched = folder.watched_by(rank())
             watched.write(search.added_to(watched.read()))
@@ -243,19 +244,23 @@ def _ended(order: Order, change: Change | None) -> dict[str, Any]:
     except Refused as refused:
         said = str(refused.error)
         return {"ended": "failed", "kind": type(refused.error).__name__, "message": said}
-    except KeyboardInterrupt:
-        return {"ended": "interrupted"}
+    except KeyboardInterrupt as error:
+        interrupts.ignore()
+        return {"ended": "interrupted", **raised_by(error, order.path)}
     except BaseException as error:  # noqa: BLE001  the script may raise anything
+        interrupts.ignore()
         _show(error)
+        raised = raised_by(error, order.path)
+        interrupts.heed()
         _join()
-        return {"ended": "failed", **raised_by(error, order.path)}
+        return {"ended": "failed", **raised}
     _join()
     return {"ended": "done"}
 
 
 def _join() -> None:
     """How the script ended is known, and an interrupt ends the wait for its threads."""
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt, EndOfWatch):
         join_threads()
 
 

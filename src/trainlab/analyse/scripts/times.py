@@ -74,13 +74,13 @@ def script_times(evidence: Evidence) -> list[ScriptTimes]:
 
 
 def _times_of(evidence: Evidence, cell: str, state: State) -> ScriptTimes | None:
-    """Of the runs that ended so; of those that were cut short, with a step to show for it."""
+    """Of the runs that ended so; of those that failed, with a step to show for it."""
     script = evidence.study.script
     ended = [
         (one.watched, one.trial)
         for _, one in sorted(evidence.learned.get(cell, {}).items())
         if one.watched is not None and one.trial.state == state
-        if state == "done" or one.watched.num_steps
+        if state != "failed" or one.watched.num_steps
     ]
     if not ended:
         return None

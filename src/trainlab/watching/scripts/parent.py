@@ -1,10 +1,13 @@
 """The process that started a script: the script ends with it, even if it died before anybody could look."""
 
 import os
+import signal
 import sys
 
 from trainlab.machine.orphans import end_with_parent
 
+END = signal.SIGRTMIN + 3 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
+"""The signal to a script that was interrupted and goes on; scripts have no use for it themselves."""
 STARTER = "TRAINLAB_STARTER"
 """The variable that names it; of the script's own processes it is none."""
 

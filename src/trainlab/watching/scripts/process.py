@@ -21,7 +21,7 @@ from trainlab.record.trial import SCRIPT_EXIT, Failure
 from trainlab.spec import Study
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.scripts.order import Order
-from trainlab.watching.scripts.parent import starter_variable
+from trainlab.watching.scripts.parent import END, starter_variable
 from trainlab.watching.scripts.workplace import Workplace
 
 TORCHRUN = "trainlab.watching.scripts.torchrun"
@@ -76,7 +76,7 @@ class ScriptProcess:
         # For both ends: it is open before the script's process is, and as long as that one runs.
         self._answers = os.open(folder.answers_pipe, os.O_RDWR | os.O_NONBLOCK)
         commands_read, self._commands = os.pipe()
-        is_alone = script.processes == 1
+        self._is_alone = is_alone = script.processes == 1
         order = Order(
             mode=mode,
             script=script,
@@ -129,7 +129,7 @@ class ScriptProcess:
         if found is None:
             raise ScriptError(self._death())
         if found.get("ended") == "failed":
-            failure = self._failure(found)
+            failure = self.failure(found)
             self.wait()
             raise ScriptError(failure, found)
         return found
@@ -141,6 +141,10 @@ class ScriptProcess:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGINT)
             told = self._until("is_recording", INTERRUPTED_S)
+            if told is None and self._is_alone:  # it goes on all the same
+                with suppress(ProcessLookupError):
+                    self._process.send_signal(END)
+                told = self._until("is_recording", PATIENCE_S)
             if told is not None and "ended" not in told:
                 self._until("ended", RECORDED_S)
         if self._last_words is not None:
@@ -182,7 +186,8 @@ class ScriptProcess:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(PATIENCE_S if self._is_cut_short else most_s)
 
-    def _failure(self, told: dict[str, Any]) -> Failure:
+    def failure(self, told: dict[str, Any]) -> Failure:
+        """How it failed, by its last words."""
         kind, message, line = (str(told.get(name, "")) for name in ("kind", "message", "line"))
         trace = str(told.get("trace", ""))
         if kind == SCRIPT_EXIT:

@@ -17,6 +17,7 @@ import torch
 
 from trainlab.errors import SpecError
 from trainlab.spec.script import ScriptSpec
+from trainlab.watching.scripts.parent import END
 
 WRAPPERS = "trainlab.watching.seeing.calls."
 OURS = (
@@ -49,24 +50,35 @@ class ScriptEnds(BaseException):
         self.code = code
 
 
-def heed_interrupts() -> None:
-    """From now on SIGINT raises KeyboardInterrupt in the script, even where a shell has this process ignore
-    it: only our starter sends it. Not amid what we do in between, which it would leave half done."""
+class Interrupts:
+    """Signals of our starter, which only it sends. They come when what we do in between is done, which they
+    would leave half done."""
 
-    def interrupt(number: int, frame: types.FrameType | None) -> None:
-        if not _is_ours(frame):
-            raise KeyboardInterrupt
-        later = threading.Timer(DONE_S, os.kill, (os.getpid(), number))
-        later.daemon = True
-        later.start()
+    def __init__(self) -> None:
+        self.have_come = False
 
-    signal.signal(signal.SIGINT, interrupt)
+    def heed(self) -> None:
+        """From now on SIGINT raises KeyboardInterrupt in the script, even where a shell has this process
+        ignore it; END, for scripts that go on all the same, what they do not catch."""
+        self._raise_at(signal.SIGINT, KeyboardInterrupt)
+        self._raise_at(END, EndOfWatch)
 
+    def ignore(self) -> None:
+        """What follows is ours."""
+        for number in (signal.SIGINT, END):
+            # Not SIG_IGN: Python complains of one that has come and is ignored by now.
+            signal.signal(number, lambda number, frame: None)
 
-def ignore_interrupts() -> None:
-    """The script has ended, and what follows is ours."""
-    # Not SIG_IGN: Python complains of one that has come and is ignored by now.
-    signal.signal(signal.SIGINT, lambda number, frame: None)
+    def _raise_at(self, number: int, kind: type[BaseException]) -> None:
+        def interrupt(number: int, frame: types.FrameType | None) -> None:
+            self.have_come = True
+            if not _is_ours(frame):
+                raise kind
+            later = threading.Timer(DONE_S, os.kill, (os.getpid(), number))
+            later.daemon = True
+            later.start()
+
+        signal.signal(number, interrupt)
 
 
 def _is_ours(frame: types.FrameType | None) -> bool:

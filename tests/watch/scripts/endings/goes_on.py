@@ -10,6 +10,8 @@ from torch import nn
 parser = argparse.ArgumentParser()
 parser.add_argument("--sign", type=Path, help="made after 150 updates")
 parser.add_argument("--breaks-after", type=int, default=0)
+parser.add_argument("--leaves-after", type=int, default=0, help="as if it was interrupted")
+parser.add_argument("--stays", action="store_true", help="when it is interrupted")
 parser.add_argument("--saves", action="store_true", help="when it is interrupted")
 given = parser.parse_args()
 
@@ -29,6 +31,8 @@ def train() -> None:
         number += 1
         if number == given.breaks_after:
             raise RuntimeError("broken")
+        if number == given.leaves_after:
+            raise KeyboardInterrupt
         if number == 150 and given.sign is not None:
             given.sign.touch()
 
@@ -36,6 +40,9 @@ def train() -> None:
 try:
     train()
 except KeyboardInterrupt:
+    if given.stays:
+        print("I stay")
+        train()
     if not given.saves:
         raise
     torch.save(model.state_dict(), "saved.pt")

@@ -85,7 +85,7 @@ class ScriptTime(ScriptFinding):
     def whole(self, words: Words) -> str:
         """The first sentence alone."""
         range_text = self.ranged(words, figure(self.low_s), figure(self.high_s))
-        if not self.training_share and self.first_step_ms is None:
+        if not self.cut and not self.training_share and self.first_step_ms is None:
             return self.fill(words, "script_time_no_updates", range=range_text)
         parts = [words("script_starting", share=percent(self.startup_share))]
         parts.append(words("script_training", share=percent(self.training_share)))

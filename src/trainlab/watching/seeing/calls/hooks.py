@@ -274,14 +274,17 @@ class Hooks:
                     given(clock())
                     if type(batch) is list and batch and type(batch[0]) is plain:
                         shape(batch[0].shape)  # as nearly always
+                    elif batch is None and _has_run_out():
+                        shape(None)
                     else:
-                        shape(None if batch is None else (size_of(batch) or 0,))
+                        shape((size_of(batch) or 0,))
             begins()
             try:
                 batch = following(iterator)
                 return batch
             finally:
-                ends(getattr(iterator, OF_LOADER, None), batch)
+                is_given = batch is not None or _has_run_out()
+                ends(getattr(iterator, OF_LOADER, None) if is_given else None, batch)
 
         # `next` is looked up in the class that made the iterator: those of torch share this one.
         self._put(_BaseDataLoaderIter, "__next__", watched_next)
@@ -322,6 +325,11 @@ class Hooks:
                 ends()
 
         return watched
+
+
+def _has_run_out() -> bool:
+    """Of a loader that gave no batch: whether it has no more; it may have raised, or given None."""
+    return isinstance(sys.exc_info()[1], StopIteration)
 
 
 def _has_compiled() -> bool:
