@@ -144,20 +144,25 @@ UNCOMPARED = Uncompared(
 )
 OF_SCRIPT: dict[str, Any] = {"cells": ("batch-size=64",), "n": 3, "num_cells": 2}
 SCRIPTS = (
-    ScriptTime(
-        **OF_SCRIPT,
-        subject="script",
-        wall_s=28.84,
-        low_s=27.65,
-        high_s=30.12,
-        startup_share=0.2477,
-        training_share=0.6891,
-        evaluation_share=0.0632,
-        step_ms=515.2,
-        first_step_ms=688.6,
-        overhead_s=0.000812,
-        overhead_share=0.0000281,
-        instruments_s=0.4,
+    *(
+        ScriptTime(
+            **OF_SCRIPT,
+            subject="script",
+            wall_s=28.84,
+            low_s=27.65,
+            high_s=30.12,
+            startup_share=0.2477,
+            training_share=0.6891,
+            evaluation_share=0.0632,
+            step_ms=515.2,
+            first_step_ms=688.6,
+            overhead_s=0.000812,
+            overhead_share=0.0000281,
+            instruments_s=0.4,
+            num_updates=1_200,
+            cut=cut,
+        )
+        for cut in ("", "interrupted", "failed")
     ),
     *(
         ScriptPart(

@@ -2,13 +2,14 @@
 
 import argparse
 import atexit
+import os
 from pathlib import Path
 
 import torch
 from torch import nn
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--sign", type=Path, help="made after 150 updates")
+parser.add_argument("--sign", type=Path, help="a file of each rank, made after 150 updates")
 parser.add_argument("--breaks-after", type=int, default=0)
 parser.add_argument("--leaves-after", type=int, default=0, help="as if it was interrupted")
 parser.add_argument("--stays", action="store_true", help="when it is interrupted")
@@ -34,7 +35,7 @@ def train() -> None:
         if number == given.leaves_after:
             raise KeyboardInterrupt
         if number == 150 and given.sign is not None:
-            given.sign.touch()
+            Path(f"{given.sign}{os.environ.get('RANK', 0)}").touch()
 
 
 try:
