@@ -77,8 +77,10 @@ def _loop(width: int, batch: int, device: str, *, has_loader: bool) -> Run:
     targets = torch.randint(0, 10, (UPDATES * batch,))
     loader = DataLoader(TensorDataset(inputs, targets), batch_size=batch)
     pairs = list(zip(inputs.split(batch), targets.split(batch), strict=True))
-    hidden = (nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
-    model = nn.Sequential(*(hidden if width else ()), nn.Linear(width or 64, 10)).to(device)
+    hidden: list[nn.Module] = []
+    if width:
+        hidden = [nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+    model = nn.Sequential(*hidden, nn.Linear(width or 64, 10)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     criterion = nn.CrossEntropyLoss()
 

@@ -26,6 +26,7 @@ MOST_SAID = 2000
 LONGEST_REASON = 300
 """Letters of that where it is part of a sentence."""
 GRAPH = ("Graph diff:", "graph(")
+"""Where one begins that torch has printed."""
 
 
 def said_by(error: BaseException) -> str:

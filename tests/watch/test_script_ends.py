@@ -21,7 +21,7 @@ from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.watching.child import Answers
 from trainlab.watching.raised import raised_by
-from trainlab.watching.scripts.running import Interrupts
+from trainlab.watching.scripts.interrupts import Interrupts
 from trainlab.watching.scripts.source import module_file
 
 ENDINGS = Path(__file__).parent / "scripts" / "endings"

@@ -74,7 +74,7 @@ def _record_seen(
     attempt.record_script(told["facts"])
     folder, progress, watched = attempt.folder, attempt.progress, attempt.folder.watched.read()
     progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
-    progress.total_s = watched.trained_s + watched.parts_s.get("evaluation", 0.0)
+    progress.total_s = watched.total_s
     progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
     attempt.notes += [Note.model_validate(one) for one in told["notes"]]
     if is_cut:

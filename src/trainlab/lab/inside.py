@@ -188,7 +188,7 @@ class WatchedLoop:
         attempt.record_script(watched.facts)
         attempt.progress = watched.progress
         record = attempt.folder.watched.read()
-        attempt.progress.total_s = record.trained_s + record.parts_s.get("evaluation", 0.0)
+        attempt.progress.total_s = record.total_s
         attempt.notes += watched.notes
         if not is_cut:
             attempt.notes += [*watched.missing, *notes_of(record)]

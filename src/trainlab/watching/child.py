@@ -28,11 +28,11 @@ from trainlab.watching.facts import facts_of
 from trainlab.watching.finding.search import Search
 from trainlab.watching.profiled import ProfiledWindow
 from trainlab.watching.raised import raised_by, trace_of
+from trainlab.watching.scripts.interrupts import Interrupts
 from trainlab.watching.scripts.order import Order
 from trainlab.watching.scripts.parent import end_with_starter
 from trainlab.watching.scripts.running import (
     EndOfWatch,
-    Interrupts,
     Refused,
     ScriptEnds,
     end_as_script,

@@ -18,6 +18,10 @@ ORDER = (
 """The parts as they are listed."""
 
 
+Cut = Literal["", "interrupted", "failed"]
+"""How runs ended that did not come to their end."""
+
+
 @dataclass(frozen=True)
 class Spread:
     """A number of every run of a cell: the median, and the range."""
@@ -38,8 +42,7 @@ class ScriptTimes:
     """Elsewhere calls return before their work is done: parts of a step do not say what takes it."""
     num_processes: int = 1
     """That torchrun started for each run; the records are those of the first."""
-    cut: Literal["", "interrupted", "failed"] = ""
-    """How the runs ended, where none came to its end."""
+    cut: Cut = ""
 
     def over_runs(self, read: Callable[[WatchedRecord], float]) -> Spread:
         """Something of every run."""
@@ -66,7 +69,7 @@ def script_times(evidence: Evidence) -> list[ScriptTimes]:
     other to compare them with."""
     cells = [cell.id for cell in evidence.cells]
     found = [_times_of(evidence, cell, "done") for cell in cells]
-    if found == [None]:
+    if found == [None]:  # there is one cell, and no run of it
         found = [
             _times_of(evidence, cells[0], "interrupted") or _times_of(evidence, cells[0], "failed")
         ]

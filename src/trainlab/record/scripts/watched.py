@@ -136,6 +136,11 @@ class WatchedRecord(FileRecord):
         apart = ("startup", "evaluation")
         return sum(spent for part, spent in self.parts_s.items() if part not in apart)
 
+    @property
+    def total_s(self) -> float:
+        """Training and evaluation."""
+        return self.trained_s + self.parts_s.get("evaluation", 0.0)
+
 
 def num_at_the_end(num_steps: int) -> int:
     """The last of so many updates, whose mean stands for the end of a training without passes."""

@@ -63,15 +63,15 @@ class FollowedModel(Follower):
         self._inputs: Arguments | None = None
         self._holders: dict[int, bool] = {}
         """Models that were called, and whether each holds the one that is followed."""
-        self._has_trained = self._is_called = self._is_over = False
+        self._has_trained = self._is_called = False
         self._epoch, self._is_in_epoch = 1, False
         self._is_in_step, self._num_steps, self._num_in_epoch = False, 0, 0
 
     def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """Passes without gradients, or in eval mode of a model that trains in train mode, do not train."""
         self._before_call()
-        if self._is_over:
-            return
+        if self._probes is None and self._num_steps:
+            return  # it has had its one look
         is_training = torch.is_grad_enabled() and (module.training or not self._has_trained)
         self._has_trained |= is_training and module.training
         if not is_training:
@@ -123,7 +123,7 @@ class FollowedModel(Follower):
         if step == 1 and self._model is not None and self._has_network:
             self._show_network()
         if self._probes is None:
-            self._is_over, self._model = True, None
+            self._model = None
         elif self._view is not None:
             self._try(self._probe_step, step)
 

@@ -112,10 +112,10 @@ class ScriptProcess:
         """What it says, until it has ended, or it is so late on the monotonic clock."""
         while True:
             while b"\n" not in self._received:
-                has_ended = self._process.poll() is not None or time.monotonic() > until_s
+                is_over = self._process.poll() is not None or time.monotonic() > until_s
                 if select.select([self._answers], [], [], POLL_S)[0]:
                     self._received += os.read(self._answers, 1 << 16)
-                elif has_ended:
+                elif is_over:
                     return
             line, _, self._received = self._received.partition(b"\n")
             told = json.loads(line)

@@ -10,6 +10,7 @@ from trainlab.analyse.findings.finding import Finding
 from trainlab.analyse.scripts.times import (
     EVALUATION,
     STARTUP,
+    Cut,
     ScriptTimes,
     Spread,
     first_step_ms,
@@ -31,6 +32,12 @@ HOST_PARTS = ("data", "transfer", "prepare", "other")
 """Parts whose time is that of the host, on any device."""
 COUNTED_PARTS = (*HOST_PARTS, "zero_grad", "loss", "optimizer")
 IN_ORDER = "in order"
+WHOLE: dict[Cut, str] = {
+    "": "script_time",
+    "interrupted": "script_time_interrupted",
+    "failed": "script_time_failed",
+}
+"""The sentence about all time, by how the runs ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +80,7 @@ class ScriptTime(ScriptFinding):
     instruments_s: float
     """Beside the whole."""
     num_updates: int
-    cut: str
-    """`interrupted` or `failed`, where no run came to its end."""
+    cut: Cut
 
     def statement(self, words: Words) -> str:
         steps = "" if self.step_ms is None else self.fill(words, "script_steps")
@@ -91,9 +97,7 @@ class ScriptTime(ScriptFinding):
         parts.append(words("script_training", share=percent(self.training_share)))
         if self.evaluation_share:
             parts.append(words("script_testing", share=percent(self.evaluation_share)))
-        keys = {"": "script_time", "interrupted": "script_time_interrupted"}
-        key = keys.get(self.cut, "script_time_failed")
-        return self.fill(words, key, range=range_text, parts=words.listed(parts))
+        return self.fill(words, WHOLE[self.cut], range=range_text, parts=words.listed(parts))
 
     @property
     def weight(self) -> float:
