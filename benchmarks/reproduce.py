@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from trainlab.analyse.reproduce import PublishedFigure, published_curves
+from trainlab.analysis.reproduce import PublishedFigure, published_curves
 from trainlab.stats.means import mean_of, new_run_interval
 
 CELLS = ("base", "batch_size=16", "batch_size=64", "lr=0.01", "optimizer=sgd")

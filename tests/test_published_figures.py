@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import trainlab
-from trainlab.analyse.probes import probe_curves
+from trainlab.analysis.probes import probe_curves
 from trainlab.data.fetch import OFFLINE_VARIABLE
 from trainlab.spec.probe import probe_of
 

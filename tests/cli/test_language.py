@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from fabricate import Fabricated, made_study
 from torchless import Torchless
-from trainlab.analyse.evidence import gather
+from trainlab.analysis.evidence import gather
 from trainlab.cli import VERBS
 from trainlab.cli.language import asked_language
 from trainlab.cli.summary import data_text

@@ -9,8 +9,8 @@ import pytest
 
 from fabricate import Fabricated, made_study
 from torchless import Torchless, assert_told, assert_told_in_chinese
-from trainlab.analyse.evidence import gather
-from trainlab.analyse.side_by_side import side_by_side
+from trainlab.analysis.evidence import gather
+from trainlab.analysis.side_by_side import side_by_side
 from trainlab.record.files import read_json, write_json
 from trainlab.record.folder import RunFolder
 

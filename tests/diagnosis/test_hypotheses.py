@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from trainlab.analyse.diagnosis.hypotheses import (
+from trainlab.analysis.diagnosis.hypotheses import (
     Hypothesis,
     asked_for,
     chosen,
     growth_bytes,
     hypotheses_of,
 )
-from trainlab.analyse.diagnosis.parts import update_parts_ms
+from trainlab.analysis.diagnosis.parts import update_parts_ms
 from trainlab.errors import SpecError
 from trainlab.record.scripts.watched import (
     GrowingRow,

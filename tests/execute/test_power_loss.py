@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import trainlab
-from trainlab.analyse.evidence import gather
+from trainlab.analysis.evidence import gather
 from trainlab.record.folder import RunFolder, check_run
 from trainlab.workloads.workload import Workload
 

@@ -9,7 +9,7 @@ import pytest
 import trainlab
 from command import Verb
 from fabricate import Fabricated, made_study
-from trainlab.analyse.prospects import earlier_runs, prospects
+from trainlab.analysis.prospects import earlier_runs, prospects
 from trainlab.errors import SpecError
 from trainlab.lab import Run
 from trainlab.plan import Trial

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainlab.analyse.evidence import gather
+from trainlab.analysis.evidence import gather
 from trainlab.cli.summary import evidence_json
 from trainlab.record.folder import RunFolder
 from trainlab.record.migrate import migrated

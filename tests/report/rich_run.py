@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fabricate import DATA, Fabricated, confusion, made_study, operator
-from trainlab.analyse.evidence import gather
+from trainlab.analysis.evidence import gather
 from trainlab.plan import Trial
 from trainlab.record.cost import ColdStep, LayerRow
 from trainlab.record.folder import RunFolder

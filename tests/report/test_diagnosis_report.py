@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from diagnosed_runs import record_of
-from trainlab.analyse.evidence import gather
+from trainlab.analysis.evidence import gather
 from trainlab.cli.verbs.scripts.diagnose import print_diagnosis
 from trainlab.record.folder import RunFolder
 from trainlab.record.scripts.diagnosis import LimitRow, TriedRow

@@ -15,9 +15,9 @@ from raw_run import Expected, RawRun, Within
 from told_numbers import NUMBER, kinds_of, without_fixed
 from varied_run import RUNS
 
-from trainlab.analyse.evidence import gather
-from trainlab.analyse.findings import findings
-from trainlab.analyse.findings.finding import Finding
+from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import findings
+from trainlab.analysis.findings.finding import Finding
 from trainlab.spec.cell import level_text
 from trainlab.words import LANGUAGES, Words
 

@@ -9,7 +9,7 @@ from rich_run import rich_data, rich_study, run_data
 from varied_run import drawn, learn_run
 
 from fabricate import DATA, Fabricated, made_study
-from trainlab.analyse.side_by_side import side_by_side
+from trainlab.analysis.side_by_side import side_by_side
 from trainlab.plan import Trial
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of

@@ -8,7 +8,7 @@ import typer
 from rich_run import rich_run
 from typer.testing import CliRunner, Result
 
-from trainlab.analyse.evidence import gather
+from trainlab.analysis.evidence import gather
 from trainlab.cli.errors import guarded
 from trainlab.cli.verbs.check import command
 from trainlab.record.folder import RunFolder

@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from fabricate import Fabricated, made_study
-from trainlab.analyse.evidence import gather
-from trainlab.analyse.findings import findings
-from trainlab.analyse.findings.effects import Effect
+from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import findings
+from trainlab.analysis.findings.effects import Effect
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
 from trainlab.report.document import Figure

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich_run import rich_report, rich_run, row, run_data
 
-from trainlab.analyse.evidence import gather
+from trainlab.analysis.evidence import gather
 from trainlab.report.contents import report_of
 from trainlab.report.render.html import html_of
 from trainlab.report.run_data import RunData

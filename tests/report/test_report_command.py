@@ -12,7 +12,7 @@ from rich_run import rich_run
 from typer.testing import CliRunner
 
 from fabricate import Fabricated, made_study
-from trainlab.analyse.evidence import gather
+from trainlab.analysis.evidence import gather
 from trainlab.cli.errors import guarded
 from trainlab.cli.verbs.report import command
 from trainlab.errors import SpecError

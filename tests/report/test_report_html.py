@@ -10,7 +10,7 @@ import pytest
 from rich_run import rich_report, rich_run, rich_study, row, run_data
 
 from fabricate import Fabricated, made_study
-from trainlab.analyse.side_by_side import side_by_side
+from trainlab.analysis.side_by_side import side_by_side
 from trainlab.record.note import note
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of

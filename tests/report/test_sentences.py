@@ -8,14 +8,14 @@ import pytest
 from told_numbers import NUMBER, kinds_of, without_fixed
 
 from fabricate import DATA, Fabricated, confusion, made_study, operator
-from trainlab.analyse.evidence import gather
-from trainlab.analyse.findings import findings
-from trainlab.analyse.findings.batch_scaling import Scaling
-from trainlab.analyse.findings.cost import CostRatio
-from trainlab.analyse.findings.disturbed import SlowTrial, Uncompared
-from trainlab.analyse.findings.effects import Effect
-from trainlab.analyse.findings.finding import Finding
-from trainlab.analyse.findings.probes import (
+from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import findings
+from trainlab.analysis.findings.batch_scaling import Scaling
+from trainlab.analysis.findings.cost import CostRatio
+from trainlab.analysis.findings.disturbed import SlowTrial, Uncompared
+from trainlab.analysis.findings.effects import Effect
+from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.findings.probes import (
     Accumulation,
     BrokenGradient,
     DeadUnits,
@@ -24,15 +24,15 @@ from trainlab.analyse.findings.probes import (
     UpdateRatio,
     VanishingGradient,
 )
-from trainlab.analyse.findings.run import RanAs
-from trainlab.analyse.findings.scripts.repeats import SameLosses, ScriptSeeds
-from trainlab.analyse.findings.scripts.watched import (
+from trainlab.analysis.findings.run import RanAs
+from trainlab.analysis.findings.scripts.repeats import SameLosses, ScriptSeeds
+from trainlab.analysis.findings.scripts.watched import (
     ScriptMemory,
     ScriptOrder,
     ScriptPart,
     ScriptTime,
 )
-from trainlab.analyse.findings.spread import SeedSpread
+from trainlab.analysis.findings.spread import SeedSpread
 from trainlab.errors import SpecError
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec

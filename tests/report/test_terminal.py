@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from varied_run import grid_run, learn_run
 
-from trainlab.analyse.evidence import gather
-from trainlab.analyse.findings import findings
+from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import findings
 from trainlab.cli.summary import print_remarks
 from trainlab.record.note import note
 from trainlab.report.bullets import bullets

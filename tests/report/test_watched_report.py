@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from trainlab.analyse.evidence import Evidence, gather
+from trainlab.analysis.evidence import Evidence, gather
 from trainlab.cli.plan import plan_json
 from trainlab.cli.summary import evidence_json, print_summary
 from trainlab.export.tables import tables_of

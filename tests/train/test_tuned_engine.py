@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training import HomedSetup, MakeSetup
-from trainlab.analyse.confounds import trial_confounds
+from trainlab.analysis.confounds import trial_confounds
 from trainlab.data.dataset import Dataset, Split
 from trainlab.measure.work import WorkCounter
 from trainlab.record.note import note

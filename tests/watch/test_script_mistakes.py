@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainlab.analyse.evidence import gather
+from trainlab.analysis.evidence import gather
 from trainlab.lab.driving import run_study
 from trainlab.lab.scripts import script_study
 from trainlab.record.folder import RunFolder

@@ -12,7 +12,7 @@ from trainlab.cli.language import spoken_language
 from trainlab.errors import TrainlabError
 
 if TYPE_CHECKING:
-    from trainlab.analyse.evidence import Evidence
+    from trainlab.analysis.evidence import Evidence
     from trainlab.workloads.user_code import UserMistake
 
 P = ParamSpec("P")

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trainlab.analyse.findings.finding import num_seeds
-from trainlab.analyse.prospects import Prospect, earlier_runs, prospects
+from trainlab.analysis.findings.finding import num_seeds
+from trainlab.analysis.prospects import Prospect, earlier_runs, prospects
 from trainlab.plan import plan, trials_of
 from trainlab.record.folder import RUNS
 from trainlab.report.render.wrapping import wrapped

@@ -8,17 +8,17 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trainlab.analyse.cost.cold_start import cold_start
-from trainlab.analyse.cost.layers import layer_times
-from trainlab.analyse.cost.measurement import Measurement
-from trainlab.analyse.cost.operators import Sort, outside_us, ranked
-from trainlab.analyse.cost.overhead import overheads
-from trainlab.analyse.cost.roofline import step_roofline
-from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.findings import findings
-from trainlab.analyse.findings.finding import Finding, by_importance
-from trainlab.analyse.findings.run import Unfinished
-from trainlab.analyse.scripts.times import script_times
+from trainlab.analysis.cost.cold_start import cold_start
+from trainlab.analysis.cost.layers import layer_times
+from trainlab.analysis.cost.measurement import Measurement
+from trainlab.analysis.cost.operators import Sort, outside_us, ranked
+from trainlab.analysis.cost.overhead import overheads
+from trainlab.analysis.cost.roofline import step_roofline
+from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.findings import findings
+from trainlab.analysis.findings.finding import Finding, by_importance
+from trainlab.analysis.findings.run import Unfinished
+from trainlab.analysis.scripts.times import script_times
 from trainlab.cli.lines import print_line
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import SCRIPT_EXIT, DataRecord, TrialRecord

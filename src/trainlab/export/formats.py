@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.results import csv_of, parquet_of
+from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.results import csv_of, parquet_of
 from trainlab.errors import SpecError
 from trainlab.export.tables import tables_of
 from trainlab.record.files import make_folder, replacing, writing

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from trainlab.analyse.cost.measurement import Measurement
-from trainlab.analyse.cost.summary import Estimate
-from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.metrics import in_order
+from trainlab.analysis.cost.measurement import Measurement
+from trainlab.analysis.cost.summary import Estimate
+from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.metrics import in_order
 from trainlab.report.document import Entry, Table
 from trainlab.report.run_data import RunData
 from trainlab.report.sections.factors import comparison_section

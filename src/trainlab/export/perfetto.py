@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainlab.analyse.evidence import Evidence
+from trainlab.analysis.evidence import Evidence
 from trainlab.errors import RecordError
 from trainlab.record.files import COPY_AGAIN, read_bytes, replacing
 from trainlab.record.folder import RunFolder

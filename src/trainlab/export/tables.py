@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.results import trial_table
+from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.results import trial_table
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.spec import TrainSpec

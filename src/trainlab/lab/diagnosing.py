@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainlab.analyse.diagnosis.diagnosis import cell_of, diagnosis_of
-from trainlab.analyse.diagnosis.hypotheses import (
+from trainlab.analysis.diagnosis.diagnosis import cell_of, diagnosis_of
+from trainlab.analysis.diagnosis.hypotheses import (
     Hypothesis,
     asked_for,
     chosen,
     growth_bytes,
     hypotheses_of,
 )
-from trainlab.analyse.diagnosis.parts import update_parts_ms
+from trainlab.analysis.diagnosis.parts import update_parts_ms
 from trainlab.errors import RecordError, SpecError
 from trainlab.lab.driving import Outcome, run_in_stages
 from trainlab.lab.opened import Run

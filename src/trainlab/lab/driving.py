@@ -316,8 +316,8 @@ def _planned_groups(
     run: Run, groups: "tuple[Group, ...]", watcher: Watcher
 ) -> "Iterator[tuple[Group, ...]]":
     """What is to run: these groups; then, look by look, further seeds while a comparison is open."""
-    from trainlab.analyse.evidence import gather
-    from trainlab.analyse.findings.effects import open_comparisons
+    from trainlab.analysis.evidence import gather
+    from trainlab.analysis.findings.effects import open_comparisons
     from trainlab.execute.run import add_seeds
 
     yield groups
@@ -336,6 +336,6 @@ def _planned_groups(
 
 def _write_tables(run: Run, watcher: Watcher) -> None:
     with watcher.status("reading_records"):
-        from trainlab.analyse.results import write_results
+        from trainlab.analysis.results import write_results
 
         write_results(run, run.evidence())

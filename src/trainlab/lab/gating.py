@@ -9,7 +9,7 @@ from trainlab.lab.opened import Run, open_run
 from trainlab.record.folder import RunFolder
 
 if TYPE_CHECKING:
-    from trainlab.analyse.gate.verdict import Gate
+    from trainlab.analysis.gate.verdict import Gate
 
 
 def gate(
@@ -29,7 +29,7 @@ def gate(
     `checks`. RecordError where the two cannot be compared. For example
     `trainlab.gate("runs/new", against="runs/old", slower=0.05).exit_code`.
     """
-    from trainlab.analyse.gate import gate_of
+    from trainlab.analysis.gate import gate_of
 
     ours, theirs = _opened(run), _opened(against)
     if ours.path.resolve() == theirs.path.resolve():

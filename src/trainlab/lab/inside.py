@@ -178,7 +178,7 @@ class WatchedLoop:
                     raise _as_recorded(error)
                 attempt.progress.state = "done"
             attempt.end()
-        from trainlab.analyse.results import write_results
+        from trainlab.analysis.results import write_results
 
         write_results(self.run, self.run.evidence())
 

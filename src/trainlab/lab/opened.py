@@ -16,8 +16,8 @@ from trainlab.words import Words
 if TYPE_CHECKING:
     import pandas as pd
 
-    from trainlab.analyse.evidence import Evidence
-    from trainlab.analyse.findings.finding import Finding
+    from trainlab.analysis.evidence import Evidence
+    from trainlab.analysis.findings.finding import Finding
     from trainlab.export.formats import Exported
     from trainlab.report.render.chart import Chart
 
@@ -29,7 +29,7 @@ class Run(RunFolder):
 
     def evidence(self) -> "Evidence":
         """All its records, arranged by cell; read again only while trials are still to come."""
-        from trainlab.analyse.evidence import gather
+        from trainlab.analysis.evidence import gather
 
         if self._evidence is None or not self._evidence.is_complete:
             self._evidence = gather(self)
@@ -37,38 +37,38 @@ class Run(RunFolder):
 
     def results(self) -> "pd.DataFrame":
         """One row per trial: levels, seed, state, final metrics, time, cost."""
-        from trainlab.analyse.results import trial_table
+        from trainlab.analysis.results import trial_table
 
         return trial_table(self.evidence())
 
     def epochs(self) -> "pd.DataFrame":
         """One row per learn trial and epoch."""
-        from trainlab.analyse.results import epoch_table
+        from trainlab.analysis.results import epoch_table
 
         return epoch_table(self.evidence())
 
     def probes(self) -> "pd.DataFrame":
         """One row per value of a probe; histograms apart."""
-        from trainlab.analyse.results import probe_table
+        from trainlab.analysis.results import probe_table
 
         return probe_table(self.evidence().probed)
 
     def histograms(self) -> "pd.DataFrame":
         """One row per bin of a probe's histogram."""
-        from trainlab.analyse.results import histogram_table
+        from trainlab.analysis.results import histogram_table
 
         return histogram_table(self.evidence().probed)
 
     def confusion(self) -> "pd.DataFrame":
         """Test samples by the class that they are of (rows) and the class they were taken for (columns): of
         the best setting, all seeds together. No rows where the trials are about no classes."""
-        from trainlab.analyse.results import confusion_table
+        from trainlab.analysis.results import confusion_table
 
         return confusion_table(self.evidence())
 
     def findings(self) -> "tuple[Finding, ...]":
         """What the study shows and what it cannot tell, as values."""
-        from trainlab.analyse.findings import findings
+        from trainlab.analysis.findings import findings
 
         return findings(self.evidence())
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trainlab import __version__
-from trainlab.analyse.answer.compared import compared_sentences
-from trainlab.analyse.cost.measurement import MODES
-from trainlab.analyse.side_by_side import CellComparison, SideBySide
+from trainlab.analysis.answer.compared import compared_sentences
+from trainlab.analysis.cost.measurement import MODES
+from trainlab.analysis.side_by_side import CellComparison, SideBySide
 from trainlab.report.document import (
     Block,
     Document,

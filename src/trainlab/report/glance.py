@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from trainlab.analyse.metrics import compared_metrics
-from trainlab.analyse.scripts.times import script_times
+from trainlab.analysis.metrics import compared_metrics
+from trainlab.analysis.scripts.times import script_times
 from trainlab.errors import SpecError
 from trainlab.report.diagnosis import diagnosis_section
 from trainlab.report.document import Block, Figure

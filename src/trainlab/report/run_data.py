@@ -4,16 +4,16 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from trainlab.analyse.answer import Answer, answer
-from trainlab.analyse.classes.confusion import Confusion, best_confusion
-from trainlab.analyse.cost.measurement import Measurement
-from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.findings import findings
-from trainlab.analyse.findings.cost import CostRatio
-from trainlab.analyse.findings.finding import Finding, Section
-from trainlab.analyse.findings.run import Undecided
-from trainlab.analyse.metrics import compared_metrics
-from trainlab.analyse.trial_records import Line
+from trainlab.analysis.answer import Answer, answer
+from trainlab.analysis.classes.confusion import Confusion, best_confusion
+from trainlab.analysis.cost.measurement import Measurement
+from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.findings import findings
+from trainlab.analysis.findings.cost import CostRatio
+from trainlab.analysis.findings.finding import Finding, Section
+from trainlab.analysis.findings.run import Undecided
+from trainlab.analysis.metrics import compared_metrics
+from trainlab.analysis.trial_records import Line
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
 

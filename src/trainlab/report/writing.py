@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.side_by_side import side_by_side
+from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.side_by_side import side_by_side
 from trainlab.errors import SpecError
 from trainlab.record.files import make_folder, replacing, writing
 from trainlab.report.comparison import comparison_of

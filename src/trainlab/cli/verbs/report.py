@@ -70,7 +70,7 @@ def command(
         report_folder = out or folder.report_folder
         paths += write_report(folder.evidence(), report_folder, documents, spoken, hand_in)
     if TABLES in names:
-        from trainlab.analyse.results import write_results
+        from trainlab.analysis.results import write_results
 
         paths += write_results(folder if out is None else RunFolder(out), folder.evidence())
     for path in paths:

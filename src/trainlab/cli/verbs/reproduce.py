@@ -23,8 +23,8 @@ from trainlab.words.numbers import metric_value
 from trainlab.workloads.catalogue import BUILTIN
 
 if TYPE_CHECKING:
-    from trainlab.analyse.evidence import Evidence
-    from trainlab.analyse.reproduce import PublishedCurve, PublishedFigure
+    from trainlab.analysis.evidence import Evidence
+    from trainlab.analysis.reproduce import PublishedCurve, PublishedFigure
     from trainlab.lab import Run
 
 NUM_SEEDS = 16
@@ -62,8 +62,8 @@ def command(
     """Run a study on the full data, or take a run, and lay the published figures beside it."""
     words = words_in(lang)
     _check_options(study, run, seeds, out)
-    from trainlab.analyse.reproduce import differing_settings, published_curves, reproduce
-    from trainlab.analyse.side_by_side import pooled
+    from trainlab.analysis.reproduce import differing_settings, published_curves, reproduce
+    from trainlab.analysis.side_by_side import pooled
     from trainlab.cli.summary import say
     from trainlab.lab import open_run
 
@@ -109,7 +109,7 @@ def _nothing_published(
     study: str, path: Path, evidence: "Evidence", settings: dict[str, TrainSpec]
 ) -> str:
     """Why a run has nothing that was published."""
-    from trainlab.analyse.reproduce import differing_settings
+    from trainlab.analysis.reproduce import differing_settings
 
     differing = differing_settings(evidence, settings)
     reasons = [f"{cell} has {'; '.join(found)}" for cell, found in differing.items()]
@@ -124,7 +124,7 @@ def _verdict_texts(
     figures: "list[PublishedFigure]", curves: "list[PublishedCurve]", words: Words
 ) -> Iterator[tuple[str, str]]:
     """How many figures lie inside and how many should, then which curves no run of ours could have."""
-    from trainlab.analyse.reproduce import CHANCE_OUTSIDE, CURVES_LEVEL, FIGURES_LEVEL
+    from trainlab.analysis.reproduce import CHANCE_OUTSIDE, CURVES_LEVEL, FIGURES_LEVEL
 
     num_inside = sum(figure.inside is True for figure in figures)
     chance = CHANCE_OUTSIDE * sum(figure.inside is not None for figure in figures)

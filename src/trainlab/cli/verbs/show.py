@@ -25,7 +25,7 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Show the tables and the answer of a run."""
-    from trainlab.analyse.side_by_side import pooled
+    from trainlab.analysis.side_by_side import pooled
     from trainlab.cli.summary import (
         evidence_json,
         print_answer,

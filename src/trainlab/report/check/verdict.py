@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from trainlab import __version__
-from trainlab.analyse.evidence import Evidence
+from trainlab.analysis.evidence import Evidence
 from trainlab.report.check.handed_in import READERS, ReportText, origin_in, read_report
 from trainlab.report.document import Document, OwnText
 from trainlab.report.handin.hand_in import Origin

@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainlab.analyse.cost.measurement import MODES
-from trainlab.analyse.cost.summary import Estimate
-from trainlab.analyse.evidence import Evidence
-from trainlab.analyse.metrics import limits_of
+from trainlab.analysis.cost.measurement import MODES
+from trainlab.analysis.cost.summary import Estimate
+from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.metrics import limits_of
 from trainlab.report.run_data import MOST_CELLS
 from trainlab.stats.means import mean_of
 from trainlab.words.numbers import MIB

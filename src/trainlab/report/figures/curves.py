@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainlab.analyse.metrics import limits_of
+from trainlab.analysis.metrics import limits_of
 from trainlab.report.run_data import RunData
 from trainlab.spec.target import lower_is_better
 from trainlab.stats.means import Interval, mean_of

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from trainlab.analyse.probes import CurvePoint as ProbePoint
-from trainlab.analyse.probes import ProbeCurve, probe_curves
+from trainlab.analysis.probes import CurvePoint as ProbePoint
+from trainlab.analysis.probes import ProbeCurve, probe_curves
 from trainlab.record.probe import FiredRecord
 from trainlab.report.figures.curves import CurvePoint, Curves, thinned
 from trainlab.report.run_data import RunData

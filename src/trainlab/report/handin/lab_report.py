@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainlab import __version__
-from trainlab.analyse.answer.names import factor_name
+from trainlab.analysis.answer.names import factor_name
 from trainlab.record.digests import COMMAND, Digests
 from trainlab.report.document import (
     Block,

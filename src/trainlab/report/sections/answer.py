@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from trainlab.analyse.answer import Answer, OpenPoint
-from trainlab.analyse.answer.script_labels import command_text
-from trainlab.analyse.findings.cost import CostRatio
-from trainlab.analyse.findings.disturbed import Unstable
-from trainlab.analyse.metrics import compared_metrics
+from trainlab.analysis.answer import Answer, OpenPoint
+from trainlab.analysis.answer.script_labels import command_text
+from trainlab.analysis.findings.cost import CostRatio
+from trainlab.analysis.findings.disturbed import Unstable
+from trainlab.analysis.metrics import compared_metrics
 from trainlab.report.document import (
     Block,
     Figure,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from trainlab.analyse.evidence import ENDED_WELL
-from trainlab.analyse.metrics import compared_metrics
+from trainlab.analysis.evidence import ENDED_WELL
+from trainlab.analysis.metrics import compared_metrics
 from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section, figure_id
 from trainlab.report.figures.cell_values import metric_values

@@ -1,8 +1,8 @@
 """Operators: the top ten of every cell, by mode and device."""
 
-from trainlab.analyse.cost.measurement import MODES, Measurement
-from trainlab.analyse.cost.operators import classic_table
-from trainlab.analyse.findings.operators import OperatorFinding
+from trainlab.analysis.cost.measurement import MODES, Measurement
+from trainlab.analysis.cost.operators import classic_table
+from trainlab.analysis.findings.operators import OperatorFinding
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Figure, Listing, Paragraph, Section
 from trainlab.report.figures.bars import operator_bars

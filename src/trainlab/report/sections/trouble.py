@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from trainlab.analyse.evidence import Damage
+from trainlab.analysis.evidence import Damage
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Listing, Section, Table
 from trainlab.report.run_data import RunData

@@ -2,7 +2,7 @@
 
 import math
 
-from trainlab.analyse.classes.confusion import Confusion, SeenMistake
+from trainlab.analysis.classes.confusion import Confusion, SeenMistake
 from trainlab.report.document import Column, Entry, Row, Table
 from trainlab.report.tables.columns import Field, name, table_of, value
 from trainlab.words import Words

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from trainlab.analyse.confounds import Confound
-from trainlab.analyse.side_by_side import CellComparison
+from trainlab.analysis.confounds import Confound
+from trainlab.analysis.side_by_side import CellComparison
 from trainlab.record.environment import Environment
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import Field, name, table_of, value, within

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from trainlab.analyse.cost.cold_start import ColdStart, Pair, cold_start
-from trainlab.analyse.cost.measurement import MODES, Measurement
-from trainlab.analyse.cost.overhead import Overhead, overheads
-from trainlab.analyse.cost.roofline import Roofline, counts_optimizer, step_roofline
-from trainlab.analyse.cost.summary import Estimate
-from trainlab.analyse.evidence import Evidence
+from trainlab.analysis.cost.cold_start import ColdStart, Pair, cold_start
+from trainlab.analysis.cost.measurement import MODES, Measurement
+from trainlab.analysis.cost.overhead import Overhead, overheads
+from trainlab.analysis.cost.roofline import Roofline, counts_optimizer, step_roofline
+from trainlab.analysis.cost.summary import Estimate
+from trainlab.analysis.evidence import Evidence
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import (
     EMPTY,

@@ -1,6 +1,6 @@
 """The machine, the software and the data of a run, as a table."""
 
-from trainlab.analyse.evidence import Evidence
+from trainlab.analysis.evidence import Evidence
 from trainlab.record.environment import Environment
 from trainlab.record.trial import DataRecord
 from trainlab.report.document import Table

@@ -4,10 +4,10 @@ import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainlab.analyse.answer.script_labels import command_text, seen_texts
-from trainlab.analyse.evidence import ENDED_WELL, Evidence
-from trainlab.analyse.metrics import in_order, limits_of
-from trainlab.analyse.trial_records import LearnedTrial, Line
+from trainlab.analysis.answer.script_labels import command_text, seen_texts
+from trainlab.analysis.evidence import ENDED_WELL, Evidence
+from trainlab.analysis.metrics import in_order, limits_of
+from trainlab.analysis.trial_records import LearnedTrial, Line
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import EMPTY, count, mean, name, number, table_of, value

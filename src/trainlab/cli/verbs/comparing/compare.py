@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from trainlab.analyse.side_by_side import SideBySide, labels_of, side_by_side
+from trainlab.analysis.side_by_side import SideBySide, labels_of, side_by_side
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.cli.summary import print_damaged

@@ -1,0 +1,137 @@
+"""How near a piece of work came to the limits of the machine: the roofline of compute and memory.
+
+Work of F FLOPs and B bytes takes at least F / peak FLOP/s and at least B / peak bytes/s: the larger of
+the two is its limit, and the limit whose share is larger is the one it is nearer to. Far below both,
+neither explains the time: it may go into pieces too small to reach a limit, launching them, Python, or
+work that is not counted.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from trainlab.analysis.cost.layers import Layer
+from trainlab.analysis.cost.measurement import Measurement
+from trainlab.errors import RecordError
+from trainlab.record.cost import LayerRow, LimitsRecord
+
+NEAR_SHARE = 0.15
+"""Below this share of both limits, neither explains the time."""
+
+Limit = Literal["compute", "memory", "neither"]
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """What a piece of work achieved, against the best this machine was measured to do."""
+
+    precision: str
+    """Of the matrix products it is compared with: fp32, tf32, bf16, or several as `tf32+fp32`."""
+    flops_per_s: float
+    bytes_per_s: float
+    compute_share: float
+    """Of the best matrix product; never clipped. Above 1 the peak was measured too low, or FLOPs are
+    counted that the kernels save."""
+    memory_share: float
+    """Of the best large copy; never clipped. Above 1 caches served bytes that memory did not, or the
+    peak was measured too low."""
+    near: Limit
+
+
+def step_roofline(measurement: Measurement) -> Roofline | None:
+    """Of the whole bare step, with all work that was counted; None where layers were not watched."""
+    record = measurement.layers
+    if record is None:
+        return None
+    rest = [work for work in (record.between, record.optimizer) if work is not None]
+    kinds = [*map(_flops_by_kind, record.rows), *(work.flops_by_kind for work in rest)]
+    num_bytes = _num_bytes(record.rows) + sum(work.num_bytes for work in rest)
+    return _of_work(measurement, kinds, num_bytes, measurement.summary.step_ms.value)
+
+
+def counts_optimizer(measurement: Measurement) -> bool:
+    """Whether the whole step's work includes the optimizer's; older records have none of it."""
+    record = measurement.layers
+    return record is not None and (record.mode == "inference" or record.optimizer is not None)
+
+
+def layer_roofline(measurement: Measurement, layer: Layer) -> Roofline | None:
+    """Of one layer, forward and backward together."""
+    rows = [layer.row]
+    return _of_work(measurement, [_flops_by_kind(layer.row)], _num_bytes(rows), layer.total_ms)
+
+
+def roofline(
+    flops: Mapping[str, float], num_bytes: float, time_s: float, limits: LimitsRecord
+) -> Roofline:
+    """Of work of so many FLOPs, by precision, and bytes (read plus written) done in this time."""
+    assert time_s > 0, "work takes time"
+    if missing := [name for name in flops if name not in limits.flops_per_s]:
+        precisions = ", ".join(limits.flops_per_s)
+        raise RecordError(f"limits.json: has no {missing[0]}, only {precisions}; measure again")
+    least_s = {name: count / limits.flops_per_s[name] for name, count in flops.items()}
+    compute = sum(least_s.values()) / time_s
+    memory = num_bytes / time_s / limits.bytes_per_s
+    return Roofline(
+        precision="+".join(sorted(least_s, key=lambda name: -least_s[name])),
+        flops_per_s=sum(flops.values()) / time_s,
+        bytes_per_s=num_bytes / time_s,
+        compute_share=compute,
+        memory_share=memory,
+        near=_near(compute, memory),
+    )
+
+
+def limiting_precision(
+    kind: str, precision: str, tf32: Mapping[str, bool] | None, limits: LimitsRecord
+) -> str:
+    """The precision of the product that work of a kind is compared with; `tf32` as in `resolved`.
+
+    torch allows TF32 for convolutions and for other products apart; that of recurrent layers goes with
+    convolutions, both being cuDNN's. Only a GPU's limits have an entry for it.
+    """
+    if precision == "bf16":
+        return "bf16"
+    is_on = tf32 is not None and tf32.get("matmul" if kind == "matmul" else "convolution", False)
+    return "tf32" if is_on and "tf32" in limits.flops_per_s else "fp32"
+
+
+def _of_work(
+    measurement: Measurement,
+    kinds: Sequence[Mapping[str, int]],
+    num_bytes: int,
+    time_ms: float,
+) -> Roofline | None:
+    limits, trial = measurement.limits, measurement.trial
+    if limits is None or time_ms <= 0:
+        return None
+    precision, tf32 = trial.settings["precision"], trial.resolved.get("tf32")
+    flops: Counter[str] = Counter()
+    for by_kind in kinds:
+        for kind, count in by_kind.items():
+            flops[limiting_precision(kind, precision, tf32, limits)] += count
+    if not flops:
+        flops[limiting_precision("matmul", precision, tf32, limits)] = 0
+    return roofline(flops, num_bytes, time_ms / 1e3, limits)
+
+
+def _flops_by_kind(row: LayerRow) -> Mapping[str, int]:
+    """Records before FLOPs were kept by kind tell it by the layer's type."""
+    if row.flops_by_kind:
+        return row.flops_by_kind
+    name = row.type.lower()
+    is_recurrent = any(part in name for part in ("lstm", "gru", "rnn"))
+    kind = "convolution" if "conv" in name else "recurrent" if is_recurrent else "matmul"
+    flops = row.forward_flops + row.backward_flops
+    return {kind: flops} if flops else {}
+
+
+def _num_bytes(rows: Sequence[LayerRow]) -> int:
+    return sum(row.forward_bytes + row.backward_bytes for row in rows)
+
+
+def _near(compute: float, memory: float) -> Limit:
+    if max(compute, memory) < NEAR_SHARE:
+        return "neither"
+    return "compute" if compute >= memory else "memory"

@@ -1,0 +1,268 @@
+"""Results as tables: a row per trial, per trial and metric, per epoch, per value of a probe."""
+
+import io
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from trainlab.analysis.classes.confusion import best_confusion
+from trainlab.analysis.cost.summary import epoch_s_of
+from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.findings.parallel import FACTOR, efficiency
+from trainlab.analysis.probes import ProbedTrial
+from trainlab.analysis.trial_records import Line
+from trainlab.record.files import writing
+from trainlab.record.folder import RunFolder
+from trainlab.record.probe import HistogramRecord, ProbeRecord
+from trainlab.record.trial import TrialRecord
+from trainlab.spec.cell import level_text
+from trainlab.spec.settings import scalar_of
+from trainlab.words.numbers import MIB
+
+UNITS = {
+    "total_s": "s",
+    "train_s_per_epoch": "s",
+    "step_ms": "ms",
+    "sample_us": "us",
+    "epoch_s": "s",
+    "samples_per_s": "1/s",
+    "peak_mib": "MiB",
+}
+"""Units of the metrics that have one; losses and accuracies are bare numbers."""
+
+TRIAL_COLUMNS = ("trial", "cell", "seed", "state")
+"""The first columns of every table of probes."""
+
+
+def trial_table(evidence: Evidence) -> pd.DataFrame:
+    """One row per trial: what it was, how it ended, its metrics and costs; empty where it has none."""
+    return pd.DataFrame(
+        [
+            _trial_fields(evidence, trial) | trial_values(evidence, trial)
+            for trial in evidence.trials
+        ]
+    )
+
+
+def tidy_table(evidence: Evidence) -> pd.DataFrame:
+    """One row per trial and metric, with its unit."""
+    rows = [
+        {
+            **_trial_fields(evidence, trial),
+            "metric": name,
+            "unit": UNITS.get(name, ""),
+            "value": value,
+        }
+        for trial in evidence.trials
+        for name, value in trial_values(evidence, trial).items()
+    ]
+    columns = [*_trial_fields(evidence, evidence.trials[0]), "metric", "unit", "value"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def epoch_table(evidence: Evidence) -> pd.DataFrame:
+    """One row per learn trial and epoch: metrics and times as in the curve."""
+    rows = [
+        {**_trial_fields(evidence, trial), **{n: v for n, v in line.items() if n != "kind"}}
+        for trial, epochs in _curves(evidence)
+        for line in epochs
+    ]
+    return pd.DataFrame(rows)
+
+
+def _curves(evidence: Evidence) -> Iterator[tuple[TrialRecord, Sequence[Line]]]:
+    """Of trials that ended, then of those that have begun."""
+    for seeds in evidence.learned.values():
+        yield from ((learned.trial, learned.epochs) for learned in seeds.values())
+    for trial in evidence.trials:
+        if trial.id in evidence.begun:
+            yield trial, evidence.begun[trial.id]
+
+
+def probe_table(trials: Sequence[ProbedTrial]) -> pd.DataFrame:
+    """One row per value, with its trial; histograms are in `histogram_table`."""
+    columns = [*TRIAL_COLUMNS, *ProbeRecord.model_fields, "target"]
+    rows = [
+        (*_trial_values(probed.trial), *line.model_dump().values(), line.target)
+        for probed in trials
+        for line in probed.lines
+        if line.histogram is None
+    ]
+    return pd.DataFrame(rows, columns=columns).drop(columns="histogram")
+
+
+def histogram_table(trials: Sequence[ProbedTrial]) -> pd.DataFrame:
+    """One row per bin: its edges and how many elements fell into it."""
+    columns = [*TRIAL_COLUMNS, "probe", "target", "epoch", "step", "low", "high", "num_elements"]
+    rows = [
+        (*_trial_values(probed.trial), line.probe, line.target, line.epoch, line.step, *edges_count)
+        for probed in trials
+        for line in probed.lines
+        if line.histogram is not None
+        for edges_count in _bins(line.histogram)
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def write_results(folder: RunFolder, evidence: Evidence) -> list[Path]:
+    """results.csv, results.parquet, epochs.csv and probes.csv; the same records give the same bytes."""
+    tidy, epochs = tidy_table(evidence), epoch_table(evidence)
+    parquet = parquet_of(tidy.astype({"value": "float64"}))
+    tables = {folder.results_csv: csv_of(tidy), folder.results_parquet: parquet}
+    if len(epochs):
+        tables[folder.epochs_csv] = csv_of(epochs)
+    if evidence.probed:
+        tables[folder.probes_csv] = csv_of(probe_table(evidence.probed))
+    with writing(folder.path):
+        folder.path.mkdir(parents=True, exist_ok=True)
+    for path, content in tables.items():
+        folder.write_table(path, content)
+    return list(tables)
+
+
+def parquet_of(table: pd.DataFrame) -> bytes:
+    """A table as a Parquet file."""
+    content = io.BytesIO()
+    table.to_parquet(content, index=False)
+    return content.getvalue()
+
+
+def csv_of(table: pd.DataFrame) -> bytes:
+    """A table as CSV, in which no text is taken for a formula."""
+    return table.map(_no_formula).to_csv(index=False, lineterminator="\n").encode()
+
+
+def _no_formula(value: object) -> object:
+    """A text that a spreadsheet would take for a formula, quoted; numbers as they are."""
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value
+    return value if isinstance(scalar_of(value), int | float) else f"'{value}"
+
+
+def _trial_fields(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
+    return {
+        "trial": trial.id,
+        "kind": trial.kind,
+        "cell": trial.cell,
+        # As text: a column of a table has one type, levels of a factor may have several.
+        **{name: _level(trial, name) for name in evidence.factors},
+        "seed": trial.seed,
+        "state": trial.state,
+        "mode": trial.mode or "",
+        "watch": trial.watch or "",
+        "weights": _weights(trial),
+        "again": trial.again,
+        "device_name": trial.resolved.get("device_name", ""),
+    }
+
+
+def _weights(trial: TrialRecord) -> str:
+    if trial.kind == "learn" or "optimizer" not in trial.settings:
+        return ""  # a script has its own
+    return "trained" if trial.weights_of else "untrained"
+
+
+def _level(trial: TrialRecord, factor: str) -> str:
+    """As users write it; where the cell does not set it, the resolved value, else empty."""
+    outer, dot, inner = factor.partition(".")
+    setting = trial.settings.get(outer)
+    value = trial.levels.get(factor, (setting or {}).get(inner) if dot else setting)
+    value = trial.resolved.get(factor) if value is None else value
+    return "" if value is None else level_text(value)
+
+
+def trial_values(evidence: Evidence, trial: TrialRecord) -> dict[str, float]:
+    """What a trial comes to: metrics of its last epoch, times, costs."""
+    values = _learn_values if trial.kind == "learn" else _cost_values
+    return dict(values(evidence, trial))
+
+
+def _learn_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
+    """A trial that did not end well has its rows, so that it is seen, but no values."""
+    learned = evidence.learned.get(trial.cell, {}).get(trial.seed)
+    for name in evidence.metrics:
+        yield name, math.nan if learned is None else learned.value(name)
+    if trial.state == "done" and trial.total_s is not None:
+        yield "total_s", trial.total_s
+    if trial.state == "done" and learned is not None and learned.epochs:
+        times = [float(line["train_s"]) for line in learned.epochs]
+        yield "train_s_per_epoch", statistics.median(times)
+
+
+def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
+    mode, is_trained = trial.mode or "", trial.weights_of is not None
+    measurement = evidence.measurement(trial.cell, mode, again=trial.again, trained=is_trained)
+    # The second of an A/A pair stands for the first where that one broke.
+    measurement = measurement or evidence.measurement(trial.cell, mode, trained=is_trained)
+    if measurement is None:
+        return
+    if trial.watch == "layers" and measurement.memory is not None:
+        yield "peak_mib", measurement.memory.peak_bytes / MIB
+    record = measurement.cost_of(trial.id)
+    if record is not None:
+        step = measurement.step_ms_of(trial.id)
+        yield "step_ms", step
+        yield "sample_us", step * 1e3 / record.batch_size
+        if measurement.knows_epochs:
+            yield "epoch_s", epoch_s_of(record, step)
+        yield "samples_per_s", record.batch_size * 1e3 / step
+        yield from _parallel_values(evidence, trial, record.bench, step)
+
+
+def _parallel_values(
+    evidence: Evidence, trial: TrialRecord, bench: str, step_ms: float
+) -> Iterator[tuple[str, float]]:
+    """Beside the cell with the fewest processes that differs in nothing else, as the same bench measured
+    it."""
+    cells = {cell.id: cell.settings for cell in evidence.cells}
+    own = cells.get(trial.cell)
+    if own is None or own.processes == 1:
+        return
+    alike = {
+        settings.processes: cell
+        for cell, settings in cells.items()
+        if settings.model_copy(update={FACTOR: own.processes}) == own
+    }
+    fewest = min(alike)
+    reference = evidence.measurement(alike[fewest], trial.mode or "")
+    if reference is None or fewest == own.processes:
+        return
+    of_bench = dict(zip(reference.benches, reference.process_ms, strict=True))
+    if bench in of_bench:
+        ratio = step_ms / of_bench[bench]
+        yield "speedup", 1 / ratio
+        yield "efficiency", efficiency(ratio, fewest, own.processes)
+
+
+def _trial_values(trial: TrialRecord) -> tuple[object, ...]:
+    return trial.id, trial.cell, trial.seed, trial.state
+
+
+def _bins(histogram: HistogramRecord) -> Iterator[tuple[float, float, int]]:
+    """Low edge, high edge and count of every bin, the two open ones included."""
+    low, high = histogram.low, histogram.high
+    if histogram.log:
+        low, high = math.log10(low), math.log10(high)
+    width = (high - low) / len(histogram.counts)
+    edges = [low + width * i for i in range(len(histogram.counts) + 1)]
+    if histogram.log:
+        edges = [10**edge for edge in edges]
+    yield 0.0 if histogram.log else -math.inf, edges[0], histogram.below
+    yield from zip(edges, edges[1:], histogram.counts, strict=False)
+    yield edges[-1], math.inf, histogram.above
+
+
+def confusion_table(evidence: Evidence) -> pd.DataFrame:
+    """Test samples of the best setting by true class (rows) and by the class they were taken for."""
+    found = best_confusion(evidence)
+    if found is None:
+        return pd.DataFrame()
+    return pd.DataFrame(
+        found.counts,
+        index=pd.Index(found.classes, name="true"),
+        columns=pd.Index(found.classes, name="said"),
+    )

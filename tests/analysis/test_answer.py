@@ -1,0 +1,415 @@
+"""The answer: which sentences stand in it, and that none is there without its evidence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricate import DATA, Fabricated, made_study
+from trainlab.analysis.answer import Answer, answer
+from trainlab.analysis.answer.open_points import busy_s
+from trainlab.analysis.answer.speed import batch_sentences
+from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import findings
+from trainlab.analysis.findings.parallel import ParallelGain
+from trainlab.plan import Trial
+from trainlab.record.folder import RunFolder
+from trainlab.record.trial import TrialRecord
+from trainlab.report.tables.learning import learn_table
+from trainlab.spec import CostSpec, Study
+from trainlab.stats.means import Interval
+from trainlab.words import Words
+
+
+def answered(path: Path, study: Study, lang: str = "en", **records: Any) -> Answer:
+    evidence = gather(Fabricated(**records).write(path / "run", study))
+    return answer(evidence, findings(evidence), Words(lang))
+
+
+def texts(found: Answer) -> list[str]:
+    return [sentence.text for sentence in found.sentences]
+
+
+def accuracies(**by_level: float) -> Callable[[Trial], dict[str, float]]:
+    """The accuracy of a cell by the text after its `=`, plus a little of its seed's own."""
+    return lambda trial: {
+        "test/accuracy": by_level[f"l{trial.cell.partition('=')[2]}"] + 0.001 * (trial.seed % 3)
+    }
+
+
+BY_BATCH = made_study(vary={"batch_size": (1, 16, 64)}, seeds=5, margins={"test/accuracy": 0.01})
+
+
+def test_the_best_setting_is_named_with_its_value(tmp_path: Path) -> None:
+    found = answered(tmp_path, BY_BATCH, final=accuracies(l1=0.80, l16=0.95, l64=0.90))
+    assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
+    assert not found.open_points
+
+
+def test_a_trend_that_no_two_settings_show_is_told_with_what_they_do_not(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 4, 16, 64)}, seeds=3)
+    noise = {
+        1: (0.0, 0.02, -0.02),
+        4: (0.02, -0.02, 0.0),
+        16: (-0.02, 0.0, 0.02),
+        64: (0.02, 0.0, -0.02),
+    }
+
+    def final(trial: Trial) -> dict[str, float]:
+        size = trial.settings.batch_size
+        level = 0.9 - 0.01 * size.bit_length()
+        return {"test/accuracy": level + noise[size][trial.seed - 1]}
+
+    found = answered(tmp_path, study, final=final)
+    assert texts(found)[0] == (
+        "Test accuracy is 89.0% at best (batch 1) and changes with batch_size, but 3 seeds cannot tell any "
+        "two settings apart."
+    )
+
+
+def test_equal_settings_are_said_to_be_the_same_within_the_margin(tmp_path: Path) -> None:
+    found = answered(tmp_path, BY_BATCH, final=accuracies(l1=0.80, l16=0.95, l64=0.95))
+    assert texts(found) == [
+        "Batch 16 and batch 64 give the best test accuracy, 95.1%, exactly the same in every seed."
+    ]
+    jitter = {16: 0.0, 64: 0.0015}
+
+    def final(trial: Trial) -> dict[str, float]:
+        own = 0.001 * ((trial.seed * (trial.settings.batch_size + 7)) % 3)
+        base = 0.80 if trial.settings.batch_size == 1 else 0.95
+        return {"test/accuracy": base + own + jitter.get(trial.settings.batch_size, 0.0)}
+
+    found = answered(tmp_path / "b", BY_BATCH, final=final)
+    assert texts(found) == [
+        "Batch 64 and batch 16 give the best test accuracy, 95.3%, and the same within 1.0 points."
+    ]
+
+
+def test_what_seeds_cannot_tell_is_open_with_the_command_that_would(tmp_path: Path) -> None:
+    noise = [0.01, -0.012, 0.004]
+
+    def final(trial: Trial) -> dict[str, float]:
+        own = noise[trial.seed % 3] * (1 if trial.settings.batch_size == 1 else -1)
+        return {"test/accuracy": 0.9 + own + 0.004 * (trial.settings.batch_size == 1)}
+
+    study = made_study(vary={"batch_size": (1, 16)}, seeds=3)
+    found = answered(tmp_path, study, final=final)
+    assert texts(found) == [
+        "Test accuracy is 90.5% at best (batch 1), but 3 seeds cannot tell the settings apart."
+    ]
+    (point,) = found.open_points
+    assert point.text.startswith("Which gives the better test accuracy (batch 1 and batch 16): 3 ")
+    assert "seeds would settle all of this" in point.text
+    assert point.command is not None
+    assert point.command.startswith("trainlab run --seeds ")
+
+
+def test_a_faster_setting_is_named_with_how_many_times(tmp_path: Path) -> None:
+    study = made_study(
+        vary={"batch_size": (1, 64)}, learn=False, cost=CostSpec(mode="both", processes=4)
+    )
+
+    def step_ms(trial: Trial, process: int) -> float:
+        return (1.0 if trial.settings.batch_size == 1 else 10.0) * (1 + 0.001 * process)
+
+    found = answered(tmp_path, study, step_ms=step_ms)
+    assert texts(found)[0] == "Batch 64 trains 6.4 times as fast per sample as batch 1."
+    assert "There was no GPU on this machine." in texts(found)
+
+
+def test_images_are_called_images(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 64)}, learn=False, cost=CostSpec(processes=4))
+    images = DATA.model_copy(update={"name": "mnist"})
+    found = answered(
+        tmp_path,
+        study,
+        data=lambda trial: images,
+        step_ms=lambda trial, process: 1.0 + 0.001 * process,
+    )
+    assert texts(found)[0] == "Batch 64 trains 64 times as fast per image as batch 1."
+
+
+def test_what_a_gpu_gains_comes_first_and_at_every_batch(tmp_path: Path) -> None:
+    study = made_study(
+        vary={"device": ("cpu", "cuda:0"), "batch_size": (1, 64)},
+        learn=False,
+        cost=CostSpec(processes=4),
+    )
+    times = {("cpu", 1): 1.0, ("cpu", 64): 40.0, ("cuda:0", 1): 2.0, ("cuda:0", 64): 4.0}
+
+    def step_ms(trial: Trial, process: int) -> float:
+        own = times[str(trial.settings.device), trial.settings.batch_size]
+        return own * (1 + 0.001 * ((process * 7) % 3))
+
+    found = answered(tmp_path, study, step_ms=step_ms)
+    assert texts(found)[0] == (
+        "In training, the GPU is, compared with the CPU: 2 times as slow at batch 1; "
+        "10 times as fast at batch 64."
+    )
+
+
+def test_each_factor_of_several_has_its_sentence_the_largest_first(tmp_path: Path) -> None:
+    study = made_study(design="one-at-a-time", vary={"batch_size": (16,), "lr": (0.1,)}, seeds=5)
+
+    def final(trial: Trial) -> dict[str, float]:
+        lower = 0.2 if "lr" in trial.cell else 0.05 if "batch" in trial.cell else 0.0
+        return {"test/accuracy": 0.9 - lower + 0.001 * (trial.seed % 3)}
+
+    assert texts(answered(tmp_path, study, final=final)) == [
+        "The base setting gives the best test accuracy: 90.1%.",
+        "Learning rate 0.1 instead of learning rate 0.001 lowers test accuracy by 20.0 points, "
+        "to 70.1%.",
+        "Batch 16 instead of batch 64 lowers test accuracy by 5.0 points, to 85.1%.",
+    ]
+
+
+def test_a_single_run_and_a_profile_have_an_answer(tmp_path: Path) -> None:
+    found = answered(tmp_path / "a", made_study(seeds=1), final=lambda t: {"test/accuracy": 0.9})
+    assert texts(found) == [
+        "Test accuracy is 90.0% after 2 epochs (one seed).",
+        "Training and testing took 2.00 s on the CPU, of which an epoch of training took 0.750 s.",
+    ]
+    study = made_study(learn=False, cost=CostSpec(processes=3))
+    found = answered(tmp_path / "b", study, step_ms=lambda trial, process: 2.0 + 0.01 * process)
+    assert texts(found)[0].startswith("A training step of batch 64 takes 2.0")
+    assert any("In training, no operator takes longer than addmm: " in t for t in texts(found))
+
+
+def test_diverging_settings_are_named(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 10.0)}, seeds=3)
+    found = answered(
+        tmp_path,
+        study,
+        state=lambda trial: "diverged" if trial.settings.lr == 10.0 else "done",
+    )
+    assert "With learning rate 10, training diverged in 3 of 3 runs." in texts(found)
+
+
+def test_an_unfinished_study_answers_from_what_it_has_and_says_how_to_finish(
+    tmp_path: Path,
+) -> None:
+    found = answered(
+        tmp_path,
+        BY_BATCH,
+        final=accuracies(l1=0.80, l16=0.95, l64=0.90),
+        state=lambda trial: "pending" if trial.seed == 5 else "done",
+    )
+    assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
+    (point,) = found.open_points
+    assert point.text == "Not finished: 3 of 15 trials (still to run, or interrupted)."
+    assert point.command == f"trainlab resume {tmp_path / 'run'}"
+
+
+def test_reasons_are_given_only_where_the_records_bear_them_out(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 64)}, learn=False, cost=CostSpec(processes=4))
+
+    def phases(optimizer_64: float) -> Callable[[Trial], dict[str, float]]:
+        return lambda trial: (
+            {"forward": 0.2, "backward": 0.3, "optimizer": 0.5}
+            if trial.settings.batch_size == 1
+            else {"forward": 4.0, "backward": 6.0, "optimizer": optimizer_64}
+        )
+
+    def step_ms(trial: Trial, process: int) -> float:
+        return (1.0 if trial.settings.batch_size == 1 else 10.5) * (1 + 0.001 * process)
+
+    fixed = answered(tmp_path / "a", study, step_ms=step_ms, phases_ms=phases(0.5))
+    reasons = [one.text for one in fixed.reasons]
+    (why,) = (one for one in reasons if one.startswith("A larger batch is cheaper"))
+    assert "(optimizer)" in why
+    # By hand: (0.5 - 0.5 / 64) of (1 - 10.5 / 64) ms.
+    assert why.endswith("that is 59% of what is saved per sample.")
+    assert any("The optimizer weighs so much" in one for one in reasons)
+    grows = answered(tmp_path / "b", study, step_ms=step_ms, phases_ms=phases(20.0))
+    assert not any("optimizer" in one.text for one in grows.reasons)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_an_answer_is_short_and_without_symbols_or_intervals(tmp_path: Path, lang: str) -> None:
+    found = answered(tmp_path, BY_BATCH, lang, final=accuracies(l1=0.80, l16=0.95, l64=0.90))
+    for text in texts(found):
+        assert not set(text) & set("→[]［］≠±=/_"), text
+        assert len(text) < 140
+
+
+def test_in_chinese_no_gap_stands_between_two_characters() -> None:
+    words = Words("zh")
+    assert words.tidy("是 批大小 1和批大小 16 的") == "是批大小 1 和批大小 16 的"
+    assert Words("en").tidy("a  b") == "a  b"
+
+
+def test_the_time_of_trials_that_ran_together_counts_once() -> None:
+    def trial(start: int, end: int) -> TrialRecord:
+        times = {"started": f"2026-01-01T00:00:{start:02}", "ended": f"2026-01-01T00:00:{end:02}"}
+        return TrialRecord.model_construct(**times)
+
+    assert busy_s([trial(0, 10), trial(2, 8), trial(5, 20), trial(30, 31)]) == 21
+    assert busy_s([]) == 0
+
+
+def test_levels_that_are_the_same_at_one_level_of_another_factor_alone_are_not_called_the_same(
+    tmp_path: Path,
+) -> None:
+    study = made_study(
+        vary={"batch_size": (1, 16), "lr": (0.1, 0.01)}, seeds=6, margins={"test/accuracy": 0.02}
+    )
+
+    def final(trial: Trial) -> dict[str, float]:
+        lower = 0.3 if (trial.settings.batch_size, trial.settings.lr) == (16, 0.01) else 0.0
+        own = 0.001 * ((trial.seed * (trial.settings.batch_size + 7)) % 3)
+        return {"test/accuracy": 0.95 - lower + own}
+
+    found = answered(tmp_path, study, final=final)
+    assert not any("is the same for" in text for text in texts(found))
+
+
+def test_where_others_differ_it_is_not_said_that_no_setting_does(tmp_path: Path) -> None:
+    """The best is too noisy to be told from any, but two others differ."""
+    study = made_study(vary={"batch_size": (1, 16, 64)}, seeds=10)
+
+    def final(trial: Trial) -> dict[str, float]:
+        level = {1: 0.45, 16: 0.50, 64: 0.51}[trial.settings.batch_size]
+        noise = {
+            1: 0.001 * (trial.seed % 3),
+            16: 0.001 * (trial.seed % 2),
+            64: 0.2 * (-1) ** trial.seed,
+        }
+        return {"test/accuracy": level + noise[trial.settings.batch_size]}
+
+    evidence = gather(Fabricated(final=final).write(tmp_path / "run", study))
+    found = findings(evidence)
+    differ = [one.cells for one in found if one.kind == "effect" and one.verdict == "different"]
+    assert ("batch_size=1", "batch_size=16") in differ
+    told = texts(answer(evidence, found, Words("en")))
+    assert any("cannot tell it from" in text for text in told)
+    assert not any("cannot tell the settings apart" in text for text in told)
+
+
+def test_options_that_contradict_the_proposed_one_are_left_out(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 16)}, seeds=1)
+    folder = Fabricated().write(tmp_path / "run", study)
+    command = "trainlab run w --seed 7 --until-decided --max-seeds=9 --lr 0.1 --out there"
+    folder.write_study(folder.study().model_copy(update={"command": command}))
+    evidence = gather(folder)
+    (point,) = answer(evidence, findings(evidence), Words("en")).open_points
+    assert point.command == "trainlab run w --lr 0.1 --seeds 3"
+
+
+def test_an_unfinished_run_is_expected_to_take_as_long_for_the_rest(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 16)}, seeds=2)
+    folder = Fabricated(state=lambda t: "pending" if t.seed == 2 else "done").write(
+        tmp_path / "run", study
+    )
+    for number, trial in enumerate(t for t in folder.trials() if t.state == "done"):
+        times = {"started": f"2026-01-01T00:0{number}:00", "ended": f"2026-01-01T00:0{number}:30"}
+        folder.trial(trial.id).write(trial.model_copy(update=times))
+    evidence = gather(folder)
+    (point,) = answer(evidence, findings(evidence), Words("en")).open_points
+    assert point.minutes == 1.0
+
+
+def test_times_of_trials_that_were_cut_short_do_not_count(tmp_path: Path) -> None:
+    folder = Fabricated(state=lambda t: "interrupted" if t.seed == 2 else "done").write(
+        tmp_path / "run", made_study(seeds=2)
+    )
+    first, second = folder.trials()
+    folder.trial(first.id).write(first.model_copy(update={"total_s": 100.0}))
+    folder.trial(second.id).write(second.model_copy(update={"total_s": 10.0}))
+    evidence = gather(folder)
+    told = answer(evidence, findings(evidence), Words("en"))
+    assert any("took 100 s" in one.text for one in told.sentences), told.sentences
+    rows = learn_table(evidence, Words("en")).rows
+    assert "100" in [entry.text for row in rows for entry in row.entries]
+
+
+def test_a_trial_that_was_interrupted_says_nothing_of_how_long_the_rest_takes(
+    tmp_path: Path,
+) -> None:
+    folder = Fabricated(state=lambda t: "interrupted").write(tmp_path / "run", made_study(seeds=1))
+    (trial,) = folder.trials()
+    times = {"started": "2026-01-01T00:00:00", "ended": "2026-01-01T00:00:03"}
+    folder.trial(trial.id).write(trial.model_copy(update=times))
+    evidence = gather(folder)
+    (point,) = answer(evidence, findings(evidence), Words("en")).open_points
+    assert point.minutes is None
+
+
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        ((2.3, 0.12), "Training loss fell from 2.3000 in the first epoch to 0.1200 in the last."),
+        ((0.12, 2.3), "Training loss rose from 0.1200 in the first epoch to 2.3000 in the last."),
+        ((0.5, 0.5), None),
+    ],
+)
+def test_a_single_setting_tells_where_its_loss_went(
+    tmp_path: Path, losses: tuple[float, float], told: str | None
+) -> None:
+    folder = Fabricated().write(tmp_path / "run", made_study(seeds=1))
+    (trial,) = folder.trials()
+    path = folder.trial(trial.id).curve_file
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    epochs = [line for line in lines if line["kind"] == "epoch"]
+    for line, loss in zip(epochs, losses, strict=True):
+        line["train/loss"] = loss
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    evidence = gather(folder)
+    found = texts(answer(evidence, findings(evidence), Words("en")))
+    assert [text for text in found if text.startswith("Training loss")] == ([told] if told else [])
+
+
+def test_sentences_about_speed_stand_together(tmp_path: Path) -> None:
+    study = made_study(
+        vary={"batch_size": (1, 64)}, seeds=5, cost=CostSpec(mode="both", processes=4)
+    )
+
+    def step_ms(trial: Trial, process: int) -> float:
+        return (1.0 if trial.settings.batch_size == 1 else 10.5) * (1 + 0.001 * process)
+
+    found = answered(tmp_path, study, step_ms=step_ms, final=accuracies(l1=0.80, l64=0.90))
+    speed, inference, accuracy, *_ = texts(found)
+    assert speed == "Batch 64 trains 6.1 times as fast per sample as batch 1."
+    assert inference == "In inference, batch 64 is 6.1 times as fast per sample as batch 1."
+    assert accuracy.startswith("Batch 64 gives the best test accuracy")
+
+
+def test_settings_changed_together_are_named_once(tmp_path: Path) -> None:
+    study = made_study(design="one-at-a-time", cells=({"optimizer": "sgd", "lr": 0.5},), seeds=5)
+
+    def final(trial: Trial) -> dict[str, float]:
+        level = 0.9 if trial.cell == "base" else 0.7
+        return {"test/accuracy": level + 0.001 * (trial.seed % 3)}
+
+    found = texts(answered(tmp_path, study, final=final))
+    assert not any("(at " in text for text in found)
+    effects = [one for one in findings(gather(RunFolder(tmp_path / "run"))) if one.kind == "effect"]
+    assert effects
+    assert not any("(at " in one.sentence(Words("en")) for one in effects)
+
+
+@pytest.mark.parametrize(
+    ("low", "speedup", "high", "said"),
+    [
+        (1.4, 1.5, 1.6, "2 processes train 1.5 times as fast as 1, an efficiency of 75%."),
+        (0.5, 0.571, 0.6, "2 processes train more slowly than 1: a step takes 1.8 times as long."),
+        (0.9, 1.02, 1.1, "Whether 2 processes train faster or more slowly than 1 is not shown."),
+    ],
+)
+def test_what_processes_gain_is_said_as_far_as_it_is_shown(
+    low: float, speedup: float, high: float, said: str
+) -> None:
+    gain = ParallelGain(
+        subject="train/step_ms",
+        factor="processes",
+        levels=(1, 2),
+        cells=("processes=1", "processes=2"),
+        speedup=speedup,
+        efficiency=speedup / 2,
+        efficiency_low=low / 2,
+        efficiency_high=high / 2,
+        n=5,
+        interval=Interval(low, high),
+    )
+    assert [sentence.text for sentence in batch_sentences([gain], Words("en"))] == [said]

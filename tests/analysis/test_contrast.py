@@ -1,0 +1,100 @@
+"""Who is compared with whom, worked out by hand."""
+
+from typing import Any
+
+from fabricate import made_study
+from trainlab.analysis.contrast import Contrast, against_references, contrasts, level_of
+from trainlab.spec import Cell
+
+
+def pairs(**question: Any) -> list[tuple[str, str, str]]:
+    return [told(one) for one in contrasts(made_study(**question).all_cells)]
+
+
+def told(one: Contrast) -> tuple[str, str, str]:
+    return one.factor, one.reference.id, one.other.id
+
+
+def test_in_a_grid_each_cell_is_compared_along_each_factor_with_its_first_level() -> None:
+    assert pairs(vary={"batch_size": (1, 16), "lr": (0.1, 0.01)}) == [
+        ("batch_size", "batch_size=1,lr=0.1", "batch_size=16,lr=0.1"),
+        ("batch_size", "batch_size=1,lr=0.01", "batch_size=16,lr=0.01"),
+        ("lr", "batch_size=1,lr=0.1", "batch_size=1,lr=0.01"),
+        ("lr", "batch_size=16,lr=0.1", "batch_size=16,lr=0.01"),
+    ]
+
+
+def test_of_three_levels_the_first_is_the_reference_and_the_others_are_compared_too() -> None:
+    cells = made_study(vary={"batch_size": (16, 1, 64)}).all_cells
+    assert [one.levels for one in against_references(cells)] == [(16, 1), (16, 64)]
+    assert [one.levels for one in contrasts(cells)] == [(16, 1), (16, 64), (1, 64)]
+
+
+def test_levels_are_compared_with_each_other_where_all_else_is_equal() -> None:
+    found = contrasts(made_study(vary={"batch_size": (1, 16, 64), "lr": (0.1, 0.01)}).all_cells)
+    assert [told(one) for one in found[-2:]] == [
+        ("batch_size", "batch_size=16,lr=0.1", "batch_size=64,lr=0.1"),
+        ("batch_size", "batch_size=16,lr=0.01", "batch_size=64,lr=0.01"),
+    ]
+    found = contrasts(
+        made_study(design="one-at-a-time", vary={"batch_size": (1, 4), "lr": (0.1,)}).all_cells
+    )
+    assert [told(one) for one in found[3:]] == [("batch_size", "batch_size=1", "batch_size=4")]
+
+
+def test_many_levels_are_compared_with_the_first_only() -> None:
+    assert len(pairs(vary={"batch_size": (1, 2, 4, 8, 16)})) == 10
+    assert len(pairs(vary={"batch_size": (1, 2, 4, 8, 16, 32)})) == 5
+
+
+def test_one_at_a_time_compares_each_cell_with_the_base() -> None:
+    study = made_study(
+        design="one-at-a-time", vary={"batch_size": (16,), "lr": (0.1,), "hidden": (4,)}
+    )
+    found = contrasts(study.all_cells)
+    assert [told(one) for one in found] == [
+        ("batch_size", "base", "batch_size=16"),
+        ("lr", "base", "lr=0.1"),
+        ("model.hidden", "base", "hidden=4"),
+    ]
+    # The base's own learning rate is adam's default; its hidden size is the model's secret.
+    assert [one.levels for one in found] == [(64, 16), (0.001, 0.1), (None, 4)]
+
+
+def test_a_listed_cell_that_changes_several_settings_is_compared_with_the_base_as_a_whole() -> None:
+    (found,) = contrasts(made_study(cells=({"optimizer": "sgd", "lr": 0.1},)).all_cells)
+    assert told(found) == ("optimizer,lr", "base", "optimizer=sgd,lr=0.1")
+    assert found.levels == (None, None)
+
+
+def test_a_cell_listed_beside_a_grid_is_compared_with_its_neighbour() -> None:
+    listed = ({"batch_size": 16, "optimizer": "sgd"},)
+    assert pairs(vary={"batch_size": (1, 16)}, cells=listed) == [
+        ("batch_size", "batch_size=1", "batch_size=16"),
+        ("optimizer", "batch_size=16", "batch_size=16,optimizer=sgd"),
+    ]
+
+
+def test_a_cell_listed_beside_a_grid_without_a_neighbour_is_compared_with_the_first() -> None:
+    assert pairs(vary={"batch_size": (1, 16)}, cells=({"optimizer": "sgd"},))[1:] == [
+        ("batch_size,optimizer", "batch_size=1", "optimizer=sgd")
+    ]
+
+
+def test_a_single_cell_is_compared_with_nothing() -> None:
+    assert pairs() == []
+    assert pairs(vary={"batch_size": (4,)}) == []
+
+
+def test_the_level_of_a_factor_is_known_also_where_a_cell_does_not_change_it() -> None:
+    base = made_study(settings={"model": {"hidden": 3}}).all_cells[0]
+    assert level_of(base, "batch_size") == 64
+    assert level_of(base, "model.hidden") == 3
+    assert level_of(base, "optimizer_options.rho") is None
+
+
+def test_a_cell_of_an_older_run_that_is_the_base_by_another_name_is_not_compared() -> None:
+    base, other = made_study(design="one-at-a-time", vary={"lr": (0.01,)}).cells
+    settings = base.settings.model_copy(update={"lr": base.settings.start_lr})
+    twin = Cell(id="lr=0.001", levels={"lr": 0.001}, settings=settings)
+    assert [pair.ids for pair in contrasts([base, twin, other])] == [("base", "lr=0.01")]

@@ -1,0 +1,182 @@
+import math
+import random
+import statistics
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from fabricate import made_turns
+from trainlab.analysis.cost.benches import process_steps_ms
+from trainlab.analysis.cost.summary import CostSummary, Estimate, repeat_interval, summarise
+from trainlab.record.cost import CostRecord, LoadRecord
+from trainlab.stats.median import median_interval
+from trainlab.words import Words
+
+QUIET = LoadRecord(
+    load_before=0, others_cores=0, stolen_cores=0, cpu_mhz=None, governor=None, affinity=None
+)
+
+
+def record(step_ms: list[float], **changes: Any) -> CostRecord:
+    values: dict[str, Any] = {
+        "mode": "train",
+        "batch_size": 50,
+        "num_samples": 1000,
+        "steps_per_epoch": 20,
+        "warmup_ms": [900.0, 12.0],
+        "cold": [],
+        "settled": [],
+        "round_steps": 4,
+        "step_ms": step_ms,
+        "phases_ms": {"forward": [6.0] * 4, "other": [5.0] * 4},
+        "stopped": "budget",
+        "load": QUIET,
+    }
+    return CostRecord(**(values | changes))
+
+
+def summed(records: list[CostRecord]) -> CostSummary:
+    """Of processes that ran by themselves."""
+    return summarise(records, [statistics.median(one.step_ms) for one in records])
+
+
+def test_units_on_hand_worked_numbers() -> None:
+    found = summed([record([10.0] * 8), record([10.0] * 8)])
+    assert found.step_ms.value == pytest.approx(10)
+    assert found.sample_us.value == pytest.approx(200)
+    assert found.epoch_s.value == pytest.approx(0.2)
+    assert found.samples_per_s.value == pytest.approx(5000)
+    # Marked steps took 6 + 5 ms where bare ones took 10.
+    assert found.phases_ms == pytest.approx({"forward": 60 / 11, "other": 50 / 11})
+    assert found.first_step_ms == 900
+    assert (found.num_steps, found.num_processes, found.num_warmup_steps) == (16, 2, 2)
+    assert found.unstable is None
+
+
+def test_a_sample_is_a_process_not_a_step() -> None:
+    few = summed([record([10.0] * 8), record([12.0] * 8)]).step_ms
+    many = summed([record([10.0] * 800), record([12.0] * 800)]).step_ms
+    assert few == many
+    assert few.value == pytest.approx(math.sqrt(120))
+
+
+def loaded(**load: float) -> LoadRecord:
+    return QUIET.model_copy(update=load)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "processes differ by 22%"),
+        ({"step_ms": [10.0] * 10 + [11.2] * 20}, "steps drift by +12%"),
+        ({"load": loaded(others_cores=1.5)}, "used 1.5 cores"),
+        ({"load": loaded(stolen_cores=0.4)}, "took 0.4 cores"),
+    ],
+)
+def test_a_time_that_is_not_known_well_says_by_how_much_and_why(
+    changes: dict[str, Any], told: str
+) -> None:
+    words = Words("en")
+    records = [record([10.0] * 9).model_copy(update=changes) for _ in range(3)]
+    unstable = summarise(records, [10.0, 11.0, 12.2]).unstable
+    assert unstable is not None
+    # Logs differ by 0.0953 and 0.1035; their deviation is 0.0994, and t(0.975, 2) = 4.3027.
+    assert unstable.off_by == pytest.approx(
+        math.expm1(4.3027 * 0.0994 * math.sqrt(2 / 3)), rel=1e-3
+    )
+    assert told in words.warning(unstable.reason, unstable.value)
+
+
+def test_symptoms_alone_are_no_reason_to_doubt_a_time_that_is_known_well() -> None:
+    load = loaded(others_cores=1.5, stolen_cores=0.4)
+    noisy = [record([10.0, 20.0, 10.0] * 5, load=load) for _ in range(3)]
+    assert summarise(noisy, [10.0, 10.1, 10.2]).unstable is None
+
+
+def test_a_single_process_has_no_interval() -> None:
+    found = summed([record([10.0, 12.0, 11.0])])
+    assert found.step_ms == Estimate(pytest.approx(11.0))
+    assert found.sample_us == Estimate(pytest.approx(220.0))
+    assert (found.epoch_s.low, found.samples_per_s.high, found.unstable) == (None, None, None)
+
+
+def test_two_processes_are_too_few_for_an_interval_or_a_flag() -> None:
+    two = summed([record([10.0] * 8), record([25.0] * 8)])
+    assert (two.step_ms.low, two.sample_us.high, two.unstable) == (None, None, None)
+    assert summed([record([10.0] * 8)] * 3).step_ms.low == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("last", [10.5, 10.8, 11.0, 11.5, 12.0])
+def test_a_time_is_flagged_by_the_interval_that_is_shown(last: float) -> None:
+    found = summarise([record([10.0] * 9)] * 3, [10.0, 10.2, last])
+    assert found.step_ms.high is not None
+    off_by = found.step_ms.high / found.step_ms.value - 1
+    assert (found.unstable is not None) == (off_by > 0.10)
+    assert found.unstable is None or found.unstable.off_by == pytest.approx(off_by)
+
+
+def test_an_epoch_is_what_its_steps_add_up_to() -> None:
+    # 21 batches of 50 and one of 25 samples; the step that is shown is the median, 10 ms.
+    steps = [10.0, 10.0, 19.0]
+    whole = record(steps, num_samples=1075, steps_per_epoch=22, last_ms=[8.0, 7.0, 9.0])
+    assert summed([whole]).epoch_s.value == pytest.approx((21 * 10 + 8) / 1e3)
+    # From before the last batch was measured: in proportion.
+    old = whole.model_copy(update={"last_ms": []})
+    assert summed([old]).epoch_s.value == pytest.approx(21.5 * 10 / 1e3)
+    even = record(steps, num_samples=1050, steps_per_epoch=21)
+    assert summed([even]).epoch_s.value == pytest.approx(21 * 10 / 1e3)
+
+
+def test_turns_beside_which_something_else_ran_are_set_aside_and_counted() -> None:
+    turns = made_turns(7)
+    turns[1] = turns[1].model_copy(update={"stolen_cores": 0.5})
+    turns[4] = turns[4].model_copy(update={"others_cores": 0.9})
+    found = record([10.0, 90.0, 11.0, 12.0, 80.0, 13.0, 14.0], turns=turns, bench="b")
+    assert found.quiet_medians_ms() == {1: 10.0, 3: 11.0, 4: 12.0, 6: 13.0, 7: 14.0}
+    summary = summarise([found], [12.0])
+    assert (summary.num_turns, summary.num_set_aside) == (7, 2)
+    assert summary.epoch_s.value == pytest.approx(20 * 12.0 / 1e3)
+
+
+def test_where_most_turns_are_disturbed_all_count() -> None:
+    loud = [turn.model_copy(update={"others_cores": 1.0}) for turn in made_turns(7)]
+    found = record([10.0] * 7, turns=loud, bench="b")
+    assert len(found.quiet_medians_ms()) == 7
+    assert summarise([found], [10.0]).num_set_aside == 0
+
+
+def test_processes_of_a_bench_are_seen_within_its_rounds() -> None:
+    # The machine slows down fourfold after the second round, when the first process has gone.
+    slowed = [10.0, 10.0, 40.0, 40.0, 40.0]
+    a = record(slowed, turns=made_turns(5), bench="b")
+    b = record([20.0, 20.0], turns=made_turns(2), bench="b")
+    alone = record([20.0, 20.0], turns=made_turns(2))
+    found = process_steps_ms({"a": a, "b": b, "alone": alone})
+    assert found["b"] / found["a"] == pytest.approx(2.0)
+    assert found["alone"] == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("count", [3, 5, 10])
+def test_a_repeated_measurement_falls_inside_the_interval_at_the_stated_rate(count: int) -> None:
+    draw, inside, trials = random.Random(count), 0, 4000
+    for _ in range(trials):
+        first, second = ([math.exp(draw.gauss(0, 0.1)) for _ in range(count)] for _ in range(2))
+        interval = repeat_interval(first)
+        assert interval.low is not None
+        assert interval.high is not None
+        repeated = math.exp(statistics.fmean(map(math.log, second)))
+        inside += interval.low <= repeated <= interval.high
+    assert inside / trials == pytest.approx(0.95, abs=0.012)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 6, 7, 20, 101, 999, 1000, 5000])
+def test_the_interval_of_a_median_covers_at_95_per_cent_by_the_binomial_law(count: int) -> None:
+    _, low, high = median_interval(range(count))
+    below = int(low)
+    assert high == count - 1 - below
+    if count < 6:  # not even the whole range covers at 95%
+        assert below == 0
+    else:
+        assert 1 - 2 * stats.binom.cdf(below, count, 0.5) >= 0.949
+        assert 1 - 2 * stats.binom.cdf(below + 1, count, 0.5) < 0.951

@@ -1,0 +1,491 @@
+"""Findings from made-up records: planted differences are found, planted confounds named."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricate import DATA, QUIET, Fabricated, made_study, operator
+from trainlab.analysis.evidence import Evidence, gather
+from trainlab.analysis.findings import findings
+from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.results import trial_table
+from trainlab.plan import Trial
+from trainlab.spec import CostSpec, Study
+from trainlab.stats.means import mean_of
+from trainlab.words import Words
+
+NOISE = (0.0, 0.7, -0.4, 0.3, -0.8, 0.5, -0.2, 0.9, -0.6, 0.1)
+"""By seed or process: fixed, so that every run of the tests sees the same."""
+
+
+def evidence(path: Path, study: Study, **told: Any) -> Evidence:
+    return gather(Fabricated(**told).write(path / "run", study))
+
+
+def of_kind(kind: str, found: Evidence) -> list[Finding]:
+    return [one for one in findings(found) if one.kind == kind]
+
+
+def shifted(cell: str, by: float, spread: float) -> Any:
+    """Accuracies that vary with the seed, and are higher by so much in one cell."""
+
+    def final(trial: Trial) -> dict[str, float]:
+        own = NOISE[(trial.seed + len(trial.cell)) % 10] * spread
+        return {"test/accuracy": 0.9 + own + (by if trial.cell == cell else 0.0)}
+
+    return final
+
+
+def test_a_planted_difference_is_found_with_its_size(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=8)
+    found = evidence(tmp_path, study, final=shifted("lr=0.01", 0.05, 0.002))
+    (effect,) = of_kind("effect", found)
+    assert effect.verdict == "different"
+    assert effect.cells == ("lr=0.1", "lr=0.01")
+    assert effect.levels == (0.1, 0.01)
+    assert effect.n == 8
+    assert effect.numbers["difference"] == pytest.approx(0.05, abs=0.003)
+    assert effect.interval is not None
+    assert effect.interval.contains(0.05)
+    assert of_kind("undecided", found) == []
+
+
+def test_3_seeds_show_a_large_difference_and_one_never_shows_any(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=3)
+    found = evidence(tmp_path, study, final=shifted("lr=0.01", 0.05, 0.002))
+    (effect,) = of_kind("effect", found)
+    assert effect.verdict == "different"
+    assert not of_kind("undecided", found)
+    single = made_study(vary={"lr": (0.1, 0.01)}, seeds=1)
+    found = evidence(tmp_path / "one", single, final=shifted("lr=0.01", 0.05, 0.002))
+    (undecided,) = of_kind("undecided", found)
+    assert undecided.numbers["num_open"] == undecided.numbers["num_tested"] == 1
+    assert undecided.numbers["most_seeds"] == 1
+
+
+def test_cells_within_the_stated_margin_are_equivalent(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=8, margins={"test/accuracy": 0.01})
+    (effect,) = of_kind("effect", evidence(tmp_path, study, final=shifted("", 0.0, 0.001)))
+    assert effect.verdict == "equivalent"
+    assert effect.numbers["margin"] == 0.01
+
+
+def test_comparisons_of_a_metric_are_decided_as_one_family(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01, 0.001, 0.0001)}, seeds=8)
+    effects = of_kind("effect", evidence(tmp_path, study))
+    assert [(one.subject, one.numbers["family"]) for one in effects] == [
+        *[("test/accuracy", 6)] * 6,
+        *[("test/loss", 6)] * 6,
+        *[("train/loss", 6)] * 6,
+    ]
+
+
+def test_training_without_resets_is_a_finding_of_its_own(tmp_path: Path) -> None:
+    study = made_study(design="one-at-a-time", vary={"zero_grad": (False,), "lr": (0.1,)})
+    kinds = {(one.kind, one.factor) for one in findings(evidence(tmp_path, study)) if one.factor}
+    assert kinds == {("no_reset", "zero_grad"), ("effect", "lr")}
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_threads_that_differ_between_two_cells_are_named_whichever_seed_it_is(
+    seed: int, tmp_path: Path
+) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)})
+
+    def resolved(trial: Trial) -> dict[str, int]:
+        return {"threads": 2} if (trial.cell, trial.seed) == ("lr=0.01", seed) else {}
+
+    for one in of_kind("effect", evidence(tmp_path, study, resolved=resolved)):
+        assert list(map(str, one.confounds)) == ["threads: 1 against 2"]
+
+
+def test_other_data_in_one_cell_is_named(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)})
+    subset = DATA.model_copy(update={"num_train": 96})
+    found = evidence(tmp_path, study, data=lambda t: subset if t.cell == "lr=0.01" else DATA)
+    assert list(map(str, of_kind("effect", found)[0].confounds)) == [
+        "data.num_train: 960 against 96"
+    ]
+
+
+def test_a_failed_trial_makes_no_confounds_up(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)})
+
+    def state(trial: Trial) -> str:
+        return "failed" if (trial.cell, trial.seed) == ("lr=0.01", 1) else "done"
+
+    folder = Fabricated(state=state).write(tmp_path / "r", study)
+    home = folder.trial("learn-lr=0.01-seed1")
+    home.write(home.read().model_copy(update={"resolved": {}, "data": None, "final": {}}))
+    found = gather(folder)
+    assert {one.confounds for one in of_kind("effect", found)} == {()}
+
+
+@pytest.mark.parametrize("state", ["diverged", "failed", "interrupted", "running", "pending"])
+def test_a_trial_that_did_not_end_well_never_counts_as_a_value(state: str, tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=4)
+    found = evidence(
+        tmp_path,
+        study,
+        state=lambda t: state if (t.cell, t.seed) == ("lr=0.01", 2) else "done",
+        final=lambda t: {"test/accuracy": 0.0 if (t.cell, t.seed) == ("lr=0.01", 2) else 0.9},
+    )
+    (effect,) = of_kind("effect", found)
+    assert (effect.n, effect.numbers["mean_b"]) == (3, 0.9)
+    value = found.values("lr=0.01", "test/accuracy").get(2, math.nan)
+    assert math.isnan(value)
+    unfinished = of_kind("unfinished", found)
+    assert bool(unfinished) == (state != "diverged")
+    assert bool(of_kind("diverged", found)) == (state == "diverged")
+    if unfinished:
+        numbers = unfinished[0].numbers
+        assert (numbers["num_done"], numbers["num_planned"], numbers[f"num_{state}"]) == (7, 8, 1)
+
+
+def test_a_failed_seed_is_not_counted_as_diverged(tmp_path: Path) -> None:
+    states = {1: "failed", 2: "diverged", 3: "interrupted"}
+    found = evidence(
+        tmp_path,
+        made_study(vary={"lr": (0.1, 0.01)}, seeds=5),
+        state=lambda t: states.get(t.seed, "done") if t.cell == "lr=0.01" else "done",
+    )
+    effect = of_kind("effect", found)[0]
+    counts = [effect.numbers[name] for name in ("num_diverged", "num_dropped")]
+    assert (effect.n, counts) == (2, [1, 2])
+    mean = mean_of(list(found.values("lr=0.01", "test/accuracy").values()))
+    assert mean is not None
+    assert (mean.n, mean.num_diverged) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "num_reached"), [(2.0, 2), ("<= 2", 2), (">= 2", 3), (">= 4", 1)]
+)
+def test_an_error_is_reached_from_above_unless_the_target_says_otherwise(
+    asked: float | str, num_reached: int, tmp_path: Path
+) -> None:
+    found = evidence(
+        tmp_path,
+        made_study(seeds=4, targets={"test/mae": asked}),
+        final=lambda t: {"test/mae": float(t.seed)},
+    )
+    (quality,) = of_kind("time_to_target", found)
+    assert quality.numbers["num_reached"] == num_reached
+
+
+def test_cells_of_which_no_seed_ended_well_cannot_be_compared(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)})
+    state = {"lr=0.1": "done", "lr=0.01": "diverged"}
+    found = evidence(tmp_path, study, state=lambda t: state[t.cell])
+    assert {(one.n, one.verdict) for one in of_kind("effect", found)} == {(0, "cannot tell")}
+    (gone,) = of_kind("diverged", found)
+    assert (gone.cells, gone.numbers, gone.n) == (
+        ("lr=0.01",),
+        {"num_diverged": 3, "num_in_training": 3, "num_in_test": 0, "median_step": 7},
+        3,
+    )
+
+
+def test_time_to_quality_counts_who_never_got_there_and_leaves_out_who_was_stopped(
+    tmp_path: Path,
+) -> None:
+    study = made_study(seeds=4, targets={"test/accuracy": 0.85, "test/loss": 0.1})
+    found = evidence(
+        tmp_path,
+        study,
+        final=lambda t: {"test/accuracy": 0.8 if t.seed == 1 else 0.9, "test/loss": 0.4},
+        state=lambda t: "interrupted" if t.seed == 4 else "done",
+    )
+    accuracy, loss = of_kind("time_to_target", found)
+    assert (accuracy.n, accuracy.numbers) == (
+        3,
+        {
+            "target": 0.85,
+            "num_reached": 2,
+            "median_epoch": 1,
+            "median_s": 1.0,
+        },
+    )
+    assert (loss.n, loss.numbers["num_reached"], loss.numbers["median_s"]) == (3, 0, None)
+
+
+def slower(by: float, spread: float, floor: float) -> Any:
+    """Steps of processes: `lr=0.01` slower by a share, the A/A pair apart by a share."""
+
+    def step_ms(trial: Trial, process: int) -> float:
+        own = 1 + spread * NOISE[(process + len(trial.cell) + 3 * trial.again) % 10]
+        return own * (1 + by * (trial.cell == "lr=0.01")) * (1 + floor * trial.again)
+
+    return step_ms
+
+
+def costs(tmp_path: Path, step_ms: Any, **given: Any) -> Evidence:
+    cost = CostSpec(**{"processes": 3, **given})
+    study = made_study(vary={"lr": (0.1, 0.01)}, learn=cost.weights != "untrained", cost=cost)
+    return evidence(tmp_path, study, step_ms=step_ms)
+
+
+def test_a_slowdown_of_5_per_cent_is_found_when_the_noise_allows(tmp_path: Path) -> None:
+    (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 0.0)))
+    assert cost.verdict == "different"
+    assert cost.numbers["ratio"] == pytest.approx(1.05, abs=0.003)
+    assert cost.numbers["epoch_s_a"] == pytest.approx(0.015, rel=0.01)
+
+
+def test_it_cannot_be_told_when_the_same_cell_measured_twice_differs_as_much(
+    tmp_path: Path,
+) -> None:
+    (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 0.06)))
+    assert cost.verdict == "cannot tell"
+    assert cost.numbers["noise"] == pytest.approx(1.06, abs=0.005)
+    assert cost.numbers["processes_needed"] is None
+
+
+def test_it_cannot_be_told_when_processes_differ_as_much(tmp_path: Path) -> None:
+    found = costs(tmp_path, slower(0.05, 0.1, 0.0))
+    (cost,) = of_kind("cost", found)
+    assert cost.verdict == "cannot tell"
+    assert of_kind("unstable", found)
+
+
+def test_without_an_a_a_pair_nothing_is_called_different(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec())
+    found = evidence(
+        tmp_path,
+        study,
+        step_ms=slower(0.5, 0.002, 0.0),
+        state=lambda t: "failed" if t.again else "done",
+    )
+    (cost,) = of_kind("cost", found)
+    assert (cost.verdict, cost.numbers["noise"]) == ("cannot tell", None)
+
+
+def test_a_failed_process_is_left_out_of_the_cost(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec())
+    found = evidence(
+        tmp_path, study, state=lambda t: "failed" if t.id.endswith("process2") else "done"
+    )
+    (cost,) = of_kind("cost", found)
+    assert cost.n == 2
+
+
+def test_threads_that_differ_are_named_beside_time_and_memory(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec())
+    found = evidence(
+        tmp_path, study, resolved=lambda t: {"threads": 2} if t.cell == "lr=0.01" else {}
+    )
+    told = [*of_kind("cost", found), *of_kind("memory", found)]
+    assert len(told) == 2
+    assert all([str(x) for x in one.confounds] == ["threads: 1 against 2"] for one in told)
+
+
+def test_a_study_of_trained_weights_alone_has_its_findings_too(tmp_path: Path) -> None:
+    found = costs(tmp_path, slower(0.05, 0.002, 0.0), weights="trained")
+    (cost,) = of_kind("cost", found)
+    assert cost.verdict == "different"
+
+
+def by_batch(path: Path, **told: Any) -> Evidence:
+    study = made_study(vary={"batch_size": (1, 4, 16)}, learn=False, cost=CostSpec(mode="both"))
+    return evidence(path, study, **told)
+
+
+def test_time_per_batch_is_split_into_a_fixed_part_and_one_per_sample(tmp_path: Path) -> None:
+    found = by_batch(tmp_path, step_ms=lambda t, _: 2.0 + 0.1 * t.settings.batch_size)
+    train, inference = of_kind("scaling", found)
+    assert (train.subject, inference.subject) == ("train/step_ms", "inference/step_ms")
+    assert train.numbers["fixed_ms"] == pytest.approx(2.0)
+    assert train.numbers["per_sample_us"] == pytest.approx(100.0)
+    assert train.numbers["enough"] == pytest.approx(80.0)
+    assert train.numbers["fit"] == "fits"
+    assert train.n == 3
+
+
+def test_operators_are_ranked_at_both_ends_and_followed_in_between(tmp_path: Path) -> None:
+    def rows(trial: Trial) -> list[Any]:
+        size = trial.settings.batch_size
+        return [operator("aten::addmm", 25.0 * size), operator("aten::copy_", 100.0)]
+
+    found = by_batch(tmp_path, rows=rows)
+    top = of_kind("top_operator", found)[0]
+    assert (top.subject, top.levels) == ("aten::addmm", (1, 16))
+    assert top.numbers == {
+        "of_mode": "train",
+        "share_a": 0.025,
+        "share_b": 0.4,
+        "first_a": "aten::copy_",
+        "first_share_a": 0.1,
+        "share_of": "step",
+    }
+    grown = [(one.levels, one.numbers["time"]) for one in of_kind("operator_growth", found)]
+    assert grown == [((1, 4), 4.0), ((4, 16), 4.0)] * 2
+
+
+def test_the_optimizers_share_is_told_at_the_smallest_and_the_largest_batch(
+    tmp_path: Path,
+) -> None:
+    found = by_batch(
+        tmp_path,
+        phases_ms=lambda t: {
+            "forward": 1.0,
+            "optimizer": 1.0 if t.settings.batch_size == 1 else 0.25,
+        },
+    )
+    share = of_kind("optimizer_share", found)[0]
+    assert share.numbers == {"share_a": 0.5, "share_b": 0.2}
+
+
+def test_memory_grows_with_the_batch_as_recorded(tmp_path: Path) -> None:
+    grown = of_kind("memory", by_batch(tmp_path))
+    assert [(one.levels, one.numbers["ratio"]) for one in grown] == [
+        ((1, 4), 4),
+        ((1, 16), 16),
+        ((4, 16), 4),
+    ] * 2
+
+
+def test_batches_are_only_laid_in_a_row_where_all_else_is_equal(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 4), "hidden": (2, 8)}, learn=False, cost=CostSpec())
+    assert [one.cells for one in of_kind("scaling", evidence(tmp_path, study))] == [
+        ("batch_size=1,hidden=2", "batch_size=4,hidden=2"),
+        ("batch_size=1,hidden=8", "batch_size=4,hidden=8"),
+    ]
+
+
+def test_a_margin_of_a_cost_lets_it_be_called_equivalent(tmp_path: Path) -> None:
+    study = made_study(
+        vary={"lr": (0.1, 0.01)},
+        learn=False,
+        cost=CostSpec(processes=6),
+        margins={"train/sample_us": 0.05},
+    )
+    (cost,) = of_kind("cost", evidence(tmp_path, study, step_ms=slower(0.001, 0.002, 0.0)))
+    assert (cost.verdict, cost.numbers["margin"]) == ("equivalent", 0.05)
+    assert "equivalent within 5.0%" in cost.sentence(Words("en"))
+    assert "[90% CI" in cost.sentence(Words("en"))
+
+
+def test_a_factor_is_told_as_a_factor_not_as_a_difference_of_logarithms(tmp_path: Path) -> None:
+    """80.3% was printed where one measurement took 2.23 times as long as the other."""
+    (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 1.23)))
+    text = cost.sentence(Words("en"))
+    assert "80" not in text
+    assert "2.23" in text
+
+
+def test_a_time_that_is_off_names_itself_while_its_ratio_may_be_good(tmp_path: Path) -> None:
+    # Whole benches are 30% slower than others; within each, cells differ by very little more or less.
+    def step_ms(trial: Trial, process: int) -> float:
+        own = 1 + 0.001 * NOISE[(process + len(trial.cell) + 3 * trial.again) % 10]
+        return own * (1, 1.3, 1.6)[process - 1] * (1 + (trial.cell == "lr=0.01"))
+
+    found = costs(tmp_path, step_ms)
+    (unstable,) = of_kind("unstable", found)
+    assert (unstable.numbers["num_unstable"], unstable.numbers["num_wide"]) == (4, 0)
+    text = unstable.sentence(Words("en"))
+    assert "4 of 4 times per batch may be off by more than 10.0%" in text
+    assert "Ratios between settings, formed within rounds, are good to" in text
+    (cost,) = of_kind("cost", found)
+    assert cost.verdict == "different"
+    assert cost.numbers["ratio"] == pytest.approx(2.0, rel=0.01)
+
+
+def test_a_seed_that_took_far_longer_than_the_others_is_named(tmp_path: Path) -> None:
+    folder = Fabricated().write(tmp_path / "r", made_study(seeds=3))
+    for trial, seconds in zip(folder.trials(), (31.0, 95.0, 33.0), strict=True):
+        home = folder.trial(trial.id)
+        lines = [{**line, "train_s": seconds} for line in home.epochs()]
+        home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        load = QUIET.model_copy(update={"others_cores": 1.25})
+        home.write(trial.model_copy(update={"load": load}))
+    (slow,) = of_kind("slow_trial", gather(folder))
+    assert (slow.numbers["seed"], slow.numbers["faster_s"]) == (2, 32.0)
+    text = slow.sentence(Words("en"))
+    assert (
+        "seed 2: an epoch of training took 95.0 s, where the faster half of the seeds took 32.0 s"
+        in text
+    )
+    assert "other programs used 1.2 cores" in text
+
+
+@pytest.mark.parametrize(
+    ("times_s", "slow"),
+    [
+        ((30.0, 60.0, 61.0), []),
+        ((30.0, 31.0, 60.0, 61.0), []),
+        ((30.0, 31.0, 32.0, 60.0, 61.0), [4, 5]),
+        ((30.0, 60.0), []),
+    ],
+)
+def test_only_a_minority_of_seeds_can_stand_out(
+    times_s: tuple[float, ...], slow: list[int], tmp_path: Path
+) -> None:
+    folder = Fabricated().write(tmp_path / "r", made_study(seeds=len(times_s)))
+    for trial in folder.trials():
+        home = folder.trial(trial.id)
+        lines = [{**line, "train_s": times_s[trial.seed - 1]} for line in home.epochs()]
+        home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert [one.numbers["seed"] for one in of_kind("slow_trial", gather(folder))] == slow
+
+
+def test_a_run_from_before_turns_is_read_and_compared_process_by_process(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec(processes=3))
+    made = Fabricated(step_ms=slower(0.5, 0.002, 0.0), takes_turns=False)
+    folder = made.write(tmp_path / "r", study)
+    for trial in folder.trials():
+        file = folder.trial(trial.id).path / "cost.json"
+        if file.exists():
+            old = json.loads(file.read_text())
+            for name in ("bench", "turns", "last_ms", "sha256"):
+                del old[name]
+            file.write_text(json.dumps(old))
+    (cost,) = of_kind("cost", gather(folder))
+    assert cost.verdict == "different"
+    assert cost.numbers["ratio"] == pytest.approx(1.5, abs=0.01)
+
+
+def test_where_every_process_of_a_cell_broke_its_second_measurement_stands_for_it(
+    tmp_path: Path,
+) -> None:
+    """The reference's own processes fail; the two cells of the A/A pairs are the first and the last."""
+    study = made_study(vary={"batch_size": (2, 4, 8)}, learn=False, seeds=1, cost=CostSpec())
+
+    def is_broken(trial: Trial) -> bool:
+        of_first = trial.cell == "batch_size=2" and not trial.again
+        return trial.watch == "steps" and (of_first or trial.cell == "batch_size=4")
+
+    found = evidence(
+        tmp_path,
+        study,
+        state=lambda t: "failed" if is_broken(t) else "done",
+        step_ms=lambda t, p: t.settings.batch_size * (1 + 0.001 * p),
+    )
+    (cost,) = of_kind("cost", found)
+    assert cost.cells == ("batch_size=2", "batch_size=8")
+    assert cost.numbers["step_ms_a"] == pytest.approx(2.0, rel=0.01)
+    assert cost.n == 3
+    # Its operators, layers and memory are still its own.
+    measurement = found.measurement("batch_size=2", "train")
+    assert measurement is not None
+    assert measurement.operators is not None
+    assert measurement.memory is not None
+    assert {trial.rpartition("-")[0] for trial in measurement.processes} == {
+        "cost-train-batch_size=2-again"
+    }
+    values = trial_table(found).set_index("trial")["step_ms"]
+    assert values["cost-train-batch_size=2-again-process1"] == pytest.approx(2.0, rel=0.01)
+    assert math.isnan(values["cost-train-batch_size=2-process1"])
+    # Of the cell in between nothing is known, and that is said.
+    (missing,) = of_kind("uncompared", found)
+    told = (
+        "batch_size=4: what a training step costs could not be compared, since none of its 3 timed"
+    )
+    assert missing.sentence(Words("en")).startswith(told)
+
+
+def test_a_cell_that_was_never_timed_is_only_counted_as_not_run(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (2, 4)}, learn=False, seeds=1, cost=CostSpec())
+    found = evidence(tmp_path, study, state=lambda t: "pending")
+    assert [one.kind for one in findings(found)] == ["unfinished"]

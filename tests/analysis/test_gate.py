@@ -1,0 +1,452 @@
+"""The gate: what it says of runs whose truth is known, and which runs it refuses."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fabricate import DATA, ENVIRONMENT, Fabricated, made_cost, made_study
+from trainlab.analysis.answer.open_points import SEED_OPTIONS, command_with
+from trainlab.analysis.evidence import Evidence, gather
+from trainlab.analysis.gate import gate_of
+from trainlab.analysis.gate.check import Check, Disturbance
+from trainlab.analysis.gate.learning import metric_checks
+from trainlab.analysis.gate.sentences import needs_sentence
+from trainlab.analysis.gate.speed import cost_checks
+from trainlab.errors import RecordError, SpecError
+from trainlab.record.cost import LoadRecord
+from trainlab.record.environment import Gpu
+from trainlab.record.folder import RunFolder
+from trainlab.spec import CostSpec
+from trainlab.stats.means import Interval
+from trainlab.words import Words
+
+NOISE = 0.03
+
+
+def run(
+    path: Path,
+    name: str,
+    times: float = 1.0,
+    *,
+    processes: int = 8,
+    noise: float = NOISE,
+    told: dict[str, Any] | None = None,
+    **question: Any,
+) -> Evidence:
+    """A profile whose steps take so many milliseconds, its processes apart by the noise."""
+    return gather(folder(path, name, times, processes, noise, told, **question))
+
+
+def folder(
+    path: Path,
+    name: str,
+    times: float,
+    processes: int,
+    noise: float,
+    told: dict[str, Any] | None = None,
+    **question: Any,
+) -> RunFolder:
+    draw = np.random.default_rng([ord(letter) for letter in name])
+
+    def step_ms(trial: Any, process: int) -> float:
+        return times * math.exp(noise * draw.standard_normal())
+
+    cost = CostSpec(processes=processes, mode=question.pop("mode", "train"))
+    asked = {"learn": False, "cost": cost, "name": name, **question}
+    return Fabricated(**{"step_ms": step_ms, **(told or {})}).write(
+        path / name, made_study(**asked)
+    )
+
+
+def test_a_run_is_slower_not_slower_or_cannot_be_told(tmp_path: Path) -> None:
+    old = run(tmp_path, "old")
+    slow, same, near = (
+        gate_of(run(tmp_path, name, times), old, slower=0.05)
+        for name, times in (("slow", 1.2), ("same", 1.0), ("near", 1.05))
+    )
+    assert [(one.verdict, one.exit_code) for one in (slow, same, near)] == [
+        ("fail", 1),
+        ("pass", 0),
+        ("cannot tell", 3),
+    ]
+    assert slow.ratio == pytest.approx(1.2, rel=0.05)
+    assert slow.interval is not None
+    assert 1.05 < slow.interval.low < slow.ratio < slow.interval.high
+    (check,) = near.checks
+    assert (check.cell, check.subject, check.num_run) == ("base", "train/step_ms", 8)
+    assert near.processes_needed is None or near.processes_needed > 8
+    assert "power 90%" in " ".join(near.sentences())
+    assert gate_of(run(tmp_path, "fast", 0.5), old).verdict == "pass"
+
+
+def test_null_data_fails_the_gate_in_at_most_5_percent_though_settings_are_many() -> None:
+    """Over all settings together, at the worst: each is as slow as the margin just allows."""
+    draw = np.random.default_rng(1)
+    levels_hit = 0
+    for _ in range(400):
+        sides = [_fake(draw, true) for true in (0.0, math.log1p(0.05))]
+        levels_hit += gate_checks(*sides)
+    assert levels_hit / 400 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 400)
+    unchanged = [gate_checks(_fake(draw, 0.0), _fake(draw, 0.0)) for _ in range(200)]
+    assert sum(unchanged) / 200 <= 0.05
+
+
+CELLS = ("a", "b", "c", "d")
+
+
+def _fake(draw: np.random.Generator, true: float, processes: int = 5) -> SimpleNamespace:
+    """As much of a run's evidence as the time of a step needs."""
+    times = {c: tuple(np.exp(true + NOISE * draw.standard_normal(processes))) for c in CELLS}
+    return SimpleNamespace(
+        measurement=lambda cell, mode: SimpleNamespace(process_ms=times[cell]), path=""
+    )
+
+
+def gate_checks(baseline: Any, slower: Any) -> bool:
+    """Whether any setting is called slower."""
+    checks = cost_checks(slower, baseline, CELLS, "train", 0.05, len(CELLS))
+    return any(check.verdict == "worse" for check in checks)
+
+
+def test_metrics_without_a_change_beyond_the_margin_rarely_fail() -> None:
+    draw, failed = np.random.default_rng(2), 0
+    study = SimpleNamespace(is_better_lower=lambda metric: False)
+    for _ in range(200):
+        sides = []
+        for true in (0.9, 0.89):
+            values = {c: dict(enumerate(true + 0.003 * draw.standard_normal(5))) for c in CELLS}
+            sides.append(
+                SimpleNamespace(
+                    values=lambda cell, metric, values=values: values[cell], study=study, learned={}
+                )
+            )
+        checks = metric_checks(sides[1], sides[0], CELLS, "test/f1", 0.01, len(CELLS))
+        failed += any(check.verdict == "worse" for check in checks)
+    assert failed / 200 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+
+
+def test_metrics_that_did_not_change_pass_as_often_as_their_bounds_allow() -> None:
+    """That all are within their margins needs no correction for their number: the one that is beyond it is
+    passed in 5% of cases, however many the others are."""
+    draw, passed, missed = np.random.default_rng(3), 0, 0
+    study = SimpleNamespace(is_better_lower=lambda metric: False)
+
+    def side(first: float) -> SimpleNamespace:
+        middle = dict.fromkeys(CELLS, 0.9) | {CELLS[0]: first}
+        values = {c: dict(enumerate(middle[c] + 0.005 * draw.standard_normal(5))) for c in CELLS}
+        return SimpleNamespace(
+            values=lambda cell, metric: values[cell], study=study, learned={}, path=""
+        )
+
+    for _ in range(200):
+        before, same, worse = side(0.9), side(0.9), side(0.89)
+        found = [
+            [c.verdict for c in metric_checks(one, before, CELLS, "test/f1", 0.01, len(CELLS))]
+            for one in (same, worse)
+        ]
+        passed += set(found[0]) == {"not worse"}
+        missed += found[1][0] == "not worse"
+    assert missed / 200 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+    assert passed / 200 > 0.4
+
+
+def test_a_metric_is_worse_by_its_own_direction(tmp_path: Path) -> None:
+    def learned(name: str, accuracy: float, loss: float) -> Evidence:
+        def final(trial: Any) -> dict[str, float]:
+            off = 0.001 * (trial.seed % 3)
+            return {"test/accuracy": accuracy + off, "test/loss": loss - off}
+
+        study = made_study(name=name, seeds=5)
+        return gather(Fabricated(final=final).write(tmp_path / name, study))
+
+    old, new = learned("old", 0.90, 0.3), learned("new", 0.87, 0.2)
+    found = gate_of(new, old, worse={"test/accuracy": 0.01, "test/loss": 0.01})
+    assert [(one.subject, one.verdict) for one in found.checks] == [
+        ("test/accuracy", "worse"),
+        ("test/loss", "not worse"),
+    ]
+    assert found.exit_code == 1
+    assert found.ratio is None
+    assert "Worse: test accuracy is 87." in found.sentences()[1]
+    assert gate_of(old, new, worse={"test/accuracy": 0.01}).verdict == "pass"
+    same = gate_of(learned("same", 0.90, 0.3), old, worse={"test/accuracy": 0.001})
+    assert same.verdict == "pass"
+
+
+def test_seeds_that_diverged_in_the_run_alone_never_pass(tmp_path: Path) -> None:
+    def diverges(trial: Any) -> str:
+        return "diverged" if trial.seed == 1 else "done"
+
+    old = gather(Fabricated().write(tmp_path / "old", made_study(seeds=5)))
+    told = Fabricated(
+        state=diverges, final=lambda t: {"test/accuracy": None if t.seed == 1 else 0.9}
+    )
+    new = gather(told.write(tmp_path / "new", made_study(seeds=5)))
+    found = gate_of(new, old, worse={"test/accuracy": 0.01})
+    assert found.exit_code == 3
+    assert "diverged in one run" in found.sentences()[0]
+
+
+def test_one_process_cannot_tell_and_how_many_could_is_said(tmp_path: Path) -> None:
+    found = gate_of(run(tmp_path, "new", 1.5, processes=1), run(tmp_path, "old"))
+    assert found.exit_code == 3
+    assert found.interval is None
+    assert found.ratio is not None
+    told = " ".join(found.sentences())
+    assert "only from two of each run on (processes: 1, baseline 8)" in told
+    assert "At the usual noise of 3% per process, about 8 processes" in told
+    assert found.commands() == ["trainlab run --processes 8"]
+
+
+def test_a_number_of_processes_nobody_waits_for_is_no_command(tmp_path: Path) -> None:
+    old = run(tmp_path, "old", noise=0.0)
+    near = gate_of(run(tmp_path, "near", 1.05, noise=0.01), old)
+    assert near.exit_code == 3
+    assert near.processes_needed is None or near.processes_needed > 50
+    assert near.commands() == []
+
+
+def test_what_would_tell_is_said_as_far_as_it_is_known() -> None:
+    words = Words("en")
+
+    def told(needed: int | None, unchanged: int | None) -> str:
+        check = Check(
+            cell="base",
+            subject="train/step_ms",
+            baseline=1.0,
+            run=1.1,
+            change=1.1,
+            margin=0.05,
+            num_baseline=3,
+            num_run=3,
+            interval=Interval(1.0, 1.2),
+            needed=needed,
+            needed_unchanged=unchanged,
+        )
+        return needs_sentence("processes", [check], words)
+
+    assert told(9, 5).startswith(
+        "About 9 processes in each run would tell if times are as measured, 5"
+    )
+    assert told(9, None).startswith(
+        "About 9 processes in each run would tell if times are as measured ("
+    )
+    assert told(None, 5).startswith(
+        "About 5 processes in each run would tell if nothing has changed"
+    )
+    assert told(None, None) == ""
+
+
+def test_the_command_that_would_tell_leaves_a_scripts_own_words_alone() -> None:
+    made = "trainlab watch --profile --processes 2 --out a train.py -- --out model.pt --processes 4"
+    told = "trainlab watch --profile train.py --processes 9 -- --out model.pt --processes 4"
+    assert command_with(made, "--processes 9", ("processes",)) == told
+    made = "trainlab profile a.py:net --processes=2 --out a --lr 0.1"
+    assert command_with(made, "--processes 9", ("processes",)) == (
+        "trainlab profile a.py:net --lr 0.1 --processes 9"
+    )
+    assert command_with("python notebook.py", "--processes 9") is None
+
+
+def test_options_among_a_scripts_own_words_are_replaced_too() -> None:
+    """Else the command would give --seeds twice, and a run folder that is there already."""
+    made = (
+        "trainlab watch train.py --seed 5 --vary batch-size=16,64 --seeds 3 "
+        "--metric 'accuracy=Accuracy: (.*)%' --out 'my runs/a'"
+    )
+    assert command_with(made, "--seeds 71", SEED_OPTIONS) == (
+        "trainlab watch train.py --seed 5 --vary batch-size=16,64 "
+        "--metric 'accuracy=Accuracy: (.*)%' --seeds 71"
+    )
+    made = "trainlab run mnist-lab --until-decided --max-seeds 20 --seeds=3 --lr 0.1"
+    assert command_with(made, "--seeds 9", SEED_OPTIONS) == (
+        "trainlab run mnist-lab --lr 0.1 --seeds 9"
+    )
+
+
+def test_several_settings_are_told_one_by_one_the_worst_first(tmp_path: Path) -> None:
+    def step_ms(trial: Any, process: int) -> float:
+        slow = 1.3 if (trial.cell == "batch_size=16" and times > 1) else 1.0
+        return slow * (1 + 0.002 * process)
+
+    sizes = {"batch_size": (1, 16)}
+    times = 1.0
+    old = run(tmp_path, "old", told={"step_ms": step_ms}, vary=sizes)
+    times = 2.0
+    found = gate_of(run(tmp_path, "new", told={"step_ms": step_ms}, vary=sizes), old)
+    assert {one.cell: one.verdict for one in found.checks} == {
+        "batch_size=1": "not worse",
+        "batch_size=16": "worse",
+    }
+    lead, first, second = found.sentences()
+    assert lead.startswith("Fail: of 2 comparisons with the baseline, 1 ")
+    assert first.startswith("batch_size=16: Slower: a training step takes 1.300 times as long")
+    assert second.startswith("batch_size=1: Not slower:")
+    text = found.markdown()
+    assert text.startswith("**Fail: ")
+    assert "`batch_size=16`: Slower" in text
+    assert "\n" not in text
+    assert found.markdown("zh").startswith("**未通过")
+
+
+def test_settings_of_one_run_alone_are_named_and_the_others_compared(tmp_path: Path) -> None:
+    old = run(tmp_path, "old", vary={"batch_size": (1, 16)})
+    new = run(tmp_path, "new", vary={"batch_size": (16, 32)})
+    found = gate_of(new, old)
+    assert (found.only_run, found.only_baseline) == (("batch_size=32",), ("batch_size=1",))
+    assert [one.cell for one in found.checks] == ["batch_size=16"]
+
+
+def test_a_setting_that_broke_in_the_run_does_not_pass(tmp_path: Path) -> None:
+    def state(trial: Any) -> str:
+        return "failed" if trial.cell == "batch_size=16" else "done"
+
+    sizes = {"batch_size": (1, 16)}
+    old = run(tmp_path, "old", vary=sizes, noise=0.001)
+    found = gate_of(run(tmp_path, "new", vary=sizes, noise=0.001, told={"state": state}), old)
+    assert found.exit_code == 3
+    assert found.num_failed > 0
+    assert "batch_size=16: Cannot tell: one of the runs has no time" in found.sentences()[1]
+
+
+def test_inference_is_compared_where_it_is_all_there_is_or_asked_for(tmp_path: Path) -> None:
+    old, new = (run(tmp_path, name, mode="inference") for name in ("old", "new"))
+    assert gate_of(new, old).mode == "inference"
+    both = [run(tmp_path, name, mode="both") for name in ("old2", "new2")]
+    assert gate_of(*both).mode == "train"
+    assert gate_of(*both, mode="inference").checks[0].subject == "inference/step_ms"
+    with pytest.raises(RecordError, match=r"old: has no timed step in mode train"):
+        gate_of(both[1], old, mode="train")
+    with pytest.raises(SpecError, match="mode: got 'eval', must be one of train, inference"):
+        gate_of(new, old, mode="eval")
+
+
+def machine(**changed: Any) -> dict[str, Any]:
+    return {"environment": ENVIRONMENT.model_copy(update=changed)}
+
+
+@pytest.mark.parametrize(
+    ("told", "refused"),
+    [
+        (machine(host="b"), "was measured on host b, the baseline on a; times of two machines"),
+        (machine(host="a", cpu="Z80"), "with CPU Z80, the baseline with Made-up CPU; times of two"),
+        (machine(host="a", gpus=(Gpu(name="H200"),)), "with GPU H200 .*, the baseline with none; "),
+        (machine(host="a", num_vcpus_usable=1), "with usable vCPUs 1, the baseline with 2; "),
+        (
+            {**machine(host="a"), "resolved": lambda t: {"threads": 4}},
+            "base: threads is 4, in the baseline 1; run both with the same settings",
+        ),
+        (
+            {**machine(host="a"), "resolved": lambda t: {"threads": 1, "accumulate": 3}},
+            "base: accumulate is 3, in the baseline none; run both with the same settings",
+        ),
+        (
+            {**machine(host="a"), "data": lambda t: DATA.model_copy(update={"num_train": 9})},
+            r"base: data.num_train is 9, in the baseline 960; run both",
+        ),
+    ],
+)
+def test_times_of_two_machines_are_refused(
+    told: dict[str, Any], refused: str, tmp_path: Path
+) -> None:
+    old = run(tmp_path, "old", told=machine(host="a"))
+    with pytest.raises(RecordError, match=refused):
+        gate_of(run(tmp_path, "new", told=told), old)
+
+
+def test_another_hosts_name_can_be_allowed_and_other_software_is_named(tmp_path: Path) -> None:
+    torch = {"packages": {**ENVIRONMENT.packages, "torch": "2.10.0"}, "git_commit": "def"}
+    new = run(tmp_path, "new", told=machine(host="b", **torch))
+    found = gate_of(new, run(tmp_path, "old", told=machine(host="a")), any_host=True)
+    named = [str(one) for one in found.differs]
+    assert "packages.torch: 2.9.0+cpu against 2.10.0" in named
+    assert "git_commit: abc against def" in named
+    assert "2.9.0+cpu → 2.10.0" in found.differences()
+
+
+def test_runs_of_something_else_are_refused(tmp_path: Path) -> None:
+    old = run(tmp_path, "old")
+    with pytest.raises(RecordError, match="is about other, the baseline about tiny; compare runs"):
+        gate_of(run(tmp_path, "a", workload="other"), old)
+    with pytest.raises(
+        RecordError, match=r"no setting in common with the baseline: lr=0.1 against"
+    ):
+        gate_of(run(tmp_path, "b", vary={"lr": (0.1,)}), old)
+    with pytest.raises(RecordError, match="base: batch_size is 7, in the baseline"):
+        gate_of(run(tmp_path, "c", settings={"batch_size": 7}), old)
+    learned = gather(Fabricated().write(tmp_path / "d", made_study()))
+    with pytest.raises(RecordError, match="d: has no timed step; measure"):
+        gate_of(learned, old)
+    with pytest.raises(RecordError, match="has no learn trial that ended well; train with"):
+        gate_of(old, run(tmp_path, "old2"), worse={"test/accuracy": 0.01})
+    unfinished = run(tmp_path, "e", told={"state": lambda trial: "pending"})
+    with pytest.raises(RecordError, match="is not finished; go on with `trainlab resume"):
+        gate_of(unfinished, old)
+
+
+def test_the_same_file_in_two_checkouts_is_one_workload(tmp_path: Path) -> None:
+    old = run(tmp_path, "old", workload="before/train.py:net")
+    assert gate_of(run(tmp_path, "new", workload="after/train.py:net"), old).exit_code == 0
+
+
+@pytest.mark.parametrize("slower", [0.0, -0.1, 1.0, math.nan])
+def test_a_margin_that_is_none_is_refused(slower: float, tmp_path: Path) -> None:
+    old, new = run(tmp_path, "old"), run(tmp_path, "new")
+    with pytest.raises(SpecError, match=r"slower: got .*, must be above 0% and below 100%"):
+        gate_of(new, old, slower=slower)
+    with pytest.raises(SpecError, match="worse: got 0 for test/loss, must be above 0"):
+        gate_of(new, old, worse={"test/loss": 0})
+
+
+def test_what_else_ran_is_told(tmp_path: Path) -> None:
+    old = folder(tmp_path, "old", 1.0, 4, NOISE)
+    new = folder(tmp_path, "new", 1.0, 4, NOISE)
+    home = new.trial("cost-train-process2")
+    busy = LoadRecord(
+        load_before=1.0,
+        others_cores=0.9,
+        stolen_cores=0.0,
+        cpu_mhz=None,
+        governor=None,
+        affinity=None,
+    )
+    home.cost.write(home.cost.read().model_copy(update={"load": busy}))
+    found = gate_of(gather(RunFolder(new.path)), gather(old))
+    assert found.disturbed == (Disturbance(str(new.path), "others_busy", 0.9),)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("processes", "true", "repeats", "verdicts"),
+    [
+        # What docs/gate.md says of the default number of processes, and of ten.
+        (3, 1.0, 200, {"fail": (0, 10), "pass": (60, 120)}),
+        (10, 1.1, 100, {"fail": (90, 100), "pass": (0, 0)}),
+    ],
+)
+def test_through_run_folders_null_runs_do_not_fail_and_10_percent_is_caught(
+    processes: int,
+    true: float,
+    repeats: int,
+    verdicts: dict[str, tuple[int, int]],
+    tmp_path: Path,
+) -> None:
+    draw = np.random.default_rng(3)
+    old, new = (folder(tmp_path, name, 1.0, processes, 0.0) for name in ("old", "new"))
+
+    def measured(run: RunFolder, times: float) -> Evidence:
+        """The run with other times, which are all that a repetition changes."""
+        for number in range(1, processes + 1):
+            step_ms = times * math.exp(NOISE * draw.standard_normal())
+            record = made_cost("train", 32, step_ms, {"forward": 1.0}, f"train-{number}")
+            home = run.trial(f"cost-train-process{number}")
+            home.cost.path.write_text(record.model_dump_json())
+        return gather(RunFolder(run.path))
+
+    found = [gate_of(measured(new, true), measured(old, 1.0)).verdict for _ in range(repeats)]
+    for verdict, (fewest, most) in verdicts.items():
+        assert fewest <= found.count(verdict) <= most, found

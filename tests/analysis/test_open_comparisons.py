@@ -1,0 +1,174 @@
+"""Comparisons that stay open: for which cause, what is said of it, and when seeds are added."""
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from fabricate import Fabricated, made_study
+from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import findings
+from trainlab.analysis.findings.effects import OpenComparisons, open_comparisons
+from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.findings.learning import Diverged
+from trainlab.plan import Trial
+from trainlab.record.folder import RunFolder
+from trainlab.report.tables.learning import learn_table
+from trainlab.words import Words
+
+EN, ZH = Words("en"), Words("zh")
+METRICS = {"test/loss": 0.4}
+
+
+def noisy(trial: Trial) -> dict[str, float]:
+    return {"test/loss": 0.5 + Random(f"{trial.cell} {trial.seed}").gauss(0, 0.01)}
+
+
+def run_of(path: Path, state: Any, seeds: int = 6, **asked: Any) -> RunFolder:
+    study = made_study(vary={"lr": (0.1, 0.2, 0.3)}, seeds=seeds, **asked)
+    return Fabricated(final=noisy, state=state).write(path / "run", study)
+
+
+def in_cell(cell: str, gone: str, after: int = 0) -> Any:
+    """One cell ends so, from a seed on."""
+    return lambda trial: gone if trial.cell == cell and trial.seed > after else "done"
+
+
+def effect_on(cell: str, run: RunFolder) -> Finding:
+    return next(
+        one for one in findings(gather(run)) if one.kind == "effect" and one.cells[1] == cell
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "cause", "told"),
+    [
+        (in_cell("lr=0.3", "diverged"), "diverged", "seeds diverged"),
+        (in_cell("lr=0.3", "failed"), "failed", "trials failed"),
+        (in_cell("lr=0.3", "interrupted"), "failed", "trials failed"),
+        (in_cell("", "done"), "noise", "the noise allows for more than one answer in 3"),
+    ],
+)
+def test_what_is_not_decided_says_why(state: Any, cause: str, told: str, tmp_path: Path) -> None:
+    run = run_of(tmp_path, state)
+    assert effect_on("lr=0.3", run).open_because == cause
+    (undecided,) = (one for one in findings(gather(run)) if one.kind == "undecided")
+    text = undecided.sentence(EN)
+    assert told in text
+    assert text.startswith("Comparisons not decided: 3 of ")
+    if cause != "noise":
+        assert "more than one answer in 1" in text
+
+
+def test_one_seed_is_a_cause_of_its_own(tmp_path: Path) -> None:
+    run = run_of(tmp_path, in_cell("", "done"), seeds=1)
+    (undecided,) = (one for one in findings(gather(run)) if one.kind == "undecided")
+    assert "a single seed or process in 3" in undecided.sentence(EN)
+
+
+def test_times_to_a_target_that_cannot_be_told_are_counted(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.2)}, seeds=6, targets={"test/loss": 0.5})
+    folder = Fabricated(final=noisy).write(tmp_path / "run", study)
+    found = findings(gather(folder))
+    tested = [one for one in found if one.kind in ("effect", "time_difference")]
+    assert "time_difference" in {one.kind for one in tested}
+    num_open = sum(one.verdict == "cannot tell" for one in tested)
+    (undecided,) = (one for one in found if one.kind == "undecided")
+    assert undecided.numbers["num_open"] == num_open == len(tested)
+
+
+@pytest.mark.parametrize("gone", ["diverged", "failed"])
+def test_a_setting_that_never_trains_gets_no_more_seeds(gone: str, tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.3)}, seeds=3)
+    state = in_cell("lr=0.3", gone)
+    run = Fabricated(final=noisy, state=state).write(tmp_path / "run", study)
+    assert open_comparisons(gather(run)) == OpenComparisons(num_open=0, num_hopeless=1)
+    # One that trains now and then may yet be decided.
+    state = in_cell("lr=0.3", gone, after=2)
+    run = Fabricated(final=noisy, state=state).write(tmp_path / "some", study)
+    assert open_comparisons(gather(run)) == OpenComparisons(num_open=1, num_hopeless=0)
+
+
+EXPLODES = """
+import torch, torch.nn.functional as F
+from torch import nn
+from trainlab import Dataset, Split, Workload
+
+def data(choice):
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    return Dataset("toy", Split(x[:40], x[:40, :1]), Split(x[40:], x[40:, :1]))
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+    def forward(self, x):
+        return self.layer(x)
+
+explodes = Workload(name="explodes", model=Model, data=data, loss=F.mse_loss, metrics={},
+                    defaults={"epochs": 2, "batch_size": 10, "optimizer": "sgd", "lr": 0.01})
+"""
+
+
+def test_a_study_stops_where_seeds_cannot_decide_and_says_why(
+    trainlab: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "work.py").write_text(EXPLODES)
+    told = trainlab(
+        *("run", "work.py:explodes", "--lr", "0.01,1e30", "--seeds", "3", "--until-decided"),
+        *("--max-seeds", "6", "--device", "cpu", "--no-report", "--out", "r"),
+    )
+    assert len(list((tmp_path / "r" / "trials").iterdir())) == 6
+    assert (
+        "1 comparison stays open, and more seeds would not decide it" in told.stdout + told.stderr
+    )
+
+
+def test_divergence_that_withholds_equivalence_is_named_and_no_seeds_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    run = run_of(tmp_path, in_cell("lr=0.3", "diverged", after=4), margins={"test/loss": 0.5})
+    effect = effect_on("lr=0.3", run)
+    assert (effect.verdict, effect.open_because) == ("cannot tell", "rates")
+    assert effect.numbers["seeds_needed"] is None
+    text = effect.sentence(EN)
+    assert "would settle it" not in text
+    assert "not called equivalent: one diverges more often" in text
+    assert "[95% CI" in text
+    assert "不能称为等同" in effect.sentence(ZH)
+    assert effect_on("lr=0.2", run).verdict == "equivalent"
+    assert open_comparisons(gather(run)).num_open == 0
+
+
+def test_identical_but_for_divergence_is_not_called_identical(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.3)}, seeds=4)
+    state = in_cell("lr=0.3", "diverged", after=2)
+    run = Fabricated(final=lambda t: METRICS, state=state).write(tmp_path / "run", study)
+    effect = effect_on("lr=0.3", run)
+    assert effect.verdict == "cannot tell"
+    assert "identical in the 2 seeds that trained in both" in effect.sentence(EN)
+
+
+def test_a_median_is_over_the_trials_that_have_a_step(tmp_path: Path) -> None:
+    run = run_of(tmp_path, in_cell("lr=0.3", "diverged", after=1))
+    for trial in run.trials():
+        if trial.state == "diverged" and trial.seed > 4:
+            run.trial(trial.id).write(trial.model_copy(update={"diverged_at_step": None}))
+    (diverged,) = (one for one in findings(gather(run)) if isinstance(one, Diverged))
+    assert (diverged.num_diverged, diverged.num_in_test) == (5, 2)
+    assert diverged.sentence(EN) == (
+        "lr=0.3: 5 of 6 trials diverged, 3 of them while training, at update 7 (median), "
+        "2 only in the loss on the test set."
+    )
+
+
+@pytest.mark.parametrize("gone", ["failed", "interrupted"])
+def test_the_table_says_failed_where_no_trial_ended_well(gone: str, tmp_path: Path) -> None:
+    evidence = gather(run_of(tmp_path, in_cell("lr=0.3", gone)))
+    rows = {
+        row.cell: [entry.text for entry in row.entries] for row in learn_table(evidence, EN).rows
+    }
+    assert gone in rows["lr=0.3"]
+    assert "none finite" not in rows["lr=0.3"]
+    assert learn_table(evidence, ZH).rows[2].entries[2].text == ZH(f"state_{gone}")

@@ -1,0 +1,147 @@
+"""What is said about operators, on records written by hand."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricate import Fabricated, made_study, operator
+from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import findings
+from trainlab.analysis.findings.finding import Finding
+from trainlab.plan import Trial
+from trainlab.record.cost import OperatorRow
+from trainlab.report.tables.operators import operator_table
+from trainlab.spec import CostSpec
+from trainlab.words import Words
+
+EN = Words("en")
+Rows = Callable[[int], list[OperatorRow]]
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Callable[[Rows], dict[str, list[Finding]]]:
+    """The findings about operators at batch 1 and 16, whose rows are a function of the size."""
+
+    def find(rows: Rows) -> dict[str, list[Finding]]:
+        def of_trial(trial: Trial) -> list[OperatorRow]:
+            return rows(trial.settings.batch_size)
+
+        study = made_study(vary={"batch_size": (1, 16)}, learn=False, cost=CostSpec())
+        run = Fabricated(rows=of_trial).write(tmp_path / "r", study)
+        by_kind: dict[str, list[Finding]] = {"top_operator": [], "operator_growth": []}
+        for one in findings(gather(run)):
+            by_kind.setdefault(one.kind, []).append(one)
+        return by_kind
+
+    return find
+
+
+def row(name: str, self_us: float, calls: int = 1, **more: Any) -> OperatorRow:
+    return operator(name, self_us, calls).model_copy(update=more)
+
+
+def test_the_optimizers_operators_are_not_said_to_have_more_work_in_a_larger_batch(
+    found: Callable[[Rows], dict[str, list[Finding]]],
+) -> None:
+    by_kind = found(
+        lambda size: [
+            row("aten::addcmul_", 500.0, 8, phase="optimizer"),
+            row("aten::mul_", 90.0, 8, phase="optimizer"),
+            row("aten::mul_", 2.0 * size, 4),
+            row("aten::addmm", 10.0 * size, 2),
+        ]
+    )
+    (top,) = by_kind["top_operator"]
+    assert top.subject == "aten::addcmul_"
+    (grown,) = by_kind["operator_growth"]
+    assert (grown.subject, grown.numbers["time"], grown.numbers["samples"]) == (
+        "aten::addmm",
+        16.0,
+        16.0,
+    )
+
+
+def test_an_operator_that_comes_first_with_a_tenth_does_not_dominate(
+    found: Callable[[Rows], dict[str, list[Finding]]],
+) -> None:
+    (top,) = found(lambda size: [row("aten::addmm", 94.0), row("aten::relu", 30.0)])["top_operator"]
+    assert "dominates" not in top.sentence(EN)
+    assert top.sentence(EN).endswith("the most of any operator at both.")
+
+
+def test_one_with_more_than_half_at_both_ends_dominates(
+    found: Callable[[Rows], dict[str, list[Finding]]],
+) -> None:
+    (top,) = found(lambda size: [row("aten::addmm", 540.0)])["top_operator"]
+    assert top.sentence(EN).endswith("it dominates at both.")
+
+
+def test_the_calls_of_all_shapes_count_together(
+    found: Callable[[Rows], dict[str, list[Finding]]],
+) -> None:
+    by_kind = found(
+        lambda size: [
+            row("aten::conv2d", 10.0 * size, 1, shapes=f"{size}x1"),
+            row("aten::conv2d", 30.0 * size, 3, shapes=f"{size}x32"),
+            row("aten::relu", 31.0 * size, 1, shapes=f"{size}x32"),
+        ]
+    )
+    (top,) = by_kind["top_operator"]
+    assert (top.subject, top.numbers["share_b"]) == ("aten::conv2d", 0.64)
+    (grown,) = by_kind["operator_growth"]
+    assert (grown.numbers["average_us_a"], grown.numbers["average_us_b"]) == (10.0, 160.0)
+
+
+def test_an_operator_called_more_often_at_one_size_gives_way_to_what_the_model_called(
+    found: Callable[[Rows], dict[str, list[Finding]]],
+) -> None:
+    """At batch 1 the first of two convolutions runs as another operator, as oneDNN has it."""
+
+    def rows(size: int) -> list[OperatorRow]:
+        mkldnn = row("aten::mkldnn_convolution", 90.0 * size, 1 if size == 1 else 2)
+        slow = [row("aten::_slow_conv2d_forward", 20.0)] if size == 1 else []
+        inside = mkldnn.self_cpu_us + sum(one.self_cpu_us for one in slow)
+        written = row("aten::conv2d", 1.0, 2, outermost_calls=2, total_cpu_us=inside)
+        wrapper = row("aten::convolution", 1.0, 2, total_cpu_us=inside)
+        return [mkldnn, *slow, wrapper, written]
+
+    (grown,) = found(rows)["operator_growth"]
+    assert grown.subject == "aten::conv2d"
+    assert grown.numbers["time"] == pytest.approx(1440 / 110)
+
+
+def test_nothing_is_compared_where_all_calls_differ(
+    found: Callable[[Rows], dict[str, list[Finding]]],
+) -> None:
+    by_kind = found(lambda size: [row("aten::addmm", 90.0, size, outermost_calls=size)])
+    assert by_kind["operator_growth"] == []
+
+
+def on_device(name: str, device_us: float, host_us: float) -> OperatorRow:
+    times = {"self_device_us": device_us, "total_device_us": device_us}
+    return row(name, host_us, **times)
+
+
+def test_on_a_gpu_shares_are_said_to_be_of_its_kernels(
+    found: Callable[[Rows], dict[str, list[Finding]]],
+) -> None:
+    (top,) = found(lambda size: [on_device("aten::conv2d", 394.0, 60.0)])["top_operator"]
+    assert "of the GPU's kernel time" in top.sentence(EN)
+    assert top.numbers["share_b"] == 1.0
+
+
+def test_on_a_gpu_no_time_of_the_host_stands_beside_a_share_of_the_device(tmp_path: Path) -> None:
+    rows = [on_device("aten::conv2d", 125.0, 60.0), on_device("aten::add", 375.0, 140.0)]
+    study = made_study(learn=False, cost=CostSpec())
+    run = Fabricated(rows=lambda trial: rows).write(tmp_path / "r", study)
+    (measurement,) = gather(run).measured_in("train")
+    table = operator_table(measurement, EN)
+    shown = {
+        line[0].text: (line[1].text, line[2].text) for line in (one.entries for one in table.rows)
+    }
+    assert shown == {"conv2d": ("25.0%", "125.0"), "add": ("75.0%", "375.0")}
+    assert "kernels take 500.0 µs per step" in table.note
+    assert "800.0 µs of the 1,000.0 µs" in table.note
+    assert "80.0%" not in table.note

@@ -1,0 +1,167 @@
+"""Tables: tidy rows with units, and trials that did not end well seen but never counted."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fabricate import Fabricated, made_study
+from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import findings
+from trainlab.analysis.results import epoch_table, tidy_table, trial_table, write_results
+from trainlab.lab import Run
+from trainlab.record.folder import RunFolder, TrialFolder
+from trainlab.spec import CostSpec
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """Two cells, two seeds and cost; seed 2 of the second cell diverged, its cost never ran."""
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=2, cost=CostSpec(processes=1))
+    states = {"learn-lr=0.01-seed2": "diverged", "cost-train-lr=0.01-process1": "pending"}
+    made = Fabricated(state=lambda t: states.get(t.id, "done"), step_ms=lambda t, _: 2.0)
+    return made.write(tmp_path / "r", study)
+
+
+def test_a_tidy_row_per_trial_and_metric_has_its_unit(folder: RunFolder) -> None:
+    table = tidy_table(gather(folder))
+    first = table[table.trial == "learn-lr=0.1-seed1"].set_index("metric")
+    assert dict(first["value"]) == {
+        "train/loss": 0.3,
+        "test/loss": 0.4,
+        "test/accuracy": 0.9,
+        "total_s": 2.0,
+        "train_s_per_epoch": 0.75,
+    }
+    assert dict(first["unit"])["total_s"] == "s"
+    timed = table[table.trial == "cost-train-lr=0.1-process1"].set_index("metric")
+    assert {name: (row.value, row.unit) for name, row in timed.iterrows()} == {
+        "step_ms": (2.0, "ms"),
+        "sample_us": (31.25, "us"),
+        "epoch_s": (0.03, "s"),
+        "samples_per_s": (32000.0, "1/s"),
+    }
+    assert set(timed["lr"]) == {"0.1"}
+    watched = table[table.trial == "cost-train-lr=0.1-layers"]
+    assert list(zip(watched.metric, watched.value, watched.unit, strict=True)) == [
+        ("peak_mib", 64.0, "MiB")
+    ]
+
+
+def test_a_trial_that_did_not_end_well_is_seen_and_has_no_values(folder: RunFolder) -> None:
+    table = tidy_table(gather(folder))
+    gone = table[table.trial == "learn-lr=0.01-seed2"]
+    assert set(gone.state) == {"diverged"}
+    assert set(gone.metric) == {"train/loss", "test/loss", "test/accuracy"}
+    assert gone.value.isna().all()
+    wide = trial_table(gather(folder)).set_index("trial")
+    assert len(wide) == len(folder.study().trials)
+    assert wide.loc["cost-train-lr=0.01-process1", "state"] == "pending"
+    assert (
+        wide.loc[wide.state != "done", ["test/accuracy", "total_s", "step_ms"]].isna().all().all()
+    )
+
+
+def test_the_second_of_an_a_a_pair_and_trained_weights_have_rows_of_their_own(
+    tmp_path: Path,
+) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=1, cost=CostSpec(weights="both"))
+
+    def step_ms(trial: object, process: int) -> float:
+        return process + 10 * trial.again + 100 * bool(trial.weights_of)  # type: ignore[attr-defined]
+
+    table = tidy_table(gather(Fabricated(step_ms=step_ms).write(tmp_path / "r", study)))
+    steps = table[(table.metric == "step_ms") & (table.cell == "lr=0.1")]
+    grouped = steps.groupby(["again", "weights"])["value"].apply(sorted)
+    assert {key: list(values) for key, values in grouped.items()} == {
+        (False, "untrained"): pytest.approx([1, 2, 3]),
+        (False, "trained"): pytest.approx([101, 102, 103]),
+        (True, "untrained"): pytest.approx([11, 12, 13]),
+        (True, "trained"): pytest.approx([111, 112, 113]),
+    }
+
+
+def test_a_row_per_epoch_has_metrics_and_times(folder: RunFolder) -> None:
+    epochs = epoch_table(gather(folder))
+    assert len(epochs) == 4 * 2
+    assert list(epochs["epoch"][:2]) == [1, 2]
+    assert {"cell", "lr", "seed", "state", "test/accuracy", "train_s", "time_s"} <= set(epochs)
+    assert set(epochs.kind) == {"learn"}
+
+
+def test_the_files_hold_the_tables_and_the_same_records_give_the_same_bytes(
+    folder: RunFolder,
+) -> None:
+    def written() -> list[bytes]:
+        write_results(folder, gather(folder))
+        files = (folder.results_csv, folder.results_parquet, folder.epochs_csv)
+        return [file.read_bytes() for file in files]
+
+    assert written() == written()
+    table = tidy_table(gather(folder))
+    for read in (pd.read_csv(folder.results_csv), pd.read_parquet(folder.results_parquet)):
+        assert list(read.columns) == list(table.columns)
+        assert read["value"].equals(table["value"])
+    assert len(pd.read_csv(folder.epochs_csv)) == 8
+
+
+def test_a_varied_device_keeps_its_column_beside_the_devices_name(tmp_path: Path) -> None:
+    study = made_study(vary={"device": ("cpu", "cuda")}, seeds=1)
+    made = Fabricated(resolved=lambda t: {"device_name": "NVIDIA H200"})
+    table = trial_table(gather(made.write(tmp_path / "r", study)))
+    assert sorted(table["device"]) == ["cpu", "cuda"]
+    assert set(table["device_name"]) == {"NVIDIA H200"}
+
+
+def test_levels_read_as_users_write_them(tmp_path: Path) -> None:
+    study = made_study(
+        design="one-at-a-time", vary={"zero_grad": (False,), "lr": (1e-4,), "hidden": (4,)}, seeds=1
+    )
+    table = trial_table(gather(Fabricated().write(tmp_path / "r", study))).set_index("cell")
+    assert table.loc["base", ["zero_grad", "lr", "model.hidden"]].to_list() == ["true", "0.001", ""]
+    assert table.loc["zero_grad=false", "zero_grad"] == "false"
+    assert table.loc["lr=0.0001", "lr"] == "0.0001"
+    assert table.loc["hidden=4", "model.hidden"] == "4"
+
+
+def test_a_run_of_which_nothing_has_ended_has_empty_tables(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)})
+    folder = Fabricated(state=lambda t: "pending").write(tmp_path / "r", study)
+    evidence = gather(folder)
+    write_results(folder, evidence)
+    assert len(pd.read_csv(folder.results_csv)) == 0
+    assert len(pd.read_parquet(folder.results_parquet)) == 0
+    assert not folder.epochs_csv.exists()
+    assert not evidence.is_complete
+    assert [one.kind for one in findings(evidence)] == ["unfinished"]
+
+
+def test_a_finished_run_is_read_once_and_an_unfinished_one_every_time(tmp_path: Path) -> None:
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=1)
+    done = Run(Fabricated().write(tmp_path / "a", study).path)
+    assert done.evidence() is done.evidence()
+    waiting = Run(Fabricated(state=lambda t: "pending").write(tmp_path / "b", study).path)
+    assert waiting.results()["state"].eq("pending").all()
+    home = waiting.trial("learn-lr=0.1-seed1")
+    home.write(home.read().model_copy(update={"state": "failed"}))
+    assert set(waiting.results()["state"]) == {"failed", "pending"}
+
+
+def test_epochs_are_the_lines_of_that_kind_however_they_are_spaced(tmp_path: Path) -> None:
+    home = TrialFolder(tmp_path)
+    assert home.epochs() == []
+    place = '"step": 1, "samples": 1, "train_s": 1, "test_s": 1, "time_s": 1}'
+    home.curve_file.write_text(
+        f'{{"kind": "step", "epoch": 1, {place}\n'
+        f'{{"kind":"epoch","epoch":1,{place}\n'
+        f'{{"kind": "epoch", "epoch": 2, {place}\n'
+    )
+    assert [line["epoch"] for line in home.epochs()] == [1, 2]
+
+
+def test_a_level_that_a_spreadsheet_would_run_is_quoted(tmp_path: Path) -> None:
+    study = made_study(vary={"hidden": ("@SUM(A1)", "=1+1", "-3", "x")}, seeds=1)
+    folder = Fabricated().write(tmp_path / "r", study)
+    write_results(folder, gather(folder))
+    levels = set(pd.read_csv(folder.results_csv, dtype=str)["model.hidden"])
+    assert levels == {"'@SUM(A1)", "'=1+1", "-3", "x"}

@@ -1,0 +1,147 @@
+from typing import Any
+
+import pytest
+from test_measured_parts import LAYERS, cost, row
+
+from trainlab.analysis.cost.measurement import Measurement
+from trainlab.analysis.cost.roofline import (
+    counts_optimizer,
+    limiting_precision,
+    roofline,
+    step_roofline,
+)
+from trainlab.analysis.cost.summary import summarise
+from trainlab.errors import RecordError
+from trainlab.record.cost import LayerRow, LimitsRecord, WorkRecord
+from trainlab.record.trial import TrialRecord
+
+
+def machine_of(**flops_per_s: float) -> LimitsRecord:
+    """A machine of 100 bytes/s."""
+    return LimitsRecord(
+        device_name="d", threads=1, torch="2", measured="", flops_per_s=flops_per_s, bytes_per_s=100
+    )
+
+
+A_CPU = machine_of(fp32=1000, bf16=4000)
+A_GPU = machine_of(fp32=1000, tf32=2000, bf16=4000)
+
+
+def test_shares_are_those_of_the_peaks_by_hand() -> None:
+    found = roofline({"fp32": 3000}, num_bytes=80, time_s=4, limits=A_CPU)
+    assert (found.flops_per_s, found.bytes_per_s) == (750, 20)
+    assert (found.compute_share, found.memory_share) == (0.75, 0.2)
+    assert (found.near, found.precision) == ("compute", "fp32")
+
+
+@pytest.mark.parametrize(
+    ("flops", "num_bytes", "near"),
+    [
+        (900, 10, "compute"),
+        (900, 95, "memory"),
+        (149, 14, "neither"),
+        (150, 14, "compute"),
+        (0, 15, "memory"),
+        (0, 0, "neither"),
+        (500, 50, "compute"),
+    ],
+)
+def test_the_limit_with_the_larger_share_is_near_and_far_below_both_neither_is(
+    flops: float, num_bytes: float, near: str
+) -> None:
+    assert roofline({"fp32": flops}, num_bytes, 1, A_CPU).near == near
+
+
+def test_work_is_near_compute_where_its_flops_per_byte_are_above_the_machines() -> None:
+    # 1000 FLOP/s and 100 bytes/s: ten FLOPs for a byte.
+    for flops_per_byte, near in [(11, "compute"), (9, "memory")]:
+        for time_s in (1, 3):
+            assert roofline({"fp32": 50 * flops_per_byte}, 50, time_s, A_CPU).near == near
+
+
+def test_a_share_above_one_is_kept() -> None:
+    cached = roofline({"fp32": 10}, 250, 1, A_CPU)
+    assert (cached.memory_share, cached.near) == (2.5, "memory")
+    assert roofline({"fp32": 1100}, 0, 1, A_CPU).compute_share == pytest.approx(1.1)
+
+
+ONLY_CONVOLUTIONS = {"matmul": False, "convolution": True}
+ONLY_PRODUCTS = {"matmul": True, "convolution": False}
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "tf32", "machine", "expected"),
+    [
+        ("matmul", "bf16", {"matmul": True, "convolution": True}, A_GPU, "bf16"),
+        ("convolution", "fp32", ONLY_CONVOLUTIONS, A_GPU, "tf32"),
+        ("recurrent", "fp32", ONLY_CONVOLUTIONS, A_GPU, "tf32"),
+        ("matmul", "fp32", ONLY_CONVOLUTIONS, A_GPU, "fp32"),
+        ("matmul", "fp32", ONLY_PRODUCTS, A_GPU, "tf32"),
+        ("convolution", "fp32", ONLY_PRODUCTS, A_GPU, "fp32"),
+        ("convolution", "fp32", ONLY_CONVOLUTIONS, A_CPU, "fp32"),
+        ("convolution", "fp32", None, A_GPU, "fp32"),
+    ],
+)
+def test_the_peak_is_that_of_the_precision_the_work_may_run_in(
+    kind: str, precision: str, tf32: dict[str, bool] | None, machine: LimitsRecord, expected: str
+) -> None:
+    assert limiting_precision(kind, precision, tf32, machine) == expected
+
+
+def test_work_of_two_precisions_is_held_against_the_time_that_both_need_at_least() -> None:
+    found = roofline({"fp32": 500, "tf32": 200}, 0, 2, A_GPU)
+    assert found.compute_share == pytest.approx((500 / 1000 + 200 / 2000) / 2)
+    assert (found.precision, found.flops_per_s) == ("fp32+tf32", 350)
+
+
+def gpu_step(*rows: LayerRow, **more: Any) -> Measurement:
+    """A training step of one second on a GPU where only convolutions may run as TF32."""
+    asked = {"id": "t", "kind": "cost", "workload": "w", "seed": 1}
+    trial = TrialRecord(**asked, settings={"precision": "fp32"}, state="done")
+    layers = LAYERS.model_copy(update={"rows": list(rows), **more})
+    costs = (cost(step_ms=[1000.0], phases_ms={"forward": [1000.0]}, round_steps=1),)
+    return Measurement(
+        trial=trial.model_copy(update={"resolved": {"tf32": ONLY_CONVOLUTIONS}}),
+        processes=("t",),
+        costs=costs,
+        process_ms=(1000.0,),
+        summary=summarise(costs, (1000.0,)),
+        operators=None,
+        layers=layers,
+        memory=None,
+        limits=A_GPU,
+    )
+
+
+LINEAR = row("fc", type="Linear", forward_flops=100, backward_flops=200)
+CONV = row("conv", type="Conv2d", forward_flops=100, backward_flops=100)
+
+
+def test_a_linear_layer_is_held_against_fp32_where_only_convolutions_may_use_tf32() -> None:
+    for kinds in ({}, {"matmul": 300}):
+        step = step_roofline(gpu_step(LINEAR.model_copy(update={"flops_by_kind": kinds})))
+        assert step is not None
+        assert (step.precision, step.compute_share) == ("fp32", pytest.approx(0.3))
+    for kinds in ({}, {"convolution": 200}):
+        step = step_roofline(gpu_step(CONV.model_copy(update={"flops_by_kind": kinds})))
+        assert step is not None
+        assert (step.precision, step.compute_share) == ("tf32", pytest.approx(0.1))
+    both = step_roofline(gpu_step(LINEAR, CONV))
+    assert both is not None
+    assert both.compute_share == pytest.approx(0.3 + 0.1)
+
+
+def test_the_optimizers_work_is_part_of_the_step() -> None:
+    """Three quarters of the memory's speed are not "neither", whoever moves the bytes."""
+    work = WorkRecord(num_bytes=70), WorkRecord(num_bytes=5)
+    step = gpu_step(LINEAR, optimizer=work[0], between=work[1])
+    found = step_roofline(step)
+    assert found is not None
+    assert (found.memory_share, found.near) == (pytest.approx(0.75), "memory")
+    assert counts_optimizer(step)
+    assert not counts_optimizer(gpu_step(LINEAR))
+
+
+def test_a_precision_that_was_not_measured_is_told() -> None:
+    with pytest.raises(RecordError, match=r"limits.json: has no tf32, only fp32, bf16"):
+        roofline({"tf32": 1}, 1, 1, A_CPU)

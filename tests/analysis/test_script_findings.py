@@ -1,0 +1,279 @@
+"""What follows from watching a script, from records written by hand."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainlab.analysis.confounds import Confound
+from trainlab.analysis.evidence import Evidence, gather
+from trainlab.analysis.findings import findings
+from trainlab.analysis.findings.cost import CostRatio
+from trainlab.analysis.findings.effects import Effect
+from trainlab.analysis.findings.scripts.repeats import SameLosses, ScriptSeeds
+from trainlab.analysis.findings.scripts.watched import (
+    ScriptMemory,
+    ScriptOrder,
+    ScriptPart,
+    ScriptTime,
+)
+from trainlab.analysis.scripts.times import growth, script_times, typical_step_ms, whole_parts_s
+from trainlab.plan import Trial
+from trainlab.words import Words
+from watched_runs import STEP_MS, WatchedRun, facts, loader, watched
+
+EN, ZH = Words("en"), Words("zh")
+VARY = {"vary": {"batch-size": [16, 64]}, "seeds": (1, 2)}
+
+
+def evidence_of(path: Path, run: WatchedRun | None = None, **asked: Any) -> Evidence:
+    return gather((run or WatchedRun()).write(path / "run", **asked))
+
+
+def test_the_parts_add_up_with_the_first_step_apart() -> None:
+    run = watched()
+    parts = whole_parts_s(run)
+    assert math.isclose(sum(parts.values()), run.wall_s)
+    assert math.isclose(parts["first_step"], 0.1)
+    assert math.isclose(parts["data"], 39 * 0.001)
+    assert parts["startup"] == 2.0
+    assert parts["evaluation"] == 1.0
+
+
+def test_a_typical_step_adds_up_and_leaves_out_what_was_held_up() -> None:
+    steps = {"forward": [9.0, 1, 1, 1, 50, 1, 1, 1, 1], "backward": [9.0, 2, 2, 2, 2, 2, 70, 2, 2]}
+    assert typical_step_ms(watched(steps_ms=steps)) == {"forward": 1.0, "backward": 2.0}
+    assert typical_step_ms(watched(steps_ms={"forward": [1.0]})) == {}
+
+
+def test_means_over_seeds_add_up_too_and_a_typical_step_leaves_the_first_out(
+    tmp_path: Path,
+) -> None:
+    run = WatchedRun(seen=lambda trial: watched(startup_s=float(trial.seed)))
+    (times,) = script_times(evidence_of(tmp_path, run, seeds=(1, 2, 3)))
+    walls = [one.wall_s for one in times.runs]
+    assert math.isclose(sum(times.parts_s.values()), sum(walls) / 3)
+    assert times.parts_s["startup"] == 2.0
+    assert times.step_parts_ms == pytest.approx(STEP_MS)
+
+
+def test_the_time_of_a_run_is_told_with_what_watching_took(tmp_path: Path) -> None:
+    found = findings(evidence_of(tmp_path))
+    (time,) = (one for one in found if isinstance(one, ScriptTime))
+    assert time.sentence(EN) == (
+        "The script ran for 3.49 s: start-up 57.3%, training 14.0%, evaluation 28.7%. A step takes "
+        "10.0 ms (median), the first one 100 ms. Observing it took 0.00550 s of that (0.2%). "
+        "Beside it, 0.400 s went into curves, TensorBoard and other records."
+    )
+    assert "启动 57.3%" in time.sentence(ZH)
+
+
+def test_what_takes_much_is_named_and_what_takes_little_is_not(tmp_path: Path) -> None:
+    slow = {"data": [10.0] * 4, "forward": [3.0] * 4, "backward": [6.0] * 4, "optimizer": [1.0] * 4}
+
+    def seen(trial: Any) -> Any:
+        steps = {
+            name: [ms * (1 + (trial.seed == 2) * (name == "data")) for ms in times]
+            for name, times in slow.items()
+        }
+        return watched(steps_ms=steps, startup_s=0.01, evaluation_s=0.001 * trial.seed)
+
+    found = findings(evidence_of(tmp_path, WatchedRun(seen=seen), seeds=(1, 2, 3)))
+    parts = [one for one in found if isinstance(one, ScriptPart)]
+    assert [(one.subject, one.of) for one in parts] == [("data", "step")]
+    assert parts[0].sentence(EN) == (
+        "Waiting for data takes 50.0% of a step (median of 3 seeds; 50.0% to 66.7%): 13.3 ms."
+    )
+
+
+def test_evaluation_that_takes_a_fifth_of_the_run_or_more_is_named(tmp_path: Path) -> None:
+    often = WatchedRun(seen=lambda trial: watched(startup_s=0.1, evaluation_s=0.4))
+    found = findings(evidence_of(tmp_path, often))
+    (part,) = (one for one in found if isinstance(one, ScriptPart))
+    assert part.sentence(EN) == "Evaluation takes 40.4% of the run: 0.400 s."
+
+
+def test_parts_of_steps_are_not_blamed_on_a_gpu(tmp_path: Path) -> None:
+    """Calls return before their work is done there."""
+    steps = {"forward": [1.0] * 9, "backward": [1.0] * 9, "optimizer": [8.0] * 9}
+    on_gpu = WatchedRun(
+        seen=lambda trial: watched(steps_ms=steps, startup_s=0.01, evaluation_s=0.0),
+        resolved=lambda trial: facts(trial) | {"device": "cuda"},
+    )
+    found = findings(evidence_of(tmp_path, on_gpu))
+    assert not [one for one in found if isinstance(one, ScriptPart)]
+
+
+def test_memory_that_grows_all_the_time_is_told_and_a_single_rise_is_not(tmp_path: Path) -> None:
+    mib = 1 << 20
+    leaking = watched(memory=[(step, (300 + 2 * step) * mib) for step in range(1, 41)])
+    once = watched(memory=[(step, (300 + 90 * (step > 20)) * mib) for step in range(1, 41)])
+    filling = watched(memory=[(step, (300 + 9 * min(step, 8)) * mib) for step in range(1, 41)])
+    few = watched(memory=[(step, (300 + 2 * step) * mib) for step in range(1, 6)])
+    assert [growth(run) for run in (once, filling, few)] == [None, None, None]
+    found = findings(evidence_of(tmp_path, WatchedRun(seen=lambda trial: leaking)))
+    (grown,) = (one for one in found if isinstance(one, ScriptMemory))
+    assert grown.sentence(EN) == (
+        "The process grew by 2.00 MiB per update, from 310 to 380 MiB over 35 updates, and did not "
+        "stop growing."
+    )
+
+
+def test_a_loader_that_does_not_shuffle_is_told(tmp_path: Path) -> None:
+    in_order = WatchedRun(seen=lambda trial: watched(loaders=[loader(order="in order")]))
+    (order,) = (
+        one for one in findings(evidence_of(tmp_path, in_order)) if isinstance(one, ScriptOrder)
+    )
+    assert order.sentence(EN) == (
+        "The training data come in the same order in each of 2 passes: the loader does not shuffle."
+    )
+    assert not [one for one in findings(evidence_of_shuffled(tmp_path)) if one.kind == order.kind]
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ({"order": "in order", "begins_alike": False}, None),
+        ({"order": "shuffled", "begins_alike": False}, None),
+        ({"order": "own", "begins_alike": None}, None),
+        (
+            {"order": "shuffled", "begins_alike": True},
+            "Each of 2 passes over the training data begins with the same batch, though the loader "
+            "does not go in order; it may be seeded anew before every pass.",
+        ),
+    ],
+)
+def test_what_the_passes_were_seen_to_begin_with_counts(
+    own: dict[str, Any], told: str | None, tmp_path: Path
+) -> None:
+    run = WatchedRun(seen=lambda trial: watched(loaders=[loader(**own)]))
+    found = findings(evidence_of(tmp_path, run))
+    assert [one.sentence(EN) for one in found if isinstance(one, ScriptOrder)] == [
+        *([] if told is None else [told])
+    ]
+
+
+def test_an_order_that_all_settings_have_is_told_once_without_their_names(tmp_path: Path) -> None:
+    in_order = WatchedRun(seen=lambda trial: watched(loaders=[loader(order="in order")]))
+    (order,) = (
+        one
+        for one in findings(evidence_of(tmp_path, in_order, **VARY))
+        if isinstance(one, ScriptOrder)
+    )
+    assert order.cells == ("batch-size=16", "batch-size=64")
+    assert "batch-size" not in order.sentence(EN)
+
+
+def test_seeds_that_a_script_does_not_heed_are_one_run_and_decide_nothing(tmp_path: Path) -> None:
+    def final(trial: Trial) -> dict[str, float]:
+        size = float(trial.settings.script["batch-size"])
+        return {"train/loss": 0.4, "test/accuracy": 0.9 + 0.001 * size}
+
+    asked = {"vary": {"batch-size": [16, 64]}, "seeds": (1, 2, 3, 4)}
+    run = WatchedRun(final=final, seen=lambda trial: watched())
+    evidence = evidence_of(tmp_path, run, **asked)
+    assert list(evidence.values("batch-size=16", "test/accuracy")) == [1]
+    found = findings(evidence)
+    (seeds,) = (one for one in found if isinstance(one, ScriptSeeds))
+    assert seeds.sentence(EN).startswith(
+        "The 4 seeds gave exactly the same: the script seeds itself, or draws nothing at random."
+    )
+    effects = [one for one in found if isinstance(one, Effect)]
+    assert {one.verdict for one in effects} <= {"cannot tell"}, "one run each says nothing"
+    assert not [one for one in findings(evidence_of_shuffled(tmp_path)) if one.kind == seeds.kind]
+
+
+def test_an_argument_that_changes_no_loss_is_called_out(tmp_path: Path) -> None:
+    def seen(trial: Any) -> Any:
+        return watched(losses=[trial.seed / step for step in range(1, 41)])
+
+    evidence = evidence_of(tmp_path, WatchedRun(seen=seen), **VARY)
+    (same,) = (one for one in findings(evidence) if isinstance(one, SameLosses))
+    assert (same.subject, same.is_whole, same.n) == ("script.batch-size", True, 4)
+    assert same.sentence(EN) == (
+        "All levels of batch-size gave exactly the same losses, update by update: it seems to change "
+        "nothing that is learned; see whether the script uses it."
+    )
+    assert "完全相同" in same.sentence(ZH)
+
+
+def test_only_levels_with_the_same_losses_in_every_seed_are_called_out(tmp_path: Path) -> None:
+    def seen(trial: Any) -> Any:
+        size = trial.settings.script["batch-size"]
+        differs = size == 16 or (size == 64 and trial.seed == 2)
+        return watched(losses=[trial.seed / step + differs * 1e-9 for step in range(1, 41)])
+
+    vary = {"batch-size": [16, 32, 48, 64], "lr": [0.1]}
+    evidence = evidence_of(tmp_path, WatchedRun(seen=seen), vary=vary, seeds=(1, 2))
+    (same,) = (one for one in findings(evidence) if isinstance(one, SameLosses))
+    assert same.cells == ("batch-size=32,lr=0.1", "batch-size=48,lr=0.1")
+    assert not same.is_whole
+
+
+def test_the_first_losses_are_the_same_whatever_is_varied(tmp_path: Path) -> None:
+    steps = {"forward": [1.0, 1.0]}
+    short = WatchedRun(seen=lambda trial: watched(steps_ms=steps, losses=[1.0, 0.5]))
+    found = findings(evidence_of(tmp_path, short, **VARY))
+    assert not [one for one in found if isinstance(one, SameLosses)]
+
+
+def evidence_of_shuffled(path: Path) -> Evidence:
+    other = path / "other"
+    other.mkdir()
+    return evidence_of(other)
+
+
+def test_the_varied_argument_and_what_follows_from_it_are_no_confounds(tmp_path: Path) -> None:
+    found = findings(evidence_of(tmp_path, profile=True, **VARY))
+    compared = [one for one in found if isinstance(one, Effect | CostRatio)]
+    assert {one.kind for one in compared} == {"effect", "cost"}
+    assert [one.confounds for one in compared if one.confounds] == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        ({"order": "in order"}, "order of the training data: shuffled against in order"),
+        ({"optimizer": "SGD"}, "optimizer: Adadelta against SGD"),
+        ({"threads": 64}, "threads: 1 against 64"),
+        ({"passes": 3}, "passes over the training data: 2 against 3"),
+        ({"batch_size": 32}, "batch_size: 16 against 32"),
+        ({"parameters": 7}, "number of parameters: 149418 against 7"),
+    ],
+)
+def test_what_else_was_seen_to_differ_is_a_confound(
+    seen: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    differing = WatchedRun(
+        resolved=lambda trial: facts(trial) | (seen if trial.cell == "batch-size=64" else {})
+    )
+    found = findings(evidence_of(tmp_path, differing, **VARY))
+    effects = [one for one in found if isinstance(one, Effect)]
+    assert effects
+    for one in effects:
+        assert one.sentence(EN).endswith(f"Beware: these also differ: {told}.")
+
+
+def test_more_updates_of_the_same_batches_are_a_confound(tmp_path: Path) -> None:
+    run = WatchedRun(
+        resolved=lambda trial: facts(trial) | {"updates": 40 if trial.cell == "lr=0.1" else 50}
+    )
+    found = findings(evidence_of(tmp_path, run, vary={"lr": [0.1, 0.2]}, seeds=(1, 2)))
+    told = {confound for one in found for confound in one.confounds}
+    # Both were seen with a learning rate of 1: the script did not take it.
+    assert told == {Confound("updates", 40, 50)}
+
+
+def test_no_setting_of_our_own_training_is_left_on_a_trial_of_a_script(tmp_path: Path) -> None:
+    evidence = evidence_of(tmp_path, threads=1, **VARY)
+    (first, *_) = (trial for trial in evidence.trials if trial.cell == "batch-size=16")
+    assert first.settings == {"script": {"batch-size": 16}, "threads": 1}
+    assert [one.kind for one in findings(evidence)].count("ran_as") == 0
+
+
+def test_batches_of_a_script_make_a_series(tmp_path: Path) -> None:
+    found = findings(evidence_of(tmp_path, profile=True, learn=False, **VARY))
+    assert [one.cells for one in found if one.kind == "scaling"] == [
+        ("batch-size=16", "batch-size=64")
+    ]

@@ -1,0 +1,226 @@
+"""Two runs side by side, and runs put together where that is allowed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
+from trainlab.analysis.evidence import Evidence, gather
+from trainlab.analysis.findings import findings
+from trainlab.analysis.metrics import limits_of
+from trainlab.analysis.side_by_side import pooled, side_by_side
+from trainlab.errors import RecordError
+from trainlab.spec import CostSpec
+from trainlab.stats.means import SHARES, mean_of
+
+OTHER_TORCH = ENVIRONMENT.model_copy(
+    update={"packages": {**ENVIRONMENT.packages, "torch": "2.10.0"}}
+)
+
+OTHER_TRAINLAB = ENVIRONMENT.model_copy(
+    update={"packages": {**ENVIRONMENT.packages, "trainlab": "0.2.0"}}
+)
+
+
+def run(path: Path, name: str, told: dict[str, Any] | None = None, **question: Any) -> Evidence:
+    asked = {"vary": {"lr": (0.1, 0.01)}, "name": name, **question}
+    return gather(Fabricated(**(told or {})).write(path / name, made_study(**asked)))
+
+
+def test_the_same_cells_are_compared_and_the_others_listed(tmp_path: Path) -> None:
+    a = run(tmp_path, "a", vary={"lr": (0.1, 0.01, 0.5)}, seeds=6)
+    b = run(
+        tmp_path,
+        "b",
+        {"final": lambda t: {"test/accuracy": 0.8 + 0.001 * t.seed}},
+        vary={"lr": (0.01, 0.1, 0.7)},
+        seeds=6,
+    )
+    found = side_by_side(a, b)
+    assert (found.only_a, found.only_b) == (("lr=0.5",), ("lr=0.7",))
+    told = [(one.cell, one.subject, one.verdict) for one in found.learned]
+    assert told == [
+        ("lr=0.1", "test/accuracy", "different"),
+        ("lr=0.01", "test/accuracy", "different"),
+    ]
+    assert found.learned[0].comparison.family == 2
+    assert (found.learned[0].a, found.learned[0].b) == pytest.approx((0.9, 0.8035))
+
+
+def test_another_torch_other_data_and_other_settings_are_named(tmp_path: Path) -> None:
+    subset = DATA.model_copy(update={"is_subset": True})
+    a = run(tmp_path, "a")
+    b = run(
+        tmp_path,
+        "b",
+        {
+            "environment": OTHER_TORCH,
+            "data": lambda t: subset,
+            "resolved": lambda t: {"threads": 4},
+        },
+        settings={"epochs": 5},
+    )
+    assert [str(one) for one in side_by_side(a, b).confounds] == [
+        "threads: 1 against 4",
+        "epochs: 2 against 5",
+        "data.is_subset: False against True",
+        "packages.torch: 2.9.0+cpu against 2.10.0",
+    ]
+
+
+def test_equal_runs_have_nothing_else_that_differs(tmp_path: Path) -> None:
+    assert side_by_side(run(tmp_path, "a"), run(tmp_path, "b")).confounds == ()
+
+
+def test_runs_of_different_workloads_or_without_a_common_cell_are_refused(tmp_path: Path) -> None:
+    a = run(tmp_path, "a")
+    with pytest.raises(RecordError, match="a is about tiny, b about other; compare runs of one"):
+        side_by_side(a, run(tmp_path, "b", workload="other"))
+    with pytest.raises(RecordError, match=r"no setting in common: lr=0.1, lr=0.01 against lr=0.5"):
+        side_by_side(a, run(tmp_path, "c", vary={"lr": (0.5,)}))
+
+
+def cells_beside(a: Evidence, b: Evidence) -> list[str]:
+    return [one.cell for one in side_by_side(a, b).learned if one.subject == "test/loss"]
+
+
+def test_cells_on_both_devices_are_compared_device_by_device(tmp_path: Path) -> None:
+    both = {"batch_size": (1, 4), "device": ("cpu", "cuda")}
+    a, b = run(tmp_path, "a", vary=both), run(tmp_path, "b", vary=both)
+    assert cells_beside(a, b) == [
+        "batch_size=1,device=cpu",
+        "batch_size=1,device=cuda",
+        "batch_size=4,device=cpu",
+        "batch_size=4,device=cuda",
+    ]
+
+
+def test_a_laptops_cell_is_laid_beside_each_device_of_a_server(tmp_path: Path) -> None:
+    laptop = run(tmp_path, "a", vary={"batch_size": (1, 4)}, settings={"device": "cpu"})
+    server = run(tmp_path, "b", vary={"batch_size": (1, 4), "device": ("cpu", "cuda")})
+    told = [f"batch_size={size},device={device}" for size in (1, 4) for device in ("cpu", "cuda")]
+    assert cells_beside(laptop, server) == cells_beside(server, laptop) == told
+    assert "device: cpu against cuda" in map(str, side_by_side(laptop, server).confounds)
+
+
+def test_a_machine_twice_as_fast_is_told_by_cell_and_mode(tmp_path: Path) -> None:
+    cost = {"cost": CostSpec(mode="both"), "learn": False}
+
+    def slow(trial: Any, process: int) -> float:
+        return 2.0 + 0.01 * process
+
+    def fast(trial: Any, process: int) -> float:
+        return 1.0 + 0.005 * process
+
+    a, b = (
+        run(tmp_path, "a", {"step_ms": slow}, **cost),
+        run(tmp_path, "b", {"step_ms": fast}, **cost),
+    )
+    found = side_by_side(a, b).costs
+    assert [(one.cell, one.subject) for one in found] == [
+        (cell, f"{mode}/sample_us")
+        for mode in ("train", "inference")
+        for cell in ("lr=0.1", "lr=0.01")
+    ]
+    assert {one.verdict for one in found} == {"different"}
+    assert found[0].comparison.ratio.value == pytest.approx(0.5, rel=0.01)  # type: ignore[union-attr]
+
+
+def test_runs_of_one_study_with_other_seeds_are_pooled(tmp_path: Path) -> None:
+    final = {"final": lambda t: {"test/loss": 0.5 + 0.2 * (t.cell == "lr=0.1") + 0.001 * t.seed}}
+    parts = [
+        run(tmp_path, name, final, seeds=seeds)
+        for name, seeds in (("a", (1, 2, 3)), ("b", (4, 5, 6)))
+    ]
+    both = pooled(parts)
+    assert sorted(both.values("lr=0.1", "test/loss")) == [1, 2, 3, 4, 5, 6]
+    (effect,) = [one for one in findings(both) if one.kind == "effect"]
+    assert (effect.n, effect.verdict) == (6, "different")
+    assert all(one.kind != "undecided" for one in findings(both))
+
+
+OTHER_FOLDER = ENVIRONMENT.model_copy(update={"git_commit": "def", "git_dirty": True})
+
+
+def test_a_builtin_workload_is_pooled_over_git_folders_where_its_code_is_the_same(
+    tmp_path: Path,
+) -> None:
+    def in_folder(name: str, code: str | None, seeds: tuple[int, ...], workload: str) -> Evidence:
+        told = {
+            "environment": ENVIRONMENT if name == "a" else OTHER_FOLDER,
+            "resolved": lambda trial: {"code": code},
+        }
+        return run(tmp_path / workload / str(code), name, told, seeds=seeds, workload=workload)
+
+    first = in_folder("a", "one", (1, 2), "fashion-mlp")
+    both = pooled([first, in_folder("b", "one", (3, 4), "fashion-mlp")])
+    assert sorted(both.values("lr=0.1", "test/loss")) == [1, 2, 3, 4]
+    with pytest.raises(RecordError, match="code: one against two"):
+        pooled([first, in_folder("b", "two", (3, 4), "fashion-mlp")])
+    with pytest.raises(RecordError, match="other code: git commit abc against git commit def"):
+        pooled([in_folder(n, None, s, "mnist-cnn") for n, s in (("a", (1, 2)), ("b", (3, 4)))])
+    # A user's own file may import others from its folder, whose code is not in the fingerprint.
+    with pytest.raises(RecordError, match="other code: git commit abc against git commit def"):
+        pooled([in_folder(n, "one", s, "w.py:w") for n, s in (("a", (1, 2)), ("b", (3, 4)))])
+
+
+@pytest.mark.parametrize(
+    ("told", "question", "reason"),
+    [
+        ({"environment": OTHER_TORCH}, {}, r"torch 2\.9\.0\+cpu against 2\.10\.0"),
+        (
+            {"environment": ENVIRONMENT.model_copy(update={"cpu": "Another"})},
+            {},
+            "another machine: Made-up CPU against Another",
+        ),
+        (
+            {"environment": ENVIRONMENT.model_copy(update={"git_commit": "def"})},
+            {},
+            "other code: git commit abc against git commit def",
+        ),
+        (
+            {"environment": ENVIRONMENT.model_copy(update={"git_dirty": True})},
+            {},
+            "other code: git commit abc against git commit abc with changes",
+        ),
+        (
+            {"environment": ENVIRONMENT.model_copy(update={"git_commit": None, "git_dirty": None})},
+            {},
+            "other code: git commit abc against not in git",
+        ),
+        ({"environment": OTHER_TRAINLAB}, {}, r"trainlab 0\.1\.0 against 0\.2\.0"),
+        ({}, {"vary": {"lr": (0.1, 0.2)}}, "their cells or settings differ"),
+        ({}, {"settings": {"epochs": 5}}, "their cells or settings differ"),
+        ({}, {"workload": "other"}, "tiny against other"),
+        ({}, {"seeds": (3, 4)}, "seed 3 of lr=0.1 is in both"),
+        (
+            {"data": lambda t: DATA.model_copy(update={"num_train": 96})},
+            {},
+            "data.num_train: 960 against 96",
+        ),
+        ({"resolved": lambda t: {"threads": 4}}, {}, "threads: 1 against 4"),
+    ],
+)
+def test_runs_that_must_not_be_pooled_are_refused_with_the_reason(
+    told: dict[str, Any], question: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    a = run(tmp_path, "a", seeds=(1, 2, 3))
+    b = run(tmp_path, "b", told, **{"seeds": (4, 5, 6), **question})
+    with pytest.raises(RecordError, match=f"a and b must not be pooled: .*{reason}.*compare`"):
+        pooled([a, b])
+
+
+def test_a_share_that_is_told_in_per_cent_is_not_cut_off_at_1(tmp_path: Path) -> None:
+    first = run(tmp_path, "a", {"final": lambda t: {"test/f1": 80.0 + 0.3 * (t.seed - 2)}})
+    second = run(tmp_path, "b", {"final": lambda t: {"test/f1": 85.0 - 0.2 * (t.seed - 2)}})
+    found = side_by_side(first, second).learned[0]
+    assert found.change == pytest.approx(5.0)
+    assert found.interval is not None
+    assert found.interval.low < 5.0 < found.interval.high
+    values = list(first.values("lr=0.1", "test/f1").values())
+    mean = mean_of(values, limits_of("test/f1", values))
+    assert mean is not None
+    assert mean.interval is not None
+    assert mean.interval.low < 80.0 < mean.interval.high
+    assert limits_of("test/f1", [0.8, 0.9]) == SHARES
