@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.pairs import paired_ratios, verdict
-from trainlab.analysis.cost.overhead import round_ratios
+from trainlab.analysis.cost import round_ratios
 from trainlab.data.dataset import Dataset, Split
 from trainlab.machine.process import prepare_process
 from trainlab.measure.steps import stepping

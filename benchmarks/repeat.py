@@ -24,9 +24,9 @@ from tempfile import TemporaryDirectory
 import torch
 from scipy import stats
 
-from trainlab.analysis.cost.measurement import MODES
-from trainlab.analysis.cost_ratios import ratios_in
+from trainlab.analysis.cost import ratios_in
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.measurement import MODES
 from trainlab.execute.executors import executor_for
 from trainlab.execute.run import start_run
 from trainlab.plan import plan

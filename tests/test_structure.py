@@ -200,7 +200,7 @@ def loaded_after(code: str) -> set[str]:
         "import trainlab.cli; trainlab.cli.build(['run', '--help'])",
         "import trainlab.cli; trainlab.cli.build(['data', 'list'])",
         "import trainlab.record.folder, trainlab.record.environment",
-        "import trainlab.analysis.cost.summary",
+        "import trainlab.analysis.measurement",
         "import trainlab; trainlab.open_run",
         "import trainlab.cli; trainlab.cli.build(['studies'])",
         "import trainlab.cli; trainlab.cli.build(['show'])",

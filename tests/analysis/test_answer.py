@@ -13,7 +13,7 @@ from trainlab.analysis.answer.open_points import busy_s
 from trainlab.analysis.answer.speed import batch_sentences
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.parallel import ParallelGain
+from trainlab.analysis.scaling import ParallelGain
 from trainlab.plan import Trial
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord

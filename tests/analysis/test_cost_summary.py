@@ -7,8 +7,13 @@ import pytest
 from scipy import stats
 
 from fabricate import made_turns
-from trainlab.analysis.cost.benches import process_steps_ms
-from trainlab.analysis.cost.summary import CostSummary, Estimate, repeat_interval, summarise
+from trainlab.analysis.measurement import (
+    CostSummary,
+    Estimate,
+    process_steps_ms,
+    repeat_interval,
+    summarise,
+)
 from trainlab.record.cost import CostRecord, LoadRecord
 from trainlab.stats.median import median_interval
 from trainlab.words import Words

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainlab.analysis.cost.cold_start import cold_start
-from trainlab.analysis.cost.layers import between_layers, layer_times
-from trainlab.analysis.cost.overhead import round_ratios
+from trainlab.analysis.cost import cold_start, round_ratios
+from trainlab.analysis.layers import between_layers, layer_times
 from trainlab.record.cost import ColdStep, CostRecord, LayerRow, LayersRecord, LoadRecord
 
 QUIET = LoadRecord(

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from trainlab.analysis.cost.operators import classic_table, outside_us, ranked
+from trainlab.analysis.operators import classic_table, outside_us, ranked
 from trainlab.record.cost import OperatorRow, OperatorsRecord
 
 

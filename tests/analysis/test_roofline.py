@@ -3,14 +3,13 @@ from typing import Any
 import pytest
 from test_measured_parts import LAYERS, cost, row
 
-from trainlab.analysis.cost.measurement import Measurement
-from trainlab.analysis.cost.roofline import (
+from trainlab.analysis.measurement import Measurement, summarise
+from trainlab.analysis.roofline import (
     counts_optimizer,
     limiting_precision,
     roofline,
     step_roofline,
 )
-from trainlab.analysis.cost.summary import summarise
 from trainlab.errors import RecordError
 from trainlab.record.cost import LayerRow, LimitsRecord, WorkRecord
 from trainlab.record.trial import TrialRecord

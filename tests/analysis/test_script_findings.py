@@ -7,18 +7,22 @@ from typing import Any
 import pytest
 
 from trainlab.analysis.confounds import Confound
+from trainlab.analysis.cost import CostRatio
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.cost import CostRatio
 from trainlab.analysis.findings.effects import Effect
-from trainlab.analysis.findings.scripts.repeats import SameLosses, ScriptSeeds
-from trainlab.analysis.findings.scripts.watched import (
+from trainlab.analysis.scripts import (
+    SameLosses,
     ScriptMemory,
     ScriptOrder,
     ScriptPart,
+    ScriptSeeds,
     ScriptTime,
+    growth,
+    script_times,
+    typical_step_ms,
+    whole_parts_s,
 )
-from trainlab.analysis.scripts.times import growth, script_times, typical_step_ms, whole_parts_s
 from trainlab.plan import Trial
 from trainlab.words import Words
 from watched_runs import STEP_MS, WatchedRun, facts, loader, watched

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from trainlab.analysis.diagnosis.verdicts import (
+from trainlab.analysis.diagnosis import (
     Timed,
     compared,
     growth_compared,

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from trainlab.analysis.diagnosis.hypotheses import (
+from trainlab.analysis.diagnosis import (
     Hypothesis,
     asked_for,
     chosen,
     growth_bytes,
     hypotheses_of,
+    update_parts_ms,
 )
-from trainlab.analysis.diagnosis.parts import update_parts_ms
 from trainlab.errors import SpecError
 from trainlab.record.scripts.watched import (
     GrowingRow,

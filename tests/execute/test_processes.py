@@ -17,7 +17,7 @@ from asking import groups_of, study_of
 from children import children
 from command import Verb
 from trainlab import lab
-from trainlab.analysis.cost.overhead import overheads
+from trainlab.analysis.cost import overheads
 from trainlab.analysis.evidence import gather
 from trainlab.cli.summary import print_measurement
 from trainlab.execute.executors.processes import ProcessesExecutor

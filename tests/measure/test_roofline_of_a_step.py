@@ -8,9 +8,8 @@ import torch
 from torch import nn
 
 from training import HomedSetup, MakeSetup
-from trainlab.analysis.cost.measurement import Measurement
-from trainlab.analysis.cost.roofline import step_roofline
-from trainlab.analysis.cost.summary import summarise
+from trainlab.analysis.measurement import Measurement, summarise
+from trainlab.analysis.roofline import step_roofline
 from trainlab.data.dataset import Dataset, Split
 from trainlab.measure.layers import profile_layers
 from trainlab.measure.limits import measured_limits

@@ -17,7 +17,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from training import MakeSetup
 from trainlab import Split
-from trainlab.analysis.cost.overhead import round_ratios
+from trainlab.analysis.cost import round_ratios
 from trainlab.measure import stopwatch as stopwatch_module
 from trainlab.measure import timing
 from trainlab.measure.stopwatch import CudaStopwatch, HostStopwatch

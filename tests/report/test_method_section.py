@@ -7,7 +7,7 @@ import pytest
 from rich_run import rich_run, run_data, section_of
 
 from fabricate import Fabricated, made_study
-from trainlab.analysis.cost.overhead import Overhead
+from trainlab.analysis.cost import Overhead
 from trainlab.record.folder import RunFolder
 from trainlab.report.contents import report_of
 from trainlab.report.document import Document, Paragraph, Table

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich_run import SUBSET, rich_data, rich_report, rich_run, rich_study, run_data, section_of
 
 from fabricate import DATA, Fabricated, made_study
+from trainlab.analysis.cost import CostRatio, MemoryRatio
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings.cost import CostRatio, MemoryRatio
 from trainlab.analysis.findings.effects import Effect
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of

@@ -8,7 +8,7 @@ import pytest
 from rich_run import ACCURACY, rich_data, rich_report, run_data
 
 from fabricate import Fabricated, made_study
-from trainlab.analysis.cost.cold_start import cold_start
+from trainlab.analysis.cost import cold_start
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
 from trainlab.report.figures.bars import OUTSIDE, REST, operator_bars, phase_bars

@@ -9,9 +9,9 @@ from typing import get_args, get_type_hints
 import pytest
 
 import trainlab
-from trainlab.analysis.cost.cold_start import COUNTS
-from trainlab.analysis.cost.summary import Instability
+from trainlab.analysis.cost import COUNTS
 from trainlab.analysis.findings.finding import CAUSES
+from trainlab.analysis.measurement import Instability
 from trainlab.instruments.probes import quantities
 from trainlab.report.render.fonts import REGULAR, font_folder
 from trainlab.spec.probe import QUANTITIES, REDUCERS

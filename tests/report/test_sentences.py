@@ -8,11 +8,9 @@ import pytest
 from told_numbers import NUMBER, kinds_of, without_fixed
 
 from fabricate import DATA, Fabricated, confusion, made_study, operator
+from trainlab.analysis.cost import CostRatio, SlowTrial, Uncompared
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.batch_scaling import Scaling
-from trainlab.analysis.findings.cost import CostRatio
-from trainlab.analysis.findings.disturbed import SlowTrial, Uncompared
 from trainlab.analysis.findings.effects import Effect
 from trainlab.analysis.findings.finding import Finding
 from trainlab.analysis.findings.probes import (
@@ -25,14 +23,16 @@ from trainlab.analysis.findings.probes import (
     VanishingGradient,
 )
 from trainlab.analysis.findings.run import RanAs
-from trainlab.analysis.findings.scripts.repeats import SameLosses, ScriptSeeds
-from trainlab.analysis.findings.scripts.watched import (
+from trainlab.analysis.findings.spread import SeedSpread
+from trainlab.analysis.scaling import Scaling
+from trainlab.analysis.scripts import (
+    SameLosses,
     ScriptMemory,
     ScriptOrder,
     ScriptPart,
+    ScriptSeeds,
     ScriptTime,
 )
-from trainlab.analysis.findings.spread import SeedSpread
 from trainlab.errors import SpecError
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec

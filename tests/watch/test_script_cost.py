@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-from trainlab.analysis.cost.summary import epoch_s_of
+from trainlab.analysis.measurement import epoch_s_of
 from trainlab.record.cost import CostRecord
 from trainlab.watching.facts import facts_of
 from trainlab.watching.scripts.running import EndOfWatch

@@ -9,9 +9,7 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from trainlab.analysis.contrast import level_of
-from trainlab.analysis.cost.benches import process_steps_ms
-from trainlab.analysis.cost.measurement import MODES, Measurement
-from trainlab.analysis.cost.summary import summarise
+from trainlab.analysis.measurement import MODES, Measurement, process_steps_ms, summarise
 from trainlab.analysis.probes import ProbedTrial
 from trainlab.analysis.trial_records import (
     UNFINISHED,

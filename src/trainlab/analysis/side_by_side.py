@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainlab.analysis.confounds import Confound, pooling_problems, run_confounds, trial_confounds
-from trainlab.analysis.cost.measurement import MODES
-from trainlab.analysis.cost_ratios import ratios_between
+from trainlab.analysis.cost import ratios_between
 from trainlab.analysis.evidence import ENDED_WELL, Evidence
+from trainlab.analysis.measurement import MODES
 from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.errors import RecordError
 from trainlab.record.trial import TrialRecord

@@ -8,17 +8,16 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trainlab.analysis.cost.cold_start import cold_start
-from trainlab.analysis.cost.layers import layer_times
-from trainlab.analysis.cost.measurement import Measurement
-from trainlab.analysis.cost.operators import Sort, outside_us, ranked
-from trainlab.analysis.cost.overhead import overheads
-from trainlab.analysis.cost.roofline import step_roofline
+from trainlab.analysis.cost import cold_start, overheads
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.findings import findings
 from trainlab.analysis.findings.finding import Finding, by_importance
 from trainlab.analysis.findings.run import Unfinished
-from trainlab.analysis.scripts.times import script_times
+from trainlab.analysis.layers import layer_times
+from trainlab.analysis.measurement import Measurement
+from trainlab.analysis.operators import Sort, outside_us, ranked
+from trainlab.analysis.roofline import step_roofline
+from trainlab.analysis.scripts import script_times
 from trainlab.cli.lines import print_line
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import SCRIPT_EXIT, DataRecord, TrialRecord

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from trainlab.analysis.cost.measurement import Measurement
-from trainlab.analysis.cost.summary import Estimate
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.measurement import Estimate, Measurement
 from trainlab.analysis.metrics import in_order
 from trainlab.report.document import Entry, Table
 from trainlab.report.run_data import RunData

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainlab.analysis.diagnosis.diagnosis import cell_of, diagnosis_of
-from trainlab.analysis.diagnosis.hypotheses import (
+from trainlab.analysis.diagnosis import (
     Hypothesis,
     asked_for,
+    cell_of,
     chosen,
+    diagnosis_of,
     growth_bytes,
     hypotheses_of,
+    update_parts_ms,
 )
-from trainlab.analysis.diagnosis.parts import update_parts_ms
 from trainlab.errors import RecordError, SpecError
 from trainlab.lab.driving import Outcome, run_in_stages
 from trainlab.lab.opened import Run

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from trainlab import __version__
 from trainlab.analysis.answer.compared import compared_sentences
-from trainlab.analysis.cost.measurement import MODES
+from trainlab.analysis.measurement import MODES
 from trainlab.analysis.side_by_side import CellComparison, SideBySide
 from trainlab.report.document import (
     Block,

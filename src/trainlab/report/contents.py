@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from trainlab import __version__
-from trainlab.analysis.answer.script_labels import command_text
+from trainlab.analysis.scripts import command_text
 from trainlab.report.diagnosis import diagnosis_section
 from trainlab.report.document import Block, Document, Figure, Section, with_live_links
 from trainlab.report.run_data import RunData

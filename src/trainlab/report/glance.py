@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainlab.analysis.metrics import compared_metrics
-from trainlab.analysis.scripts.times import script_times
+from trainlab.analysis.scripts import script_times
 from trainlab.errors import SpecError
 from trainlab.report.diagnosis import diagnosis_section
 from trainlab.report.document import Block, Figure

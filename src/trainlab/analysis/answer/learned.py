@@ -4,7 +4,6 @@ import statistics
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from trainlab.analysis.answer.names import cell_name, joined, level_name, names_of, section_of
 from trainlab.analysis.answer.sentence import Sentence
 from trainlab.analysis.evidence import ENDED_WELL, Evidence
 from trainlab.analysis.findings.best import BestCells
@@ -13,6 +12,7 @@ from trainlab.analysis.findings.finding import Finding, num_seeds
 from trainlab.analysis.findings.learning import Diverged
 from trainlab.analysis.findings.patterns import Trend
 from trainlab.analysis.metrics import compared_metrics
+from trainlab.analysis.names import cell_name, joined, level_name, names_of, section_of
 from trainlab.record.scripts.watched import num_at_the_end
 from trainlab.spec import Cell
 from trainlab.words import Words

@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from trainlab.analysis.answer.learned import size_text
-from trainlab.analysis.answer.names import joined, names_of, section_of
 from trainlab.analysis.answer.sentence import OpenPoint
+from trainlab.analysis.cost import CostRatio
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.cost import CostRatio
 from trainlab.analysis.findings.effects import Effect
 from trainlab.analysis.findings.finding import Finding, num_seeds
 from trainlab.analysis.metrics import compared_metrics
+from trainlab.analysis.names import joined, names_of, section_of
 from trainlab.record.trial import TrialRecord
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from trainlab.analysis.answer.names import joined, level_name, sample_word
 from trainlab.analysis.answer.sentence import Sentence
 from trainlab.analysis.answer.speed import DEVICE, times, whole_percent
-from trainlab.analysis.batch_series import BatchSeries, batch_series
-from trainlab.analysis.cost.cold_start import cold_start
-from trainlab.analysis.cost.operators import device_us
+from trainlab.analysis.cost import CostRatio, cold_start
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.cost import CostRatio
 from trainlab.analysis.findings.effects import NoReset
 from trainlab.analysis.findings.finding import Finding
 from trainlab.analysis.findings.probes import Accumulation
+from trainlab.analysis.names import joined, level_name, sample_word
+from trainlab.analysis.operators import device_us
+from trainlab.analysis.scaling import BatchSeries, batch_series
 from trainlab.words import Words
 from trainlab.words.numbers import figure
 

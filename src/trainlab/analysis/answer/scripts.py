@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from trainlab.analysis.answer.sentence import Sentence
 from trainlab.analysis.findings.finding import Finding, by_importance
-from trainlab.analysis.findings.scripts.watched import ScriptFinding, ScriptTime
-from trainlab.analysis.scripts.times import STARTUP
+from trainlab.analysis.scripts import STARTUP, ScriptFinding, ScriptTime
 from trainlab.words import Words
 
 MOST_TOLD = 3

@@ -3,16 +3,14 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from trainlab.analysis.answer.names import joined, level_name, names_of, sample_word, section_of
 from trainlab.analysis.answer.sentence import Sentence
-from trainlab.analysis.cost.measurement import MODES, Measurement
-from trainlab.analysis.cost.operators import is_on_device, ranked
+from trainlab.analysis.cost import CostRatio
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.batch_scaling import OptimizerShare, Scaling
-from trainlab.analysis.findings.cost import CostRatio
 from trainlab.analysis.findings.finding import Finding
-from trainlab.analysis.findings.operators import TopOperator
-from trainlab.analysis.findings.parallel import ParallelGain
+from trainlab.analysis.measurement import MODES, Measurement
+from trainlab.analysis.names import joined, level_name, names_of, sample_word, section_of
+from trainlab.analysis.operators import TopOperator, is_on_device, ranked
+from trainlab.analysis.scaling import OptimizerShare, ParallelGain, Scaling
 from trainlab.spec import Cell
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, bare_operator, figure

@@ -1,13 +1,12 @@
 """Findings: what a study has shown, or could not show, as values with their sentences."""
 
+from trainlab.analysis.cost import cost_findings
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.cost import cost_findings
 from trainlab.analysis.findings.finding import Finding
 from trainlab.analysis.findings.learning import learn_findings
 from trainlab.analysis.findings.probes import probe_findings
 from trainlab.analysis.findings.run import ran_as_findings, undecided_findings, unfinished_findings
-from trainlab.analysis.findings.scripts.repeats import repeat_findings
-from trainlab.analysis.findings.scripts.watched import script_findings
+from trainlab.analysis.scripts import repeat_findings, script_findings
 
 
 def findings(evidence: Evidence) -> tuple[Finding, ...]:

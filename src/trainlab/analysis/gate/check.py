@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainlab.analysis.cost.summary import Reason
+from trainlab.analysis.measurement import Reason
 from trainlab.stats.means import Interval
 from trainlab.stats.one_sided import Judgement
 

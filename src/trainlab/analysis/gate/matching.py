@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from trainlab.analysis.confounds import Confound, run_confounds, trial_confounds
-from trainlab.analysis.cost.measurement import MODES
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.measurement import MODES
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.environment import Environment
 from trainlab.record.trial import TrialRecord

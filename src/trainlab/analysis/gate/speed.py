@@ -9,10 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from trainlab.analysis.cost.measurement import Measurement
-from trainlab.analysis.cost.summary import OTHERS_LIMIT_CORES, STOLEN_LIMIT_CORES
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.gate.check import COST_SUBJECT, USUAL_STD, Check, Disturbance
+from trainlab.analysis.measurement import OTHERS_LIMIT_CORES, STOLEN_LIMIT_CORES, Measurement
 from trainlab.stats.contrasts import LEVEL
 from trainlab.stats.means import Interval, ratio_of_logs
 from trainlab.stats.one_sided import Levels, assumed, welch

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from trainlab.analysis.cost.operators import Sort, classic_table
+from trainlab.analysis.operators import Sort, classic_table
 from trainlab.cli.errors import exit_for_failures
 from trainlab.cli.language import words_in
 from trainlab.cli.options import (

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trainlab.analysis.cost.measurement import Measurement
-from trainlab.analysis.cost.operators import is_on_device, outside_us, ranked
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.measurement import Measurement
+from trainlab.analysis.operators import is_on_device, outside_us, ranked
 from trainlab.report.run_data import MOST_CELLS
 from trainlab.words.numbers import MIB, bare_operator
 

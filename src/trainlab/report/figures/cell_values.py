@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainlab.analysis.cost.measurement import MODES
-from trainlab.analysis.cost.summary import Estimate
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.measurement import MODES, Estimate
 from trainlab.analysis.metrics import limits_of
 from trainlab.report.run_data import MOST_CELLS
 from trainlab.stats.means import mean_of

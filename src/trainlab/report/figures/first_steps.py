@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainlab.analysis.cost.cold_start import settled_ms
-from trainlab.analysis.cost.measurement import Measurement
+from trainlab.analysis.cost import settled_ms
+from trainlab.analysis.measurement import Measurement
 from trainlab.report.run_data import MOST_LINES
 
 

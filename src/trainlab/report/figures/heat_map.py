@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from trainlab.analysis.answer.names import factor_name
 from trainlab.analysis.contrast import level_of
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.names import factor_name
 from trainlab.report.figures.vega import Spec, chart, tooltip
 from trainlab.spec import Cell
 from trainlab.spec.cell import level_text

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainlab.analysis.batch_series import BatchSeries, batch_series
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.scaling import BatchSeries, batch_series
 from trainlab.stats.scaling import Fitted
 
 

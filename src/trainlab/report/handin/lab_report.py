@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainlab import __version__
-from trainlab.analysis.answer.names import factor_name
+from trainlab.analysis.names import factor_name
 from trainlab.record.digests import COMMAND, Digests
 from trainlab.report.document import (
     Block,

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from trainlab.analysis.answer import Answer, OpenPoint
-from trainlab.analysis.answer.script_labels import command_text
-from trainlab.analysis.findings.cost import CostRatio
-from trainlab.analysis.findings.disturbed import Unstable
+from trainlab.analysis.cost import CostRatio, Unstable
 from trainlab.analysis.metrics import compared_metrics
+from trainlab.analysis.scripts import command_text
 from trainlab.report.document import (
     Block,
     Figure,

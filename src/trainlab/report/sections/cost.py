@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from trainlab.analysis.cost.measurement import MODES
+from trainlab.analysis.measurement import MODES
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.bars import Bars, memory_bars, phase_bars

@@ -1,10 +1,10 @@
 """Comparison by factor: every cell's costs and metrics, and what each level does, in words."""
 
-from trainlab.analysis.answer.names import factor_name, section_of
-from trainlab.analysis.findings.cost import CostRatio, MemoryRatio
+from trainlab.analysis.cost import CostRatio, MemoryRatio
 from trainlab.analysis.findings.effects import Effect
 from trainlab.analysis.findings.finding import Finding, by_importance, confounds_text
 from trainlab.analysis.metrics import compared_metrics
+from trainlab.analysis.names import factor_name, section_of
 from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.cell_values import COSTS, CellValues, cost_values, memory_values

@@ -3,9 +3,9 @@
 import statistics
 from collections.abc import Iterable, Iterator
 
-from trainlab.analysis.cost.measurement import MODES
-from trainlab.analysis.cost_ratios import cells_twice, noise_ratio
+from trainlab.analysis.cost import cells_twice, noise_ratio
 from trainlab.analysis.findings.finding import confounds_text, num_seeds
+from trainlab.analysis.measurement import MODES
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph, Section
 from trainlab.report.run_data import RunData

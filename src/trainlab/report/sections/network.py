@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from trainlab.analysis.cost.layers import layer_times
-from trainlab.analysis.cost.measurement import MODES, Measurement
+from trainlab.analysis.layers import layer_times
+from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.record.cost import CallRow, NetworkRecord
 from trainlab.report.document import Drawing, Paragraph, Section, Table
 from trainlab.report.figures.network import Network, network

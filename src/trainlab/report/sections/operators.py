@@ -1,8 +1,7 @@
 """Operators: the top ten of every cell, by mode and device."""
 
-from trainlab.analysis.cost.measurement import MODES, Measurement
-from trainlab.analysis.cost.operators import classic_table
-from trainlab.analysis.findings.operators import OperatorFinding
+from trainlab.analysis.measurement import MODES, Measurement
+from trainlab.analysis.operators import OperatorFinding, classic_table
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Figure, Listing, Paragraph, Section
 from trainlab.report.figures.bars import operator_bars

@@ -1,6 +1,6 @@
 """What further processes gain that train one trial together."""
 
-from trainlab.analysis.findings.parallel import ParallelGain
+from trainlab.analysis.scaling import ParallelGain
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Entry, Paragraph, Section, Table
 from trainlab.report.run_data import RunData

@@ -1,6 +1,6 @@
 """A script that was watched: where its time went, and what it was seen to use."""
 
-from trainlab.analysis.scripts.times import ScriptTimes, script_times
+from trainlab.analysis.scripts import ScriptTimes, script_times
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Figure, Paragraph, Section
 from trainlab.report.figures.bars import Bars, Part

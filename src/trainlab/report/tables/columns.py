@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from trainlab.analysis.cost.summary import Estimate
+from trainlab.analysis.measurement import Estimate
 from trainlab.report.document import Column, Entry, Row, Table
 from trainlab.stats.means import Interval, Mean
 from trainlab.words.numbers import figure, metric_value, percent

@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from trainlab.analysis.cost.cold_start import ColdStart, Pair, cold_start
-from trainlab.analysis.cost.measurement import MODES, Measurement
-from trainlab.analysis.cost.overhead import Overhead, overheads
-from trainlab.analysis.cost.roofline import Roofline, counts_optimizer, step_roofline
-from trainlab.analysis.cost.summary import Estimate
+from trainlab.analysis.cost import ColdStart, Overhead, Pair, cold_start, overheads
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.measurement import MODES, Estimate, Measurement
+from trainlab.analysis.roofline import Roofline, counts_optimizer, step_roofline
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import (
     EMPTY,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainlab.analysis.findings.cost import CostRatio, MemoryRatio
+from trainlab.analysis.cost import CostRatio, MemoryRatio
 from trainlab.analysis.findings.effects import Effect
 from trainlab.analysis.findings.finding import Finding, arrow
 from trainlab.report.bullets import mark_label, mark_of

@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainlab.analysis.answer.script_labels import command_text, seen_texts
 from trainlab.analysis.evidence import ENDED_WELL, Evidence
 from trainlab.analysis.metrics import in_order, limits_of
+from trainlab.analysis.scripts import command_text, seen_texts
 from trainlab.analysis.trial_records import LearnedTrial, Line
 from trainlab.record.trial import TrialRecord
 from trainlab.report.document import Entry, Table

@@ -1,7 +1,7 @@
 """Operators as a table, the costliest first."""
 
-from trainlab.analysis.cost.measurement import Measurement
-from trainlab.analysis.cost.operators import Sort, device_us, is_on_device, outside_us, ranked
+from trainlab.analysis.measurement import Measurement
+from trainlab.analysis.operators import Sort, device_us, is_on_device, outside_us, ranked
 from trainlab.record.cost import OperatorsRecord
 from trainlab.report.document import Table
 from trainlab.report.tables.columns import count, name, number, share, table_of, value

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from trainlab.analysis.answer.names import level_name
-from trainlab.analysis.scripts.times import ScriptTimes
+from trainlab.analysis.names import level_name
+from trainlab.analysis.scripts import ScriptTimes
 from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import EMPTY, Field, name, table_of, value

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainlab.analysis.cost.layers import Layer
-from trainlab.analysis.cost.measurement import Measurement
+from trainlab.analysis.layers import Layer
+from trainlab.analysis.measurement import Measurement
 from trainlab.errors import RecordError
 from trainlab.record.cost import LayerRow, LimitsRecord
 

@@ -1,14 +1,26 @@
-"""What a step costs, from the raw records of several processes, with intervals and warnings."""
+"""Everything a run measured about the cost of one cell, from the raw records of its processes."""
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from scipy import special
 
-from trainlab.record.cost import CostRecord
+from trainlab.record.cost import (
+    CostRecord,
+    LayersRecord,
+    LimitsRecord,
+    MemoryRecord,
+    OperatorsRecord,
+    ProbeCostRecord,
+)
+from trainlab.record.trial import TrialRecord
+from trainlab.stats.cost_ratio import Floats, Pair
+from trainlab.stats.rounds import levels
+
 
 STEP_LIMIT = 0.10
 """A time per batch that may be off by more is called unstable."""
@@ -185,3 +197,99 @@ def _reasons(
     if abs(drift := max(map(_drift, records), key=abs)) > DRIFT_LIMIT:
         yield "steps_drift", drift
     yield "processes_differ", max(process_ms) / min(process_ms) - 1
+
+
+MODES = ("train", "inference")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One cell in one mode. Speeds come from the bare processes, shares from the watched ones."""
+
+    trial: TrialRecord
+    """The first of its timed trials: its settings and what they became."""
+    processes: tuple[str, ...]
+    """The timed trials, by id."""
+    costs: tuple[CostRecord, ...]
+    """One per timed process."""
+    process_ms: tuple[float, ...]
+    """The step of each timed process, seen within the rounds of its bench."""
+    summary: CostSummary
+    operators: OperatorsRecord | None
+    layers: LayersRecord | None
+    memory: MemoryRecord | None
+    limits: LimitsRecord | None
+    probe_price: ProbeCostRecord | None = None
+
+    @property
+    def benches(self) -> tuple[str, ...]:
+        """The bench of each timed process; in runs from before turns, its number."""
+        return tuple(cost.bench or str(number) for number, cost in enumerate(self.costs, 1))
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the weights came from a learn trial of the same run."""
+        return self.trial.weights_of is not None
+
+    @property
+    def is_of_script(self) -> bool:
+        """Whether a script was timed: its trials have the settings alone that it was given."""
+        return "optimizer" not in self.trial.settings
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether a script's update is made of several batches: its batch size is then that of all."""
+        return "accumulate" in self.trial.resolved
+
+    @property
+    def knows_epochs(self) -> bool:
+        """Whether it is known how many steps a pass over the data has: a script may have no loader."""
+        return not self.is_of_script or "train_samples" in self.trial.resolved
+
+    def cost_of(self, trial_id: str) -> CostRecord | None:
+        """The raw record of one of its timed trials."""
+        return dict(zip(self.processes, self.costs, strict=True)).get(trial_id)
+
+    def step_ms_of(self, trial_id: str) -> float:
+        """The step of one of its timed trials."""
+        return dict(zip(self.processes, self.process_ms, strict=True))[trial_id]
+
+
+def process_steps_ms(records: Mapping[str, CostRecord]) -> dict[str, float]:
+    """The step of each timed trial, by id, as the rounds of its bench give it; of one that ran by
+    itself, as its own turns do."""
+    benches: dict[str, list[str]] = {}
+    for trial_id, record in records.items():
+        benches.setdefault(record.bench or f"alone: {trial_id}", []).append(trial_id)
+    steps_ms: dict[str, float] = {}
+    for members in benches.values():
+        found = levels([records[trial_id].quiet_medians_ms() for trial_id in members])
+        steps_ms |= zip(members, map(math.exp, found), strict=True)
+    return steps_ms
+
+
+def figures_of(measured: Sequence[Measurement]) -> Floats:
+    """Logs of µs per sample, a row per measurement and a column per bench; NaN where one has none.
+
+    Runs from before turns have processes instead of benches, in the order they ran.
+    """
+    columns: dict[str, int] = {}
+    for measurement in measured:
+        for bench in measurement.benches:
+            columns.setdefault(bench, len(columns))
+    figures = np.full((len(measured), len(columns)), math.nan)
+    for row, measurement in enumerate(measured):
+        size = measurement.summary.batch_size
+        for bench, step_ms in zip(measurement.benches, measurement.process_ms, strict=True):
+            figures[row, columns[bench]] = math.log(1e3 * step_ms / size)
+    return figures
+
+
+def measured_twice(measured: Sequence[Measurement]) -> list[Pair]:
+    """The rows of A/A pairs, the first of each pair first."""
+    rows = {(m.trial.cell, m.is_trained, m.trial.again): row for row, m in enumerate(measured)}
+    return [
+        (rows[cell, is_trained, False], row)
+        for (cell, is_trained, again), row in rows.items()
+        if again and (cell, is_trained, False) in rows
+    ]

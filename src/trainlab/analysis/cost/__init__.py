@@ -1,1 +1,0 @@
-"""What a step costs, from the raw records of several processes."""

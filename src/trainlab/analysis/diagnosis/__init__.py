@@ -1,1 +1,0 @@
-"""Diagnosis: what may limit a script, from its record, and what the changes that were tried show."""

@@ -1,1 +1,0 @@
-"""Scripts: findings about one that was watched."""

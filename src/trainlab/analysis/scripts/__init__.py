@@ -1,1 +1,0 @@
-"""Scripts: what watching one has recorded, by cell."""
