@@ -8,9 +8,9 @@ import pytest
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.findings import findings
 from trainlab.analysis.findings.effects import OpenComparisons, open_comparisons
-from trainlab.analysis.findings.finding import Finding
 from trainlab.analysis.findings.learning import Diverged
 from trainlab.plan import Trial
 from trainlab.record.folder import RunFolder

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.findings.probes import probe_findings
 from trainlab.analysis.probes import (
     ProbedTrial,

@@ -11,7 +11,7 @@ from raw_run import Expected, Json, Pair, RawRun, Within
 from rederived_learning import SUBJECTS, effects, failure_rates, time_differences
 from scipy import optimize, stats
 
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.stats.contrasts import compare_cells, estimate
 
 LEVEL = 0.05

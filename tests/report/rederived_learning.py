@@ -9,7 +9,7 @@ from raw_run import Expected, Json, Pair, RawRun, Within, read
 from rederived_contrasts import Row, Table, family
 from scipy import stats
 
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 
 SUBJECTS = ("test/accuracy", "test/loss", "train/loss")
 LEVEL = 0.05

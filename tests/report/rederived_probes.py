@@ -6,7 +6,7 @@ import numpy as np
 from raw_run import Expected, Json, RawRun
 from scipy import optimize, stats
 
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 
 Series = list[Json]
 """One trial's lines of one probe at one target, in order."""

@@ -4,7 +4,7 @@ from statistics import fmean, median
 
 from raw_run import Expected, Json, RawRun, read
 
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 
 MIB = 1 << 20
 

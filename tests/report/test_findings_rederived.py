@@ -16,8 +16,8 @@ from told_numbers import NUMBER, kinds_of, without_fixed
 from varied_run import RUNS
 
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.finding import Finding
 from trainlab.spec.cell import level_text
 from trainlab.words import LANGUAGES, Words
 

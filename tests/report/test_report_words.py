@@ -10,7 +10,7 @@ import pytest
 
 import trainlab
 from trainlab.analysis.cost import COUNTS
-from trainlab.analysis.findings.finding import CAUSES
+from trainlab.analysis.finding import CAUSES
 from trainlab.analysis.measurement import Instability
 from trainlab.instruments.probes import quantities
 from trainlab.report.render.fonts import REGULAR, font_folder

@@ -10,9 +10,9 @@ from told_numbers import NUMBER, kinds_of, without_fixed
 from fabricate import DATA, Fabricated, confusion, made_study, operator
 from trainlab.analysis.cost import CostRatio, SlowTrial, Uncompared
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.findings import findings
 from trainlab.analysis.findings.effects import Effect
-from trainlab.analysis.findings.finding import Finding
 from trainlab.analysis.findings.probes import (
     Accumulation,
     BrokenGradient,

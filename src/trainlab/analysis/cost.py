@@ -10,7 +10,7 @@ import numpy as np
 from trainlab.analysis.confounds import trial_confounds
 from trainlab.analysis.contrast import Contrast, contrasts
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.measurement import MODES, STEP_LIMIT, Measurement, figures_of, measured_twice
 from trainlab.analysis.operators import operator_findings
 from trainlab.analysis.scaling import (

@@ -33,7 +33,6 @@ from trainlab.spec.suggestion import did_you_mean
 from trainlab.stats.cost_ratio import CostComparison, Floats, compare_costs
 from trainlab.stats.rounds import levels
 
-
 FIRST_STEPS = 5
 """What they take is start-up."""
 BETWEEN = ("other", "prepare")

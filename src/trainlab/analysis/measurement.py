@@ -21,7 +21,6 @@ from trainlab.record.trial import TrialRecord
 from trainlab.stats.cost_ratio import Floats, Pair
 from trainlab.stats.rounds import levels
 
-
 STEP_LIMIT = 0.10
 """A time per batch that may be off by more is called unstable."""
 FEWEST_PROCESSES = 3

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.spec import Cell
 from trainlab.spec.cell import level_text, short_name
 from trainlab.spec.settings import Scalar

@@ -7,7 +7,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Literal
 
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.scaling import BatchSeries
 from trainlab.record.cost import OperatorRow, OperatorsRecord
 from trainlab.words import Words

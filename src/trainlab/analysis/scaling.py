@@ -7,7 +7,7 @@ from typing import Literal
 
 from trainlab.analysis.contrast import Contrast
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.measurement import Measurement
 from trainlab.spec import Cell
 from trainlab.spec.settings import Scalar

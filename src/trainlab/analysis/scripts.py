@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.names import level_name
 from trainlab.record.scripts.watched import LoaderRow, WatchedRecord
 from trainlab.record.trial import State

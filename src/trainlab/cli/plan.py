@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trainlab.analysis.findings.finding import num_seeds
+from trainlab.analysis.finding import num_seeds
 from trainlab.analysis.prospects import Prospect, earlier_runs, prospects
 from trainlab.plan import plan, trials_of
 from trainlab.record.folder import RUNS

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from trainlab.analysis.cost import cold_start, overheads
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.finding import Finding, by_importance
 from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.finding import Finding, by_importance
 from trainlab.analysis.findings.run import Unfinished
 from trainlab.analysis.layers import layer_times
 from trainlab.analysis.measurement import Measurement

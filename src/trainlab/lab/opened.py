@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from trainlab.analysis.evidence import Evidence
-    from trainlab.analysis.findings.finding import Finding
+    from trainlab.analysis.finding import Finding
     from trainlab.export.formats import Exported
     from trainlab.report.render.chart import Chart
 

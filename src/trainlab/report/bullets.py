@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.report.document import Block, Bullet, Bullets, Mark, Paragraph
 from trainlab.stats.verdict import Verdict
 from trainlab.words import Words

@@ -8,8 +8,8 @@ from trainlab.analysis.answer import Answer, answer
 from trainlab.analysis.classes.confusion import Confusion, best_confusion
 from trainlab.analysis.cost import CostRatio
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.finding import Finding, Section
 from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.finding import Finding, Section
 from trainlab.analysis.findings.run import Undecided
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.metrics import compared_metrics

@@ -17,7 +17,7 @@ from trainlab.analysis.answer.speed import (
     step_sentences,
 )
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.words import Words
 
 __all__ = ["Answer", "OpenPoint", "Sentence", "answer"]

@@ -6,9 +6,9 @@ from itertools import combinations
 
 from trainlab.analysis.answer.sentence import Sentence
 from trainlab.analysis.evidence import ENDED_WELL, Evidence
+from trainlab.analysis.finding import Finding, num_seeds
 from trainlab.analysis.findings.best import BestCells
 from trainlab.analysis.findings.effects import Effect, NoReset
-from trainlab.analysis.findings.finding import Finding, num_seeds
 from trainlab.analysis.findings.learning import Diverged
 from trainlab.analysis.findings.patterns import Trend
 from trainlab.analysis.metrics import compared_metrics

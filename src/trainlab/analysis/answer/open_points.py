@@ -8,8 +8,8 @@ from trainlab.analysis.answer.learned import size_text
 from trainlab.analysis.answer.sentence import OpenPoint
 from trainlab.analysis.cost import CostRatio
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.finding import Finding, num_seeds
 from trainlab.analysis.findings.effects import Effect
-from trainlab.analysis.findings.finding import Finding, num_seeds
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.analysis.names import joined, names_of, section_of
 from trainlab.record.trial import TrialRecord

@@ -6,8 +6,8 @@ from trainlab.analysis.answer.sentence import Sentence
 from trainlab.analysis.answer.speed import DEVICE, times, whole_percent
 from trainlab.analysis.cost import CostRatio, cold_start
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.findings.effects import NoReset
-from trainlab.analysis.findings.finding import Finding
 from trainlab.analysis.findings.probes import Accumulation
 from trainlab.analysis.names import joined, level_name, sample_word
 from trainlab.analysis.operators import device_us

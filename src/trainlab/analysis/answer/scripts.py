@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from trainlab.analysis.answer.sentence import Sentence
-from trainlab.analysis.findings.finding import Finding, by_importance
+from trainlab.analysis.finding import Finding, by_importance
 from trainlab.analysis.scripts import STARTUP, ScriptFinding, ScriptTime
 from trainlab.words import Words
 

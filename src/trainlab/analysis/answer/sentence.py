@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 
 
 @dataclass(frozen=True)

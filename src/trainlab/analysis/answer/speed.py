@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from trainlab.analysis.answer.sentence import Sentence
 from trainlab.analysis.cost import CostRatio
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.names import joined, level_name, names_of, sample_word, section_of
 from trainlab.analysis.operators import TopOperator, is_on_device, ranked

@@ -2,7 +2,7 @@
 
 from trainlab.analysis.cost import cost_findings
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.findings.learning import learn_findings
 from trainlab.analysis.findings.probes import probe_findings
 from trainlab.analysis.findings.run import ran_as_findings, undecided_findings, unfinished_findings

@@ -8,8 +8,8 @@ from scipy import special
 
 from trainlab.analysis.contrast import with_like_seeds
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.findings.effects import Effect
-from trainlab.analysis.findings.finding import Finding
 from trainlab.analysis.metric_table import MetricTable, never_diverged
 from trainlab.stats.contrasts import (
     LEVEL,

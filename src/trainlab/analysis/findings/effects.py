@@ -7,7 +7,7 @@ from functools import partial
 from trainlab.analysis.confounds import Confound, trial_confounds
 from trainlab.analysis.contrast import Contrast, contrasts, with_like_seeds
 from trainlab.analysis.evidence import ENDED_WELL, Evidence
-from trainlab.analysis.findings.finding import HOPELESS, Cause, Finding, arrow, num_seeds
+from trainlab.analysis.finding import HOPELESS, Cause, Finding, arrow, num_seeds
 from trainlab.analysis.metrics import ACCURACY, compared_metrics, limits_of, resolution_of
 from trainlab.stats.contrasts import LEVEL
 from trainlab.stats.failures import Failures

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from trainlab.analysis.contrast import contrasts
 from trainlab.analysis.evidence import ENDED_WELL, Evidence
+from trainlab.analysis.finding import Finding, arrow
 from trainlab.analysis.findings.best import best_findings
 from trainlab.analysis.findings.effects import Effect, effect_findings
-from trainlab.analysis.findings.finding import Finding, arrow
 from trainlab.analysis.findings.patterns import pattern_findings
 from trainlab.analysis.findings.spread import spread_findings
 from trainlab.analysis.findings.test_set import confused_findings, sampling_findings

@@ -13,7 +13,7 @@ import numpy as np
 
 from trainlab.analysis.contrast import Contrast, against_references
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.metric_table import MetricTable
 from trainlab.spec import Cell
 from trainlab.spec.cell import level_text, short_name

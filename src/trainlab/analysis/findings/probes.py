@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.probes import (
     ProbedTrial,
     growth_exponent,

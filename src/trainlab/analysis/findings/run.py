@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainlab.analysis.evidence import ENDED_WELL, Evidence
+from trainlab.analysis.finding import CAUSES, Cause, Finding, num_seeds
 from trainlab.analysis.findings.effects import Effect
-from trainlab.analysis.findings.finding import CAUSES, Cause, Finding, num_seeds
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 

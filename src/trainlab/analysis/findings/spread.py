@@ -9,7 +9,7 @@ from scipy import special
 
 from trainlab.analysis.contrast import level_of
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.stats.means import Interval, Ratio
 from trainlab.words import Words
 from trainlab.words.numbers import figure

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainlab.analysis.classes.confusion import best_confusion
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings.finding import Finding
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.metric_table import MetricTable
 from trainlab.analysis.metrics import num_test_samples
 from trainlab.words import Words

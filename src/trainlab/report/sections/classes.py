@@ -1,7 +1,7 @@
 """Which classes are confused: the confusion matrix of the best setting, and its worst mistakes."""
 
 from trainlab.analysis.classes.confusion import Confusion
-from trainlab.analysis.findings.finding import num_seeds
+from trainlab.analysis.finding import num_seeds
 from trainlab.report.bullets import first_bullets
 from trainlab.report.document import Block, Gallery, GalleryItem, Paragraph, Section, Table
 from trainlab.report.run_data import RunData

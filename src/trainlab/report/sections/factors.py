@@ -1,8 +1,8 @@
 """Comparison by factor: every cell's costs and metrics, and what each level does, in words."""
 
 from trainlab.analysis.cost import CostRatio, MemoryRatio
+from trainlab.analysis.finding import Finding, by_importance, confounds_text
 from trainlab.analysis.findings.effects import Effect
-from trainlab.analysis.findings.finding import Finding, by_importance, confounds_text
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.analysis.names import factor_name, section_of
 from trainlab.report.bullets import first_bullets

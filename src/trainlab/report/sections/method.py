@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 
 from trainlab.analysis.cost import cells_twice, noise_ratio
-from trainlab.analysis.findings.finding import confounds_text, num_seeds
+from trainlab.analysis.finding import confounds_text, num_seeds
 from trainlab.analysis.measurement import MODES
 from trainlab.report.bullets import bullets
 from trainlab.report.document import Block, Paragraph, Section

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trainlab.analysis.cost import CostRatio, MemoryRatio
+from trainlab.analysis.finding import Finding, arrow
 from trainlab.analysis.findings.effects import Effect
-from trainlab.analysis.findings.finding import Finding, arrow
 from trainlab.report.bullets import mark_label, mark_of
 from trainlab.report.document import Entry, Table
 from trainlab.report.tables.columns import EMPTY, count, name, number, table_of, value, within
