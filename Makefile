@@ -4,14 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install lab test test-cluster test-full check format bench gpu-check clean
+.PHONY: help install lab test test-slow test-cluster test-full lint check format bench gpu-check clean
 
 help:
 	@echo "make lab        run mnist-lab on bundled data: a study with findings, a few minutes"
-	@echo "make test       run the tests that take no time"
-	@echo "make test-full  the same, with the slow tests on the full data sets"
+	@echo "make test       the tests: five minutes on two cores"
+	@echo "make test-slow  those that CI runs beside them"
+	@echo "make test-full  all of them, on the full data sets too"
 	@echo "make test-cluster  the tests on real Ray and Slurm clusters of two nodes"
 	@echo "make check      format, lint, types, tests, slow ones too: what CI runs"
+	@echo "make lint       format, lint and types alone"
 	@echo "make format     put the code in order"
 	@echo "make bench      measure what the README and docs claim about speed"
 	@echo "make gpu-check  the tests and benchmarks that need an NVIDIA GPU"
@@ -47,17 +49,21 @@ lab: $(VENV)/.lab
 test: install
 	@$(BIN)/python -m pytest -m "not slow and not full and not cluster" -n 2 --dist worksteal
 
+test-slow: install
+	@$(BIN)/python -m pytest -m "slow and not full and not cluster" -n 2 --dist worksteal
+
 test-cluster: install
 	@$(BIN)/python -m pytest -m cluster -rs
 
 test-full: install
-	@$(BIN)/python -m pytest -m "not cluster" -rA -s
+	@$(BIN)/python -m pytest -m "not cluster" -n 2 --dist worksteal
 
-check: install
+lint: install
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -m "not full and not cluster" -n 2 --dist worksteal
+
+check: lint test test-slow
 
 format: install
 	@$(BIN)/ruff format .
