@@ -134,8 +134,8 @@ def test_no_module_imports_itself_through_others() -> None:
 
 def test_relative_imports_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = SOURCE / "stats" / "planted.py"
-    monkeypatch.setattr(Path, "read_text", lambda self: "from ..report import document\n")
-    assert set(imports_of(planted)) == {"trainlab.report.document"}
+    monkeypatch.setattr(Path, "read_text", lambda self: "from ..report import contents\n")
+    assert set(imports_of(planted)) == {"trainlab.report.contents"}
 
 
 @pytest.mark.parametrize("room", ["record", "stats", "spec", "words", "analysis", "report"])

@@ -8,14 +8,13 @@ from scipy import stats
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import Evidence, gather
-from trainlab.analysis.findings import findings
+from trainlab.analysis.findings import data_of, findings
 from trainlab.analysis.findings.effects import OpenComparisons, open_comparisons
 from trainlab.analysis.findings.spread import SeedSpread
 from trainlab.analysis.prospects import prospects
 from trainlab.lab import Run
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
-from trainlab.report.run_data import RunData
 from trainlab.spec import CostSpec, Study
 from trainlab.words import Words
 
@@ -87,7 +86,7 @@ def test_no_spread_at_all_is_said_as_such(tmp_path: Path) -> None:
 
 def method_text(path: Path, study: Study) -> str:
     Fabricated(final=accuracy).write(path / "run", study)
-    document = report_of(RunData(Run(path / "run").evidence()), "en")
+    document = report_of(data_of(Run(path / "run").evidence()), "en")
     section = next(one for one in document.sections if one.id == "method")
     return " ".join(getattr(block, "text", "") for block in section.blocks)
 

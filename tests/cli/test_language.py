@@ -11,13 +11,13 @@ from rich.cells import cell_len
 from fabricate import Fabricated, made_study
 from torchless import Torchless
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import data_of
 from trainlab.cli import VERBS
 from trainlab.cli.language import asked_language
 from trainlab.cli.summary import data_text
 from trainlab.language import environment_language
 from trainlab.record.trial import DataRecord
 from trainlab.report.contents import report_of
-from trainlab.report.run_data import RunData
 from trainlab.spec import CostSpec
 from trainlab.studies import builtin_study, study_names
 from trainlab.words import BUILTIN_KEYS, Words
@@ -141,7 +141,7 @@ def test_a_report_has_the_title_of_a_built_in_study_in_its_language(
     title: str, shown: str, tmp_path: Path
 ) -> None:
     study = made_study(vary={"lr": (0.1, 0.2)}, title=title)
-    data = RunData(gather(Fabricated().write(tmp_path / "r", study)))
+    data = data_of(gather(Fabricated().write(tmp_path / "r", study)))
     assert report_of(data, "zh").title == shown
     assert report_of(data, "en").title == title
 

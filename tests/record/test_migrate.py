@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import data_of
 from trainlab.cli.summary import evidence_json
 from trainlab.record.folder import RunFolder
 from trainlab.record.migrate import migrated
 from trainlab.record.schema import FORMAT
 from trainlab.report.contents import report_of
 from trainlab.report.render.markdown import markdown_of
-from trainlab.report.run_data import RunData
 
 OLD = Path(__file__).parent
 RUNS = sorted((path.parent.name, path.stem) for path in OLD.glob("format-*/*.zip"))
@@ -36,7 +36,7 @@ def test_an_old_run_is_read_and_reported_in_every_language(unpacked: RunFolder) 
     evidence = gather(unpacked)
     assert len(evidence.trials) == len(evidence_json(evidence)["trials"]) > 0
     for lang in ("en", "zh"):
-        text = markdown_of(report_of(RunData(evidence), lang))
+        text = markdown_of(report_of(data_of(evidence), lang))
         assert evidence.name in text
         assert evidence.environment.cpu in text
 

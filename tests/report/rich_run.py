@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from fabricate import DATA, Fabricated, confusion, made_study, operator
+from trainlab.analysis.document import Document, Section
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import data_of
+from trainlab.analysis.run_data import RunData
 from trainlab.plan import Trial
 from trainlab.record.cost import ColdStep, LayerRow
 from trainlab.record.folder import RunFolder
 from trainlab.report.contents import report_of
-from trainlab.report.document import Document, Section
-from trainlab.report.run_data import RunData
 from trainlab.spec import Study
 
 ACCURACY = {1: 0.90, 16: 0.95, 64: 0.93}
@@ -83,7 +84,7 @@ def rich_data(path: Path, **told: Any) -> RunData:
 
 def run_data(folder: RunFolder) -> RunData:
     """What the report of a run is made from."""
-    return RunData(gather(folder))
+    return data_of(gather(folder))
 
 
 def rich_report(path: Path, lang: str = "en", **told: Any) -> Document:

@@ -7,15 +7,15 @@ import pytest
 from rich.console import Console
 
 from diagnosed_runs import record_of
+from trainlab.analysis.document import Statements, Table
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import data_of
 from trainlab.cli.verbs.scripts.diagnose import print_diagnosis
 from trainlab.record.folder import RunFolder
 from trainlab.record.scripts.diagnosis import LimitRow, TriedRow
 from trainlab.report.contents import report_of
-from trainlab.report.document import Statements, Table
 from trainlab.report.glance import glance
 from trainlab.report.render.markdown import markdown_of
-from trainlab.report.run_data import RunData
 from trainlab.words import LANGUAGES, Words
 from watched_runs import WatchedRun
 
@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def test_what_limits_the_script_is_the_title_and_the_answer(run: RunFolder) -> None:
-    document = report_of(RunData(gather(run)), "en")
+    document = report_of(data_of(gather(run)), "en")
     assert document.title == "What limits train.py"
     text = markdown_of(document)
     answer = text.partition("## Question and answer")[2].partition("\n## ")[0]
@@ -52,7 +52,7 @@ def test_what_limits_the_script_is_the_title_and_the_answer(run: RunFolder) -> N
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_a_ratio_has_one_verdict(run: RunFolder, lang: str) -> None:
     """Studies compare by other rules: beside the diagnosis that would be a second verdict."""
-    data = RunData(gather(run))
+    data = data_of(gather(run))
     ids = [section.id for section in report_of(data, lang).sections]
     assert ids[0] == "answer"
     assert "comparison" not in ids
@@ -60,7 +60,7 @@ def test_a_ratio_has_one_verdict(run: RunFolder, lang: str) -> None:
 
 
 def test_at_a_glance_it_is_the_same_answer(run: RunFolder) -> None:
-    _, blocks = glance(RunData(gather(run)), Words("en"))
+    _, blocks = glance(data_of(gather(run)), Words("en"))
     told = [item.text for block in blocks if isinstance(block, Statements) for item in block.items]
     assert told[0] == "Waiting for data takes 62.0% of each update."
     captions = [block.caption for block in blocks if isinstance(block, Table)]
@@ -72,7 +72,7 @@ def test_a_damaged_diagnosis_is_left_out_and_named(run: RunFolder) -> None:
     evidence = gather(run)
     assert evidence.diagnosis is None
     assert [damage.reason.partition(":")[0] for damage in evidence.damaged] == ["diagnosis.json"]
-    assert report_of(RunData(evidence), "en").title == "train"
+    assert report_of(data_of(evidence), "en").title == "train"
 
 
 def test_the_terminal_names_the_parts_in_its_language_and_where_the_report_is(

@@ -17,12 +17,12 @@ from rich_run import rich_run, run_data
 from typer.testing import CliRunner
 
 from trainlab import __version__
+from trainlab.analysis.document import Document, OwnText, Paragraph, Section, Statements
 from trainlab.cli.errors import guarded
 from trainlab.cli.verbs.report import command
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.folder import RunFolder
 from trainlab.report.contents import report_of
-from trainlab.report.document import Document, OwnText, Paragraph, Section, Statements
 from trainlab.report.handin.conclusion import answer_sentences
 from trainlab.report.handin.hand_in import HandIn, read_notes, read_origin
 from trainlab.report.handin.lab_report import lab_report_of

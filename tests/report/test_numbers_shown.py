@@ -6,13 +6,12 @@ from random import Random
 import pytest
 
 from fabricate import Fabricated, made_study
+from trainlab.analysis.document import Figure
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import findings
+from trainlab.analysis.findings import data_of, findings
 from trainlab.analysis.findings.effects import Effect
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
-from trainlab.report.document import Figure
-from trainlab.report.run_data import RunData
 from trainlab.report.tables.learning import learn_table
 from trainlab.spec import CostSpec
 from trainlab.stats.means import Interval
@@ -58,7 +57,7 @@ def test_a_heading_names_what_there_is(
     metrics: tuple[str, ...], heading: str, tmp_path: Path
 ) -> None:
     made = Fabricated(final=lambda trial: dict.fromkeys(metrics, 0.5))
-    data = RunData(gather(made.write(tmp_path / "r", made_study())))
+    data = data_of(gather(made.write(tmp_path / "r", made_study())))
     section = next(one for one in report_of(data, "en").sections if one.id == "learning")
     assert section.title == heading
 
@@ -66,7 +65,7 @@ def test_a_heading_names_what_there_is(
 def test_a_chart_of_steps_says_that_the_table_has_epochs(tmp_path: Path) -> None:
     folder = Fabricated(step_points=3).write(tmp_path / "r", made_study())
     section = next(
-        one for one in report_of(RunData(gather(folder)), "en").sections if one.id == "learning"
+        one for one in report_of(data_of(gather(folder)), "en").sections if one.id == "learning"
     )
     figure = next(
         one for one in section.blocks if isinstance(one, Figure) and one.id == "trend-train-loss"

@@ -9,13 +9,13 @@ import pytest
 from rich_run import run_data, section_of
 
 from fabricate import Fabricated, made_study
+from trainlab.analysis.document import Figure, Section, Table
 from trainlab.lab.opened import Run
 from trainlab.record.cost import CallRow, NetworkRecord
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.record.trial import TrialRecord
 from trainlab.report.contents import report_of
-from trainlab.report.document import Figure, Section, Table
 from trainlab.report.figures.probed_quantities import probed_quantities
 
 NORM = "*:grad_output:norm@10"

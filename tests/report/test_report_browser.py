@@ -11,9 +11,9 @@ import pytest
 from rich_run import rich_report, rich_run, row, run_data
 
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import data_of
 from trainlab.report.contents import report_of
 from trainlab.report.render.html import html_of
-from trainlab.report.run_data import RunData
 from watched_runs import WatchedRun
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
@@ -175,7 +175,7 @@ def test_a_phone_cuts_off_no_name_of_a_legend(browser: Any, tmp_path: Path) -> N
     """That of bars begins at the right of their names."""
     run = WatchedRun().write(tmp_path / "run", vary={"batch-size": [16, 64]}, seeds=(1, 2))
     path = tmp_path / "page.html"
-    path.write_text(html_of(report_of(RunData(gather(run)))), encoding="utf-8")
+    path.write_text(html_of(report_of(data_of(gather(run)))), encoding="utf-8")
     with Visit(browser, path, viewport={"width": 390, "height": 800}) as visit:
         assert visit.page.query_selector("#chart-script-whole .role-legend-label text") is not None
         assert visit.page.evaluate(CUT) == []
@@ -194,7 +194,7 @@ def test_on_a_phone_a_chinese_name_of_a_row_and_an_option_stay_on_one_line(
     run = WatchedRun().write(tmp_path / "run", vary={"batch-size": [16, 64]}, seeds=(1, 2))
     evidence = gather(run)
     command = "trainlab watch train.py --epochs 2 --vary batch-size=16,64 --seeds 2 --no-report"
-    data = RunData(
+    data = data_of(
         replace(evidence, record=evidence.record.model_copy(update={"command": command}))
     )
     path = tmp_path / "page.html"

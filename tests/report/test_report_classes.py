@@ -16,10 +16,11 @@ from rich_run import (
 )
 
 from trainlab import open_run
+from trainlab.analysis.classes.confusion import best_confusion
+from trainlab.analysis.document import Bullets, Gallery, Paragraph, Table
 from trainlab.record.confusion import Picture
 from trainlab.record.digests import verify
 from trainlab.report.contents import report_of
-from trainlab.report.document import Bullets, Gallery, Paragraph, Table
 from trainlab.report.render.html import html_of
 from trainlab.report.render.markdown import figure_files, markdown_of
 from trainlab.report.render.pdf import pdf_of
@@ -142,8 +143,9 @@ def test_a_damaged_record_is_told_and_its_trial_left_out(tmp_path: Path) -> None
     (line,) = verify(folder).damaged
     assert "learn-batch_size=16-seed3/confusion.json" in line
     data = run_data(folder)
-    assert data.confusion is not None
-    assert data.confusion.seeds == (1, 2, 4, 5, 6, 7, 8)
+    confusion = best_confusion(data.evidence)
+    assert confusion is not None
+    assert confusion.seeds == (1, 2, 4, 5, 6, 7, 8)
     trouble = section_of(report_of(data), "trouble")
     assert "learn-batch_size=16-seed3/confusion.json" in repr(trouble)
 

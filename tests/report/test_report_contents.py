@@ -14,11 +14,19 @@ from rich_run import SUBSET, rich_data, rich_report, rich_run, rich_study, run_d
 
 from fabricate import DATA, Fabricated, made_study
 from trainlab.analysis.cost import CostRatio, MemoryRatio
+from trainlab.analysis.document import (
+    Bullets,
+    Document,
+    Entry,
+    Figure,
+    Paragraph,
+    Statements,
+    Table,
+)
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings.effects import Effect
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
-from trainlab.report.document import Bullets, Document, Entry, Figure, Paragraph, Statements, Table
 from trainlab.report.render.terminal import print_blocks
 from trainlab.report.sections.files import typed_command
 from trainlab.report.study_file import study_file

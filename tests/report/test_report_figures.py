@@ -8,16 +8,22 @@ import pytest
 from rich_run import ACCURACY, rich_data, rich_report, run_data
 
 from fabricate import Fabricated, made_study
+from trainlab.analysis.charts import OUTSIDE, REST, cost_values, memory_values, metric_values
 from trainlab.analysis.cost import cold_start
+from trainlab.analysis.run_data import RunData
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
-from trainlab.report.figures.bars import OUTSIDE, REST, operator_bars, phase_bars
-from trainlab.report.figures.cell_values import cost_values, memory_values, metric_values
-from trainlab.report.figures.curves import CurvePoint, Curves, exploding, metric_curves, thinned
+from trainlab.report.figures.bars import operator_bars, phase_bars
+from trainlab.report.figures.curves import (
+    CurvePoint,
+    Curves,
+    curve_chart,
+    exploding,
+    metric_curves,
+    thinned,
+)
 from trainlab.report.figures.first_steps import first_steps
-from trainlab.report.figures.line_charts import curve_chart
 from trainlab.report.figures.scaling import scaling_lines
-from trainlab.report.run_data import RunData
 from trainlab.words import Words
 
 

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from rich_run import rich_report, row
 
 from trainlab import __version__
-from trainlab.report.document import figure_id
+from trainlab.analysis.document import figure_id
 from trainlab.report.render.markdown import code, escaped, figure_files, markdown_of
 
 NASTY = (

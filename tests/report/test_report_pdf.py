@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich_run import rich_report, rich_run, row, run_data
 
+from trainlab.analysis.document import Column, Document, Entry, Paragraph, Row, Section, Table
 from trainlab.report.contents import report_of
-from trainlab.report.document import Column, Document, Entry, Paragraph, Row, Section, Table
 from trainlab.report.render.pdf import pdf_of
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")

@@ -9,17 +9,15 @@ from rich.cells import cell_len
 from rich.console import Console
 from varied_run import grid_run, learn_run
 
+from trainlab.analysis.document import Entry, Paragraph, Table
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import findings
+from trainlab.analysis.findings import data_of, findings
+from trainlab.analysis.tables import bullets, name, table_of, value
 from trainlab.cli.summary import print_remarks
 from trainlab.record.note import note
-from trainlab.report.bullets import bullets
 from trainlab.report.contents import report_of
-from trainlab.report.document import Entry, Paragraph, Table
 from trainlab.report.render.terminal import print_blocks
-from trainlab.report.run_data import RunData
 from trainlab.report.sections.trouble import shortened
-from trainlab.report.tables.columns import name, table_of, value
 from trainlab.words import LANGUAGES, Words
 
 
@@ -51,7 +49,7 @@ def test_a_note_is_told_once_with_its_number_of_trials(tmp_path: Path) -> None:
     evidence, words = gather(folder), Words("en")
     told = printed(200, lambda console: print_remarks(console, evidence, words))
     assert told == ("24 of 24 trials: sample inputs: not images, so TensorBoard has no picture\n")
-    document = report_of(RunData(evidence), "en")
+    document = report_of(data_of(evidence), "en")
     sections = {section.id: section for section in document.sections}
     assert "trouble" not in sections, "every trial ended well"
     (table,) = sections["notes"].blocks
@@ -64,7 +62,7 @@ def test_notes_do_not_hide_among_the_trials_that_went_wrong(tmp_path: Path) -> N
     for trial in folder.trials():
         noted = trial.model_copy(update={"notes": (note("samples_no_images"),)})
         folder.trial(trial.id).write(noted)
-    document = report_of(RunData(gather(folder)), "en")
+    document = report_of(data_of(gather(folder)), "en")
     trouble = next(section for section in document.sections if section.id == "trouble")
     table = trouble.blocks[0]
     assert isinstance(table, Table)

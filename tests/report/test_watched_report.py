@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from trainlab.analysis.document import Document, Table
 from trainlab.analysis.evidence import Evidence, gather
+from trainlab.analysis.findings import data_of
 from trainlab.cli.plan import plan_json
 from trainlab.cli.summary import evidence_json, print_summary
 from trainlab.export.tables import tables_of
@@ -17,11 +19,9 @@ from trainlab.lab.scripts import script_study
 from trainlab.record.folder import RunFolder
 from trainlab.record.scripts.watched import ModelRow, OptimizerRow
 from trainlab.report.contents import report_of
-from trainlab.report.document import Document, Table
 from trainlab.report.figures.curves import metric_curves
 from trainlab.report.render.html import html_of
 from trainlab.report.render.markdown import markdown_of
-from trainlab.report.run_data import RunData
 from trainlab.words import LANGUAGES, Words
 from watched_runs import WatchedRun, facts, loader, watched
 
@@ -36,12 +36,12 @@ VARY: dict[str, Any] = {"vary": {"batch-size": [16, 64]}, "seeds": (1, 2)}
 def shown(run: RunFolder, lang: str) -> str:
     console = Console(width=100)
     with console.capture() as captured:
-        print_summary(console, run, RunData(gather(run)), Words(lang), with_all=True)
+        print_summary(console, run, data_of(gather(run)), Words(lang), with_all=True)
     return captured.get()
 
 
 def documents(run: RunFolder) -> list[Document]:
-    data = RunData(gather(run))
+    data = data_of(gather(run))
     return [report_of(data, lang) for lang in LANGUAGES]
 
 
@@ -56,7 +56,7 @@ def test_nothing_is_said_of_settings_that_the_script_does_not_have(
     lang: str, asked: dict[str, Any], tmp_path: Path
 ) -> None:
     run = WatchedRun().write(tmp_path / "run", **asked)
-    document = report_of(RunData(gather(run)), lang)
+    document = report_of(data_of(gather(run)), lang)
     texts = [shown(run, lang), markdown_of(document)]
     for text in texts:
         told = text.replace(str(run.path), "").partition("\n## How to repeat it")[0]
@@ -170,7 +170,7 @@ def test_of_a_loop_that_was_watched_from_inside_nothing_is_said_that_we_did_not_
     assert script is not None
     inside = script.model_copy(update={"from_inside": True})
     study = evidence.study.model_copy(update={"script": inside})
-    text = markdown_of(report_of(RunData(replace(evidence, study=study)), "en"))
+    text = markdown_of(report_of(data_of(replace(evidence, study=study)), "en"))
     assert "trainlab seeded nothing and started nothing" in text
     assert "What comes of this loop, and where does its time go?" in text
     assert "No comparison was left open" not in text, "there was none"
@@ -274,7 +274,7 @@ def test_the_loss_of_a_script_is_drawn_over_updates_where_no_loader_tells_epochs
 ) -> None:
     made = WatchedRun(resolved=without_a_loader, epochs=1)
     run = with_steps(made.write(tmp_path / "run", **VARY), 300)
-    curves = metric_curves(RunData(gather(run)), "train/loss")
+    curves = metric_curves(data_of(gather(run)), "train/loss")
     assert curves is not None
     assert curves.over_updates
     mine = [point for point in curves.points if point.cell == "batch-size=16"]
@@ -289,7 +289,7 @@ def test_the_loss_of_a_script_is_drawn_over_updates_where_no_loader_tells_epochs
 
 def test_one_pass_over_a_loader_is_drawn_in_parts_of_an_epoch(tmp_path: Path) -> None:
     run = with_steps(WatchedRun(epochs=1).write(tmp_path / "run"), 20)
-    curves = metric_curves(RunData(gather(run)), "train/loss")
+    curves = metric_curves(data_of(gather(run)), "train/loss")
     assert curves is not None
     assert not curves.over_updates
     assert [point.epoch for point in curves.points] == [n / 20 for n in range(1, 21)]
@@ -340,10 +340,10 @@ def test_whose_records_are_shown_is_said_where_torchrun_started_several(
     lang: str, told: str, tmp_path: Path
 ) -> None:
     run = WatchedRun().write(tmp_path / "run", processes=2)
-    document = report_of(RunData(gather(run)), lang)
+    document = report_of(data_of(gather(run)), lang)
     (seen,) = tables(document, "seen")
     assert told in seen.note
     assert told in tables(document, "script")[0].note
     alone = WatchedRun().write(tmp_path / "alone")
-    (seen,) = tables(report_of(RunData(gather(alone)), lang), "seen")
+    (seen,) = tables(report_of(data_of(gather(alone)), lang), "seen")
     assert told not in seen.note

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.findings import data_of
 from trainlab.lab.driving import run_study
 from trainlab.lab.scripts import script_study
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
 from trainlab.report.contents import report_of
 from trainlab.report.render.markdown import markdown_of
-from trainlab.report.run_data import RunData
 
 pytestmark = pytest.mark.slow
 
@@ -60,6 +60,6 @@ def test_a_metric_that_never_came_is_told_and_one_that_came_is_not(tmp_path: Pat
     assert trial.final["test/accuracy"] == pytest.approx(0.935)
     missing = [one.values["name"] for one in trial.notes if one.code.startswith("metric_not_")]
     assert missing == ["f1", "auc"]
-    text = markdown_of(report_of(RunData(gather(run)), "en"))
+    text = markdown_of(report_of(data_of(gather(run)), "en"))
     assert "--metric f1: no line that the script printed has a number where" in text
     assert "--metric-file auc: no number came in column val_auc of log.csv" in text

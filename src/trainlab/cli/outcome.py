@@ -14,15 +14,15 @@ from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 
 if TYPE_CHECKING:
-    from trainlab.report.run_data import RunData
+    from trainlab.analysis.run_data import RunData
 
 
 def show_outcome(run: Run, words: Words, *, as_json: bool, quiet: bool, report: bool) -> None:
     """Prints what the run came to; a study also gets its report, whatever is printed."""
+    from trainlab.analysis.findings import data_of
     from trainlab.cli.summary import print_summary, run_json, say
-    from trainlab.report.run_data import RunData
 
-    data = RunData(run.evidence())
+    data = data_of(run.evidence())
     if as_json:
         print_json(run_json(run, data.evidence))
     elif quiet:

@@ -8,7 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from trainlab.analysis.answer import answer
 from trainlab.analysis.cost import cold_start, overheads
+from trainlab.analysis.document import Block, Paragraph
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding, by_importance
 from trainlab.analysis.findings import findings
@@ -17,15 +19,14 @@ from trainlab.analysis.layers import layer_times
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.operators import Sort, outside_us, ranked
 from trainlab.analysis.roofline import step_roofline
+from trainlab.analysis.run_data import RunData
 from trainlab.analysis.scripts import script_times
+from trainlab.analysis.tables import bullets
 from trainlab.cli.lines import print_line
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import SCRIPT_EXIT, DataRecord, TrialRecord
-from trainlab.report.bullets import bullets
-from trainlab.report.document import Block, Paragraph
 from trainlab.report.overridden import overridden_text
 from trainlab.report.render.terminal import print_blocks
-from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import answer_blocks, open_blocks, why_blocks
 from trainlab.report.sections.trouble import divergence_text, note_counts, shortened
 from trainlab.report.tables.cost import (
@@ -86,7 +87,7 @@ def print_answer(console: Console, data: RunData, words: Words) -> None:
     for finding in data.findings:
         if isinstance(finding, Unfinished):
             say(console, finding.sentence(words), "yellow")
-    found = data.answer(words)
+    found = answer(data.evidence, data.findings, words)
     parts = {
         words.builtin(data.evidence.study.title) or words("answer"): answer_blocks(found, words),
         words("why_so"): why_blocks(found),

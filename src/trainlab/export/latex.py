@@ -3,13 +3,13 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from trainlab.analysis.document import Entry, Table
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.findings import data_of
 from trainlab.analysis.measurement import Estimate, Measurement
 from trainlab.analysis.metrics import in_order
-from trainlab.report.document import Entry, Table
-from trainlab.report.run_data import RunData
+from trainlab.analysis.tables import name, table_of, value
 from trainlab.report.sections.factors import comparison_section
-from trainlab.report.tables.columns import name, table_of, value
 from trainlab.report.tables.cost import measured_cell
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
@@ -99,7 +99,7 @@ def _tables(evidence: Evidence, words: Words) -> Iterator[Table]:
         yield _learn_table(evidence, words)
     if evidence.measured:
         yield _cost_table(evidence.measured, words)
-    comparison = comparison_section(RunData(evidence), words)
+    comparison = comparison_section(data_of(evidence), words)
     for section in comparison.sections if comparison is not None else ():
         yield from (block for block in section.blocks if isinstance(block, Table))
 

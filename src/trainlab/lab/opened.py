@@ -110,11 +110,11 @@ class Run(RunFolder):
 
         SpecError, naming what the run has, for any other name.
         """
+        from trainlab.analysis.findings import data_of
         from trainlab.report.glance import chart_of
         from trainlab.report.render.chart import Chart
-        from trainlab.report.run_data import RunData
 
-        data, words = RunData(self.evidence()), session_words(lang)
+        data, words = data_of(self.evidence()), session_words(lang)
         return Chart(chart_of(data, metric, words, by_depth=by_depth))
 
     def __repr__(self) -> str:
@@ -130,12 +130,12 @@ class Run(RunFolder):
         """What a notebook shows: the answer, tables, charts and where the report is. Never raises."""
         words = session_words()
         try:
+            from trainlab.analysis.findings import data_of
             from trainlab.report.glance import glance
             from trainlab.report.render.notebook import notebook_html
-            from trainlab.report.run_data import RunData
 
             self._evidence = None  # the folder may have changed since
-            title, blocks = glance(RunData(self.evidence()), words)
+            title, blocks = glance(data_of(self.evidence()), words)
             report = self.report_folder / "report.html"
             link = report if report.is_file() else None
             return notebook_html(title, blocks, self.path, link, words)

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from trainlab import __version__
 from trainlab.analysis.answer.compared import compared_sentences
-from trainlab.analysis.measurement import MODES
-from trainlab.analysis.side_by_side import CellComparison, SideBySide
-from trainlab.report.document import (
+from trainlab.analysis.charts import CellValue, CellValues, dot_chart
+from trainlab.analysis.document import (
     Block,
     Document,
     Figure,
@@ -18,9 +17,9 @@ from trainlab.report.document import (
     Statements,
     figure_id,
 )
-from trainlab.report.figures.cell_values import CellValue, CellValues
-from trainlab.report.figures.charts import dot_chart
-from trainlab.report.run_data import RunData
+from trainlab.analysis.measurement import MODES
+from trainlab.analysis.run_data import RunData
+from trainlab.analysis.side_by_side import CellComparison, SideBySide
 from trainlab.report.sections.answer import notices
 from trainlab.report.sections.factors import MOST_VALUES
 from trainlab.report.tables.comparison import (

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from trainlab import __version__
+from trainlab.analysis.document import Block, Document, Figure, Section, with_live_links
+from trainlab.analysis.run_data import RunData
 from trainlab.analysis.scripts import command_text
 from trainlab.report.diagnosis import diagnosis_section
-from trainlab.report.document import Block, Document, Figure, Section, with_live_links
-from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import answer_section, notices, unstable_notices
 from trainlab.report.sections.classes import class_section
 from trainlab.report.sections.cost import (

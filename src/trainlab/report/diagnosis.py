@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from trainlab import __version__
-from trainlab.record.scripts.diagnosis import DiagnosisRecord, LimitRow, TriedRow
-from trainlab.report.document import (
+from trainlab.analysis.document import (
     Block,
     Column,
     Document,
@@ -17,7 +16,8 @@ from trainlab.report.document import (
     Statements,
     Table,
 )
-from trainlab.report.run_data import RunData
+from trainlab.analysis.run_data import RunData
+from trainlab.record.scripts.diagnosis import DiagnosisRecord, LimitRow, TriedRow
 from trainlab.spec.script import change_parts
 from trainlab.words import Words
 

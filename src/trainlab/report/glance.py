@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
+from trainlab.analysis.charts import COSTS, cost_values
+from trainlab.analysis.document import Block, Figure
 from trainlab.analysis.metrics import compared_metrics
+from trainlab.analysis.run_data import RunData
 from trainlab.analysis.scripts import script_times
 from trainlab.errors import SpecError
 from trainlab.report.diagnosis import diagnosis_section
-from trainlab.report.document import Block, Figure
-from trainlab.report.figures.cell_values import COSTS, cost_values
 from trainlab.report.figures.probed_quantities import probed_quantities
-from trainlab.report.run_data import RunData
 from trainlab.report.sections.answer import answer_section, notices
 from trainlab.report.sections.factors import cost_figure
 from trainlab.report.sections.learning import curve_figure, metric_figure

@@ -3,20 +3,20 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from trainlab.analysis.document import Document
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.findings import data_of
 from trainlab.analysis.side_by_side import side_by_side
 from trainlab.errors import SpecError
 from trainlab.record.files import make_folder, replacing, writing
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
-from trainlab.report.document import Document
 from trainlab.report.handin.conclusion import answer_sentences, drafted_notes
 from trainlab.report.handin.hand_in import HandIn
 from trainlab.report.handin.lab_report import lab_report_of
 from trainlab.report.render.html import html_of
 from trainlab.report.render.markdown import figure_files, markdown_of
 from trainlab.report.render.pdf import pdf_of
-from trainlab.report.run_data import RunData
 from trainlab.words import Words
 
 FORMATS: dict[str, Callable[[Document], dict[str, bytes]]] = {
@@ -51,7 +51,7 @@ def write_report(
 
 def document_of(evidence: Evidence, lang: str, hand_in: HandIn | None = None) -> Document:
     """A run's report as a value; with `hand_in` in the form of a lab report."""
-    data = RunData(evidence)
+    data = data_of(evidence)
     report = report_of(data, lang)
     return report if hand_in is None else lab_report_of(report, data, hand_in)
 
@@ -59,7 +59,7 @@ def document_of(evidence: Evidence, lang: str, hand_in: HandIn | None = None) ->
 def draft_notes(evidence: Evidence, lang: str = "en") -> str:
     """A notes file for the author to fill in and edit."""
     words = Words(lang)
-    return drafted_notes(answer_sentences(RunData(evidence), words), words)
+    return drafted_notes(answer_sentences(data_of(evidence), words), words)
 
 
 def write_document(document: Document, formats: Sequence[str], out: Path) -> list[Path]:
@@ -88,7 +88,7 @@ def write_comparison(
 ) -> None:
     """Two runs side by side as one HTML file; `labels` tell runs of one name apart."""
     compared = side_by_side(first, second)
-    document = comparison_of(RunData(first), RunData(second), compared, lang, labels)
+    document = comparison_of(data_of(first), data_of(second), compared, lang, labels)
     _write(path, html_of(document).encode())
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from trainlab.analysis.tables import Field, name, table_of
 from trainlab.cli.errors import guarded
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
@@ -15,7 +16,6 @@ from trainlab.data.places import BUNDLED_FOLDER, cached, file_in, holds
 from trainlab.data.sets import IMAGE_SETS, Files, ImageSet, image_set
 from trainlab.errors import ChecksumError, DataError
 from trainlab.report.render.terminal import print_blocks
-from trainlab.report.tables.columns import Field, name, table_of
 from trainlab.words import Words
 
 command = typer.Typer(no_args_is_help=True)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from trainlab.analysis.document import Block, Paragraph, Table
+from trainlab.analysis.tables import name, table_of
 from trainlab.cli.language import words_in
 from trainlab.cli.options import (
     LangOption,
@@ -20,9 +22,7 @@ from trainlab.cli.question import question_of
 from trainlab.cli.verb_help import OUTPUT
 from trainlab.errors import SpecError
 from trainlab.lab import planned
-from trainlab.report.document import Block, Paragraph, Table
 from trainlab.report.render.terminal import print_blocks
-from trainlab.report.tables.columns import name, table_of
 from trainlab.spec import Study, TrainSpec
 from trainlab.spec.probe import QUANTITIES, REDUCERS
 from trainlab.words import Words

@@ -97,6 +97,7 @@ def _profile(
 
 
 def _show(run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_json: bool) -> None:
+    from trainlab.analysis.findings import data_of
     from trainlab.cli.summary import (
         measurement_json,
         print_answer,
@@ -106,7 +107,6 @@ def _show(run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_jso
         print_study,
         say,
     )
-    from trainlab.report.run_data import RunData
 
     evidence = run.evidence()
     if as_json:
@@ -121,7 +121,7 @@ def _show(run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_jso
         print_measurement(console, evidence.name, measurement, words, sort=sort, top=num_shown)
         if classic and measurement.operators is not None:
             sys.stdout.write(classic_table(measurement.operators, top) + "\n")
-    data = RunData(evidence)
+    data = data_of(evidence)
     print_study(console, data, words)
     print_data(console, evidence, words)
     print_answer(console, data, words)

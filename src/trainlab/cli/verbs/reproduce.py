@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from trainlab.analysis.document import Entry, Table
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.errors import SpecError
-from trainlab.report.document import Entry, Table
 from trainlab.report.render.terminal import print_blocks
 from trainlab.spec import Question, TrainSpec
 from trainlab.spec.question import cells_of
@@ -144,7 +144,7 @@ def _verdict_texts(
 
 
 def _table(study: str, figures: "list[PublishedFigure]", words: Words) -> Table:
-    from trainlab.report.tables.columns import name, table_of, value
+    from trainlab.analysis.tables import name, table_of, value
 
     def ours(row: "PublishedFigure") -> Entry:
         return Entry(metric_value(row.metric, None if row.ours is None else row.ours.value))

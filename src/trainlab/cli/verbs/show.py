@@ -25,6 +25,7 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Show the tables and the answer of a run."""
+    from trainlab.analysis.findings import data_of
     from trainlab.analysis.side_by_side import pooled
     from trainlab.cli.summary import (
         evidence_json,
@@ -35,7 +36,6 @@ def command(
         run_json,
     )
     from trainlab.lab import open_run
-    from trainlab.report.run_data import RunData
 
     words = words_in(lang)
     if not runs:
@@ -51,12 +51,12 @@ def command(
     elif as_json:
         print_json(run_json(folders[0], evidence))
     elif is_pooled:
-        data = RunData(evidence)
+        data = data_of(evidence)
         print_study(Console(), data, words, with_all=with_all)
         print_data(Console(), evidence, words)
         print_answer(Console(), data, words)
     else:
-        data = RunData(evidence)
+        data = data_of(evidence)
         if evidence.diagnosis is None:
             print_summary(Console(), folders[0], data, words, with_all=with_all)
             return

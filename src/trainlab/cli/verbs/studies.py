@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from trainlab.analysis.document import Paragraph, Table
+from trainlab.analysis.tables import Field, name, table_of
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.errors import SpecError
-from trainlab.report.document import Paragraph, Table
 from trainlab.report.render.terminal import print_blocks
-from trainlab.report.tables.columns import Field, name, table_of
 from trainlab.spec import Question
 from trainlab.spec.cell import level_text
 from trainlab.spec.suggestion import did_you_mean

@@ -2,11 +2,11 @@
 
 from rich.console import Console
 
+from trainlab.analysis.document import Paragraph
+from trainlab.analysis.tables import Field, name, table_of
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
-from trainlab.report.document import Paragraph
 from trainlab.report.render.terminal import print_blocks
-from trainlab.report.tables.columns import Field, name, table_of
 from trainlab.workloads.catalogue import BUILTIN, Entry
 
 

@@ -8,9 +8,9 @@ from itertools import zip_longest
 from pathlib import Path
 
 from trainlab import __version__
+from trainlab.analysis.document import Document, OwnText
 from trainlab.analysis.evidence import Evidence
 from trainlab.report.check.handed_in import READERS, ReportText, origin_in, read_report
-from trainlab.report.document import Document, OwnText
 from trainlab.report.handin.hand_in import Origin
 from trainlab.report.writing import FORMATS, document_of
 from trainlab.words import LANGUAGES

@@ -1,49 +1,22 @@
 """Bars: what a step's time and memory are made of, a stack per cell."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from trainlab.analysis.charts import OUTSIDE, REST, Bars, bars_of
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.operators import is_on_device, outside_us, ranked
-from trainlab.report.run_data import MOST_CELLS
+from trainlab.analysis.run_data import MOST_CELLS
 from trainlab.words.numbers import MIB, bare_operator
 
 MOST_OPERATORS = 9
 """Operators with a part of their own in a chart of shares; all others are one part."""
-REST = ""
-"""The name of the part that holds all other operators."""
-OUTSIDE = "outside"
-"""The part of a step that no operator accounts for."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One piece of one cell's bar."""
-
-    cell: str
-    name: str
-    value: float
-    """In the unit of the bars."""
-    share: float
-    """Of the cell's bar."""
-
-
-@dataclass(frozen=True)
-class Bars:
-    """Stacked bars, one per cell, whose parts add up to the whole."""
-
-    mode: str
-    names: tuple[str, ...]
-    """The parts in the order of the stack."""
-    parts: tuple[Part, ...]
 
 
 def phase_bars(evidence: Evidence, mode: str) -> Bars | None:
     """Where the time of a step goes, in milliseconds."""
     measured = evidence.measured_in(mode)[:MOST_CELLS]
-    return _bars(mode, [(m.trial.cell, m.summary.phases_ms) for m in measured])
+    return bars_of(mode, [(m.trial.cell, m.summary.phases_ms) for m in measured])
 
 
 def memory_bars(evidence: Evidence, mode: str) -> Bars | None:
@@ -54,7 +27,7 @@ def memory_bars(evidence: Evidence, mode: str) -> Bars | None:
             parts = {kind: held / MIB for kind, held in memory.at_peak.items() if held}
             parts["other"] = memory.other_bytes / MIB
             rows.append((measurement.trial.cell, parts))
-    return _bars(mode, rows)
+    return bars_of(mode, rows)
 
 
 def operator_bars(evidence: Evidence, mode: str) -> Bars | None:
@@ -77,7 +50,7 @@ def operator_bars(evidence: Evidence, mode: str) -> Bars | None:
         if OUTSIDE in by_name:
             parts[OUTSIDE] = by_name[OUTSIDE]
         rows.append((cell, parts))
-    return _bars(mode, rows)
+    return bars_of(mode, rows)
 
 
 def _operator_shares(measurement: Measurement) -> dict[str, float]:
@@ -89,14 +62,3 @@ def _operator_shares(measurement: Measurement) -> dict[str, float]:
     if not is_on_device(record):
         shares[OUTSIDE] = 100 * max(0.0, outside_us(record) / record.profiled_step_us)
     return shares
-
-
-def _bars(mode: str, rows: Sequence[tuple[str, Mapping[str, float]]]) -> Bars | None:
-    names = tuple(dict.fromkeys(name for _, parts in rows for name in parts))
-    parts = tuple(
-        Part(cell, name, value, value / total)
-        for cell, values in rows
-        if (total := sum(values.values())) > 0
-        for name, value in values.items()
-    )
-    return Bars(mode, names, parts) if parts else None

@@ -5,10 +5,23 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainlab.analysis.charts import (
+    Spec,
+    add_bands,
+    band_and_line,
+    chart,
+    colour,
+    fitted_axis,
+    point_mark,
+    quantity,
+    tooltip,
+)
 from trainlab.analysis.metrics import limits_of
-from trainlab.report.run_data import RunData
+from trainlab.analysis.run_data import RunData
 from trainlab.spec.target import lower_is_better
 from trainlab.stats.means import Interval, mean_of
+from trainlab.words import Words
+from trainlab.words.numbers import is_share
 
 MOST_POINTS = 120
 """Points of one curve; a longer one is thinned out and keeps its last point."""
@@ -158,3 +171,66 @@ def thinned(moments: Sequence[float], most: int = MOST_POINTS) -> list[float]:
         return list(moments)
     stride = math.ceil(len(moments) / most)
     return list(moments[len(moments) - 1 :: -stride])[::-1]
+
+
+ABOVE = 1.25
+"""Of a chart that is cut above: room for the curves that leave it to be seen leaving."""
+
+
+def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> Spec:
+    """Curves over epochs, or updates, with the band of the interval over seeds."""
+    x_title = words("updates" if curves.over_updates else "epochs_seen")
+    rows = curve_rows(curves)
+    axis = _curve_axis(curves, rows)
+    add_bands(rows, axis)
+    # Parts of an epoch only where there are few whole ones.
+    is_short = curves.by_step and max((row["x"] for row in rows), default=0) < 2
+    ticks: Spec = {"tickMinStep": 0.1 if is_short else 1, "tickCount": 6}
+    if not curves.by_step:
+        ticks |= _whole_epochs(rows)
+    x = quantity("x", x_title, scale={"nice": False}, axis=ticks)
+    y = quantity("y", words.metric_title(curves.metric), scale=axis)
+    hover = [
+        ("cell", words("cell"), None),
+        ("x", x_title, ",.2~f"),
+        ("y", words.metric_title(curves.metric), ".4~f"),
+        ("low", words("interval_low"), ".4~f"),
+        ("high", words("interval_high"), ".4~f"),
+        ("n", words("seeds"), None),
+    ]
+    hue = colour("cell", cells, words("cell"))
+    encoding = {"x": x, "y": y, "color": hue, "tooltip": tooltip(hover)}
+    points = {"mark": point_mark(rows), "encoding": encoding}
+    return chart(rows, [*band_and_line(rows, x, y, hue, zoomed=["x"]), points], 260)
+
+
+def _whole_epochs(rows: Sequence[Spec]) -> Spec:
+    """A tick at each epoch where there are few: of two or three, `tickMinStep` makes halves."""
+    ends = [row["x"] for row in rows]
+    epochs = range(math.ceil(min(ends)), math.floor(max(ends)) + 1) if ends else range(0)
+    return {"values": list(epochs), "format": "d"} if 1 < len(epochs) <= 6 else {}
+
+
+def curve_rows(curves: Curves) -> list[Spec]:
+    """A row per point: where it is, its value and the ends of its interval."""
+    scale = 100 if is_share(curves.metric) else 1
+    return [
+        {
+            "cell": point.cell,
+            "x": point.epoch,
+            "y": scale * point.mean,
+            "low": None if point.low is None else scale * point.low,
+            "high": None if point.high is None else scale * point.high,
+            "n": point.n,
+            "line": point.line or None,
+        }
+        for point in curves.points
+    ]
+
+
+def _curve_axis(curves: Curves, rows: Sequence[Spec]) -> Spec:
+    """Without those of a setting that explodes, which would flatten the others."""
+    cut = exploding(curves)
+    rows = [row for row in rows if row["cell"] not in cut]
+    highest = 100.0 if is_share(curves.metric) else math.inf
+    return fitted_axis(rows, room=ABOVE if cut else 1.0, highest=highest)

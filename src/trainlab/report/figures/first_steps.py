@@ -4,9 +4,11 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainlab.analysis.charts import Spec, chart, colour, quantity, scale_for, tooltip
 from trainlab.analysis.cost import settled_ms
 from trainlab.analysis.measurement import Measurement
-from trainlab.report.run_data import MOST_LINES
+from trainlab.analysis.run_data import MOST_LINES
+from trainlab.words import Words
 
 
 @dataclass(frozen=True)
@@ -27,3 +29,26 @@ def first_steps(measured: Sequence[Measurement], mode: str) -> FirstSteps | None
         for number, step_ms in enumerate(steps, start=1):
             points.append((measurement.trial.cell, number, statistics.median(step_ms) / base_ms))
     return FirstSteps(mode, tuple(points)) if points else None
+
+
+def first_steps_chart(steps: FirstSteps, words: Words) -> Spec:
+    """How many times as long as a settled step each of the first steps takes."""
+    rows = [{"cell": cell, "x": step, "y": times} for cell, step, times in steps.points]
+    cells = list(dict.fromkeys(cell for cell, _, _ in steps.points))
+    axis = scale_for([times for _, _, times in steps.points], fits_zero=True)
+    ticks = {"tickMinStep": 1, "format": "d"}
+    hover = [
+        ("cell", words("cell"), None),
+        ("x", words("step_number"), None),
+        ("y", words("times_settled"), ".3~r"),
+    ]
+    layer = {
+        "mark": {"type": "line", "point": {"filled": True, "size": 34}, "strokeWidth": 2},
+        "encoding": {
+            "x": quantity("x", words("step_number"), axis=ticks, scale={"nice": False}),
+            "y": quantity("y", words("times_settled"), scale=axis),
+            "color": colour("cell", cells, words("cell")),
+            "tooltip": tooltip(hover),
+        },
+    }
+    return chart(rows, [layer], 220)

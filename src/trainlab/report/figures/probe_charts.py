@@ -2,19 +2,21 @@
 
 from collections.abc import Sequence
 
-from trainlab.report.figures.curves import Curves
-from trainlab.report.figures.line_charts import add_bands, curve_rows, fitted_axis, point_mark
-from trainlab.report.figures.probed_quantities import FIRST, LAST, MIDDLE, DepthPoint
-from trainlab.report.figures.vega import (
+from trainlab.analysis.charts import (
     PALETTE,
     WIDE_RANGE,
     Spec,
+    add_bands,
     band_and_line,
     chart,
     colour,
+    fitted_axis,
+    point_mark,
     quantity,
     tooltip,
 )
+from trainlab.report.figures.curves import Curves, curve_rows
+from trainlab.report.figures.probed_quantities import FIRST, LAST, MIDDLE, DepthPoint
 from trainlab.words import Words
 
 VALUE = ",.4~g"

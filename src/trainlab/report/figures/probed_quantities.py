@@ -7,9 +7,9 @@ from itertools import accumulate
 
 from trainlab.analysis.probes import CurvePoint as ProbePoint
 from trainlab.analysis.probes import ProbeCurve, probe_curves
+from trainlab.analysis.run_data import RunData
 from trainlab.record.probe import FiredRecord
 from trainlab.report.figures.curves import CurvePoint, Curves, thinned
-from trainlab.report.run_data import RunData
 
 MOST_LAYERS = 12
 """Lines of one chart over training; the chart by depth has all layers."""

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from trainlab.report.document import Block, OwnPart, Paragraph
+from trainlab.analysis.answer import answer
+from trainlab.analysis.document import Block, OwnPart, Paragraph
+from trainlab.analysis.run_data import RunData
 from trainlab.report.handin.parts import APPENDIX, CONCLUSION, DISCUSSION, PARTS
-from trainlab.report.run_data import RunData
 from trainlab.words import Words
 
 
 def answer_sentences(data: RunData, words: Words) -> list[str]:
     """The answer of the run's report, sentence by sentence."""
-    return [sentence.text for sentence in data.answer(words).sentences]
+    return [sentence.text for sentence in answer(data.evidence, data.findings, words).sentences]
 
 
 def drafted_conclusion(sentences: Sequence[str], words: Words) -> tuple[Block, ...]:

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainlab import __version__
-from trainlab.analysis.names import factor_name
-from trainlab.record.digests import COMMAND, Digests
-from trainlab.report.document import (
+from trainlab.analysis.document import (
     Block,
     Document,
     Listing,
@@ -15,6 +13,10 @@ from trainlab.report.document import (
     Section,
     with_live_links,
 )
+from trainlab.analysis.names import factor_name
+from trainlab.analysis.run_data import RunData
+from trainlab.analysis.tables import Field, name, table_of
+from trainlab.record.digests import COMMAND, Digests
 from trainlab.report.handin.conclusion import answer_sentences, drafted_conclusion, is_hint
 from trainlab.report.handin.hand_in import HandIn
 from trainlab.report.handin.notes import placed_notes
@@ -27,8 +29,6 @@ from trainlab.report.handin.parts import (
     RESULTS,
     LabPart,
 )
-from trainlab.report.run_data import RunData
-from trainlab.report.tables.columns import Field, name, table_of
 from trainlab.words import Words
 
 SHOWN_DIGESTS = 12

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from trainlab.report.document import OwnPart
+from trainlab.analysis.document import OwnPart
 from trainlab.report.handin.parts import DISCUSSION, LabPart, part_named
 
 Placed = dict[LabPart, tuple[OwnPart, ...]]

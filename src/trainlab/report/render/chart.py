@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainlab.analysis.document import Figure
 from trainlab.errors import MissingExtraError, SpecError
 from trainlab.record.files import writing
-from trainlab.report.document import Figure
 from trainlab.report.render.pictures import picture, png_of
 
 

@@ -5,8 +5,8 @@ import io
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from trainlab.analysis.document import Document, OwnText
 from trainlab.extras import import_extra
-from trainlab.report.document import Document, OwnText
 from trainlab.words import WORDS
 
 FAMILY = "Trainlab Sans SC"

@@ -6,10 +6,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from trainlab.analysis.charts import PALETTE, VEGA_LITE, config
+from trainlab.analysis.document import Document, chart_groups
 from trainlab.extras import import_extra
 from trainlab.record.confusion import Picture
-from trainlab.report.document import Document, chart_groups
-from trainlab.report.figures.vega import PALETTE, VEGA_LITE, config
 from trainlab.report.render.fonts import embedded_font
 from trainlab.report.render.numbering import Labels
 from trainlab.report.render.png import png_of_picture

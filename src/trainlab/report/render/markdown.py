@@ -3,8 +3,7 @@
 import base64
 import re
 
-from trainlab.record.confusion import Picture
-from trainlab.report.document import (
+from trainlab.analysis.document import (
     Block,
     Bullets,
     Document,
@@ -20,6 +19,7 @@ from trainlab.report.document import (
     Statements,
     Table,
 )
+from trainlab.record.confusion import Picture
 from trainlab.report.render.numbering import Labels, table_note
 from trainlab.report.render.pictures import pictures, png_of
 from trainlab.report.render.png import png_of_picture

@@ -7,8 +7,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from trainlab.errors import MissingExtraError
-from trainlab.report.document import (
+from trainlab.analysis.document import (
     Block,
     Figure,
     Listing,
@@ -18,6 +17,7 @@ from trainlab.report.document import (
     Statements,
     Table,
 )
+from trainlab.errors import MissingExtraError
 from trainlab.report.render.pictures import picture
 from trainlab.spec.plain_text import plain
 from trainlab.words import Words

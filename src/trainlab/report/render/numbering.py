@@ -1,6 +1,6 @@
 """What every format writes about figures and tables alike: their numbers, and the notes of tables."""
 
-from trainlab.report.document import Document, Drawing, Figure, Gallery, Table
+from trainlab.analysis.document import Document, Drawing, Figure, Gallery, Table
 from trainlab.words import Words
 
 

@@ -7,9 +7,7 @@ from importlib.resources import files
 from textwrap import wrap
 from typing import Any
 
-from trainlab.extras import import_extra
-from trainlab.record.files import temporary_folder
-from trainlab.report.document import (
+from trainlab.analysis.document import (
     Block,
     Bullets,
     Document,
@@ -26,6 +24,8 @@ from trainlab.report.document import (
     Table,
     chart_groups,
 )
+from trainlab.extras import import_extra
+from trainlab.record.files import temporary_folder
 from trainlab.report.render.fonts import FAMILY, font_folder, lacks_glyphs
 from trainlab.report.render.numbering import Labels, table_note
 from trainlab.report.render.pictures import pictures

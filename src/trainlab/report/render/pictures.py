@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from trainlab.analysis.charts import VEGA_LITE, config, fit_legends
+from trainlab.analysis.document import Document, Figure
 from trainlab.extras import import_extra
-from trainlab.report.document import Document, Figure
-from trainlab.report.figures.vega import VEGA_LITE, config, fit_legends
 from trainlab.report.render.fonts import FAMILY, font_folder
 
 WIDTH = 520

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from trainlab.report.document import (
+from trainlab.analysis.document import (
     Block,
     Bullet,
     Bullets,

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainlab.analysis.answer import Answer, OpenPoint
+from trainlab.analysis.answer import Answer, OpenPoint, answer
+from trainlab.analysis.charts import cost_values
 from trainlab.analysis.cost import CostRatio, Unstable
-from trainlab.analysis.metrics import compared_metrics
-from trainlab.analysis.scripts import command_text
-from trainlab.report.document import (
+from trainlab.analysis.document import (
     Block,
     Figure,
     Notice,
@@ -15,8 +14,9 @@ from trainlab.report.document import (
     Statement,
     Statements,
 )
-from trainlab.report.figures.cell_values import cost_values
-from trainlab.report.run_data import RunData
+from trainlab.analysis.metrics import compared_metrics
+from trainlab.analysis.run_data import RunData
+from trainlab.analysis.scripts import command_text
 from trainlab.report.sections.factors import cost_figure
 from trainlab.report.sections.learning import curve_figure, metric_figure
 from trainlab.report.sections.operators import operator_figure
@@ -58,16 +58,16 @@ def unstable_notices(data: RunData, words: Words) -> Iterator[Notice]:
 
 def answer_section(data: RunData, words: Words) -> Section:
     """The answer in a few sentences, one chart that shows it, why it is so, and what is left open."""
-    answer = data.answer(words)
+    found = answer(data.evidence, data.findings, words)
     blocks: list[Block] = []
     if not data.evidence.study.title:
         blocks.append(Paragraph(_question(data.evidence.study, words)))
-    blocks += answer_blocks(answer, words)
-    if (figure := _figure(data, answer, words)) is not None:
+    blocks += answer_blocks(found, words)
+    if (figure := _figure(data, found, words)) is not None:
         blocks.append(figure)
     parts = (
-        ("why", "why_so", why_blocks(answer)),
-        ("open", "left_open", open_blocks(answer, words)),
+        ("why", "why_so", why_blocks(found)),
+        ("open", "left_open", open_blocks(found, words)),
     )
     sections = (Section(name, words(key), tuple(own)) for name, key, own in parts if own)
     return Section("answer", words("answer"), tuple(blocks), tuple(sections))

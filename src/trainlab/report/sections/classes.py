@@ -1,10 +1,10 @@
 """Which classes are confused: the confusion matrix of the best setting, and its worst mistakes."""
 
-from trainlab.analysis.classes.confusion import Confusion
+from trainlab.analysis.classes.confusion import Confusion, best_confusion
+from trainlab.analysis.document import Block, Gallery, GalleryItem, Paragraph, Section, Table
 from trainlab.analysis.finding import num_seeds
-from trainlab.report.bullets import first_bullets
-from trainlab.report.document import Block, Gallery, GalleryItem, Paragraph, Section, Table
-from trainlab.report.run_data import RunData
+from trainlab.analysis.run_data import RunData
+from trainlab.analysis.tables import first_bullets
 from trainlab.report.tables.classes import MOST_COLUMNS, matrix_table, mistake_table, pair_table
 from trainlab.words import Words
 from trainlab.words.numbers import count, percent
@@ -12,7 +12,7 @@ from trainlab.words.numbers import count, percent
 
 def class_section(data: RunData, words: Words) -> Section | None:
     """None where the trials are about no classes."""
-    confusion = data.confusion
+    confusion = best_confusion(data.evidence)
     if confusion is None:
         return None
     blocks: list[Block] = [Paragraph(_intro(confusion, len(data.evidence.learned), words))]

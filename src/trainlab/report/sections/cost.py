@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 
+from trainlab.analysis.charts import Bars, bar_chart, part_labels
+from trainlab.analysis.document import Block, Figure, Paragraph, Section
 from trainlab.analysis.measurement import MODES
-from trainlab.report.bullets import bullets
-from trainlab.report.document import Block, Figure, Paragraph, Section
-from trainlab.report.figures.bars import Bars, memory_bars, phase_bars
-from trainlab.report.figures.charts import bar_chart, part_labels
-from trainlab.report.figures.first_steps import first_steps
-from trainlab.report.figures.line_charts import first_steps_chart, scaling_chart
-from trainlab.report.figures.scaling import scaling_lines
-from trainlab.report.run_data import RunData
+from trainlab.analysis.run_data import RunData
+from trainlab.analysis.tables import bullets
+from trainlab.report.figures.bars import memory_bars, phase_bars
+from trainlab.report.figures.first_steps import first_steps, first_steps_chart
+from trainlab.report.figures.scaling import scaling_chart, scaling_lines
 from trainlab.report.tables.cost import cold_table, limits_table, phase_table
 from trainlab.words import Words
 from trainlab.words.numbers import figure, percent

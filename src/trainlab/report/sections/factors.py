@@ -1,15 +1,14 @@
 """Comparison by factor: every cell's costs and metrics, and what each level does, in words."""
 
+from trainlab.analysis.charts import COSTS, CellValues, cost_values, dot_chart, memory_values
 from trainlab.analysis.cost import CostRatio, MemoryRatio
+from trainlab.analysis.document import Block, Figure, Paragraph, Section
 from trainlab.analysis.finding import Finding, by_importance, confounds_text
 from trainlab.analysis.findings.effects import Effect
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.analysis.names import factor_name, section_of
-from trainlab.report.bullets import first_bullets
-from trainlab.report.document import Block, Figure, Paragraph, Section
-from trainlab.report.figures.cell_values import COSTS, CellValues, cost_values, memory_values
-from trainlab.report.figures.charts import dot_chart
-from trainlab.report.run_data import RunData
+from trainlab.analysis.run_data import RunData
+from trainlab.analysis.tables import first_bullets
 from trainlab.report.sections.learning import metric_figure
 from trainlab.report.tables.cost import cost_table
 from trainlab.report.tables.factors import factor_table

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import PurePath
 
-from trainlab.report.document import Listing, Paragraph, Section
+from trainlab.analysis.document import Listing, Paragraph, Section
+from trainlab.analysis.run_data import RunData
+from trainlab.analysis.tables import name, table_of
 from trainlab.report.overridden import overridden_text
-from trainlab.report.run_data import RunData
 from trainlab.report.study_file import study_file
-from trainlab.report.tables.columns import name, table_of
 from trainlab.spec import Study
 from trainlab.words import Words
 

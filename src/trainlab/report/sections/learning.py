@@ -2,16 +2,13 @@
 
 from collections.abc import Iterable
 
+from trainlab.analysis.charts import dot_chart, heat_map, metric_values
+from trainlab.analysis.document import Block, Figure, Paragraph, Section, figure_id
 from trainlab.analysis.evidence import ENDED_WELL
 from trainlab.analysis.metrics import compared_metrics
-from trainlab.report.bullets import first_bullets
-from trainlab.report.document import Block, Figure, Paragraph, Section, figure_id
-from trainlab.report.figures.cell_values import metric_values
-from trainlab.report.figures.charts import dot_chart
-from trainlab.report.figures.curves import Curves, exploding, metric_curves
-from trainlab.report.figures.heat_map import heat_map
-from trainlab.report.figures.line_charts import curve_chart
-from trainlab.report.run_data import RunData
+from trainlab.analysis.run_data import RunData
+from trainlab.analysis.tables import first_bullets
+from trainlab.report.figures.curves import Curves, curve_chart, exploding, metric_curves
 from trainlab.report.tables.learning import epochs_by_cell, learn_table
 from trainlab.spec import Cell
 from trainlab.words import Words

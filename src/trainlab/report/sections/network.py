@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from trainlab.analysis.document import Drawing, Paragraph, Section, Table
 from trainlab.analysis.layers import layer_times
 from trainlab.analysis.measurement import MODES, Measurement
+from trainlab.analysis.run_data import RunData
 from trainlab.record.cost import CallRow, NetworkRecord
-from trainlab.report.document import Drawing, Paragraph, Section, Table
 from trainlab.report.figures.network import Network, network
 from trainlab.report.figures.network_drawing import draw
-from trainlab.report.run_data import RunData
 from trainlab.report.tables.layers import call_table, layer_table
 from trainlab.words import Words
 

@@ -1,11 +1,11 @@
 """Operators: the top ten of every cell, by mode and device."""
 
+from trainlab.analysis.document import Block, Figure, Listing, Paragraph, Section
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.operators import OperatorFinding, classic_table
-from trainlab.report.bullets import bullets
-from trainlab.report.document import Block, Figure, Listing, Paragraph, Section
+from trainlab.analysis.run_data import RunData
+from trainlab.analysis.tables import bullets
 from trainlab.report.figures.bars import operator_bars
-from trainlab.report.run_data import RunData
 from trainlab.report.sections.cost import bar_figure
 from trainlab.report.tables.operators import operator_table
 from trainlab.words import Words

@@ -1,10 +1,9 @@
 """What further processes gain that train one trial together."""
 
+from trainlab.analysis.document import Entry, Paragraph, Section, Table
+from trainlab.analysis.run_data import RunData
 from trainlab.analysis.scaling import ParallelGain
-from trainlab.report.bullets import bullets
-from trainlab.report.document import Entry, Paragraph, Section, Table
-from trainlab.report.run_data import RunData
-from trainlab.report.tables.columns import name, number, table_of, value
+from trainlab.analysis.tables import bullets, name, number, table_of, value
 from trainlab.words import Words
 
 

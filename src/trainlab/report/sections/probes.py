@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from trainlab.report.bullets import first_bullets
-from trainlab.report.document import Block, Column, Entry, Figure, Paragraph, Row, Section, Table
-from trainlab.report.figures.line_charts import curve_rows
+from trainlab.analysis.document import Block, Column, Entry, Figure, Paragraph, Row, Section, Table
+from trainlab.analysis.run_data import RunData
+from trainlab.analysis.tables import first_bullets, within
+from trainlab.report.figures.curves import curve_rows
 from trainlab.report.figures.probe_charts import depth_chart, depth_rows, probe_axis, time_chart
 from trainlab.report.figures.probed_quantities import (
     FIRST,
@@ -15,8 +16,6 @@ from trainlab.report.figures.probed_quantities import (
     ProbedQuantity,
     probed_quantities,
 )
-from trainlab.report.run_data import RunData
-from trainlab.report.tables.columns import within
 from trainlab.words import Words
 from trainlab.words.numbers import figure
 

@@ -1,10 +1,10 @@
 """A script that was watched: where its time went, and what it was seen to use."""
 
+from trainlab.analysis.charts import Bars, Part
+from trainlab.analysis.document import Block, Figure, Paragraph, Section
+from trainlab.analysis.run_data import MOST_CELLS, RunData
 from trainlab.analysis.scripts import ScriptTimes, script_times
-from trainlab.report.bullets import bullets
-from trainlab.report.document import Block, Figure, Paragraph, Section
-from trainlab.report.figures.bars import Bars, Part
-from trainlab.report.run_data import MOST_CELLS, RunData
+from trainlab.analysis.tables import bullets
 from trainlab.report.sections.cost import bar_figure
 from trainlab.report.tables.script import seen_table, step_parts_table, time_table
 from trainlab.words import Words

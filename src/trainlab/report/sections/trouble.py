@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from trainlab.analysis.document import Listing, Section, Table
 from trainlab.analysis.evidence import Damage
+from trainlab.analysis.run_data import RunData
+from trainlab.analysis.tables import Field, count, name, table_of, value
 from trainlab.record.trial import TrialRecord
-from trainlab.report.document import Listing, Section, Table
-from trainlab.report.run_data import RunData
-from trainlab.report.tables.columns import Field, count, name, table_of, value
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 

@@ -3,8 +3,8 @@
 import math
 
 from trainlab.analysis.classes.confusion import Confusion, SeenMistake
-from trainlab.report.document import Column, Entry, Row, Table
-from trainlab.report.tables.columns import Field, name, table_of, value
+from trainlab.analysis.document import Column, Entry, Row, Table
+from trainlab.analysis.tables import Field, name, table_of, value
 from trainlab.words import Words
 from trainlab.words.numbers import count, percent
 

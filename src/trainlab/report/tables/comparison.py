@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from trainlab.analysis.confounds import Confound
+from trainlab.analysis.document import Entry, Table
 from trainlab.analysis.side_by_side import CellComparison
+from trainlab.analysis.tables import Field, name, table_of, value, within
 from trainlab.record.environment import Environment
-from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import Field, name, table_of, value, within
 from trainlab.report.tables.environment import environment_rows
 from trainlab.report.tables.factors import (
     at_confidence,

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from trainlab.analysis.cost import ColdStart, Overhead, Pair, cold_start, overheads
+from trainlab.analysis.document import Entry, Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.measurement import MODES, Estimate, Measurement
 from trainlab.analysis.roofline import Roofline, counts_optimizer, step_roofline
-from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import (
+from trainlab.analysis.tables import (
     EMPTY,
     count,
     estimate,

@@ -1,10 +1,10 @@
 """The machine, the software and the data of a run, as a table."""
 
+from trainlab.analysis.document import Table
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.tables import Field, name, table_of
 from trainlab.record.environment import Environment
 from trainlab.record.trial import DataRecord
-from trainlab.report.document import Table
-from trainlab.report.tables.columns import Field, name, table_of
 from trainlab.words import Words
 
 

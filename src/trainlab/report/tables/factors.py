@@ -4,11 +4,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trainlab.analysis.cost import CostRatio, MemoryRatio
+from trainlab.analysis.document import Entry, Table
 from trainlab.analysis.finding import Finding, arrow
 from trainlab.analysis.findings.effects import Effect
-from trainlab.report.bullets import mark_label, mark_of
-from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import EMPTY, count, name, number, table_of, value, within
+from trainlab.analysis.tables import (
+    EMPTY,
+    count,
+    mark_label,
+    mark_of,
+    name,
+    number,
+    table_of,
+    value,
+    within,
+)
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict
 from trainlab.words import WORDS, Words

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainlab.analysis.document import Entry, Table
 from trainlab.analysis.layers import Between, Layer, between_layers, layer_times
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.roofline import Roofline, layer_roofline
+from trainlab.analysis.tables import EMPTY, Field, count, name, share, table_of, value
 from trainlab.record.cost import CallRow, NetworkRecord
-from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import EMPTY, Field, count, name, share, table_of, value
 from trainlab.words import Words
 
 MANY_LAYERS = 30

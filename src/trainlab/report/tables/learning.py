@@ -4,13 +4,13 @@ import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trainlab.analysis.document import Entry, Table
 from trainlab.analysis.evidence import ENDED_WELL, Evidence
 from trainlab.analysis.metrics import in_order, limits_of
 from trainlab.analysis.scripts import command_text, seen_texts
+from trainlab.analysis.tables import EMPTY, count, mean, name, number, table_of, value
 from trainlab.analysis.trial_records import LearnedTrial, Line
 from trainlab.record.trial import TrialRecord
-from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import EMPTY, count, mean, name, number, table_of, value
 from trainlab.spec import TrainSpec
 from trainlab.stats.means import mean_of
 from trainlab.words import Words

@@ -1,10 +1,10 @@
 """Operators as a table, the costliest first."""
 
+from trainlab.analysis.document import Table
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.operators import Sort, device_us, is_on_device, outside_us, ranked
+from trainlab.analysis.tables import count, name, number, share, table_of, value
 from trainlab.record.cost import OperatorsRecord
-from trainlab.report.document import Table
-from trainlab.report.tables.columns import count, name, number, share, table_of, value
 from trainlab.words import Words
 from trainlab.words.numbers import bare_operator, percent
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from trainlab.analysis.document import Entry, Table
 from trainlab.analysis.names import level_name
 from trainlab.analysis.scripts import ScriptTimes
+from trainlab.analysis.tables import EMPTY, Field, name, table_of, value
 from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
-from trainlab.report.document import Entry, Table
-from trainlab.report.tables.columns import EMPTY, Field, name, table_of, value
 from trainlab.spec.cell import level_text
 from trainlab.words import Words
 from trainlab.words.numbers import figure, percent

@@ -4,18 +4,12 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from trainlab.analysis.answer import Answer, answer
-from trainlab.analysis.classes.confusion import Confusion, best_confusion
-from trainlab.analysis.cost import CostRatio
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding, Section
-from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.run import Undecided
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.analysis.trial_records import Line
 from trainlab.stats.means import mean_of
-from trainlab.words import Words
 
 MOST_LINES = 10
 """Cells drawn in one chart of curves; more cannot be told apart."""
@@ -29,18 +23,8 @@ class RunData:
 
     evidence: Evidence
 
-    @cached_property
-    def findings(self) -> tuple[Finding, ...]:
-        """What the study shows, and at the end what it cannot tell."""
-        found = findings(self.evidence)
-        if self.evidence.diagnosis is None:
-            return found
-        # A diagnosis compares its changes by rules of its own: a ratio has one verdict, not two.
-        return tuple(one for one in found if not isinstance(one, CostRatio | Undecided))
-
-    def answer(self, words: Words) -> Answer:
-        """The answer, in the words of a language."""
-        return answer(self.evidence, self.findings, words)
+    findings: tuple[Finding, ...]
+    """What the study shows, and at the end what it cannot tell."""
 
     def findings_in(self, section: Section) -> list[Finding]:
         """The findings that stand in one section."""
@@ -49,11 +33,6 @@ class RunData:
     def profiled(self, mode: str) -> list[Measurement]:
         """The measurements of a mode whose operators were recorded, one per cell."""
         return [m for m in self.evidence.measured_in(mode) if m.operators is not None]
-
-    @cached_property
-    def confusion(self) -> Confusion | None:
-        """Which classes the best setting confuses; None where the trials are about no classes."""
-        return best_confusion(self.evidence)
 
     @cached_property
     def drawn_cells(self) -> tuple[str, ...]:

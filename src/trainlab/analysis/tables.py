@@ -1,12 +1,25 @@
-"""How tables are made: each field of a table has a heading and says what to show of an item."""
+"""How tables and lists of findings are made, whatever they are about."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from trainlab.analysis.document import (
+    Block,
+    Bullet,
+    Bullets,
+    Column,
+    Entry,
+    Mark,
+    Paragraph,
+    Row,
+    Table,
+)
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.measurement import Estimate
-from trainlab.report.document import Column, Entry, Row, Table
 from trainlab.stats.means import Interval, Mean
+from trainlab.stats.verdict import Verdict
+from trainlab.words import Words
 from trainlab.words.numbers import figure, metric_value, percent
 
 T = TypeVar("T")
@@ -114,3 +127,31 @@ def mean(metric: str, over_seeds: Mean | None, missing: str) -> Entry:
 def within(interval: Interval | None) -> Entry:
     """`0.98, 1.02`; empty where there is none."""
     return EMPTY if interval is None else Entry(f"{figure(interval.low)}, {figure(interval.high)}")
+
+
+MOST_FINDINGS = 30
+"""Findings listed in one place; the tables and data files have the numbers of all."""
+
+
+def bullets(findings: Iterable[Finding], words: Words) -> Bullets:
+    """Findings as their sentences."""
+    marked = ((finding.sentence(words), mark_of(finding.verdict)) for finding in findings)
+    return Bullets(tuple(Bullet(text, mark, mark_label(mark, words)) for text, mark in marked))
+
+
+def first_bullets(findings: Sequence[Finding], words: Words) -> list[Block]:
+    """The first MOST_FINDINGS, and how many more there are; empty where there are none."""
+    blocks: list[Block] = [bullets(findings[:MOST_FINDINGS], words)] if findings else []
+    if (num_left_out := len(findings) - MOST_FINDINGS) > 0:
+        blocks.append(Paragraph(words("findings_left_out", number=num_left_out)))
+    return blocks
+
+
+def mark_of(verdict: Verdict | None) -> Mark:
+    """How sure something is; what was measured and not tested is a fact."""
+    return "fact" if verdict is None else verdict
+
+
+def mark_label(mark: Mark, words: Words) -> str:
+    """The mark in words."""
+    return words(f"mark_{mark.replace(' ', '_')}")
