@@ -31,7 +31,7 @@ from benchmarks.script import LOG_EVERY, loader_of
 from trainlab.machine.device import synchronize
 from trainlab.record.files import LineWriter
 from trainlab.stats.median import median_interval
-from trainlab.watching.curve import ScriptCurve
+from trainlab.watching.script_curve import ScriptCurve
 from trainlab.watching.seeing.calls.hooks import Hooks
 from trainlab.watching.seeing.looks import Looks
 from trainlab.watching.seeing.watcher import Watcher

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trainlab.spec import Study as Study
     from trainlab.spec import TrainSpec as TrainSpec
     from trainlab.train.moments import Instrument as Instrument
-    from trainlab.watching.told import log as log
+    from trainlab.watching.own_metrics import log as log
     from trainlab.workloads.metrics import OfWholeSet as OfWholeSet
     from trainlab.workloads.workload import Workload as Workload
 
@@ -42,7 +42,7 @@ _HOMES = {
     "TrialsFailedWarning": "trainlab.errors",
     "Workload": "trainlab.workloads.workload",
     "gate": "trainlab.lab",
-    "log": "trainlab.watching.told",
+    "log": "trainlab.watching.own_metrics",
     "open_run": "trainlab.lab",
     "profile": "trainlab.lab",
     "run": "trainlab.lab",

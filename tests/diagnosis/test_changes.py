@@ -17,11 +17,9 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from children import children
 from trainlab.errors import SpecError
 from trainlab.spec.script import ScriptSpec
-from trainlab.watching.changes.applying import apply_change
-from trainlab.watching.changes.change import ChangeError
-from trainlab.watching.changes.containers import keep_last
-from trainlab.watching.scripts import running
-from trainlab.watching.scripts.running import run_script
+from trainlab.watching import running
+from trainlab.watching.interventions import ChangeError, apply_change, keep_last
+from trainlab.watching.running import run_script
 
 SCRIPT = """
 import builtins, torch

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from trainlab.spec.script import ScriptSpec
-from trainlab.watching.finding.search import Search
-from trainlab.watching.scripts.running import run_script
+from trainlab.watching.running import run_script
 from trainlab.watching.seeing.watcher import Watcher
-from trainlab.watching.seen_record import watched_record
+from trainlab.watching.statements import Search
+from trainlab.watching.watched_record import watched_record
 
 SCRIPT = """
 import time, torch

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from trainlab.watching import whole_turns
+from trainlab.watching import script_cost as whole_turns
+from trainlab.watching.script_cost import WholeTurns
 from trainlab.watching.seeing.watcher import Watcher
-from trainlab.watching.whole_turns import WholeTurns
 
 STEP_MS, TEST_MS = 70.0, 175.0
 NUM_TURNS = 40

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainlab.instruments.calls.alignment import aligned
+from trainlab.instruments.calls import aligned
 
 CALLS = st.lists(st.sampled_from("abc"), max_size=12)
 

@@ -10,8 +10,7 @@ from torch.autograd.function import _SingleLevelFunction
 from torch.overrides import TorchFunctionMode
 
 from trainlab.data.nesting import tensors_in
-from trainlab.instruments.calls.listener import CallListener, EndListener, WatchedCall
-from trainlab.instruments.calls.watch import CallWatch
+from trainlab.instruments.calls import CallListener, CallWatch, EndListener, WatchedCall
 
 
 class Heard(CallListener):

@@ -7,7 +7,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 import trainlab
 from own_loop import OwnLoop
-from trainlab.watching.following.own_metrics import CsvColumns, metric_of
+from trainlab.watching.own_metrics import CsvColumns, metric_of
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 from trainlab.analysis.measurement import epoch_s_of
 from trainlab.record.cost import CostRecord
-from trainlab.watching.facts import facts_of
-from trainlab.watching.scripts.running import EndOfWatch
+from trainlab.watching.running import EndOfWatch
+from trainlab.watching.script_cost import Turns
 from trainlab.watching.seeing.watcher import Watcher
-from trainlab.watching.turns import Turns
+from trainlab.watching.watched_record import facts_of
 
 DATA = TensorDataset(torch.rand(50, 3), torch.rand(50, 1))
 

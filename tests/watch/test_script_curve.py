@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainlab.record.files import LineWriter
-from trainlab.watching.curve import ScriptCurve, kept_between
+from trainlab.watching.script_curve import ScriptCurve, kept_between
 from trainlab.watching.seeing.course import Course
 from trainlab.watching.seeing.followed import Followed
 from trainlab.watching.seeing.seen import Seen

@@ -19,10 +19,9 @@ from trainlab.lab.driving import run_study
 from trainlab.lab.scripts import script_study
 from trainlab.record.folder import RunFolder, TrialFolder
 from trainlab.record.trial import TrialRecord
-from trainlab.watching.child import Answers
-from trainlab.watching.raised import raised_by
-from trainlab.watching.scripts.interrupts import Interrupts
-from trainlab.watching.scripts.source import module_file
+from trainlab.watching.running import Interrupts, raised_by
+from trainlab.watching.script_child import Answers
+from trainlab.watching.script_process import module_file
 
 ENDINGS = Path(__file__).parent / "scripts" / "endings"
 HEEDS_INTERRUPTS = """
@@ -102,7 +101,9 @@ def test_of_a_script_that_is_interrupted_all_that_was_seen_is_recorded_and_told(
     assert not trial.notes
 
 
-@pytest.mark.parametrize("module", ["trainlab.watching.curve", "trainlab.watching.seeing.calls.x"])
+@pytest.mark.parametrize(
+    "module", ["trainlab.watching.script_curve", "trainlab.watching.seeing.calls.x"]
+)
 def test_an_interrupt_amid_our_own_work_comes_when_that_is_done(module: str) -> None:
     """While torch runs below one of our wrappers, it comes at once."""
     former, names = signal.getsignal(signal.SIGINT), {"__name__": module, "done": list[bool]()}

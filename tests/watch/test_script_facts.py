@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainlab.watching.facts import course_facts, facts_of
 from trainlab.watching.seeing.seen import digest_of, size_of
 from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.watched_record import course_facts, facts_of
 
 
 def train(*, shuffle: bool) -> None:

@@ -15,10 +15,10 @@ from trainlab.errors import SpecError
 from trainlab.lab.scripts import script_study
 from trainlab.spec import CostSpec
 from trainlab.spec.script import ScriptSpec, misspelt_option, seed_argument_of, with_argument
-from trainlab.watching.scripts import workplace as places
-from trainlab.watching.scripts.output import Searched
-from trainlab.watching.scripts.parent import STARTER, starter_variable
-from trainlab.watching.scripts.workplace import Workplace
+from trainlab.watching import workplace as places
+from trainlab.watching.own_metrics import Searched
+from trainlab.watching.script_process import STARTER, starter_variable
+from trainlab.watching.workplace import Workplace
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_process_whose_starter_is_gone_before_it_looks_ends_at_once(
 ) -> None:
     variables = starter_variable() if starter is None else {STARTER: starter}
     program = (
-        "import os; from trainlab.watching.scripts.parent import end_with_starter as end; end();"
+        "import os; from trainlab.watching.script_process import end_with_starter as end; end();"
         f"assert {STARTER!r} not in os.environ"
     )
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **variables})

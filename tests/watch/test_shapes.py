@@ -20,7 +20,7 @@ from trainlab.record.folder import TrialFolder
 from trainlab.record.scripts.watched import WatchedRecord
 from trainlab.spec import TrainSpec
 from trainlab.spec.script import ScriptSpec
-from trainlab.watching.scripts.process import ScriptProcess
+from trainlab.watching.script_process import ScriptProcess
 
 SHAPES = {path.stem: path for path in sorted(Path(__file__).parent.glob("scripts/shapes/*.py"))}
 NEEDS = {"lightning_fit": ["lightning"], "hf_trainer": ["transformers", "accelerate"]}

@@ -19,7 +19,7 @@ from trainlab.record.trial import DataRecord, Failure, State, TrialRecord
 from trainlab.train.checkpoint.checkpoints import CheckpointedTrial
 from trainlab.train.moments import Progress
 from trainlab.train.setup import Setup
-from trainlab.watching.scripts.process import ScriptError
+from trainlab.watching.script_process import ScriptError
 from trainlab.workloads.user_code import mistake_in
 
 

@@ -20,7 +20,7 @@ from trainlab.train.loader import Loader
 from trainlab.train.optimizers import check_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import set_up
-from trainlab.watching.scripts.source import check_script
+from trainlab.watching.script_process import check_script
 from trainlab.workloads.user_code import about_to_run, told_place
 from trainlab.workloads.workload import Workload, line_in_file
 

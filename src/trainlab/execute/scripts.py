@@ -18,7 +18,7 @@ from trainlab.record.note import Note, note
 from trainlab.record.scripts.watched import WatchedRecord
 from trainlab.spec import Study
 from trainlab.spec.script import ScriptSpec
-from trainlab.watching.scripts.process import ScriptError, ScriptProcess
+from trainlab.watching.script_process import ScriptError, ScriptProcess
 
 STRAGGLES = 0.05
 """A process that holds the others up for less than this share of a step is no straggler."""

@@ -9,7 +9,7 @@ from torch import nn
 
 from trainlab.data.nesting import count_of
 from trainlab.errors import reason_in
-from trainlab.instruments.calls.recorder import Call, CallRecorder, PassCost
+from trainlab.instruments.calls import Call, CallRecorder, PassCost
 from trainlab.record.cost import CallRow, NetworkRecord
 from trainlab.train.moments import Arguments, Instrument, Phase, TrialView
 from trainlab.train.opaque import opaque_names, uncompiled_copy

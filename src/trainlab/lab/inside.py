@@ -30,11 +30,11 @@ from trainlab.spec import Study, TrainSpec, checked
 from trainlab.spec.probe import ProbeSpec, split_probe
 from trainlab.spec.script import ScriptSpec
 from trainlab.spec.workload import AS_OBJECT
-from trainlab.watching import told
-from trainlab.watching.raised import raised_by
-from trainlab.watching.scripts.process import ScriptError
+from trainlab.watching import own_metrics as told
+from trainlab.watching.running import raised_by
+from trainlab.watching.script_process import ScriptError
 from trainlab.watching.seeing.calls.hooks import Hooks
-from trainlab.watching.whole import WholeWatch
+from trainlab.watching.watched_run import WholeWatch
 
 if TYPE_CHECKING:
     import pandas as pd

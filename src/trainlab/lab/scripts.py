@@ -97,7 +97,7 @@ def script_study(
 def found_script(path: Path | str, arguments: Sequence[str]) -> tuple[Path, str, str]:
     """A script's file, the name of the module that it is, where the first argument names one, and its text.
     SpecError where there is none."""
-    from trainlab.watching.scripts.source import module_file, source_of
+    from trainlab.watching.script_process import module_file, source_of
 
     module = ""
     if str(path) == OF_MODULE:

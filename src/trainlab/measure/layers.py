@@ -13,9 +13,7 @@ from functools import partial
 
 from torch import nn
 
-from trainlab.instruments.calls.alignment import aligned
-from trainlab.instruments.calls.flow import BATCH
-from trainlab.instruments.calls.recorder import Call, CallRecorder, Observer, PassCost
+from trainlab.instruments.calls import BATCH, Call, CallRecorder, Observer, PassCost, aligned
 from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
 from trainlab.measure.work import WorkCounter

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trainlab.data.nesting import tensors_in
-from trainlab.instruments.calls.flow import storage_bytes, storage_id
+from trainlab.instruments.calls import storage_bytes, storage_id
 
 OVERWRITES = {"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_"}
 """Operators that write their first argument without reading it."""

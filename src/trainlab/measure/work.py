@@ -9,8 +9,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainlab.data.nesting import tensors_in
-from trainlab.instruments.calls.flow import storage_bytes, storage_id
-from trainlab.instruments.calls.recorder import PassCost
+from trainlab.instruments.calls import PassCost, storage_bytes, storage_id
 from trainlab.measure.flops import formula_for, kind_of, may_multiply
 from trainlab.measure.traffic import traffic_bytes
 from trainlab.train.moments import Phase

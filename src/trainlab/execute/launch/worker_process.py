@@ -22,7 +22,7 @@ from trainlab.machine.footprint import Footprint
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec.workload import is_script
-from trainlab.watching.scripts import process as script
+from trainlab.watching import script_process as script
 
 PATIENCE_S = 10.0
 """How long a process that is done may take to end."""

@@ -12,9 +12,14 @@ from torch import Tensor, nn
 
 from trainlab.data.nesting import tensors_in
 from trainlab.errors import SpecError
-from trainlab.instruments.calls.flow import constants_of
-from trainlab.instruments.calls.listener import CallListener, EndListener, WatchedCall
-from trainlab.instruments.calls.watch import CallWatch, types_of
+from trainlab.instruments.calls import (
+    CallListener,
+    CallWatch,
+    EndListener,
+    WatchedCall,
+    constants_of,
+    types_of,
+)
 from trainlab.instruments.probes import quantities as q
 from trainlab.instruments.probes.channels import Channel, Channels, Seen
 from trainlab.instruments.probes.selectors import Selector, no_match

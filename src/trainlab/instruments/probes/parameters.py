@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from trainlab.errors import SpecError
-from trainlab.instruments.calls.watch import types_of
+from trainlab.instruments.calls import types_of
 from trainlab.instruments.probes.channels import Channel, Channels
 from trainlab.instruments.probes.quantities import NO_PARAMETER_GRADIENT
 from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached

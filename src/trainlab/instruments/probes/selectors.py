@@ -9,7 +9,7 @@ from typing import Literal
 from torch import nn
 
 from trainlab.errors import SpecError
-from trainlab.instruments.calls.watch import types_of
+from trainlab.instruments.calls import types_of
 
 MOST_NAMES = 40
 """Of layers in an error line; with a command that lists them all, `MOST_WITH_LIST`."""

@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader
 from trainlab.watching.seeing.calls.hooks import ALL, MARKS, STEPS, Hooks
 from trainlab.watching.seeing.calls.update_hooks import num_running
 from trainlab.watching.seeing.course import Course
-from trainlab.watching.seeing.follower import Follower
 from trainlab.watching.seeing.looks import Looks, News
 from trainlab.watching.seeing.passed import (
     BACKWARD_BEGINS,
@@ -44,6 +43,28 @@ MEMORY_EVERY_S = 0.25
 
 StepEnds = Callable[[int], None]
 """Is told that an update was made, counted from 1."""
+
+
+class Follower:
+    """Overrides the moments it needs; the time it takes counts nowhere."""
+
+    def pass_begins(self, loader: SeenLoader) -> None:
+        """A pass over a loader begins, for training or not."""
+
+    def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        """A model that the script itself calls begins, with these arguments by place."""
+
+    def forward_ends(self) -> None:
+        """It has returned."""
+
+    def backward_ends(self) -> None:
+        """A backward pass is over."""
+
+    def update_begins(self, optimizer: Optimizer) -> None:
+        """The gradients are what the optimizer is given."""
+
+    def update_ends(self) -> None:
+        """It has changed the weights."""
 
 
 class Watcher:

@@ -10,15 +10,20 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Literal
 
+import psutil
 import torch
+from torch.profiler import record_function
 
 from trainlab.errors import SpecError
 from trainlab.machine.device import synchronize
 from trainlab.machine.footprint import footprint
 from trainlab.machine.load import cpu_times, load_average
+from trainlab.measure.operators import END_OF, END_OF_STEP, Tally, add_chunk, profiler_for
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for
 from trainlab.measure.turning.turns import (
     MARKED_SHARE,
@@ -29,13 +34,15 @@ from trainlab.measure.turning.turns import (
     turn_steps,
     warm_ms,
 )
-from trainlab.record.cost import CostRecord, TurnRecord
-from trainlab.watching.curve import parts_ms
-from trainlab.watching.facts import samples_per_update
-from trainlab.watching.scripts.running import Refused
+from trainlab.record.cost import CostRecord, OperatorsRecord, TurnRecord
+from trainlab.record.files import replacing, temporary_folder
+from trainlab.spec import CostSpec
+from trainlab.watching.running import Refused
+from trainlab.watching.script_curve import parts_ms
 from trainlab.watching.seeing.seen import SeenLoader
 from trainlab.watching.seeing.timeline import PARTS
 from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.watched_record import samples_per_update
 
 Protocol = Generator[None, None, None]
 """Goes on at the end of every step."""
@@ -233,3 +240,168 @@ def _samples_per_epoch(loader: SeenLoader | None) -> int | None:
     if num_samples and math.ceil(num_samples / loader.batch_size) == loader.num_batches:
         return num_samples
     return loader.num_batches * loader.batch_size
+
+
+# Turns that count all that happens in them: tests, logging, the ends of passes over the data.
+
+WINDOW_MS = 250.0
+MIN_WINDOW_STEPS = 4
+NUM_LEADS = 4
+"""With workers, turns have leads of so many lengths."""
+MOST_RUNS = 50
+"""A turn ends after the script has run so many times, however few updates it makes."""
+
+
+class WholeTurns(Turns):
+    """Obeys commands as `Turns` does."""
+
+    _spent_s = 0.0
+    """Of the turn under way."""
+    _since_s: float | None = None
+    """When what counts began; None: nothing counts now."""
+    _num_runs = 0
+
+    def script_ended(self) -> None:
+        """What it did since its last update counts."""
+        self._stop()
+        self._num_runs += 1
+
+    def _turn(self, number: int) -> Generator[None, None, float]:
+        before = cpu_times()
+        self._watcher.watch_lightly(True)
+        step_ms = warm_ms(self._warmup_ms)
+        # Without workers turns follow each other without a gap: a test after every so many updates, as many
+        # as a turn and its lead have, would else be in all turns or in none.
+        yield from self._steps(self._num_lead(number))
+        self._spent_s, runs_before = 0.0, self._num_runs
+        self._go_on()
+        num_steps, wanted = 0, max(MIN_WINDOW_STEPS, math.ceil(WINDOW_MS / step_ms))
+        while num_steps < wanted and self._num_runs - runs_before < MOST_RUNS:
+            is_first = yield from self._step()
+            if is_first:
+                self._go_on()  # of a script that runs again: its start counts nowhere
+            else:
+                num_steps += 1
+        self._stop()
+        others, stolen = cpu_times().cores_since(before)
+        mean_ms = max(1e-6, 1e3 * self._spent_s / max(1, num_steps))
+        self._step_ms.append(mean_ms)
+        self._turns.append(
+            TurnRecord(
+                round=number,
+                lead_ms=[],
+                num_bare=1,
+                num_marked=0,
+                others_cores=others,
+                stolen_cores=stolen,
+            )
+        )
+        self._note_memory()
+        return mean_ms
+
+    def _num_lead(self, number: int) -> int:
+        """Steps that do not count: those of batches that workers have made ready while the script stood
+        still, and more from turn to turn, so that not the same ones are left out again and again."""
+        return self._num_queued and self._num_queued + number % NUM_LEADS
+
+    def _steps(self, count: int) -> Protocol:
+        for _ in range(count):
+            yield from self._step()
+
+    def _step(self) -> Generator[None, None, bool]:
+        """One step; whether it is the first of a run of the script."""
+        self._watcher.was_restarted = False
+        yield
+        return self._watcher.was_restarted
+
+    def _go_on(self) -> None:
+        self._wait_for_device()
+        self._since_s = time.perf_counter()
+
+    def _stop(self) -> None:
+        if self._since_s is not None:
+            self._wait_for_device()
+            self._spent_s += time.perf_counter() - self._since_s
+            self._since_s = None
+
+    def _wait_for_device(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def _note_memory(self) -> None:
+        """Until the script ends for the first time: then its memory is free for the next run."""
+        if not self._num_runs:
+            watcher = self._watcher
+            step = watcher.num_steps + watcher.num_light_steps
+            self._memory.append((step, psutil.Process().memory_info().rss))
+
+
+# A window of a script's steps under torch's profiler, in a process whose speed is never reported.
+
+
+class _Marks:
+    """Leaves a named mark in the profile where a part ends."""
+
+    def mark(self, label: str) -> None:
+        with record_function(END_OF + label):
+            pass
+
+    def laps_ms(self) -> list[tuple[str, float]]:
+        return []
+
+
+class ProfiledWindow:
+    """Goes on at the end of every step, until so many were profiled."""
+
+    def __init__(self, watcher: Watcher, cost: CostSpec, trace_file: Path) -> None:
+        self._watcher, self._by_shape = watcher, cost.by_shape
+        self._num_warmup, self._num_steps = cost.warmup_steps, cost.active_steps
+        self._trace_file, self._trace_bytes = trace_file, cost.trace_mb * 1e6
+        self.record: OperatorsRecord | None = None
+
+    def protocol(self) -> Generator[None, None, None]:
+        """Warm-up, steps without the profiler, one that is not counted, and those that are."""
+        watcher = self._watcher
+        for _ in range(self._num_warmup):
+            yield
+        device = torch.device(watcher.device)
+        watcher.watch_lightly(True)
+        stopwatch = stopwatch_for(device)
+        stopwatch.mark("start")
+        for _ in range(self._num_steps):
+            yield
+            stopwatch.mark("step")
+        bare_ms = [ms for _, ms in stopwatch.laps_ms()]
+        # A test in between would make a step many times as long.
+        usual_ms = statistics.median(bare_ms)
+        bare_ms = [ms for ms in bare_ms if ms < 3 * usual_ms]
+        watcher.watch_lightly(False)
+        watcher.timeline.stopwatch = _Marks()
+        profiler = profiler_for(device, by_shape=self._by_shape)
+        profiler.__enter__()
+        for _ in range(self._num_steps + 1):
+            yield
+            synchronize(device)
+            with record_function(END_OF_STEP):
+                pass
+        profiler.__exit__(None, None, None)
+        watcher.timeline.stopwatch = None
+        tally = Tally(by_shape=self._by_shape)
+        add_chunk(tally, profiler.events())
+        self.record = tally.record(
+            mode="train",
+            batch_size=samples_per_update(watcher) or 1,
+            bare_ms=bare_ms,
+            trace_steps=self._write_trace(profiler),
+        )
+
+    def _write_trace(self, profiler: object) -> int:
+        """The steps in it; 0 where it would be too large."""
+        with temporary_folder() as folder, suppress(RuntimeError):
+            part = folder / self._trace_file.name
+            profiler.export_chrome_trace(str(part))  # type: ignore[attr-defined]
+            if part.stat().st_size <= self._trace_bytes:
+                with replacing(self._trace_file) as final:
+                    final.write_bytes(part.read_bytes())
+                return self._num_steps
+        return 0

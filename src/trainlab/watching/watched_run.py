@@ -14,15 +14,13 @@ from trainlab.record.folder import TrialFolder
 from trainlab.record.note import Note, note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Progress
-from trainlab.watching import told
-from trainlab.watching.curve import ScriptCurve
-from trainlab.watching.facts import course_facts, facts_of
-from trainlab.watching.following.model import FollowedModel
-from trainlab.watching.following.own_metrics import CsvColumns, OwnScalars
-from trainlab.watching.scripts.output import search_output
+from trainlab.watching import own_metrics as told
+from trainlab.watching.followed_model import FollowedModel
+from trainlab.watching.own_metrics import CsvColumns, OwnScalars, search_output
+from trainlab.watching.script_curve import ScriptCurve
 from trainlab.watching.seeing.looks import Looks
 from trainlab.watching.seeing.watcher import Watcher
-from trainlab.watching.seen_record import watched_record
+from trainlab.watching.watched_record import course_facts, facts_of, watched_record
 
 OnStep = Callable[[int, Mapping[str, float]], None]
 """Is told of an update, counted from 1, and of the newest values of the metrics."""

@@ -1,6 +1,7 @@
 """FollowedModel: shows instruments the moments of a script's training as the loop of a workload does."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,20 +12,63 @@ from torch.optim import Optimizer
 from trainlab.data.nesting import first_of
 from trainlab.errors import SpecError
 from trainlab.instruments.network import MOST_SAMPLES, Network
+from trainlab.instruments.probes.instrument import Probes
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.record.note import Note
 from trainlab.record.probe import ProbeRecord
+from trainlab.spec.cell import short_name
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Arguments, Point, Progress, TrialView
+from trainlab.train.opaque import is_opaque
 from trainlab.train.seeds import seeded
-from trainlab.watching.following.probes import ScriptProbes
-from trainlab.watching.seeing.follower import Follower
-from trainlab.watching.seeing.seen import SeenLoader
-from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.seeing.seen import Seen, SeenLoader
+from trainlab.watching.seeing.watcher import Follower, Watcher
 
 if TYPE_CHECKING:
-    from trainlab.watching.following.board import ScriptBoard
+    from trainlab.instruments.tensorboard import TensorBoard
+
+
+# Probes of a script's model: its calls are seen from the moment that the model itself has been called.
+
+
+class ScriptProbes(Probes):
+    """The same probes as of a workload."""
+
+    def epoch_begins(self, epoch: int) -> None:
+        self._periods.epoch = epoch
+
+    def called(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        """The model, or what holds it, has just been called for training. SpecError where nobody can see
+        what it calls."""
+        if self._calls is None:
+            return
+        if is_opaque(module):
+            rule = "the model is compiled or scripted, and what is inside it cannot be seen"
+            spec = next(spec for spec in self._specs if not spec.is_of_parameters)
+            raise SpecError([f"probe {spec}: {rule}; probe parameters, or leave the compiling out"])
+        # For the call alone: between two of them nothing of ours is left in torch.
+        self._calls.watch.install()
+        self.forward_begins()
+        self._calls.watch.enter(module, arguments)
+
+    def returned(self) -> None:
+        """That call has ended, or was given up."""
+        if self._calls is not None:
+            self._calls.watch.uninstall()
+
+    def check_selectors(self) -> None:
+        """After the first step: SpecError for a selector that reaches nothing, with what there is."""
+        if self._calls is not None:
+            self._calls.check_known()
+
+    def flush_values(self) -> None:
+        """Writes what has been reduced so far."""
+        self._write_closed()
+
+
+# Follower: is told of the moments of a script's training, beside the clock.
+
 
 MOST_BYTES = 2**30
 """Of a model that is copied, to run the copy once for a picture of the network."""
@@ -55,7 +99,7 @@ class FollowedModel(Follower):
         self._has_board, self._has_network = tensorboard, shows_network
         self._before_call, self._refusal = before_call, refusal
         self.notes: list[Note] = []
-        self._board: ScriptBoard | None = None
+        self._board: TensorBoard | None = None
         self._probes: ScriptProbes | None = None
         if specs:
             self._probes = ScriptProbes(specs, [self._probe_logged])
@@ -239,9 +283,7 @@ class FollowedModel(Follower):
             if not is_large:
                 Network().trial_begins(view)
             if self._has_board:
-                from trainlab.watching.following.board import ScriptBoard
-
-                self._board = ScriptBoard(self._watcher.seen, shows_graph=not is_large)
+                self._board = script_board(self._watcher.seen, shows_graph=not is_large)
                 self._board.trial_begins(view)
         self._inputs = None
 
@@ -288,3 +330,41 @@ def plain_model(module: nn.Module) -> nn.Module:
         if not isinstance(inner, nn.Module):
             return module
         module = inner
+
+
+def script_board(seen: Seen, *, shows_graph: bool) -> "TensorBoard":
+    """TensorBoard for a script: what is known of its settings was seen, not asked for.
+    Imported late: it takes a second."""
+    from trainlab.instruments.tensorboard import TensorBoard
+
+    class ScriptBoard(TensorBoard):
+        """Curves over samples seen, or over updates where no loader tells how many those are."""
+
+        def trial_begins(self, view: TrialView) -> None:
+            super().trial_begins(view)
+            # Its graph is drawn: the script may let go of it.
+            self._view = replace(view, model=nn.Module())
+
+        def _write_graph(self) -> None:
+            if shows_graph:
+                super()._write_graph()
+
+        def _write_scalars(self, values: dict[str, float], point: Point) -> None:
+            with_place = point if point.samples else replace(point, samples=point.step)
+            super()._write_scalars(values, with_place)
+
+        def _hyper_parameters(self) -> dict[str, Any]:
+            trial = self._view.trial
+            varied = {short_name(name): level for name, level in trial.levels.items()}
+            first = seen.optimizers[0] if seen.optimizers else None
+            found = {
+                "batch_size": seen.batch_size,
+                "optimizer": None if first is None else first.name,
+                "lr": None if first is None else first.lr,
+                "device": str(self._view.device),
+                "seed": trial.seed,
+                "script": trial.workload,
+            }
+            return found | varied
+
+    return ScriptBoard(shows_samples=False)

@@ -1,6 +1,6 @@
 """A process that runs a script and watches it.
 
-    python -P -m trainlab.watching.child '{"path": …, "mode": …}'
+    python -P -m trainlab.watching.script_child '{"path": …, "mode": …}'
 
 What the script prints goes where this process prints. Answers are lines of JSON in a pipe of their own: how
 far it is, and at last how it ended.
@@ -22,29 +22,26 @@ from trainlab.machine.identity import process_age_s
 from trainlab.machine.memory.layout import random_layout
 from trainlab.record.folder import TrialFolder
 from trainlab.record.trial import SCRIPT_EXIT
-from trainlab.watching.changes.applying import apply_change
-from trainlab.watching.changes.change import Change, ChangeError
-from trainlab.watching.facts import facts_of
-from trainlab.watching.finding.search import Search
-from trainlab.watching.profiled import ProfiledWindow
-from trainlab.watching.raised import raised_by, trace_of
-from trainlab.watching.scripts.interrupts import Interrupts
-from trainlab.watching.scripts.order import Order
-from trainlab.watching.scripts.parent import end_with_starter
-from trainlab.watching.scripts.running import (
+from trainlab.watching.interventions import Change, ChangeError, apply_change
+from trainlab.watching.running import (
     EndOfWatch,
+    Interrupts,
     Refused,
     ScriptEnds,
     end_as_script,
     join_threads,
     leaving_by,
+    raised_by,
     run_script,
     seed_all,
+    trace_of,
 )
+from trainlab.watching.script_cost import ProfiledWindow, Turns, WholeTurns
+from trainlab.watching.script_process import Order, end_with_starter
 from trainlab.watching.seeing.watcher import Watcher
-from trainlab.watching.turns import Turns
-from trainlab.watching.whole import WholeWatch
-from trainlab.watching.whole_turns import WholeTurns
+from trainlab.watching.statements import Search
+from trainlab.watching.watched_record import facts_of
+from trainlab.watching.watched_run import WholeWatch
 
 PROGRESS_EVERY_S = 0.3
 FIRST_STEPS = 3

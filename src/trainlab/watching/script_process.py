@@ -1,5 +1,6 @@
-"""ScriptProcess: the hold on a process that runs a script (see `trainlab.watching.child`)."""
+"""ScriptProcess: the hold on a process that runs a script (see `trainlab.watching.script_child`)."""
 
+import ast
 import json
 import math
 import os
@@ -9,22 +10,87 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from trainlab.errors import SpecError
 from trainlab.machine.identity import signal_name
+from trainlab.machine.orphans import end_with_parent
 from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.record.trial import SCRIPT_EXIT, Failure
-from trainlab.spec import Study
+from trainlab.spec import CostSpec, Study
+from trainlab.spec.base import Spec
+from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
-from trainlab.watching.scripts.order import Order
-from trainlab.watching.scripts.parent import END, starter_variable
-from trainlab.watching.scripts.workplace import Workplace
+from trainlab.watching.workplace import Workplace
 
-TORCHRUN = "trainlab.watching.scripts.torchrun"
+# Order: what a process that runs a script is told, as JSON.
+
+
+class Order(Spec):
+    """A script to run, and what to do with it."""
+
+    module: ClassVar[str] = "trainlab.watching.script_child"
+    mode: Literal["whole", "turns", "operators"]
+    """The whole script with its curve, steps in turns, or a profiled window."""
+    script: ScriptSpec
+    trial: Trial
+    trial_folder: str
+    threads: int | None = None
+    """None: torch's or the script's own choice."""
+    probes: tuple[ProbeSpec, ...] = ()
+    tensorboard: bool = False
+    commands: int
+    """The pipe that commands come by; -1: none do."""
+    answers: str
+    """The pipe for answers, by its path: torchrun passes no open files on."""
+
+    @property
+    def path(self) -> Path:
+        """The script's file."""
+        return Path(self.script.path)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Those of the script in this trial."""
+        return self.script.arguments_for(self.trial.settings.script, self.trial.seed)
+
+    @property
+    def cost(self) -> CostSpec:
+        """How the cost is measured; of a trial that measures none, what is usual."""
+        return self.trial.cost or CostSpec()
+
+
+# The process that started a script: the script ends with it, even if it died before anybody could look.
+
+END = signal.SIGRTMIN + 3 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
+"""The signal to a script that was interrupted and goes on; scripts have no use for it themselves."""
+STARTER = "TRAINLAB_STARTER"
+"""The variable that names it; of the script's own processes it is none."""
+
+
+def starter_variable() -> dict[str, str]:
+    """For the environment of a process that this one starts."""
+    return {STARTER: str(os.getpid())}
+
+
+def end_with_starter() -> None:
+    """From now on this process ends with its parent; at once, where that is another one by now."""
+    starter = os.environ.pop(STARTER, "")
+    end_with_parent()
+    if starter and starter != str(os.getppid()):
+        sys.exit(1)
+
+
+def name_as_starter() -> None:
+    """What this process starts from now on is to end with it."""
+    os.environ |= starter_variable()
+
+
 PATIENCE_S = 3.0
 """How long one that was told to end may take."""
 INTERRUPTED_S = 10.0
@@ -231,8 +297,8 @@ def _python(processes: int) -> list[str]:
     """A fresh Python, or several that torchrun starts; none of them looks for modules in its folder."""
     if processes == 1:
         return [sys.executable, "-P"]
-    torchrun = ["-m", TORCHRUN, "--standalone", f"--nproc-per-node={processes}"]
-    return [sys.executable, "-P", *torchrun]
+    torchrun = ["-m", "trainlab.watching.script_process", "--standalone"]
+    return [sys.executable, "-P", *torchrun, f"--nproc-per-node={processes}"]
 
 
 def _environment(script: ScriptSpec, trial: Trial) -> dict[str, str]:
@@ -244,5 +310,70 @@ def _environment(script: ScriptSpec, trial: Trial) -> dict[str, str]:
     return own | script.environment_for(trial.settings.script)
 
 
-OURS = str(Path(__file__).parents[3])
+OURS = str(Path(__file__).parents[2])
 """Where trainlab is."""
+
+
+# A script's file, looked at before it runs.
+
+
+def check_script(script: ScriptSpec) -> None:
+    """SpecError where there is no such file, or where Python cannot read it."""
+    source_of(Path(script.path))
+
+
+def module_file(name: str, folder: Path) -> tuple[str, Path]:
+    """The module that `python -m name` runs in a folder, and its file; nothing is imported. SpecError where
+    there is none."""
+    places: Sequence[str] | None = [str(folder), *sys.path]
+    found = None
+    for part in name.split("."):
+        # By its last part alone: the path of a package without a file asks for the one around it.
+        found = PathFinder.find_spec(part, places) if part and places else None
+        places = None if found is None else _folders_of(found)
+    if found is not None and places is not None:
+        name = f"{name}.{MAIN}"
+        found = PathFinder.find_spec(MAIN, places)
+    if found is None or found.origin is None or Path(found.origin).suffix != ".py":
+        rule = "no such module here; give it as `python -m` takes it, from the same folder"
+        raise SpecError([f"-m {name}: {rule}"])
+    return name, Path(found.origin)
+
+
+def _folders_of(package: ModuleSpec) -> list[str] | None:
+    """Where its modules are; None for a module."""
+    places = package.submodule_search_locations
+    return None if places is None else list(places)
+
+
+MAIN = "__main__"
+"""The module of a package that is run."""
+
+
+def source_of(path: Path) -> str:
+    """The text of a script; SpecError where it is none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        ast.parse(text)
+    except FileNotFoundError:
+        raise SpecError([f"{path}: no such file; give the script's path"]) from None
+    except OSError as error:
+        raise SpecError(
+            [f"{path}: cannot be read: {error.strerror or error}; give the script's path"]
+        ) from None
+    except SyntaxError as error:
+        where = f"{path}:{error.lineno}"
+        raise SpecError([f"{where}: is no Python: {error.msg}; run it by itself first"]) from None
+    except ValueError as error:
+        raise SpecError([f"{path}: is no Python: {error}; give a script"]) from None
+    return text
+
+
+if __name__ == "__main__":
+    # torchrun that ends with whoever started it: by itself it would go on, with all of its processes.
+    end_with_starter()
+    name_as_starter()
+
+    from torch.distributed.run import main
+
+    main()

@@ -2,20 +2,25 @@
 
 import os
 import random
+import signal
 import sys
 import threading
+import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import spec_from_file_location
 from pathlib import Path
+from types import FrameType, TracebackType
 
 import numpy as np
 import torch
 
 from trainlab.errors import SpecError
 from trainlab.spec.script import ScriptSpec
+from trainlab.watching.script_process import END
+from trainlab.workloads.user_code import FIELD, mistake_in
 
 
 class EndOfWatch(BaseException):
@@ -118,3 +123,90 @@ def compiled(path: Path) -> types.CodeType:
     """The script's code."""
     code: types.CodeType = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     return code
+
+
+# Interrupts: how a script is told to end, by the process that started it.
+
+WRAPPERS = "trainlab.watching.seeing.calls."
+OURS = (
+    *("trainlab.watching.seeing.", "trainlab.watching.script_curve", "trainlab.watching.followed"),
+    *("trainlab.watching.own_metrics", "trainlab.watching.watched", "trainlab.record."),
+    "trainlab.instruments.",
+)
+"""Modules that see and write while the script runs."""
+DONE_S = 0.02
+"""Until an interrupt that came amid these comes again."""
+
+
+class Interrupts:
+    """Signals of our starter, which only it sends. They come when what we do in between is done, which they
+    would leave half done."""
+
+    def __init__(self) -> None:
+        self.have_come = False
+
+    def heed(self) -> None:
+        """From now on SIGINT raises KeyboardInterrupt in the script, even where a shell has this process
+        ignore it; END, for scripts that go on all the same, what they do not catch."""
+        self._raise_at(signal.SIGINT, KeyboardInterrupt)
+        self._raise_at(END, EndOfWatch)
+
+    def ignore(self) -> None:
+        """What follows is ours."""
+        for number in (signal.SIGINT, END):
+            # Not SIG_IGN: Python complains of one that has come and is ignored by now.
+            signal.signal(number, lambda number, frame: None)
+
+    def _raise_at(self, number: int, kind: type[BaseException]) -> None:
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self.have_come = True
+            if not _is_ours(frame):
+                raise kind
+            later = threading.Timer(DONE_S, os.kill, (os.getpid(), number))
+            later.daemon = True
+            later.start()
+
+        signal.signal(number, interrupt)
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    """Whether something of ours is under way; a call of torch's that one of our wrappers passes on is the
+    script's."""
+    is_innermost = True
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith(OURS) and (is_innermost or not module.startswith(WRAPPERS)):
+            return True
+        is_innermost, frame = False, frame.f_back
+    return False
+
+
+# What a user's training raised, as it is recorded.
+
+OWN_FOLDER = Path(__file__).parent
+"""Frames in there are no part of the script."""
+LONGEST_TRACE = 20_000
+
+
+def raised_by(error: BaseException, script: Path | None = None) -> dict[str, str]:
+    """Kind, message, the innermost line of the user's own and the traceback of her lines. `script`: its
+    file, which is named where only libraries were at work."""
+    setattr(error, FIELD, "script")
+    mistake = mistake_in(error, "" if script is None else str(script))
+    assert mistake is not None
+    return {
+        "kind": mistake.kind,
+        "message": mistake.message,
+        "line": mistake.line,
+        "trace": mistake.trace[-LONGEST_TRACE:],
+    }
+
+
+def trace_of(error: BaseException) -> TracebackType | None:
+    """What Python would show of it without us: from the script's first frame on."""
+    trace = error.__traceback__
+    for frame in traceback.extract_tb(trace):
+        if trace is None or OWN_FOLDER not in Path(frame.filename).parents:
+            break
+        trace = trace.tb_next
+    return trace

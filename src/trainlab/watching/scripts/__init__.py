@@ -1,1 +1,0 @@
-"""Scripts: how one is started in a process of its own, and what it prints."""
