@@ -1,13 +1,13 @@
 """Finding: one thing a study has shown, or could not show, as a value with its sentence.
 
-Each kind is a small class. Its fields are all the numbers in its sentence; its text in `trainlab.words`
-refers to them by name. What a report needs (section, rank, weight) is on the class too.
+There is one record. What findings of a kind share (section, rank, how they are worded) is a `Kind`, beside
+the function that finds them; the texts in `trainlab.words` refer to the values by name.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from trainlab.analysis.confounds import Confound
 from trainlab.spec.cell import short_name
@@ -43,10 +43,64 @@ UNRANKED = 99
 """The rank of a kind that comes after all others."""
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What findings of one kind share: where they stand, how they are ranked and worded.
+
+    Calling it makes a finding; what is not a field of `Finding` is one of its values.
+    """
+
+    name: str
+    section: Section
+    rank: int = UNRANKED
+    """Among the kinds, the most important first."""
+    test: Literal["learning", "cost", "failures", "times"] | None = None
+    """The test that decided it, where two cells are compared."""
+    text: str | None = None
+    """The key of its sentence in the words, where it is not the name."""
+    statement: Callable[["Finding", Words], str] | None = None
+    """Its sentences, where they are more than that text filled in."""
+    phrases: Callable[["Finding", Words], dict[str, object]] | None = None
+    """Parts of its sentence that are no values, or not as they are."""
+    weight: Callable[["Finding"], float] | None = None
+    """How much one matters among those of its kind; else training before inference."""
+    open_because: Callable[["Finding"], Cause | None] | None = None
+    """Why one was not decided, where it is not the number of seeds alone."""
+    repeats_row: Callable[["Finding"], bool] = lambda finding: False
+    """Whether the table of its factor has a row that says all of it."""
+
+    def __call__(
+        self,
+        *,
+        subject: str,
+        cells: tuple[str, ...],
+        n: int,
+        factor: str | None = None,
+        levels: tuple[Scalar | None, Scalar | None] = (None, None),
+        interval: Interval | None = None,
+        verdict: Verdict | None = None,
+        confounds: tuple[Confound, ...] = (),
+        **values: Any,
+    ) -> "Finding":
+        return Finding(
+            of_kind=self,
+            subject=subject,
+            cells=cells,
+            n=n,
+            factor=factor,
+            levels=levels,
+            interval=interval,
+            verdict=verdict,
+            confounds=confounds,
+            values=values,
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """The fields and behaviour that all kinds share."""
+    """One thing a study has shown, or could not show. Its values are read as attributes."""
 
+    of_kind: Kind = Kind("", "run")
     subject: str
     """A metric (`test/accuracy`), a cost (`train/sample_us`), an operator, a layer."""
     cells: tuple[str, ...]
@@ -61,29 +115,52 @@ class Finding:
     """None where nothing was tested: a count, or a figure that does not vary."""
     confounds: tuple[Confound, ...] = ()
     """What else differs between the cells."""
+    values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """All other numbers in its sentence, by the names that its text has for them."""
 
-    kind: ClassVar[str]
-    text: ClassVar[str]
-    """The key of its sentence in the words."""
-    section: ClassVar[Section]
-    rank: ClassVar[int] = UNRANKED
-    """Among the kinds, the most important first."""
-    test: ClassVar[Literal["learning", "cost", "failures", "times"] | None] = None
-    """The test that decided it, where two cells are compared."""
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["values"][name]
+        except KeyError:
+            raise AttributeError(f"a finding has no {name}") from None
+
+    @property
+    def kind(self) -> str:
+        return self.of_kind.name
+
+    @property
+    def section(self) -> str:
+        return self.of_kind.section
+
+    @property
+    def rank(self) -> int:
+        return self.of_kind.rank
+
+    @property
+    def test(self) -> str | None:
+        return self.of_kind.test
+
+    @property
+    def text(self) -> str:
+        return self.of_kind.text or self.of_kind.name
 
     def statement(self, words: Words) -> str:
         """One or two sentences."""
-        return self.fill(words, self.text)
+        return (
+            self.of_kind.statement(self, words)
+            if self.of_kind.statement
+            else self.fill(words, self.text)
+        )
 
     def fill(self, words: Words, key: str, **more: object) -> str:
-        """A text, filled in with the fields and phrases of this finding and with `more`."""
-        return words(key, **{**vars(self), **self.phrases(words), **more})
+        """A text, filled in with the fields, values and phrases of this finding and with `more`."""
+        return words(key, **{**vars(self), **self.values, **self.phrases(words), **more})
 
     def phrases(self, words: Words) -> dict[str, object]:
         """The parts of its sentence that are not fields, in the words of the language."""
         first, second = map(words.setting, self.levels)
         subject = words.metric(self.subject)
-        return {
+        shared = {
             "subject": subject,
             "capital_subject": words.capital(subject),
             "cell": self.cells[0] if self.cells else "",
@@ -97,6 +174,7 @@ class Finding:
             "seeds": num_seeds(self.n, words),
             "within": self.interval_text(words),
         }
+        return shared | (self.of_kind.phrases(self, words) if self.of_kind.phrases else {})
 
     def sentence(self, words: Words) -> str:
         """The whole sentence; what else differed between the cells is named at the end."""
@@ -109,8 +187,9 @@ class Finding:
     @property
     def numbers(self) -> dict[str, float | int | str | None]:
         """The fields of its own kind, by name: for programs."""
-        names = (field.name for field in fields(self))
-        return {name: getattr(self, name) for name in names if name not in SHARED_FIELDS}
+        names = (one.name for one in fields(self))
+        own = {name: getattr(self, name) for name in names if name not in SHARED_FIELDS}
+        return {**self.values, **own}
 
     @property
     def mode(self) -> str:
@@ -118,26 +197,23 @@ class Finding:
         return self.subject.partition("/")[0]
 
     @property
-    def says_something(self) -> bool:
-        """Whether it can stand in the answer; findings that could not be decided are only counted there."""
-        return self.verdict != "cannot tell"
-
-    @property
     def open_because(self) -> Cause | None:
         """Why a comparison could not be decided; None where it was."""
         if self.verdict != "cannot tell":
             return None
+        if self.of_kind.open_because:
+            return self.of_kind.open_because(self)
         return "noise" if self.n > 1 else "single"
 
     @property
     def repeats_row(self) -> bool:
         """Whether the table of its factor has a row that says all of it."""
-        return False
+        return self.of_kind.repeats_row(self)
 
     @property
     def weight(self) -> float:
         """How much it matters among those of its kind."""
-        return float(self.mode == "train")
+        return self.of_kind.weight(self) if self.of_kind.weight else float(self.mode == "train")
 
     def change_text(self, words: Words) -> str:
         """`batch_size 1 → 64`, or the cells' own names."""
@@ -184,7 +260,7 @@ class Finding:
         return short_name(self.factor or "")
 
 
-SHARED_FIELDS = frozenset(field.name for field in fields(Finding))
+SHARED_FIELDS = frozenset(one.name for one in fields(Finding))
 
 
 def by_importance(findings: Iterable[Finding]) -> list[Finding]:
