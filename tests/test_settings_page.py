@@ -7,8 +7,7 @@ from types import ModuleType
 import pytest
 
 from trainlab.spec import CostSpec, Question
-from trainlab.spec.optimizer import OPTIMIZERS
-from trainlab.spec.settings import OF_WORKLOADS
+from trainlab.spec.settings import OF_WORKLOADS, OPTIMIZERS
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "make_settings_page.py"
 

@@ -10,8 +10,8 @@ from typing import Literal, TypeVar
 from pydantic import NonNegativeInt
 
 from trainlab.spec import Cell, CostSpec, Spec, Study, TrainSpec
-from trainlab.spec.cell import BASE
 from trainlab.spec.settings import TIMED_WHOLE, Scalar
+from trainlab.spec.study import BASE
 
 Watch = Literal["steps", "operators", "layers"]
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.plan import count_trials
 from trainlab.spec import Cell, Question, Study, TrainSpec, checked
+from trainlab.spec.base import did_you_mean
+from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.question import EACH_DEVICE, Layout, layout_of, looks_of, seeds_of
-from trainlab.spec.suggestion import did_you_mean
-from trainlab.spec.workload import WorkloadFacts
 
 MOST_TRIALS = 500
 """More are planned only when asked for twice."""

@@ -16,8 +16,7 @@ from trainlab.analysis.reproduce import (
     reproduce,
 )
 from trainlab.plan import Trial
-from trainlab.studies import builtin_study
-from trainlab.studies.published import PUBLISHED
+from trainlab.studies import PUBLISHED, builtin_study
 
 AS_MADE = {"base": made_study().settings}
 

@@ -1,7 +1,7 @@
 import math
 
 from trainlab.analysis.time_to_target import EpochValue, first_reached, time_to_target
-from trainlab.spec.target import Target
+from trainlab.spec.study import Target
 
 ACCURATE = Target("test/accuracy", "at least", 0.9)
 

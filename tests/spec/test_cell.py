@@ -1,6 +1,6 @@
 import pytest
 
-from trainlab.spec.cell import cell_id, combinations, level_text, with_levels
+from trainlab.spec.study import cell_id, combinations, level_text, with_levels
 
 
 def test_a_grid_is_every_combination_the_last_factor_fastest() -> None:

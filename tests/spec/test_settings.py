@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 from trainlab.errors import SpecError
 from trainlab.spec import Study, TrainSpec, checked, settings_for
 from trainlab.spec.base import choices_of, setting_of
-from trainlab.spec.optimizer import OPTIMIZERS
 from trainlab.spec.question import Question, cells_of, checked_question
-from trainlab.spec.settings import OF_WORKLOADS
+from trainlab.spec.settings import OF_WORKLOADS, OPTIMIZERS
 
 
 def test_all_problems_are_reported_together_with_place_value_and_rule() -> None:

@@ -1,4 +1,4 @@
-from trainlab.spec.suggestion import did_you_mean, name_hint, nearest
+from trainlab.spec.base import did_you_mean, name_hint, nearest
 
 SETTINGS = ("lr", "batch_size", "epochs")
 OTHERS = {"learning_rate": "lr", "bs": "batch_size", "gpu": "cuda"}

@@ -5,7 +5,7 @@ import pytest
 from trainlab.errors import SpecError
 from trainlab.spec import Question, Study, TrainSpec
 from trainlab.spec.question import checked_question
-from trainlab.spec.target import Target, lower_is_better, target_of
+from trainlab.spec.study import Target, lower_is_better, target_of
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, StepLR
 
 from trainlab.machine.denormals import DENORMAL_BITS
-from trainlab.spec.optimizer import OPTIMIZERS
+from trainlab.spec.settings import OPTIMIZERS
 from trainlab.train.tuned import library as library_module
 from trainlab.train.tuned.library import NoLibraryError, find_compiler, library
 from trainlab.train.tuned.rules import RULES

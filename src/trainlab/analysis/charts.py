@@ -18,7 +18,7 @@ from trainlab.analysis.metrics import limits_of
 from trainlab.analysis.names import factor_name
 from trainlab.analysis.run_data import MOST_CELLS
 from trainlab.spec import Cell
-from trainlab.spec.cell import level_text
+from trainlab.spec.study import level_text
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, is_share

@@ -21,7 +21,7 @@ from trainlab.record.scripts.diagnosis import (
     TriedRow,
 )
 from trainlab.record.scripts.watched import GrowingRow, StatementRow, WatchedRecord
-from trainlab.spec.cell import BASE
+from trainlab.spec.base import did_you_mean
 from trainlab.spec.script import (
     CHANGE_NAMES,
     WITH_NUMBER,
@@ -29,7 +29,7 @@ from trainlab.spec.script import (
     batch_size_argument_of,
     change_parts,
 )
-from trainlab.spec.suggestion import did_you_mean
+from trainlab.spec.study import BASE
 from trainlab.stats.cost_ratio import CostComparison, Floats, compare_costs
 from trainlab.stats.rounds import levels
 

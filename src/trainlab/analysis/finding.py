@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from trainlab.analysis.confounds import Confound
-from trainlab.spec.cell import short_name
 from trainlab.spec.settings import Scalar
+from trainlab.spec.study import short_name
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict
 from trainlab.words import Words

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 from trainlab.analysis.evidence import Evidence
-from trainlab.spec.target import lower_is_better
+from trainlab.spec.study import lower_is_better
 from trainlab.stats.means import NOT_NEGATIVE, SHARES, UNLIMITED, Interval
 from trainlab.words.numbers import is_share
 

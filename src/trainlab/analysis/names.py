@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding
 from trainlab.spec import Cell
-from trainlab.spec.cell import level_text, short_name
 from trainlab.spec.settings import Scalar
+from trainlab.spec.study import level_text, short_name
 from trainlab.words import WORDS, Words
 
 SPEAKING = ("optimizer", "precision", "device", "schedule")

@@ -19,8 +19,8 @@ from trainlab.record.files import writing
 from trainlab.record.folder import RunFolder
 from trainlab.record.probe import HistogramRecord, ProbeRecord
 from trainlab.record.trial import TrialRecord
-from trainlab.spec.cell import level_text
 from trainlab.spec.settings import scalar_of
+from trainlab.spec.study import level_text
 from trainlab.words.numbers import MIB
 
 UNITS = {

@@ -15,9 +15,9 @@ from trainlab.analysis.names import level_name
 from trainlab.record.scripts.watched import LoaderRow, WatchedRecord
 from trainlab.record.trial import State
 from trainlab.spec import Cell
-from trainlab.spec.cell import level_text, short_name
+from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.script import ScriptSpec
-from trainlab.spec.workload import AS_OBJECT
+from trainlab.spec.study import level_text, short_name
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, percent
 

@@ -12,7 +12,7 @@ from trainlab.analysis.measurement import MODES
 from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.errors import RecordError
 from trainlab.record.trial import TrialRecord
-from trainlab.spec.workload import is_builtin
+from trainlab.spec.facts import is_builtin
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Comparison, Verdict, compare_all

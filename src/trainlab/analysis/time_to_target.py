@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainlab.spec.target import Target
+from trainlab.spec.study import Target
 from trainlab.stats.ranks import censored_median
 
 

@@ -23,7 +23,7 @@ MOST_MISTAKES = 3
 
 def tell(line: str, lang: str | None) -> None:
     """An error line, in the language asked for."""
-    from trainlab.spec.plain_text import plain
+    from trainlab.spec.base import plain
 
     if (spoken := spoken_language(lang)) != "en":
         from trainlab.words.error_lines import error_line
@@ -76,7 +76,7 @@ def _tell_mistake(error: BaseException, lang: str | None) -> "UserMistake | None
 
 
 def _show_trace(trace: str, lang: str | None) -> None:
-    from trainlab.spec.plain_text import plain
+    from trainlab.spec.base import plain
 
     tell("in your code, most recent call last:", lang)
     for line in trace.splitlines():

@@ -24,8 +24,8 @@ from trainlab.cli.verb_help import (
 from trainlab.errors import SpecError
 from trainlab.execute.places import EXECUTORS
 from trainlab.spec.base import Spec, choices_of, option_of, setting_of
-from trainlab.spec.cost import CostSpec
 from trainlab.spec.settings import OF_WORKLOADS, TrainSpec
+from trainlab.spec.study import CostSpec
 from trainlab.words import LANGUAGES
 from trainlab.workloads.catalogue import BUILTIN
 

@@ -9,12 +9,10 @@ from typing import Any
 
 from trainlab.errors import DataError, DeviceError, SpecError, WorkloadError
 from trainlab.spec import CostSpec, Question, TrainSpec, checked
-from trainlab.spec.base import option_of, setting_of
-from trainlab.spec.contradictions import STEP_SCHEDULE_ONLY
-from trainlab.spec.cost import cost_margins
-from trainlab.spec.question import checked_question, read_question
+from trainlab.spec.base import nearest, option_of, setting_of
+from trainlab.spec.question import STEP_SCHEDULE_ONLY, checked_question, read_question
 from trainlab.spec.settings import Scalar, pairs_of, scalar_of
-from trainlab.spec.suggestion import nearest
+from trainlab.spec.study import cost_margins
 from trainlab.studies import builtin_study, study_names
 from trainlab.workloads.catalogue import BUILTIN
 from trainlab.workloads.reference import with_name

@@ -108,8 +108,7 @@ def usage_line(error: Any, words: Sequence[str]) -> str:
 
 def _no_such_option(option: str, words: Sequence[str], known: Iterable[str], see: str) -> str:
     from trainlab.spec import TrainSpec
-    from trainlab.spec.base import other_names
-    from trainlab.spec.suggestion import name_hint
+    from trainlab.spec.base import name_hint, other_names
 
     typed = next((word.partition("=")[0] for word in words if word.startswith(option)), option)
     others = {
@@ -122,7 +121,7 @@ def _no_such_option(option: str, words: Sequence[str], known: Iterable[str], see
 
 
 def _verb_hint(verb: str, context: Any) -> str:
-    from trainlab.spec.suggestion import name_hint
+    from trainlab.spec.base import name_hint
 
     verbs = [] if context is None else list(context.command.list_commands(context))
     return name_hint(verb, verbs, f"there are {', '.join(verbs)}")
@@ -143,7 +142,7 @@ def _value_of(options: Sequence[str], words: Sequence[str]) -> str | None:
 
 def _rule(message: str, got: str | None) -> str:
     """The rule as it is said elsewhere."""
-    from trainlab.spec.suggestion import did_you_mean
+    from trainlab.spec.base import did_you_mean
 
     _, is_choice, choices = message.partition("is not one of ")
     if is_choice:

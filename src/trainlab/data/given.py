@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from trainlab.errors import DataError, TrainlabError
-from trainlab.spec.suggestion import name_hint
+from trainlab.spec.base import name_hint
 
 Kind = TypeVar("Kind")
 PLACE = "_trainlab_place"

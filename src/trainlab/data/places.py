@@ -5,8 +5,8 @@ from pathlib import Path
 from trainlab.data.sets import Files, IdxFile, ImageSet
 from trainlab.errors import DataError, MissingFileError
 from trainlab.machine.cache import cache_folder, expanded
+from trainlab.spec.base import did_you_mean
 from trainlab.spec.settings import DATA_CHOICES
-from trainlab.spec.suggestion import did_you_mean
 
 BUNDLED_FOLDER = Path(__file__).with_name("bundled")
 """Part of the package: 6,000 training and 1,000 test images of each set."""

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from trainlab.errors import DataError
-from trainlab.spec.suggestion import name_hint
+from trainlab.spec.base import name_hint
 
 SIDE = 28
 """Pixels along each side of an image, in every set here."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from trainlab.errors import SpecError
-from trainlab.spec.suggestion import did_you_mean
+from trainlab.spec.base import did_you_mean
 
 EXECUTORS: Mapping[str, str] = {
     "local": "this machine: a process for every group of trials, those that learn the same way in one",

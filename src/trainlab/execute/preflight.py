@@ -15,7 +15,7 @@ from trainlab.machine.environment import usable_vcpus
 from trainlab.machine.process import prepare_process
 from trainlab.plan import Trial
 from trainlab.spec import Study, TrainSpec
-from trainlab.spec.workload import too_large
+from trainlab.spec.facts import too_large
 from trainlab.train.loader import Loader
 from trainlab.train.optimizers import check_optimizer
 from trainlab.train.seeds import seeded

@@ -10,7 +10,7 @@ from trainlab.errors import SpecError
 from trainlab.export.tables import tables_of
 from trainlab.record.files import make_folder, replacing, writing
 from trainlab.record.folder import RunFolder
-from trainlab.spec.suggestion import did_you_mean
+from trainlab.spec.base import did_you_mean
 from trainlab.words import check_language
 
 FORMATS = ("csv", "parquet", "latex", "mlflow", "perfetto")

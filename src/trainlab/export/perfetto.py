@@ -12,7 +12,7 @@ from trainlab.errors import RecordError
 from trainlab.record.files import COPY_AGAIN, read_bytes, replacing
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import TrialRecord
-from trainlab.spec.workload import AS_OBJECT
+from trainlab.spec.facts import AS_OBJECT
 
 STEPS, CURVES = "steps.json.gz", "curves.json.gz"
 FLOW_IDS = 1 << 40

@@ -17,9 +17,9 @@ from trainlab.lab.resuming import resume_run as resume_run
 from trainlab.lab.watcher import Activity as Activity
 from trainlab.lab.watcher import Watcher as Watcher
 from trainlab.spec import CostSpec, Question, checked
-from trainlab.spec.cost import cost_margins
+from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.question import checked_question
-from trainlab.spec.workload import AS_OBJECT
+from trainlab.spec.study import cost_margins
 from trainlab.workloads.reference import with_name
 
 if TYPE_CHECKING:

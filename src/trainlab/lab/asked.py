@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from trainlab.record.folder import check_unused
 from trainlab.resolve import resolve
 from trainlab.spec import Question, Study
+from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.question import asked_values, check_values
 from trainlab.spec.settings import DATA_CHOICES
-from trainlab.spec.workload import WorkloadFacts
 from trainlab.workloads.catalogue import BUILTIN
 from trainlab.workloads.reference import check_reference
 

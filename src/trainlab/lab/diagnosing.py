@@ -25,8 +25,8 @@ from trainlab.record.scripts.diagnosis import DiagnosisRecord
 from trainlab.record.scripts.watched import WatchedRecord
 from trainlab.record.trial import SCRIPT_EXIT
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked
-from trainlab.spec.cell import BASE
 from trainlab.spec.script import DiagnosisSpec, batch_size_argument_of, change_parts
+from trainlab.spec.study import BASE
 
 if TYPE_CHECKING:
     from trainlab.plan import Group

@@ -27,9 +27,9 @@ from trainlab.plan import plan
 from trainlab.record.event import Event
 from trainlab.record.trial import Failure
 from trainlab.spec import Study, TrainSpec, checked
+from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.probe import ProbeSpec, split_probe
 from trainlab.spec.script import ScriptSpec
-from trainlab.spec.workload import AS_OBJECT
 from trainlab.watching import own_metrics as told
 from trainlab.watching.running import raised_by
 from trainlab.watching.script_process import ScriptError

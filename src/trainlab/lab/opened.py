@@ -10,7 +10,7 @@ from trainlab.errors import TrainlabError, said_by
 from trainlab.lab.notebook.session import session_words
 from trainlab.record.files import make_folder
 from trainlab.record.folder import RunFolder, check_run
-from trainlab.spec.plain_text import plain
+from trainlab.spec.base import plain
 from trainlab.words import Words
 
 if TYPE_CHECKING:

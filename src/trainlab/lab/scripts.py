@@ -10,12 +10,11 @@ from trainlab.plan import count_trials
 from trainlab.resolve import check_number
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked
 from trainlab.spec.base import field_problems
-from trainlab.spec.cell import BASE, cell_id, combinations, with_levels
-from trainlab.spec.cost import cost_margins
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.question import level_problems
 from trainlab.spec.script import ScriptSpec, misspelt_option, option_of, seed_argument_of
 from trainlab.spec.settings import Scalar
+from trainlab.spec.study import BASE, cell_id, combinations, cost_margins, with_levels
 
 NO_SEED = "none"
 """As the seed argument of a script that takes none."""

@@ -7,7 +7,7 @@ from string import Template
 
 from trainlab.errors import SpecError
 from trainlab.record.files import replacing, writing
-from trainlab.spec.suggestion import did_you_mean
+from trainlab.spec.base import did_you_mean
 from trainlab.studies import FOLDER
 from trainlab.words import TABLES, Words
 

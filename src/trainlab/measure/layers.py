@@ -19,7 +19,7 @@ from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
 from trainlab.measure.work import WorkCounter
 from trainlab.record.cost import LayerRow, LayersRecord, WorkRecord
 from trainlab.record.note import note
-from trainlab.spec.cost import CostSpec
+from trainlab.spec.study import CostSpec
 from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument, Phase
 from trainlab.train.opaque import opaque_names, uncompiled

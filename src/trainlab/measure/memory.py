@@ -24,7 +24,7 @@ from trainlab.measure.memory_peak import Blocks, Change, Live, ProfiledStep, Sig
 from trainlab.measure.operators import END_OF, STEP, PhaseEnds
 from trainlab.measure.steps import Steps, stepping
 from trainlab.record.cost import MemoryRecord
-from trainlab.spec.cost import CostSpec
+from trainlab.spec.study import CostSpec
 from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument
 from trainlab.train.setup import Setup

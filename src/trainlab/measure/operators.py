@@ -23,7 +23,7 @@ from trainlab.measure.stopwatch import timed_ms
 from trainlab.record.cost import OperatorRow, OperatorsRecord
 from trainlab.record.files import replacing, temporary_folder
 from trainlab.record.note import note
-from trainlab.spec.cost import CostSpec
+from trainlab.spec.study import CostSpec
 from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument, Phase
 from trainlab.train.setup import Setup

@@ -10,8 +10,8 @@ from trainlab.measure.stopwatch import timed_ms
 from trainlab.record.cost import ProbeCostRecord
 from trainlab.record.files import temporary_folder
 from trainlab.record.folder import TrialFolder
-from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
+from trainlab.spec.study import CostSpec
 from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Point, Progress
 from trainlab.train.setup import Setup

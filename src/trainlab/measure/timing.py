@@ -28,7 +28,7 @@ from trainlab.measure.turning.turns import (
     warm_ms,
 )
 from trainlab.record.cost import ColdStep, CostRecord, TurnRecord
-from trainlab.spec.cost import CostSpec
+from trainlab.spec.study import CostSpec
 from trainlab.train.moments import Instrument, Phase
 from trainlab.train.setup import Setup
 

@@ -13,7 +13,7 @@ from typing import Literal
 from trainlab.errors import RecordError
 from trainlab.record.files import read_bytes
 from trainlab.record.schema import Record
-from trainlab.spec.plain_text import plain_value
+from trainlab.spec.base import plain_value
 
 Kind = Literal["starting", "ready", "group_begins", "group_ends", "progress", "epoch"]
 

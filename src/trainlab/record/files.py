@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from trainlab.errors import RecordError
-from trainlab.spec.base import LARGEST
-from trainlab.spec.plain_text import STEERING, plain_value
+from trainlab.spec.base import LARGEST, STEERING, plain_value
 
 WAS_CHANGED = "was changed or damaged after it was written"
 COPY_AGAIN = "copy the run folder again"

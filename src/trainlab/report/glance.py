@@ -18,7 +18,7 @@ from trainlab.report.sections.trouble import trouble_section
 from trainlab.report.tables.cost import cost_table
 from trainlab.report.tables.learning import learn_table
 from trainlab.report.tables.script import time_table
-from trainlab.spec.suggestion import did_you_mean
+from trainlab.spec.base import did_you_mean
 from trainlab.words import Words
 
 MOST_PROBED = 2

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainlab.spec import Cell, Study, TrainSpec
-from trainlab.spec.cell import combinations
-from trainlab.spec.contradictions import STEP_SCHEDULE_ONLY
+from trainlab.spec.question import STEP_SCHEDULE_ONLY
 from trainlab.spec.settings import OF_WORKLOADS, Scalar
+from trainlab.spec.study import combinations
 
 
 def study_file(study: Study) -> str:

@@ -1,12 +1,10 @@
 """What is asked: frozen, validated values."""
 
 from trainlab.spec.base import Spec, checked
-from trainlab.spec.cell import Cell
-from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.question import Question
 from trainlab.spec.settings import TrainSpec, settings_for
-from trainlab.spec.study import Study
+from trainlab.spec.study import Cell, CostSpec, Study
 
 __all__ = [
     "Cell",

@@ -1,8 +1,9 @@
 """The base of everything a user asks for: frozen values, checked at birth, all problems at once."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -18,8 +19,78 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from trainlab.errors import SpecError
-from trainlab.spec.plain_text import STEERING
-from trainlab.spec.suggestion import did_you_mean, name_hint
+
+# Plain text: without characters that steer a terminal, hide what is written or cannot be drawn.
+
+STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+"""Control characters but for tab and line end, marks of the direction of writing, halves of characters."""
+IN_THEIR_PLACE = "\N{REPLACEMENT CHARACTER}"
+
+
+def plain(text: str) -> str:
+    """The text with every such character replaced."""
+    return STEERING.sub(IN_THEIR_PLACE, text)
+
+
+def plain_value(value: Any) -> Any:
+    """A JSON value with all its texts and names plain."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, dict):
+        return {plain(name): plain_value(inner) for name, inner in value.items()}
+    return [plain_value(inner) for inner in value] if isinstance(value, list) else value
+
+
+# Suggestions: what a name that is not known was probably meant to be.
+
+CUTOFF = 0.6
+"""How similar two names are, from 0 to 1, for the one to be taken for the other, misspelt."""
+OTHERS_CUTOFF = 0.8
+"""The same for names that others use: a short one, as gpu, is alike to too much."""
+
+
+def nearest(
+    name: str,
+    names: Iterable[str],
+    also_called: Mapping[str, str] | None = None,
+    cutoff: float = CUTOFF,
+) -> str | None:
+    """The name that was probably meant; `also_called` gives names that others use for the same thing."""
+    others = {_plain(other): known for other, known in (also_called or {}).items()}
+    if (meant := others.get(_plain(name))) is not None:
+        return meant
+    spellings = {_plain(known): known for known in names}
+    for known, alike in ((spellings, cutoff), (others, max(cutoff, OTHERS_CUTOFF))):
+        if near := get_close_matches(_plain(name), known, n=1, cutoff=alike):
+            return known[near[0]]
+    return None
+
+
+def did_you_mean(
+    name: str, names: Iterable[str], also_called: Mapping[str, str] | None = None
+) -> str:
+    """`; did you mean …?` for the end of a rule; empty where nothing is alike."""
+    near = nearest(name, names, also_called)
+    return "" if near is None else f"; did you mean {near}?"
+
+
+def name_hint(
+    name: str,
+    names: Iterable[str],
+    otherwise: str,
+    also_called: Mapping[str, str] | None = None,
+    cutoff: float = CUTOFF,
+) -> str:
+    """For an unknown name: `did you mean …?` where one of the names is alike, else the other hint."""
+    near = nearest(name, names, also_called, cutoff)
+    return otherwise if near is None else f"did you mean {near}?"
+
+
+def _plain(name: str) -> str:
+    """Upper and lower case, and the kind of dash, tell no two names apart."""
+    return name.strip().lower().replace("-", "_")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, PositiveInt, field_validator, model_validator
 
 from trainlab.errors import SpecError
-from trainlab.spec.base import Spec, checked
-from trainlab.spec.suggestion import did_you_mean
+from trainlab.spec.base import Spec, checked, did_you_mean
 
 CallQuantity = Literal["activation", "pre_activation", "grad_output", "grad_input", "local_grad"]
 ParameterQuantity = Literal["weight", "grad", "update"]

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    WithJsonSchema,
-)
+from pydantic import BeforeValidator, NonNegativeInt, PositiveFloat, PositiveInt, WithJsonSchema
 
 from trainlab.errors import SpecError
 from trainlab.spec.base import (
@@ -23,24 +17,67 @@ from trainlab.spec.base import (
     Spec,
     checked,
     field_problems,
+    name_hint,
+    nearest,
     other_names,
     setting_of,
 )
-from trainlab.spec.cell import BASE, Cell, cell_id, combinations, level_text, with_levels
-from trainlab.spec.contradictions import set_and_varied, without_effect
-from trainlab.spec.cost import CostSpec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.settings import (
     OF_WORKLOADS,
     Scalar,
     TrainSpec,
+    pairs_of,
     scalar_of,
     script_only,
     settings_for,
 )
-from trainlab.spec.study import Study
-from trainlab.spec.suggestion import name_hint, nearest
-from trainlab.spec.target import WrittenTarget
+from trainlab.spec.study import (
+    BASE,
+    Cell,
+    CostSpec,
+    Study,
+    WrittenTarget,
+    cell_id,
+    combinations,
+    level_text,
+    short_name,
+    with_levels,
+)
+
+# Settings that contradict each other: what was asked for and would have no effect, or not the one meant.
+
+STEP_SCHEDULE_ONLY = ("lr_gamma", "lr_step_epochs")
+
+
+def set_and_varied(settings: Mapping[str, Any], factors: Collection[str]) -> Iterator[str]:
+    """In a grid every cell takes a level of every factor: the value of the base would go unused.
+
+    `factors` by their full names, as `lr` or `model.hidden`.
+    """
+    for factor in factors:
+        outer, dot, inner = factor.partition(".")
+        asked = settings.get(outer)
+        value = pairs_of(asked or {}).get(inner) if dot else asked
+        if value is not None:
+            yield (
+                f"{short_name(factor)}: got {value!r}, but it is varied too, and in a grid "
+                "every setting takes one of its levels; leave one of the two out"
+            )
+
+
+def without_effect(asked: Collection[str], cells: Sequence[TrainSpec]) -> Iterator[str]:
+    """Settings that were asked for and change nothing in any cell."""
+    schedules = list(dict.fromkeys(cell.schedule for cell in cells))
+    for name in () if "step" in schedules else STEP_SCHEDULE_ONLY:
+        if name in asked:
+            yield (
+                f"{name}: is for the step schedule, but the schedule is {' or '.join(schedules)}; "
+                "add schedule step or leave it out"
+            )
+    if "epochs" in asked and all(cell.max_steps is not None for cell in cells):
+        yield "epochs: has no effect beside max_steps, which says how long to train; leave one out"
+
 
 MISSPELT_CUTOFF = 0.8
 """A name as similar to a setting's as this is taken for it, misspelt, not for a parameter of the model."""

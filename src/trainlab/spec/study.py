@@ -1,22 +1,212 @@
 """Study: a question about a workload, resolved into cells, with everything needed to answer it."""
 
+import math
+import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Annotated, Any, Literal
 
 from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
 
-from trainlab.spec.base import RunName, Spec
-from trainlab.spec.cell import BASE, Cell
-from trainlab.spec.cost import CostSpec
+from trainlab.spec.base import RunName, Setting, Spec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
-from trainlab.spec.settings import TrainSpec
-from trainlab.spec.target import WrittenTarget, lower_is_better
+from trainlab.spec.settings import Scalar, TrainSpec, pairs_of
+
+# Cell: one combination of levels, with the settings that follow from it.
+
+BASE = "base"
+Levels = Mapping[str, Scalar]
+"""Factor to level; a parameter of the model is called `model.<name>`."""
+
+
+class Cell(Spec):
+    """One combination of levels."""
+
+    id: str
+    """`base`, or its levels as `batch_size=16,lr=0.01`."""
+    levels: dict[str, Scalar] = {}
+    settings: TrainSpec
+
+
+def cell_id(levels: Levels) -> str:
+    """The levels as one word."""
+    parts = (f"{short_name(name)}={level_text(level)}" for name, level in levels.items())
+    return ",".join(parts) or BASE
+
+
+def short_name(factor: str) -> str:
+    """A factor as users call it: what belongs to the model or to a script needs no saying so."""
+    return factor.removeprefix("model.").removeprefix("script.")
+
+
+def level_text(level: Scalar) -> str:
+    """A level as users write it: true, 0.001, adam."""
+    if isinstance(level, bool):
+        return str(level).lower()
+    # Six digits read better, but two levels must never read the same.
+    return f"{level:g}" if isinstance(level, float) and float(f"{level:g}") == level else str(level)
+
+
+def combinations(vary: Mapping[str, Sequence[Scalar]], design: str) -> list[dict[str, Scalar]]:
+    """The levels of each cell: the full grid, or the base and one change at a time."""
+    if design == "grid":
+        return [dict(zip(vary, levels, strict=True)) for levels in product(*vary.values())]
+    return [{}, *({name: level} for name, levels in vary.items() for level in levels)]
+
+
+def with_levels(settings: Mapping[str, Any], levels: Levels) -> dict[str, Any]:
+    """The settings, overridden by a cell's levels; `model.hidden` sets one entry of `model`."""
+    merged = dict(settings)
+    for name, level in levels.items():
+        outer, dot, inner = name.partition(".")
+        # A flag gives a mapping as text.
+        merged[outer] = {**pairs_of(merged.get(outer, {})), inner: level} if dot else level
+    return merged
+
+
+# CostSpec: how the cost of a step is measured.
+
+COST_MARGIN = 0.05
+"""Two profiles whose times differ by less are equivalent, where that can be shown."""
+
+
+class CostSpec(Spec):
+    """A measurement of what a training step, or an inference step over the test set, costs."""
+
+    mode: Literal["train", "inference", "both"] = "train"
+    """The training step, the forward pass over the test set in eval mode, or one after the other."""
+    processes: Annotated[PositiveInt, Setting("processes")] = 3
+    """Fresh processes of each setting at least; one is one sample: steps of a process share its luck."""
+    max_processes: Annotated[PositiveInt, Setting("processes")] = 12
+    """The most: further ones are added until every ratio between settings is known to `ratio_within`."""
+    extra_s: Annotated[NonNegativeFloat, Setting("seconds")] = 60.0
+    """Further processes are added for so long at most. 0: none are."""
+    ratio_within: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.05
+    """The half-width of the 95% interval of a ratio between settings that is narrow enough."""
+    active_steps: Annotated[PositiveInt, Setting("steps")] = 10
+    """Training steps the profiler looks at; of an inference pass, all up to 400."""
+    warmup_steps: Annotated[
+        NonNegativeInt,
+        Setting("steps", option="cost_warmup_steps"),  # that of learning is --warmup-steps
+    ] = 10
+    """Steps of a process that run before its clock starts, and more until they no longer get faster;
+    recorded, never averaged in."""
+    budget_s: Annotated[PositiveFloat, Setting("seconds")] = 5.0
+    """The turns of a process take about this long altogether."""
+    tight: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.005
+    """Processes that take turns stop early once their ratios, within this one measurement, have a 95%
+    interval of at most this half-width; a process by itself, once its median step has."""
+    weights: Literal["untrained", "trained", "both"] = "untrained"
+    """Measure with fresh weights, with those a learn trial of the same study ended with, or both."""
+    by_shape: Annotated[bool, Setting("true|false")] = False
+    """Tell calls of an operator on different shapes apart; the profiler then takes longer."""
+    trace_mb: Annotated[NonNegativeFloat, Setting("megabytes")] = 20.0
+    """The most trace.json.gz may take; it then holds fewer steps. 0: no trace."""
+
+    @property
+    def one_mode(self) -> Literal["train", "inference"]:
+        """The mode of a trial: a plan has split `both`."""
+        assert self.mode != "both"
+        return self.mode
+
+    @property
+    def modes(self) -> tuple[Literal["train", "inference"], ...]:
+        """The modes that are measured."""
+        return ("train", "inference") if self.mode == "both" else (self.mode,)
+
+
+def cost_margins(cost: CostSpec | None) -> dict[str, float]:
+    """The margins of a profile, by what is compared; none where nothing is measured."""
+    if cost is None:
+        return {}
+    return {f"{mode}/sample_us": COST_MARGIN for mode in cost.modes}
+
+
+# Targets: the value of a metric that is good enough, and from which side it is reached.
+
+LOWER_IS_BETTER = (
+    *("loss", "error", "err", "mae", "mse", "rmse", "mape", "nll", "entropy", "perplexity", "ppl"),
+    *("wer", "cer", "eer", "ece", "brier", "fid", "regret", "rmsle", "smape", "wape"),
+    *("nrmse", "nmse", "lpips", "crps", "hamming", "chamfer", "hinge", "latency"),
+    *("ce", "bce", "kl", "kld", "divergence", "bits", "bpc", "bpd", "dist", "distance", "gap"),
+)
+"""Words in the name of a metric that is better when lower; all other metrics are better when higher."""
+
+BOUNDS: dict[str, Literal["at most", "at least"]] = {"<=": "at most", ">=": "at least"}
+_BOUND_AND_NUMBER = re.compile(r"\s*(<=|>=)\s*(\S+)\s*")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is good enough: accuracy at least, or loss at most, the value."""
+
+    metric: str
+    bound: Literal["at least", "at most"]
+    value: float
+
+    def is_met_by(self, value: float) -> bool:
+        """Never by a value that is not finite."""
+        if not math.isfinite(value):
+            return False
+        return value >= self.value if self.bound == "at least" else value <= self.value
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a metric is better when lower, by its name: `test/loss`, `test/top5_error`."""
+    words = re.split(r"[^a-z0-9]+", metric.rpartition("/")[2].lower())
+    return any(word in LOWER_IS_BETTER or word.endswith(("loss", "error")) for word in words)
+
+
+def target_of(metric: str, written: float | str) -> Target:
+    """A target: `<=` and `>=` give its bound; that of a bare number follows from the metric's name."""
+    if isinstance(written, str):
+        sign, number = _parts(written)
+        return Target(metric, BOUNDS[sign], number)
+    return Target(metric, "at most" if lower_is_better(metric) else "at least", written)
+
+
+def _parts(text: str) -> tuple[str, float]:
+    """The sign and the number; ValueError where there are none."""
+    match = _BOUND_AND_NUMBER.fullmatch(text)
+    if not match or not math.isfinite(float(match[2])):
+        raise ValueError(text)
+    return match[1], float(match[2])
+
+
+def _checked(value: object) -> object:
+    """One line for a wrong target: pydantic would write one for a number and one for a text."""
+    try:
+        if isinstance(value, str):
+            _parts(value)
+            return value
+        if isinstance(value, int | float) and type(value) is not bool and math.isfinite(value):
+            return value
+    except ValueError:
+        pass
+    raise ValueError(f'got {value!r}, must be a number, or a text as "<= 0.1" or ">= 0.9"')
+
+
+WrittenTarget = Annotated[
+    float | str,
+    BeforeValidator(_checked),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^\s*(<=|>=)\s*\S+\s*$"}]}
+    ),
+]
+"""As people write it: 0.97, or "<= 0.1"."""
 
 
 class Study(Spec):

@@ -9,7 +9,7 @@ from trainlab.data.dataset import Dataset
 from trainlab.data.loaded import Loaded
 from trainlab.errors import TrainlabError, WorkloadError, said_by
 from trainlab.spec import TrainSpec
-from trainlab.spec.workload import num_held_out
+from trainlab.spec.facts import num_held_out
 from trainlab.train.seeds import data_order, seeded
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.sent import received

@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnP
 
 from trainlab.errors import DeviceError, SpecError, WorkloadError
 from trainlab.spec import TrainSpec
-from trainlab.spec.optimizer import OPTIMIZERS
+from trainlab.spec.settings import OPTIMIZERS
 from trainlab.workloads.user_code import OPTIMIZER
 
 

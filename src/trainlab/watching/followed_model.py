@@ -17,8 +17,8 @@ from trainlab.plan import Trial
 from trainlab.record.folder import TrialFolder
 from trainlab.record.note import Note
 from trainlab.record.probe import ProbeRecord
-from trainlab.spec.cell import short_name
 from trainlab.spec.probe import ProbeSpec
+from trainlab.spec.study import short_name
 from trainlab.train.moments import Arguments, Point, Progress, TrialView
 from trainlab.train.opaque import is_opaque
 from trainlab.train.seeds import seeded

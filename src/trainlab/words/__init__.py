@@ -10,8 +10,8 @@ from importlib.resources import files
 from typing import Any
 
 from trainlab.errors import SpecError
-from trainlab.spec.cell import level_text
 from trainlab.spec.settings import Scalar
+from trainlab.spec.study import level_text
 from trainlab.words.numbers import count, figure, is_share, mib, p_value, percent
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from trainlab.spec.workload import WorkloadFacts
+from trainlab.spec.facts import WorkloadFacts
 
 
 @dataclass(frozen=True)

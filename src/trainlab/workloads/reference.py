@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainlab.errors import WorkloadError
-from trainlab.spec.suggestion import name_hint
-from trainlab.spec.workload import is_script
+from trainlab.spec.base import name_hint
+from trainlab.spec.facts import is_script
 from trainlab.workloads.catalogue import BUILTIN
 
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from trainlab.data.dataset import Dataset
 from trainlab.data.given import PLACE, tells_names
 from trainlab.errors import WorkloadError
+from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.settings import Scalar
-from trainlab.spec.workload import WorkloadFacts
 from trainlab.workloads.metrics import OfWholeSet, WholeMetric, directions, of_samples
 from trainlab.workloads.user_code import DATA, MODEL, gave, is_hers, told_place
 

@@ -15,7 +15,7 @@ from trainlab.analysis.findings.test_set import confused_findings, sampling_find
 from trainlab.analysis.metric_table import metric_table
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.analysis.time_to_target import EpochValue, time_to_target
-from trainlab.spec.target import Target, target_of
+from trainlab.spec.study import Target, target_of
 from trainlab.stats.contrasts import LEVEL
 from trainlab.stats.ranks import rank_p
 from trainlab.words import Words

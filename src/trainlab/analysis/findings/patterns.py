@@ -16,7 +16,7 @@ from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.metric_table import MetricTable
 from trainlab.spec import Cell
-from trainlab.spec.cell import level_text, short_name
+from trainlab.spec.study import level_text, short_name
 from trainlab.stats.contrasts import LEVEL, Floats
 from trainlab.stats.means import Interval
 from trainlab.stats.straight_line import lack_of_fit

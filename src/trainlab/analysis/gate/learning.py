@@ -12,7 +12,7 @@ from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.gate.check import Check
 from trainlab.analysis.metrics import resolution_of
 from trainlab.errors import RecordError, SpecError
-from trainlab.spec.suggestion import did_you_mean
+from trainlab.spec.base import did_you_mean
 from trainlab.stats.contrasts import (
     LEVEL,
     Critical,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainlab.record.folder import RunFolder
-from trainlab.spec.cell import BASE
+from trainlab.spec.study import BASE
 
 BETWEEN_LOOKS_S = 5.0
 """As often as TensorBoard looks for event files."""

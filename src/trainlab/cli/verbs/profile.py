@@ -32,7 +32,7 @@ from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.lab import Run, run_question
 from trainlab.spec import CostSpec, TrainSpec
-from trainlab.spec.cost import cost_margins
+from trainlab.spec.study import cost_margins
 from trainlab.words import Words
 
 

@@ -13,10 +13,9 @@ from trainlab.cli.options import LangOption
 from trainlab.errors import SpecError
 from trainlab.report.render.terminal import print_blocks
 from trainlab.spec import Question, TrainSpec
+from trainlab.spec.base import did_you_mean
 from trainlab.spec.question import cells_of
-from trainlab.spec.suggestion import did_you_mean
-from trainlab.studies import builtin_study
-from trainlab.studies.published import PUBLISHED
+from trainlab.studies import PUBLISHED, builtin_study
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import metric_value

@@ -14,8 +14,8 @@ from trainlab.cli.options import LangOption
 from trainlab.errors import SpecError
 from trainlab.report.render.terminal import print_blocks
 from trainlab.spec import Question
-from trainlab.spec.cell import level_text
-from trainlab.spec.suggestion import did_you_mean
+from trainlab.spec.base import did_you_mean
+from trainlab.spec.study import level_text
 from trainlab.studies import builtin_study, study_file, study_names
 from trainlab.words import Words
 

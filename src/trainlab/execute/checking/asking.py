@@ -21,7 +21,7 @@ from trainlab.execute.launch.launcher import ForkedProcess, JobProcess, Launcher
 from trainlab.execute.preflight import FIRST_STEP
 from trainlab.machine.capacity import num_killed_for_memory
 from trainlab.spec import Study
-from trainlab.spec.workload import WorkloadFacts
+from trainlab.spec.facts import WorkloadFacts
 from trainlab.workloads.user_code import ToldMistakeError, UserMistake
 
 POLL_S = 0.2

@@ -9,7 +9,7 @@ from trainlab.execute.run import planned_trial
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.record.study import GroupRecord, StudyRecord
-from trainlab.spec.workload import AS_OBJECT, is_script
+from trainlab.spec.facts import AS_OBJECT, is_script
 from trainlab.workloads.reference import file_digest
 
 

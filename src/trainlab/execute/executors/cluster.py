@@ -22,7 +22,7 @@ from trainlab.record.files import replacing
 from trainlab.record.folder import RunFolder
 from trainlab.record.trial import Failure, State
 from trainlab.spec import Study, TrainSpec
-from trainlab.spec.workload import WorkloadFacts
+from trainlab.spec.facts import WorkloadFacts
 from trainlab.train.loader import Loader
 
 POLL_S = 0.5

@@ -11,7 +11,7 @@ from trainlab.execute.run import IsOver
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
-from trainlab.spec.workload import WorkloadFacts
+from trainlab.spec.facts import WorkloadFacts
 
 
 class Executor(Protocol):

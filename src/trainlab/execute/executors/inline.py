@@ -18,7 +18,7 @@ from trainlab.plan import Group
 from trainlab.record.event import Event
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
-from trainlab.spec.workload import WorkloadFacts
+from trainlab.spec.facts import WorkloadFacts
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument
 

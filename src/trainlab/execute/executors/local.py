@@ -14,7 +14,7 @@ from trainlab.execute.run import IsOver
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
 from trainlab.spec import Study
-from trainlab.spec.workload import AS_OBJECT, WorkloadFacts
+from trainlab.spec.facts import AS_OBJECT, WorkloadFacts
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument
 

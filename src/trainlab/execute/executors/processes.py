@@ -36,7 +36,7 @@ from trainlab.record.event import Event
 from trainlab.record.folder import RunFolder
 from trainlab.record.study import JobsRecord
 from trainlab.spec import Study
-from trainlab.spec.workload import AS_OBJECT, WorkloadFacts, is_builtin, is_script
+from trainlab.spec.facts import AS_OBJECT, WorkloadFacts, is_builtin, is_script
 from trainlab.train.loader import Loader
 
 MAX_TOGETHER = 8

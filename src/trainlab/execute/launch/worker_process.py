@@ -21,7 +21,7 @@ from trainlab.machine.capacity import num_killed_for_memory
 from trainlab.machine.footprint import Footprint
 from trainlab.plan import Group
 from trainlab.record.folder import RunFolder
-from trainlab.spec.workload import is_script
+from trainlab.spec.facts import is_script
 from trainlab.watching import script_process as script
 
 PATIENCE_S = 10.0

@@ -19,7 +19,7 @@ from trainlab.lab.progress.overview import Onlooker, Overview
 from trainlab.lab.progress.overview_text import progress_line, running_lines
 from trainlab.lab.watcher import Activity, Watcher
 from trainlab.record.folder import RunFolder
-from trainlab.spec.plain_text import plain
+from trainlab.spec.base import plain
 from trainlab.words import Words
 
 POLL_S = 0.5

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-from trainlab.spec.cost import CostSpec
+from trainlab.spec.study import CostSpec
 from trainlab.stats.median import median_interval
 
 MIN_ROUNDS = 5

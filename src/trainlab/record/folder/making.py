@@ -6,7 +6,7 @@ from pathlib import Path
 from trainlab.errors import RecordError
 from trainlab.record.files import writing
 from trainlab.record.folder.run import RunFolder
-from trainlab.spec.suggestion import did_you_mean
+from trainlab.spec.base import did_you_mean
 
 RUNS = Path("runs")
 """Where run folders are made unless told otherwise."""

@@ -18,7 +18,7 @@ from trainlab.analysis.charts import (
 )
 from trainlab.analysis.metrics import limits_of
 from trainlab.analysis.run_data import RunData
-from trainlab.spec.target import lower_is_better
+from trainlab.spec.study import lower_is_better
 from trainlab.stats.means import Interval, mean_of
 from trainlab.words import Words
 from trainlab.words.numbers import is_share

@@ -19,7 +19,7 @@ from trainlab.analysis.document import (
 )
 from trainlab.errors import MissingExtraError
 from trainlab.report.render.pictures import picture
-from trainlab.spec.plain_text import plain
+from trainlab.spec.base import plain
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 

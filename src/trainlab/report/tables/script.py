@@ -10,7 +10,7 @@ from trainlab.analysis.names import level_name
 from trainlab.analysis.scripts import ScriptTimes
 from trainlab.analysis.tables import EMPTY, Field, name, table_of, value
 from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
-from trainlab.spec.cell import level_text
+from trainlab.spec.study import level_text
 from trainlab.words import Words
 from trainlab.words.numbers import figure, percent
 

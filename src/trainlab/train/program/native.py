@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainlab.errors import RecordError
-from trainlab.spec.optimizer import OPTIMIZERS, OptimizerName
+from trainlab.spec.settings import OPTIMIZERS, OptimizerName
 from trainlab.train.program.fused import STATE
 from trainlab.train.tuned.choices import NATIVE, TORCH, kept_choice
 from trainlab.train.tuned.layout import NUMBERS_PER_TENSOR

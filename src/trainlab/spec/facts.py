@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainlab.errors import WorkloadError
+from trainlab.spec.base import did_you_mean
 from trainlab.spec.settings import TrainSpec
-from trainlab.spec.suggestion import did_you_mean
 
 AS_OBJECT = " (given as an object)"
 """Ends the name of a workload that was given from Python, and that no other process finds by its name."""
