@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from trainlab.lab.diagnosing import MOST_TRIED, PROCESSES, diagnose
-from trainlab.record.scripts.diagnosis import DiagnosisRecord
+from trainlab.record.script_record import DiagnosisRecord
 
 FAULTS = {
     "slow_loader": "data",

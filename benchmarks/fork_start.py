@@ -30,7 +30,7 @@ from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.execute.run import start_run
 from trainlab.machine.environment import capture
 from trainlab.plan import plan
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.resolve import resolve
 from trainlab.spec.question import checked_question
 from trainlab.workloads.catalogue import BUILTIN

@@ -32,7 +32,7 @@ from trainlab.instruments.curves import Curves
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.machine.device import synchronize
 from trainlab.plan import Trial
-from trainlab.record.folder import TrialFolder
+from trainlab.record.run_folder import TrialFolder
 from trainlab.spec import settings_for
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member

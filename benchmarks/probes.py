@@ -22,7 +22,7 @@ from benchmarks.pairs import paired_ratios, verdict
 from trainlab.machine.process import prepare_process
 from trainlab.measure.probe_cost import probed_step
 from trainlab.measure.steps import stepping
-from trainlab.record.folder import TrialFolder
+from trainlab.record.run_folder import TrialFolder
 from trainlab.spec import settings_for
 from trainlab.spec.probe import probe_of
 from trainlab.train.moments import Progress

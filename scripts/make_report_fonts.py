@@ -16,7 +16,7 @@ from fontTools.ttLib import TTCollection, TTFont
 from trainlab.words import WORDS
 
 FAMILY = "Trainlab Sans SC"
-FOLDER = Path(__file__).parents[1] / "src" / "trainlab" / "report" / "render" / "font_files"
+FOLDER = Path(__file__).parents[1] / "src" / "trainlab" / "report" / "font_files"
 WESTERN = (
     *range(0x20, 0x7F),
     *range(0xA0, 0x180),

@@ -4,7 +4,7 @@ from typing import Any
 
 from trainlab.execute.preflight import preflight
 from trainlab.plan import Group, plan
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.resolve import asks_each_device, resolve
 from trainlab.spec import Question, Study
 from trainlab.spec.question import checked_question

@@ -17,7 +17,7 @@ from trainlab.data.dataset import Dataset, Split
 from trainlab.execute.executors.local import LocalExecutor
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.plan import Trial
-from trainlab.record.folder import TrialFolder
+from trainlab.record.run_folder import TrialFolder
 from trainlab.spec import settings_for
 from trainlab.workloads.workload import Workload
 

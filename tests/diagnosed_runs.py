@@ -6,7 +6,7 @@ from fabricate import Fabricated, made_cost
 from trainlab.lab.diagnosing import DiagnosisStage, diagnosis_study
 from trainlab.lab.driving import Outcome
 from trainlab.lab.opened import Run
-from trainlab.record.scripts.diagnosis import DiagnosisRecord, LimitRow
+from trainlab.record.script_record import DiagnosisRecord, LimitRow
 from trainlab.spec.script import DiagnosisSpec
 from watched_runs import watched
 

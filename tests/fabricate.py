@@ -8,8 +8,7 @@ from random import Random
 from typing import Any
 
 from trainlab.plan import Trial, plan, trials_of
-from trainlab.record.confusion import ConfusionRecord, Mistake, Picture
-from trainlab.record.cost import (
+from trainlab.record.cost_record import (
     CostRecord,
     LayersRecord,
     LimitsRecord,
@@ -19,10 +18,10 @@ from trainlab.record.cost import (
     OperatorsRecord,
     TurnRecord,
 )
-from trainlab.record.environment import Environment
-from trainlab.record.folder import RunFolder, TrialFolder
-from trainlab.record.study import GroupRecord, StudyRecord
-from trainlab.record.trial import DataRecord, Failure, TrialRecord
+from trainlab.record.learning_record import ConfusionRecord, Mistake, Picture
+from trainlab.record.run_folder import RunFolder, TrialFolder
+from trainlab.record.study_record import Environment, GroupRecord, StudyRecord
+from trainlab.record.trial_record import DataRecord, Failure, TrialRecord
 from trainlab.spec import Question, Study
 from trainlab.spec.question import cells_of, looks_of, seeds_of
 

@@ -199,7 +199,7 @@ def loaded_after(code: str) -> set[str]:
         "import trainlab.cli; trainlab.cli.build(['--help'])",
         "import trainlab.cli; trainlab.cli.build(['run', '--help'])",
         "import trainlab.cli; trainlab.cli.build(['data', 'list'])",
-        "import trainlab.record.folder, trainlab.record.environment",
+        "import trainlab.record.run_folder, trainlab.record.study_record",
         "import trainlab.analysis.measurement",
         "import trainlab; trainlab.open_run",
         "import trainlab.cli; trainlab.cli.build(['studies'])",

@@ -10,8 +10,8 @@ from typing import Any
 from fabricate import Fabricated
 from trainlab.lab.scripts import script_study
 from trainlab.plan import Trial, plan, trials_of
-from trainlab.record.folder import RunFolder
-from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.script_record import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
 from trainlab.spec import CostSpec
 
 STEP_MS = {"data": 1.0, "forward": 3.0, "backward": 4.5, "optimizer": 1.25, "other": 0.25}

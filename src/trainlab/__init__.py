@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trainlab.lab import run as run
     from trainlab.lab.inside import watch as watch
     from trainlab.plan import Trial as Trial
-    from trainlab.record.folder import RunFolder as RunFolder
+    from trainlab.record.run_folder import RunFolder as RunFolder
     from trainlab.spec import Study as Study
     from trainlab.spec import TrainSpec as TrainSpec
     from trainlab.train.moments import Instrument as Instrument
@@ -33,7 +33,7 @@ _HOMES = {
     "Instrument": "trainlab.train.moments",
     "OfWholeSet": "trainlab.workloads.metrics",
     "Run": "trainlab.lab",
-    "RunFolder": "trainlab.record.folder",
+    "RunFolder": "trainlab.record.run_folder",
     "Split": "trainlab.data.dataset",
     "Study": "trainlab.spec",
     "TrainSpec": "trainlab.spec",

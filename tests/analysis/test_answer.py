@@ -15,8 +15,8 @@ from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings import findings
 from trainlab.analysis.scaling import ParallelGain
 from trainlab.plan import Trial
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.report.tables.learning import learn_table
 from trainlab.spec import CostSpec, Study
 from trainlab.stats.means import Interval

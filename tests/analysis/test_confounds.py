@@ -3,8 +3,8 @@
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
 from trainlab.analysis.confounds import pooling_problems, run_confounds, trial_confounds
 from trainlab.plan import plan
-from trainlab.record.environment import Gpu
-from trainlab.record.trial import TrialRecord
+from trainlab.record.study_record import Gpu
+from trainlab.record.trial_record import TrialRecord
 
 NOTHING: frozenset[str] = frozenset()
 

@@ -14,7 +14,7 @@ from trainlab.analysis.measurement import (
     repeat_interval,
     summarise,
 )
-from trainlab.record.cost import CostRecord, LoadRecord
+from trainlab.record.cost_record import CostRecord, LoadRecord
 from trainlab.stats.median import median_interval
 from trainlab.words import Words
 

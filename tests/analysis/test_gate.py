@@ -17,9 +17,9 @@ from trainlab.analysis.gate.learning import metric_checks
 from trainlab.analysis.gate.sentences import needs_sentence
 from trainlab.analysis.gate.speed import cost_checks
 from trainlab.errors import RecordError, SpecError
-from trainlab.record.cost import LoadRecord
-from trainlab.record.environment import Gpu
-from trainlab.record.folder import RunFolder
+from trainlab.record.cost_record import LoadRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.study_record import Gpu
 from trainlab.spec import CostSpec
 from trainlab.stats.means import Interval
 from trainlab.words import Words

@@ -6,7 +6,7 @@ import pytest
 
 from trainlab.analysis.cost import cold_start, round_ratios
 from trainlab.analysis.layers import between_layers, layer_times
-from trainlab.record.cost import ColdStep, CostRecord, LayerRow, LayersRecord, LoadRecord
+from trainlab.record.cost_record import ColdStep, CostRecord, LayerRow, LayersRecord, LoadRecord
 
 QUIET = LoadRecord(
     load_before=0, others_cores=0, stolen_cores=0, cpu_mhz=None, governor=None, affinity=None

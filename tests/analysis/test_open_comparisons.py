@@ -13,7 +13,7 @@ from trainlab.analysis.findings import findings
 from trainlab.analysis.findings.effects import OpenComparisons, open_comparisons
 from trainlab.analysis.findings.learning import Diverged
 from trainlab.plan import Trial
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.report.tables.learning import learn_table
 from trainlab.words import Words
 

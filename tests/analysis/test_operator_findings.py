@@ -11,7 +11,7 @@ from trainlab.analysis.evidence import gather
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.findings import findings
 from trainlab.plan import Trial
-from trainlab.record.cost import OperatorRow
+from trainlab.record.cost_record import OperatorRow
 from trainlab.report.tables.operators import operator_table
 from trainlab.spec import CostSpec
 from trainlab.words import Words

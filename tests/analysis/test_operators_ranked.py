@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from trainlab.analysis.operators import classic_table, outside_us, ranked
-from trainlab.record.cost import OperatorRow, OperatorsRecord
+from trainlab.record.cost_record import OperatorRow, OperatorsRecord
 
 
 def row(name: str, **values: Any) -> OperatorRow:

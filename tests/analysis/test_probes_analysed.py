@@ -19,10 +19,10 @@ from trainlab.analysis.probes import (
 from trainlab.analysis.results import histogram_table, probe_table
 from trainlab.analysis.trial_records import probed_trial
 from trainlab.record.files import LineWriter, write_json
-from trainlab.record.folder import RunFolder
-from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord, ProbesRecord
-from trainlab.record.study import GroupRecord, StudyRecord
-from trainlab.record.trial import TrialRecord
+from trainlab.record.learning_record import FiredRecord, HistogramRecord, ProbeRecord, ProbesRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.study_record import GroupRecord, StudyRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.probe import probe_of
 from trainlab.words import Words
 

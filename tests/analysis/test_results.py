@@ -10,7 +10,7 @@ from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings import findings
 from trainlab.analysis.results import epoch_table, tidy_table, trial_table, write_results
 from trainlab.lab import Run
-from trainlab.record.folder import RunFolder, TrialFolder
+from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.spec import CostSpec
 
 

@@ -11,8 +11,8 @@ from trainlab.analysis.roofline import (
     step_roofline,
 )
 from trainlab.errors import RecordError
-from trainlab.record.cost import LayerRow, LimitsRecord, WorkRecord
-from trainlab.record.trial import TrialRecord
+from trainlab.record.cost_record import LayerRow, LimitsRecord, WorkRecord
+from trainlab.record.trial_record import TrialRecord
 
 
 def machine_of(**flops_per_s: float) -> LimitsRecord:

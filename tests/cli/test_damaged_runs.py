@@ -10,9 +10,8 @@ import pytest
 
 from command import Verb
 from fabricate import Fabricated, made_study
-from trainlab.record.digests import verify
 from trainlab.record.files import read_json, write_json
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder, verify
 from trainlab.record.schema import FORMAT
 from trainlab.spec import CostSpec
 

@@ -9,7 +9,7 @@ import pytest
 
 from command import Verb
 from trainlab.lab.starter import FILES, STARTERS
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.studies import FOLDER
 from trainlab.words import TABLES
 

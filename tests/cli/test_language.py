@@ -16,7 +16,7 @@ from trainlab.cli import VERBS
 from trainlab.cli.language import asked_language
 from trainlab.cli.summary import data_text
 from trainlab.language import environment_language
-from trainlab.record.trial import DataRecord
+from trainlab.record.trial_record import DataRecord
 from trainlab.report.contents import report_of
 from trainlab.spec import CostSpec
 from trainlab.studies import builtin_study, study_names

@@ -22,8 +22,8 @@ from trainlab.cli.progress.study import POLL_S, StudyProgress
 from trainlab.execute.events import EventWriter
 from trainlab.execute.run import start_run
 from trainlab.lab.progress.labels import duration_text, fitted
-from trainlab.record.event import Event
-from trainlab.record.trial import Failure
+from trainlab.record.study_record import Event
+from trainlab.record.trial_record import Failure
 from trainlab.spec import CostSpec
 from trainlab.words import LANGUAGES, Words
 

@@ -12,7 +12,7 @@ from torchless import Torchless, assert_told, assert_told_in_chinese
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.side_by_side import side_by_side
 from trainlab.record.files import read_json, write_json
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 
 BASE = 'workload = "fashion-mlp"\n'
 

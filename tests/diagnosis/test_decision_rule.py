@@ -16,7 +16,7 @@ from trainlab.analysis.diagnosis import (
     samples_per_update,
     verdict_of,
 )
-from trainlab.record.cost import CostRecord, LoadRecord, TurnRecord
+from trainlab.record.cost_record import CostRecord, LoadRecord, TurnRecord
 
 LOAD = LoadRecord(
     load_before=0.0,

@@ -13,7 +13,7 @@ from trainlab.analysis.diagnosis import (
     update_parts_ms,
 )
 from trainlab.errors import SpecError
-from trainlab.record.scripts.watched import (
+from trainlab.record.script_record import (
     GrowingRow,
     LoaderRow,
     ModelRow,

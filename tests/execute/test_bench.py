@@ -24,7 +24,7 @@ from trainlab.execute.run import start_run
 from trainlab.execute.signals import signals_interrupt
 from trainlab.machine.footprint import Footprint
 from trainlab.plan import Group, Trial
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec, TrainSpec
 from trainlab.train.loader import Loader
 

@@ -17,7 +17,7 @@ from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.run import start_run
 from trainlab.execute.signals import ENDING, interrupted_once, signals_held
 from trainlab.plan import Group
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
 

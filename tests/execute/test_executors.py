@@ -14,9 +14,9 @@ from trainlab.execute.executors import executor_for, processes
 from trainlab.execute.executors.executor import Executor
 from trainlab.execute.places import CLUSTERS, EXECUTORS
 from trainlab.execute.run import start_run
-from trainlab.record.event import EventReader
-from trainlab.record.folder import RunFolder
-from trainlab.record.migrate import Json
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.schema import Json
+from trainlab.record.study_record import EventReader
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument

@@ -27,8 +27,8 @@ from trainlab.execute.launch import death, retries
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.run import start_run
 from trainlab.plan import Group
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec, Question
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 
 MOUNTED = ["unshare", "--map-root-user", "--mount"]
 

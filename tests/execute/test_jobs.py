@@ -20,8 +20,8 @@ from trainlab.execute.executors import executor_for, processes
 from trainlab.execute.jobs import ONE_AT_A_TIME, Jobs, check_jobs, jobs_for, jobs_of
 from trainlab.execute.run import start_run
 from trainlab.plan import Group, plan
-from trainlab.record.event import EventReader
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.study_record import EventReader
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
 from trainlab.train.moments import Instrument

@@ -15,7 +15,7 @@ import pytest
 
 from command import Verb
 from trainlab.machine.environment import usable_vcpus
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.train.checkpoint.checkpoints import VARIABLE
 
 JOBS = str(min(2, usable_vcpus()))

@@ -10,8 +10,8 @@ from trainlab.execute.executors import executor_for
 from trainlab.execute.packing import packed
 from trainlab.execute.run import start_run
 from trainlab.plan import plan
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.train.loader import Loader
 
 OWN = """

@@ -15,15 +15,15 @@ from trainlab.execute.attempt import Attempt
 from trainlab.execute.driver import lease
 from trainlab.execute.driver.lease import ask_to_stop, holder_of, leased
 from trainlab.plan import Trial
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import settings_for
 
 HOLD = """
 import sys, time
 from pathlib import Path
 from trainlab.execute.driver.lease import leased
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 with leased(RunFolder(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(60)

@@ -13,7 +13,7 @@ import pytest
 
 import trainlab
 from trainlab.analysis.evidence import gather
-from trainlab.record.folder import RunFolder, check_run
+from trainlab.record.run_folder import RunFolder, check_run
 from trainlab.workloads.workload import Workload
 
 Files = dict[str, bytes]

@@ -24,7 +24,7 @@ from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.run import IsOver, start_run
 from trainlab.plan import Group
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import probe_of
 from trainlab.train.loader import Loader

@@ -16,8 +16,8 @@ from trainlab.execute.driver.unfinished import unfinished_groups
 from trainlab.execute.run import add_groups, start_run
 from trainlab.plan import bench_of
 from trainlab.record.files import new_part
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import State
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import State
 from trainlab.spec import CostSpec, Question
 from trainlab.words.error_lines import error_line
 

@@ -8,7 +8,7 @@ import torch
 
 import trainlab
 from trainlab.errors import DataError, Interrupted, RecordError, SpecError, TrialsFailedWarning
-from trainlab.record.folder import create_run
+from trainlab.record.run_folder import create_run
 from trainlab.record.schema import FORMAT
 from trainlab.train.moments import Instrument, Progress
 

@@ -17,7 +17,7 @@ from command import Verb
 from fabricate import Fabricated, made_study
 from trainlab.export.latex import escaped
 from trainlab.lab import open_run
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 
 

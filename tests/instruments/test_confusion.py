@@ -18,7 +18,7 @@ from training import HomedSetup, MakeSetup
 from trainlab import Dataset, Split
 from trainlab.errors import RecordError
 from trainlab.instruments.confusion import pictures_of, record_confusion
-from trainlab.record.confusion import ConfusionRecord
+from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train

@@ -9,7 +9,7 @@ from torch import Tensor
 from trainlab.errors import SpecError
 from trainlab.instruments.probes.lanes.reducers import LaneDeadUnits, lane_reduction_for
 from trainlab.instruments.probes.reducers import DeadUnits, reduction_for
-from trainlab.record.probe import HistogramRecord
+from trainlab.record.learning_record import HistogramRecord
 from trainlab.spec.probe import REDUCERS, probe_of
 
 CPU = torch.device("cpu")

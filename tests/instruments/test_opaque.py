@@ -13,7 +13,7 @@ from training import HomedSetup, MakeSetup, train
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.weights import Weights, load_weights
 from trainlab.measure.layers import profile_layers
-from trainlab.record.probe import ProbesRecord
+from trainlab.record.learning_record import ProbesRecord
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import probe_of
 from trainlab.train.moments import Moments, Progress

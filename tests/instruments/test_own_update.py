@@ -18,7 +18,7 @@ from trainlab.data.dataset import Dataset, Split
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.measure.layers import profile_layers
 from trainlab.record.files import numbered_lines
-from trainlab.record.probe import ProbeRecord
+from trainlab.record.learning_record import ProbeRecord
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import probe_of
 from trainlab.train.moments import Instrument, Moments, Point, Progress

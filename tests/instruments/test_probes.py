@@ -35,7 +35,7 @@ from trainlab.instruments.probes.reducers import Totals, reduction_for
 from trainlab.instruments.probes.tensorboard import write_probe
 from trainlab.measure.layers import profile_layers
 from trainlab.record.files import numbered_lines, read_json
-from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec import CostSpec
 from trainlab.spec import probe as probe_spec
 from trainlab.spec.probe import Bins, ProbeSpec, probe_of

@@ -27,8 +27,8 @@ from trainlab.instruments.probes import instrument as probes_instrument
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.probes.lanes.program import ProbedProgram
 from trainlab.record.files import numbered_lines, read_json
-from trainlab.record.note import note
-from trainlab.record.probe import ProbeRecord
+from trainlab.record.learning_record import ProbeRecord
+from trainlab.record.schema import note
 from trainlab.spec import TrainSpec
 from trainlab.spec.probe import probe_of
 from trainlab.train.engines import ENGINES, engine_for, programs

@@ -11,7 +11,7 @@ from trainlab.instruments.curves import Curves
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard, image_grid
 from trainlab.record.files import numbered_lines
-from trainlab.record.probe import ProbeRecord
+from trainlab.record.learning_record import ProbeRecord
 from trainlab.spec.probe import probe_of
 from trainlab.train.moments import Moments, Progress
 from trainlab.workloads.workload import Workload

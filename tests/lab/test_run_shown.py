@@ -11,7 +11,7 @@ import trainlab as product
 from fabricate import Fabricated, made_study
 from trainlab.errors import SpecError
 from trainlab.lab import Run
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 
 HOSTILE = "<img src=x onerror=alert(1)>"

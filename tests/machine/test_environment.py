@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trainlab.machine.environment import capture, usable_vcpus
-from trainlab.record.environment import Environment
+from trainlab.record.study_record import Environment
 
 
 def test_the_environment_is_what_the_system_says() -> None:

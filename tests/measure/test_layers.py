@@ -23,7 +23,7 @@ from training import HomedSetup, MakeSetup
 from trainlab.errors import WorkloadError
 from trainlab.measure.layers import profile_layers
 from trainlab.measure.steps import stepping
-from trainlab.record.cost import LayerRow, LayersRecord
+from trainlab.record.cost_record import LayerRow, LayersRecord
 from trainlab.spec import CostSpec
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload

@@ -12,7 +12,7 @@ from training import HomedSetup, MakeSetup
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import DeviceError
 from trainlab.measure.memory import measure_memory
-from trainlab.record.cost import MemoryRecord, Mode
+from trainlab.record.cost_record import MemoryRecord, Mode
 from trainlab.spec import CostSpec
 from trainlab.train.engines.eager import make_training_step
 from trainlab.train.moments import Moments

@@ -12,8 +12,8 @@ from training import HomedSetup, MakeSetup
 from trainlab.analysis.operators import outside_us
 from trainlab.measure.operators import MAX_PASS_STEPS, profile_operators
 from trainlab.measure.timing import measure
-from trainlab.record.cost import OperatorsRecord
-from trainlab.record.note import note
+from trainlab.record.cost_record import OperatorsRecord
+from trainlab.record.schema import note
 from trainlab.spec import CostSpec
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload

@@ -14,7 +14,7 @@ from trainlab.data.dataset import Dataset, Split
 from trainlab.measure.layers import profile_layers
 from trainlab.measure.limits import measured_limits
 from trainlab.measure.timing import measure
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec
 from trainlab.workloads.workload import Workload
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from training import MakeSetup
 from trainlab.measure.layers import profile_layers
 from trainlab.measure.traffic import traffic_bytes
-from trainlab.record.cost import LayersRecord
+from trainlab.record.cost_record import LayersRecord
 from trainlab.spec import CostSpec
 from trainlab.workloads.workload import Workload
 

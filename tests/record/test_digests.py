@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fabricate import Fabricated, made_study
-from trainlab.record.digests import COMMAND, run_digests
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import COMMAND, RunFolder, run_digests
 
 
 @pytest.fixture

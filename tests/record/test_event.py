@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from trainlab.record.event import EventReader
+from trainlab.record.study_record import EventReader
 
 BEGINS = '{"kind": "group_begins", "at": "2026-11-15T10:00:00+00:00", "trials": ["a"]}\n'
 ENDS = '{"kind": "group_ends", "at": "2026-11-15T10:00:02+00:00", "trials": ["a"]}\n'

@@ -17,9 +17,9 @@ from trainlab.record.files import (
     temporary_folder,
     write_json,
 )
-from trainlab.record.folder import RunFolder, TrialFolder, create_run
+from trainlab.record.run_folder import RunFolder, TrialFolder, create_run
 from trainlab.record.schema import FORMAT
-from trainlab.record.trial import OUTCOME, TrialRecord
+from trainlab.record.trial_record import OUTCOME, TrialRecord
 
 NOW = datetime(2026, 1, 31, 10, 15, 0)
 TRIAL = TrialRecord(id="t", kind="learn", workload="w", seed=1, settings={})

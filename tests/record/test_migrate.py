@@ -9,11 +9,10 @@ import pytest
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings import data_of
 from trainlab.cli.summary import evidence_json
-from trainlab.record.folder import RunFolder
-from trainlab.record.migrate import migrated
-from trainlab.record.schema import FORMAT
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.schema import FORMAT, migrated
 from trainlab.report.contents import report_of
-from trainlab.report.render.markdown import markdown_of
+from trainlab.report.markdown import markdown_of
 
 OLD = Path(__file__).parent
 RUNS = sorted((path.parent.name, path.stem) for path in OLD.glob("format-*/*.zip"))

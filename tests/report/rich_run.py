@@ -10,8 +10,8 @@ from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings import data_of
 from trainlab.analysis.run_data import RunData
 from trainlab.plan import Trial
-from trainlab.record.cost import ColdStep, LayerRow
-from trainlab.record.folder import RunFolder
+from trainlab.record.cost_record import ColdStep, LayerRow
+from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
 from trainlab.spec import Study
 

@@ -11,11 +11,11 @@ from trainlab.analysis.document import Statements, Table
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings import data_of
 from trainlab.cli.verbs.scripts.diagnose import print_diagnosis
-from trainlab.record.folder import RunFolder
-from trainlab.record.scripts.diagnosis import LimitRow, TriedRow
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.script_record import LimitRow, TriedRow
 from trainlab.report.contents import report_of
 from trainlab.report.glance import glance
-from trainlab.report.render.markdown import markdown_of
+from trainlab.report.markdown import markdown_of
 from trainlab.words import LANGUAGES, Words
 from watched_runs import WatchedRun
 

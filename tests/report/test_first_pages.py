@@ -14,7 +14,7 @@ from trainlab.analysis.side_by_side import side_by_side
 from trainlab.plan import Trial
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
-from trainlab.report.render.markdown import markdown_of
+from trainlab.report.markdown import markdown_of
 from trainlab.spec import CostSpec
 
 

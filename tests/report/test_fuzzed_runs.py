@@ -15,10 +15,10 @@ from command import Done
 from diagnosed_runs import diagnosed
 from mutations import Mutations
 from trainlab.cli import build
-from trainlab.record.cost import CallRow, NetworkRecord
+from trainlab.record.cost_record import CallRow, NetworkRecord
 from trainlab.record.files import LineWriter
-from trainlab.record.folder import RunFolder, TrialFolder
-from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord, ProbesRecord
+from trainlab.record.learning_record import FiredRecord, HistogramRecord, ProbeRecord, ProbesRecord
+from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.spec import probe
 
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")

@@ -11,10 +11,9 @@ from typer.testing import CliRunner, Result
 from trainlab.analysis.evidence import gather
 from trainlab.cli.errors import guarded
 from trainlab.cli.verbs.check import command
-from trainlab.record.folder import RunFolder
-from trainlab.report.check.handed_in import origin_in
-from trainlab.report.check.verdict import check_report
-from trainlab.report.handin.hand_in import HandIn
+from trainlab.record.run_folder import RunFolder
+from trainlab.report.handed_in import check_report, origin_in
+from trainlab.report.lab_report import HandIn
 from trainlab.report.writing import write_report
 from trainlab.words import LANGUAGES
 

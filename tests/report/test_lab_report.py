@@ -21,16 +21,20 @@ from trainlab.analysis.document import Document, OwnText, Paragraph, Section, St
 from trainlab.cli.errors import guarded
 from trainlab.cli.verbs.report import command
 from trainlab.errors import RecordError, SpecError
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
-from trainlab.report.handin.conclusion import answer_sentences
-from trainlab.report.handin.hand_in import HandIn, read_notes, read_origin
-from trainlab.report.handin.lab_report import lab_report_of
-from trainlab.report.handin.notes import placed_notes
-from trainlab.report.handin.parts import part_named
-from trainlab.report.render.html import html_of
-from trainlab.report.render.markdown import markdown_of
-from trainlab.report.render.pdf import pdf_of
+from trainlab.report.html import html_of
+from trainlab.report.lab_report import (
+    HandIn,
+    answer_sentences,
+    lab_report_of,
+    part_named,
+    placed_notes,
+    read_notes,
+    read_origin,
+)
+from trainlab.report.markdown import markdown_of
+from trainlab.report.pdf import pdf_of
 from trainlab.words import LANGUAGES, Words
 
 NOTES = """Before any heading.

@@ -9,7 +9,7 @@ from rich_run import rich_run, run_data, section_of
 from fabricate import Fabricated, made_study
 from trainlab.analysis.cost import Overhead
 from trainlab.analysis.document import Document, Paragraph, Table
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
 from trainlab.report.tables.cost import overhead_text
 from trainlab.words import Words

@@ -11,10 +11,10 @@ from rich_run import run_data, section_of
 from fabricate import Fabricated, made_study
 from trainlab.analysis.document import Figure, Section, Table
 from trainlab.lab.opened import Run
-from trainlab.record.cost import CallRow, NetworkRecord
-from trainlab.record.folder import RunFolder
-from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
-from trainlab.record.trial import TrialRecord
+from trainlab.record.cost_record import CallRow, NetworkRecord
+from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
 from trainlab.report.figures.probed_quantities import probed_quantities
 
@@ -244,7 +244,7 @@ def test_the_charts_of_many_quantities_are_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_every_chart_of_probes_can_be_drawn(lang: str, tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
-    from trainlab.report.render.pictures import picture
+    from trainlab.report.pictures import picture
 
     names = ["<b>fc.weight", "<b>fc.bias", "out.weight", "out.bias"]
     folder = probed_run(

@@ -18,13 +18,13 @@ from rich_run import (
 from trainlab import open_run
 from trainlab.analysis.classes.confusion import best_confusion
 from trainlab.analysis.document import Bullets, Gallery, Paragraph, Table
-from trainlab.record.confusion import Picture
-from trainlab.record.digests import verify
+from trainlab.record.learning_record import Picture
+from trainlab.record.run_folder import verify
 from trainlab.report.contents import report_of
-from trainlab.report.render.html import html_of
-from trainlab.report.render.markdown import figure_files, markdown_of
-from trainlab.report.render.pdf import pdf_of
-from trainlab.report.render.png import png_of_picture
+from trainlab.report.html import html_of
+from trainlab.report.markdown import figure_files, markdown_of
+from trainlab.report.pdf import pdf_of
+from trainlab.report.pictures import png_of_picture
 from trainlab.report.sections.classes import chance_text
 from trainlab.report.tables.classes import share_text
 

@@ -17,7 +17,7 @@ from trainlab.cli.errors import guarded
 from trainlab.cli.verbs.report import command
 from trainlab.errors import SpecError
 from trainlab.extras import MissingExtraError, import_extra
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.report.writing import check_formats, write_comparison, write_report
 
 

@@ -27,10 +27,9 @@ from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings.effects import Effect
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
-from trainlab.report.render.terminal import print_blocks
-from trainlab.report.sections.files import typed_command
-from trainlab.report.study_file import study_file
+from trainlab.report.repeat import study_file, typed_command
 from trainlab.report.tables.cost import cost_table
+from trainlab.report.terminal import print_blocks
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import probe_of
 from trainlab.spec.question import cells_of, read_question

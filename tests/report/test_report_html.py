@@ -12,10 +12,10 @@ from rich_run import rich_report, rich_run, rich_study, row, run_data
 from fabricate import Fabricated, made_study
 from trainlab.analysis.document import Table
 from trainlab.analysis.side_by_side import side_by_side
-from trainlab.record.note import note
+from trainlab.record.schema import note
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
-from trainlab.report.render.html import html_of
+from trainlab.report.html import html_of
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
 SCRIPT = "<script>window.hacked = 1</script>"

@@ -13,7 +13,7 @@ from rich_run import rich_report, row
 
 from trainlab import __version__
 from trainlab.analysis.document import figure_id
-from trainlab.report.render.markdown import code, escaped, figure_files, markdown_of
+from trainlab.report.markdown import code, escaped, figure_files, markdown_of
 
 NASTY = (
     "<script>alert(1)</script>",

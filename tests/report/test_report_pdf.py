@@ -9,7 +9,7 @@ from rich_run import rich_report, rich_run, row, run_data
 
 from trainlab.analysis.document import Column, Document, Entry, Paragraph, Row, Section, Table
 from trainlab.report.contents import report_of
-from trainlab.report.render.pdf import pdf_of
+from trainlab.report.pdf import pdf_of
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
 pytest.importorskip("typst", reason="needs trainlab[report]")

@@ -12,9 +12,9 @@ from rich_run import rich_run, rich_study, run_data, section_of
 from fabricate import DATA, ENVIRONMENT, usual
 from trainlab.analysis.document import Document, Figure, Listing
 from trainlab.plan import Trial, plan
-from trainlab.record.folder import RunFolder
-from trainlab.record.probe import ProbeRecord
-from trainlab.record.trial import DataRecord
+from trainlab.record.learning_record import ProbeRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import DataRecord
 from trainlab.report.contents import report_of
 from trainlab.spec import TrainSpec
 from trainlab.spec.probe import REDUCERS, Quantity, probe_of

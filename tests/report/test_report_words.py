@@ -13,7 +13,7 @@ from trainlab.analysis.cost import COUNTS
 from trainlab.analysis.finding import CAUSES
 from trainlab.analysis.measurement import Instability
 from trainlab.instruments.probes import quantities
-from trainlab.report.render.fonts import REGULAR, font_folder
+from trainlab.report.pictures import REGULAR, font_folder
 from trainlab.spec.probe import QUANTITIES, REDUCERS
 from trainlab.words import LANGUAGES, TABLES, WORDS, Words
 

@@ -14,10 +14,10 @@ from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings import data_of, findings
 from trainlab.analysis.tables import bullets, name, table_of, value
 from trainlab.cli.summary import print_remarks
-from trainlab.record.note import note
+from trainlab.record.schema import note
 from trainlab.report.contents import report_of
-from trainlab.report.render.terminal import print_blocks
 from trainlab.report.sections.trouble import shortened
+from trainlab.report.terminal import print_blocks
 from trainlab.words import LANGUAGES, Words
 
 

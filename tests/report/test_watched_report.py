@@ -16,12 +16,12 @@ from trainlab.cli.plan import plan_json
 from trainlab.cli.summary import evidence_json, print_summary
 from trainlab.export.tables import tables_of
 from trainlab.lab.scripts import script_study
-from trainlab.record.folder import RunFolder
-from trainlab.record.scripts.watched import ModelRow, OptimizerRow
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.script_record import ModelRow, OptimizerRow
 from trainlab.report.contents import report_of
 from trainlab.report.figures.curves import metric_curves
-from trainlab.report.render.html import html_of
-from trainlab.report.render.markdown import markdown_of
+from trainlab.report.html import html_of
+from trainlab.report.markdown import markdown_of
 from trainlab.words import LANGUAGES, Words
 from watched_runs import WatchedRun, facts, loader, watched
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from fabricate import QUIET, Fabricated, confusion, made_study, made_turns, operator
 from trainlab.plan import Trial
-from trainlab.record.cost import TurnRecord
-from trainlab.record.folder import RunFolder
-from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
-from trainlab.record.scripts.watched import WatchedRecord
-from trainlab.record.trial import TrialRecord
+from trainlab.record.cost_record import TurnRecord
+from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.script_record import WatchedRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec
 from watched_runs import WatchedRun, loader, watched
 

@@ -11,7 +11,7 @@ from asking import study_of
 from trainlab.errors import Interrupted
 from trainlab.execute.run import start_run
 from trainlab.execute.worker import run_group
-from trainlab.record.folder import RunFolder, TrialFolder
+from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.spec.probe import probe_of
 from trainlab.train.checkpoint.checkpoints import VARIABLE
 from trainlab.train.checkpoint.state import State

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from training import HomedSetup, MakeSetup
-from trainlab.record.note import note
+from trainlab.record.schema import note
 from trainlab.spec import TrainSpec
 from trainlab.spec.base import choices_of
 from trainlab.spec.settings import TIMED_WHOLE

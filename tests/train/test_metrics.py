@@ -13,7 +13,7 @@ from asking import study_of
 from trainlab import Dataset, OfWholeSet, Split, Workload
 from trainlab.analysis.findings.test_set import SamplingError
 from trainlab.errors import WorkloadError
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.workloads.metrics import directions
 from trainlab.workloads.workload import accuracy
 

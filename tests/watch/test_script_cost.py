@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 from trainlab.analysis.measurement import epoch_s_of
-from trainlab.record.cost import CostRecord
+from trainlab.record.cost_record import CostRecord
 from trainlab.watching.running import EndOfWatch
 from trainlab.watching.script_cost import Turns
 from trainlab.watching.seeing.watcher import Watcher

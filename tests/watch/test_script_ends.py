@@ -17,8 +17,8 @@ from trainlab.cli import build
 from trainlab.errors import SpecError
 from trainlab.lab.driving import run_study
 from trainlab.lab.scripts import script_study
-from trainlab.record.folder import RunFolder, TrialFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder, TrialFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.watching.running import Interrupts, raised_by
 from trainlab.watching.script_child import Answers
 from trainlab.watching.script_process import module_file

@@ -8,10 +8,10 @@ from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings import data_of
 from trainlab.lab.driving import run_study
 from trainlab.lab.scripts import script_study
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
-from trainlab.report.render.markdown import markdown_of
+from trainlab.report.markdown import markdown_of
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from trainlab.plan import Trial
-from trainlab.record.folder import TrialFolder
-from trainlab.record.scripts.watched import WatchedRecord
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.script_record import WatchedRecord
 from trainlab.spec import TrainSpec
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.script_process import ScriptProcess

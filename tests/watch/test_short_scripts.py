@@ -6,7 +6,7 @@ import pytest
 
 from trainlab.lab.driving import run_study
 from trainlab.lab.scripts import script_study
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec
 
 SCRIPT = """

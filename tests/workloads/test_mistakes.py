@@ -7,7 +7,7 @@ import pytest
 
 import trainlab as product
 from command import Verb
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.words.error_lines import error_line
 from trainlab.workloads.hints import HINTS
 from trainlab.workloads.user_code import is_own, mistake_in

@@ -15,7 +15,7 @@ import trainlab
 from trainlab.errors import WorkloadError
 from trainlab.execute import worker
 from trainlab.measure.limits import measured_limits
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.probe import probe_of
 
 BRIEFEST = {

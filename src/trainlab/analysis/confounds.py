@@ -4,8 +4,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from trainlab.record.environment import Environment
-from trainlab.record.trial import TrialRecord
+from trainlab.record.study_record import Environment
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import TrainSpec
 from trainlab.spec.base import setting_of
 from trainlab.spec.settings import Scalar

@@ -19,7 +19,7 @@ from trainlab.analysis.scaling import (
     parallel_findings,
     scaling_finding,
 )
-from trainlab.record.cost import ColdStep, CostRecord, LayersRecord
+from trainlab.record.cost_record import ColdStep, CostRecord, LayersRecord
 from trainlab.spec import CostSpec
 from trainlab.stats.cost_ratio import (
     CostComparison,

@@ -11,16 +11,18 @@ import numpy as np
 from scipy import special
 
 from trainlab.errors import SpecError
-from trainlab.record.cost import CostRecord
-from trainlab.record.folder import RunFolder
-from trainlab.record.scripts.diagnosis import (
+from trainlab.record.cost_record import CostRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.script_record import (
     DiagnosisRecord,
+    GrowingRow,
     LimitName,
     LimitRow,
     LimitVerdict,
+    StatementRow,
     TriedRow,
+    WatchedRecord,
 )
-from trainlab.record.scripts.watched import GrowingRow, StatementRow, WatchedRecord
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.script import (
     CHANGE_NAMES,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
-from trainlab.record.confusion import Picture
+from trainlab.record.learning_record import Picture
 
 Mark = Literal["different", "equivalent", "identical", "cannot tell", "fact"]
 

@@ -19,13 +19,11 @@ from trainlab.analysis.trial_records import (
     read_trial,
 )
 from trainlab.errors import RecordError
-from trainlab.record.cost import CostRecord
-from trainlab.record.digests import Digests, run_digests
-from trainlab.record.environment import UNKNOWN, Environment
-from trainlab.record.folder import CHANGED, RunFolder
-from trainlab.record.scripts.diagnosis import DiagnosisRecord
-from trainlab.record.study import StudyRecord
-from trainlab.record.trial import TrialRecord
+from trainlab.record.cost_record import CostRecord
+from trainlab.record.run_folder import CHANGED, Digests, RunFolder, run_digests
+from trainlab.record.script_record import DiagnosisRecord
+from trainlab.record.study_record import UNKNOWN, Environment, StudyRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Cell, Study
 from trainlab.spec.settings import Scalar
 

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trainlab.record.cost import LayerRow, LayersRecord
+from trainlab.record.cost_record import LayerRow, LayersRecord
 
 
 @dataclass(frozen=True)

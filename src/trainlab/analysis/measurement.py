@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from trainlab.record.cost import (
+from trainlab.record.cost_record import (
     CostRecord,
     LayersRecord,
     LimitsRecord,
@@ -17,7 +17,7 @@ from trainlab.record.cost import (
     OperatorsRecord,
     ProbeCostRecord,
 )
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.stats.cost_ratio import Floats, Pair
 from trainlab.stats.rounds import levels
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.scaling import BatchSeries
-from trainlab.record.cost import OperatorRow, OperatorsRecord
+from trainlab.record.cost_record import OperatorRow, OperatorsRecord
 from trainlab.words import Words
 from trainlab.words.numbers import bare_operator
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 from scipy import special
 
-from trainlab.record.probe import FiredRecord, ProbeRecord
-from trainlab.record.trial import TrialRecord
+from trainlab.record.learning_record import FiredRecord, ProbeRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.stats.means import Mean, mean_of
 
 FEWEST_POINTS = 3

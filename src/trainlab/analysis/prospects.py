@@ -15,8 +15,8 @@ from scipy import special
 from trainlab.analysis.contrast import contrasts
 from trainlab.analysis.metrics import ACCURACY, in_order
 from trainlab.errors import TrainlabError
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
 from trainlab.stats.contrasts import Floats, complete, critical_of, pair_rows, rows_of
 from trainlab.stats.power import NUM_DRAWS, ability

@@ -16,9 +16,9 @@ from trainlab.analysis.probes import ProbedTrial
 from trainlab.analysis.scaling import FACTOR, efficiency
 from trainlab.analysis.trial_records import Line
 from trainlab.record.files import writing
-from trainlab.record.folder import RunFolder
-from trainlab.record.probe import HistogramRecord, ProbeRecord
-from trainlab.record.trial import TrialRecord
+from trainlab.record.learning_record import HistogramRecord, ProbeRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.settings import scalar_of
 from trainlab.spec.study import level_text
 from trainlab.words.numbers import MIB

@@ -14,7 +14,7 @@ from typing import Literal
 from trainlab.analysis.layers import Layer
 from trainlab.analysis.measurement import Measurement
 from trainlab.errors import RecordError
-from trainlab.record.cost import LayerRow, LimitsRecord
+from trainlab.record.cost_record import LayerRow, LimitsRecord
 
 NEAR_SHARE = 0.15
 """Below this share of both limits, neither explains the time."""

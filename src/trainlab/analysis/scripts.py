@@ -12,8 +12,8 @@ from typing import Any, Literal
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.names import level_name
-from trainlab.record.scripts.watched import LoaderRow, WatchedRecord
-from trainlab.record.trial import State
+from trainlab.record.script_record import LoaderRow, WatchedRecord
+from trainlab.record.trial_record import State
 from trainlab.spec import Cell
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.script import ScriptSpec

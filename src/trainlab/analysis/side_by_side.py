@@ -11,7 +11,7 @@ from trainlab.analysis.evidence import ENDED_WELL, Evidence
 from trainlab.analysis.measurement import MODES
 from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.errors import RecordError
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.facts import is_builtin
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.stats.means import Interval

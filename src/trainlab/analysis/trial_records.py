@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from trainlab.analysis.probes import ProbedTrial
 from trainlab.errors import RecordError
-from trainlab.record.confusion import ConfusionRecord
-from trainlab.record.cost import (
+from trainlab.record.cost_record import (
     CostRecord,
     LayersRecord,
     LimitsRecord,
@@ -21,10 +20,11 @@ from trainlab.record.cost import (
     OperatorsRecord,
     ProbeCostRecord,
 )
-from trainlab.record.folder import CHANGED, RecordFile, TrialFolder
+from trainlab.record.learning_record import ConfusionRecord
+from trainlab.record.run_folder import CHANGED, RecordFile, TrialFolder
 from trainlab.record.schema import Record, first_problem
-from trainlab.record.scripts.watched import WatchedRecord
-from trainlab.record.trial import TrialRecord
+from trainlab.record.script_record import WatchedRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import TrainSpec
 from trainlab.spec.base import setting_of
 

@@ -66,7 +66,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 def _tell_mistake(error: BaseException, lang: str | None) -> "UserMistake | None":
     """Shows where in the user's code an error came from, if it did."""
-    from trainlab.record.trial import OF_RULES
+    from trainlab.record.trial_record import OF_RULES
     from trainlab.workloads.user_code import mistake_in
 
     mistake = mistake_in(error)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from trainlab.report.render.wrapping import cells, wrapped
+from trainlab.report.wrapping import cells, wrapped
 
 OF_A_VERB = "`{path} VERB --help` shows the options of a verb."
 NARROWEST, WIDEST = 60, 100

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from trainlab.report.render.wrapping import wrapped
+from trainlab.report.wrapping import wrapped
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:

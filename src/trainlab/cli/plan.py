@@ -11,8 +11,8 @@ from rich.text import Text
 from trainlab.analysis.finding import num_seeds
 from trainlab.analysis.prospects import Prospect, earlier_runs, prospects
 from trainlab.plan import plan, trials_of
-from trainlab.record.folder import RUNS
-from trainlab.report.render.wrapping import wrapped
+from trainlab.record.run_folder import RUNS
+from trainlab.report.wrapping import wrapped
 from trainlab.spec import Cell, CostSpec, Study
 from trainlab.spec.question import FIRST_LOOK
 from trainlab.spec.script import ScriptSpec

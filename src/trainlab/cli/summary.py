@@ -23,10 +23,9 @@ from trainlab.analysis.run_data import RunData
 from trainlab.analysis.scripts import script_times
 from trainlab.analysis.tables import bullets
 from trainlab.cli.lines import print_line
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import SCRIPT_EXIT, DataRecord, TrialRecord
-from trainlab.report.overridden import overridden_text
-from trainlab.report.render.terminal import print_blocks
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import SCRIPT_EXIT, DataRecord, TrialRecord
+from trainlab.report.repeat import overridden_text
 from trainlab.report.sections.answer import answer_blocks, open_blocks, why_blocks
 from trainlab.report.sections.trouble import divergence_text, note_counts, shortened
 from trainlab.report.tables.cost import (
@@ -43,6 +42,7 @@ from trainlab.report.tables.layers import layer_table
 from trainlab.report.tables.learning import epoch_table, learn_table
 from trainlab.report.tables.operators import TOP, operator_table
 from trainlab.report.tables.script import seen_table, step_parts_table, time_table
+from trainlab.report.terminal import print_blocks
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 

@@ -11,7 +11,7 @@ from trainlab.cli.plan import print_plan
 from trainlab.cli.progress.downloads import DownloadProgress
 from trainlab.cli.progress.heartbeat import showing_status
 from trainlab.lab import Activity, Watcher
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Study
 from trainlab.words import Words
 

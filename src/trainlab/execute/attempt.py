@@ -12,10 +12,10 @@ from trainlab.errors import MOST_SAID, Interrupted, RecordError, said_by
 from trainlab.execute.run import planned_trial
 from trainlab.execute.signals import signals_held
 from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
-from trainlab.record.cost import LoadRecord
-from trainlab.record.folder import TrialFolder
-from trainlab.record.note import Note, note
-from trainlab.record.trial import DataRecord, Failure, State, TrialRecord
+from trainlab.record.cost_record import LoadRecord
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.schema import Note, note
+from trainlab.record.trial_record import DataRecord, Failure, State, TrialRecord
 from trainlab.train.checkpoint.checkpoints import CheckpointedTrial
 from trainlab.train.moments import Progress
 from trainlab.train.setup import Setup

@@ -4,9 +4,9 @@ import os
 import socket
 from datetime import UTC, datetime
 
-from trainlab.record.event import Event
 from trainlab.record.files import LineWriter, writing
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.study_record import Event
 
 
 class EventWriter:

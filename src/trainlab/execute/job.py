@@ -36,7 +36,7 @@ from trainlab.execute.signals import interrupted_once
 from trainlab.execute.worker import run_group
 from trainlab.machine.orphans import end_with_parent
 from trainlab.machine.streams import own_streams
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Spec
 from trainlab.train.loader import Loader
 from trainlab.train.parallel.followers import start_ahead

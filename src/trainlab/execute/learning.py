@@ -11,7 +11,7 @@ from trainlab.execute.attempt import Attempt, ending_together
 from trainlab.execute.signals import signals_held
 from trainlab.instruments.confusion import record_confusion
 from trainlab.machine.load import LoadMeter
-from trainlab.record.note import note
+from trainlab.record.schema import note
 from trainlab.train.checkpoint.checkpoints import Checkpoints
 from trainlab.train.ending import heeding_end
 from trainlab.train.engines import too_coarse_for

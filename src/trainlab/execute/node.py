@@ -17,7 +17,7 @@ from pathlib import Path
 from trainlab.execute.checking.answers import told_error
 from trainlab.execute.share import Preflight, Share
 from trainlab.machine.orphans import end_with_parent
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 """Schedulers set it too, not always as we want it."""

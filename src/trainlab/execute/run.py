@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from trainlab import __version__
 from trainlab.plan import Group, Trial, further_groups, plan, trials_of
-from trainlab.record.folder import RunFolder, TrialFolder, create_run
-from trainlab.record.study import GroupRecord, StudyRecord
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder, TrialFolder, create_run
+from trainlab.record.study_record import GroupRecord, StudyRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study, checked
 from trainlab.workloads.reference import file_digest
 

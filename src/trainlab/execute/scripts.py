@@ -12,10 +12,10 @@ from trainlab.execute.attempt import Attempt
 from trainlab.execute.events import EventWriter
 from trainlab.machine.footprint import Footprint
 from trainlab.machine.load import LoadMeter
-from trainlab.record.cost import CostRecord
-from trainlab.record.event import Event
-from trainlab.record.note import Note, note
-from trainlab.record.scripts.watched import WatchedRecord
+from trainlab.record.cost_record import CostRecord
+from trainlab.record.schema import Note, note
+from trainlab.record.script_record import WatchedRecord
+from trainlab.record.study_record import Event
 from trainlab.spec import Study
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.script_process import ScriptError, ScriptProcess

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from trainlab.execute.checking.answers import raise_told
 from trainlab.plan import Group
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import State
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import State
 from trainlab.spec import Spec, Study
 
 UNENDED: frozenset[State] = frozenset({"pending", "running", "interrupted"})

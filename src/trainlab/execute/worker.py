@@ -29,8 +29,8 @@ from trainlab.measure.operators import profile_operators
 from trainlab.measure.probe_cost import measure_probes
 from trainlab.measure.timing import measure
 from trainlab.plan import Trial
-from trainlab.record.folder import RunFolder
-from trainlab.record.note import note
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.schema import note
 from trainlab.spec import Study
 from trainlab.train.engines import engine_for, engines_for
 from trainlab.train.loader import Loader

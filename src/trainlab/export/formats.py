@@ -9,7 +9,7 @@ from trainlab.analysis.results import csv_of, parquet_of
 from trainlab.errors import SpecError
 from trainlab.export.tables import tables_of
 from trainlab.record.files import make_folder, replacing, writing
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec.base import did_you_mean
 from trainlab.words import check_language
 

@@ -10,8 +10,8 @@ from typing import Any
 from trainlab.analysis.evidence import Evidence
 from trainlab.errors import RecordError
 from trainlab.record.files import COPY_AGAIN, read_bytes, replacing
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.facts import AS_OBJECT
 
 STEPS, CURVES = "steps.json.gz", "curves.json.gz"

@@ -8,8 +8,8 @@ import pandas as pd
 
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.results import trial_table
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import TrainSpec
 from trainlab.spec.base import setting_of
 from trainlab.words.numbers import is_share

@@ -22,10 +22,9 @@ from trainlab.analysis.trial_records import UNFINISHED
 from trainlab.errors import ExportError, SpecError
 from trainlab.export.tables import settings_of, tables_of
 from trainlab.extras import check_extra, import_extra
-from trainlab.record.digests import run_digests
 from trainlab.record.files import sha256_of, temporary_folder
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder, run_digests
+from trainlab.record.trial_record import TrialRecord
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 QUIET = {

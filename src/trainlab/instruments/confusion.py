@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainlab.errors import reason_in
-from trainlab.record.confusion import LONGEST_SIDE, ConfusionRecord, Mistake, Picture
-from trainlab.record.folder import TrialFolder
-from trainlab.record.note import note
+from trainlab.record.learning_record import LONGEST_SIDE, ConfusionRecord, Mistake, Picture
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.schema import note
 from trainlab.train.engines.engine import Member, Session
 from trainlab.train.setup import Setup
 

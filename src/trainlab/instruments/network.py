@@ -10,7 +10,7 @@ from torch import nn
 from trainlab.data.nesting import count_of
 from trainlab.errors import reason_in
 from trainlab.instruments.calls import Call, CallRecorder, PassCost
-from trainlab.record.cost import CallRow, NetworkRecord
+from trainlab.record.cost_record import CallRow, NetworkRecord
 from trainlab.train.moments import Arguments, Instrument, Phase, TrialView
 from trainlab.train.opaque import opaque_names, uncompiled_copy
 from trainlab.train.seeds import seeded

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from trainlab.instruments.curves import finite_metrics
-from trainlab.record.event import Event
+from trainlab.record.study_record import Event
 from trainlab.train.moments import Instrument, Point, TrialView
 
 PAUSE_S = 0.4

@@ -19,9 +19,8 @@ from torch.utils.tensorboard.summary import hparams
 
 from trainlab.errors import reason_in
 from trainlab.instruments.probes.tensorboard import write_probe
-from trainlab.record.board_tags import metric_tag, step_tag
 from trainlab.record.files import writing
-from trainlab.record.probe import ProbeRecord
+from trainlab.record.learning_record import ProbeRecord, metric_tag, step_tag
 from trainlab.train.moments import Instrument, Point, Progress, TrialView
 from trainlab.train.opaque import uncompiled_copy
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainlab.record.folder import check_unused
+from trainlab.record.run_folder import check_unused
 from trainlab.resolve import resolve
 from trainlab.spec import Question, Study
 from trainlab.spec.facts import WorkloadFacts
@@ -15,7 +15,7 @@ from trainlab.workloads.reference import check_reference
 
 if TYPE_CHECKING:
     from trainlab.execute.jobs import AskedJobs
-    from trainlab.record.study import StudyRecord
+    from trainlab.record.study_record import StudyRecord
 
 
 def planned(

@@ -21,9 +21,8 @@ from trainlab.lab.driving import Outcome, run_in_stages
 from trainlab.lab.opened import Run
 from trainlab.lab.scripts import script_study
 from trainlab.lab.watcher import Watcher
-from trainlab.record.scripts.diagnosis import DiagnosisRecord
-from trainlab.record.scripts.watched import WatchedRecord
-from trainlab.record.trial import SCRIPT_EXIT
+from trainlab.record.script_record import DiagnosisRecord, WatchedRecord
+from trainlab.record.trial_record import SCRIPT_EXIT
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked
 from trainlab.spec.script import DiagnosisSpec, batch_size_argument_of, change_parts
 from trainlab.spec.study import BASE

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from trainlab.lab.asked import check_without_torch, facts_of, threads_expected, threads_recorded
 from trainlab.lab.opened import Run
 from trainlab.lab.watcher import Watcher
-from trainlab.record.folder import check_unused
+from trainlab.record.run_folder import check_unused
 from trainlab.resolve import asks_each_device, resolve
 from trainlab.spec import Question, Study
 

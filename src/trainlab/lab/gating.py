@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainlab.errors import RecordError
 from trainlab.lab.opened import Run, open_run
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from trainlab.analysis.gate.verdict import Gate

@@ -24,8 +24,8 @@ from trainlab.lab.opened import Run
 from trainlab.machine.environment import capture
 from trainlab.machine.load import LoadMeter
 from trainlab.plan import plan
-from trainlab.record.event import Event
-from trainlab.record.trial import Failure
+from trainlab.record.study_record import Event
+from trainlab.record.trial_record import Failure
 from trainlab.spec import Study, TrainSpec, checked
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.probe import ProbeSpec, split_probe

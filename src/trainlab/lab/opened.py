@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trainlab.errors import TrainlabError, said_by
 from trainlab.lab.notebook.session import session_words
 from trainlab.record.files import make_folder
-from trainlab.record.folder import RunFolder, check_run
+from trainlab.record.run_folder import RunFolder, check_run
 from trainlab.spec.base import plain
 from trainlab.words import Words
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trainlab.analysis.evidence import Evidence
     from trainlab.analysis.finding import Finding
     from trainlab.export.formats import Exported
-    from trainlab.report.render.chart import Chart
+    from trainlab.report.pictures import Chart
 
 
 class Run(RunFolder):
@@ -112,7 +112,7 @@ class Run(RunFolder):
         """
         from trainlab.analysis.findings import data_of
         from trainlab.report.glance import chart_of
-        from trainlab.report.render.chart import Chart
+        from trainlab.report.pictures import Chart
 
         data, words = data_of(self.evidence()), session_words(lang)
         return Chart(chart_of(data, metric, words, by_depth=by_depth))
@@ -132,7 +132,7 @@ class Run(RunFolder):
         try:
             from trainlab.analysis.findings import data_of
             from trainlab.report.glance import glance
-            from trainlab.report.render.notebook import notebook_html
+            from trainlab.report.notebook import notebook_html
 
             self._evidence = None  # the folder may have changed since
             title, blocks = glance(data_of(self.evidence()), words)

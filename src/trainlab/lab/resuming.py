@@ -5,7 +5,7 @@ from pathlib import Path
 from trainlab.lab.driving import Outcome, go_on
 from trainlab.lab.opened import Run
 from trainlab.lab.watcher import Watcher
-from trainlab.record.folder import check_run
+from trainlab.record.run_folder import check_run
 
 
 def resume_run(

@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Study
 
 Activity = Literal["starting_torch", "reading_records", "counting_decided"]

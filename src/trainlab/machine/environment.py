@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from trainlab.record.environment import Environment, Gpu
+from trainlab.record.study_record import Environment, Gpu
 
 PACKAGES = (
     "trainlab",

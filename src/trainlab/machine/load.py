@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from trainlab.record.cost import LoadRecord
+from trainlab.record.cost_record import LoadRecord
 
 
 @dataclass(frozen=True)

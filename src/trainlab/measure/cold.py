@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from trainlab.machine.device import synchronize
-from trainlab.record.cost import ColdStep
+from trainlab.record.cost_record import ColdStep
 from trainlab.train.moments import Instrument, Phase
 
 MAPS = Path("/proc/self/maps")

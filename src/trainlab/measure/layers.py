@@ -17,8 +17,8 @@ from trainlab.instruments.calls import BATCH, Call, CallRecorder, Observer, Pass
 from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
 from trainlab.measure.work import WorkCounter
-from trainlab.record.cost import LayerRow, LayersRecord, WorkRecord
-from trainlab.record.note import note
+from trainlab.record.cost_record import LayerRow, LayersRecord, WorkRecord
+from trainlab.record.schema import note
 from trainlab.spec.study import CostSpec
 from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument, Phase

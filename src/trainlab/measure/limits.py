@@ -19,10 +19,9 @@ from trainlab.machine.device import free_bytes
 from trainlab.machine.environment import cpu_model, usable_vcpus
 from trainlab.machine.load import LoadMeter
 from trainlab.measure.stopwatch import stopwatch_for
-from trainlab.record.cost import LimitsRecord
+from trainlab.record.cost_record import LimitsRecord
 from trainlab.record.files import read_json, write_json, writing
-from trainlab.record.note import Note, note
-from trainlab.record.schema import FORMAT
+from trainlab.record.schema import FORMAT, Note, note
 
 CPU_SIZES = (256, 512, 1024, 2048)
 GPU_SIZES = (4096, 5120, 6144, 8192, 12288)

@@ -23,7 +23,7 @@ from trainlab.errors import DeviceError
 from trainlab.measure.memory_peak import Blocks, Change, Live, ProfiledStep, Sighting, find_peak
 from trainlab.measure.operators import END_OF, STEP, PhaseEnds
 from trainlab.measure.steps import Steps, stepping
-from trainlab.record.cost import MemoryRecord
+from trainlab.record.cost_record import MemoryRecord
 from trainlab.spec.study import CostSpec
 from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument

@@ -20,9 +20,9 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from trainlab.machine.device import synchronize
 from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import timed_ms
-from trainlab.record.cost import OperatorRow, OperatorsRecord
+from trainlab.record.cost_record import OperatorRow, OperatorsRecord
 from trainlab.record.files import replacing, temporary_folder
-from trainlab.record.note import note
+from trainlab.record.schema import note
 from trainlab.spec.study import CostSpec
 from trainlab.train.engines.engine import Update
 from trainlab.train.moments import Instrument, Phase

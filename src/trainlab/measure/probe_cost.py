@@ -7,9 +7,9 @@ from typing import Any
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.measure.steps import Steps, stepping
 from trainlab.measure.stopwatch import timed_ms
-from trainlab.record.cost import ProbeCostRecord
+from trainlab.record.cost_record import ProbeCostRecord
 from trainlab.record.files import temporary_folder
-from trainlab.record.folder import TrialFolder
+from trainlab.record.run_folder import TrialFolder
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.study import CostSpec
 from trainlab.train.engines.engine import Update

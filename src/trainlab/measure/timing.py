@@ -27,7 +27,7 @@ from trainlab.measure.turning.turns import (
     turn_steps,
     warm_ms,
 )
-from trainlab.record.cost import ColdStep, CostRecord, TurnRecord
+from trainlab.record.cost_record import ColdStep, CostRecord, TurnRecord
 from trainlab.spec.study import CostSpec
 from trainlab.train.moments import Instrument, Phase
 from trainlab.train.setup import Setup

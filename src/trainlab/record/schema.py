@@ -6,7 +6,8 @@ History of `format`; `migrate` reads older ones:
         the groups of trials that run together.
 """
 
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
@@ -35,3 +36,56 @@ def first_problem(error: ValidationError) -> str:
     first = error.errors()[0]
     place, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
     return f"{place}: {message}" if place else message
+
+
+Value = str | int | float
+
+
+class Note(Record):
+    """What happened, and the values that go into its sentence."""
+
+    code: str
+    """The key of its sentence; `text` for a note that an older version wrote in English."""
+    values: dict[str, Value] = {}
+
+
+def note(code: str, **values: Value) -> Note:
+    """A note with the values of its sentence."""
+    return Note(code=code, values=values)
+
+
+Json = dict[str, Any]
+
+
+def migrated(name: str, value: Json) -> Json:
+    """The content of a file of that name, as this version would have written it."""
+    for number in range(int(value["format"]), FORMAT):
+        step = STEPS.get((name, number))
+        value = {**(step(value) if step else value), "format": number + 1}
+    return value
+
+
+def _study_1(value: Json) -> Json:
+    """Trials were listed one by one; every cost trial ran alone."""
+    trials = value.get("trials", [])
+    groups = [{"trials": [trial], "is_alone": str(trial).startswith("cost-")} for trial in trials]
+    return {**value, "groups": groups}
+
+
+def _notes_1(value: Json) -> Json:
+    """Notes were English sentences."""
+    texts = [str(note) for note in value.get("notes", [])]
+    return {**value, "notes": [{"code": "text", "values": {"text": text}} for text in texts]}
+
+
+def _trial_1(value: Json) -> Json:
+    """Notes as above; a trial was started at most once."""
+    return {**_notes_1(value), "attempt": int(value.get("state") != "pending")}
+
+
+STEPS: Mapping[tuple[str, int], Callable[[Json], Json]] = {
+    ("study.json", 1): _study_1,
+    ("trial.json", 1): _trial_1,
+    ("limits.json", 1): _notes_1,
+}
+"""File and the format it is read from; a file without a step is the same in the next format."""

@@ -8,6 +8,7 @@ from trainlab.analysis.document import Block, Document, Figure, Section, with_li
 from trainlab.analysis.run_data import RunData
 from trainlab.analysis.scripts import command_text
 from trainlab.report.diagnosis import diagnosis_section
+from trainlab.report.repeat import files_section, repeat_section
 from trainlab.report.sections.answer import answer_section, notices, unstable_notices
 from trainlab.report.sections.classes import class_section
 from trainlab.report.sections.cost import (
@@ -18,7 +19,6 @@ from trainlab.report.sections.cost import (
 )
 from trainlab.report.sections.environment import environment_section
 from trainlab.report.sections.factors import comparison_section
-from trainlab.report.sections.files import files_section, repeat_section
 from trainlab.report.sections.learning import learn_section
 from trainlab.report.sections.method import method_section
 from trainlab.report.sections.network import network_section

@@ -17,7 +17,7 @@ from trainlab.analysis.document import (
     Table,
 )
 from trainlab.analysis.run_data import RunData
-from trainlab.record.scripts.diagnosis import DiagnosisRecord, LimitRow, TriedRow
+from trainlab.record.script_record import DiagnosisRecord, LimitRow, TriedRow
 from trainlab.spec.script import change_parts
 from trainlab.words import Words
 

@@ -11,12 +11,10 @@ from trainlab.errors import SpecError
 from trainlab.record.files import make_folder, replacing, writing
 from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
-from trainlab.report.handin.conclusion import answer_sentences, drafted_notes
-from trainlab.report.handin.hand_in import HandIn
-from trainlab.report.handin.lab_report import lab_report_of
-from trainlab.report.render.html import html_of
-from trainlab.report.render.markdown import figure_files, markdown_of
-from trainlab.report.render.pdf import pdf_of
+from trainlab.report.html import html_of
+from trainlab.report.lab_report import HandIn, answer_sentences, drafted_notes, lab_report_of
+from trainlab.report.markdown import figure_files, markdown_of
+from trainlab.report.pdf import pdf_of
 from trainlab.words import Words
 
 FORMATS: dict[str, Callable[[Document], dict[str, bytes]]] = {

@@ -18,8 +18,8 @@ from trainlab.machine.device import device_name, pick_device
 from trainlab.machine.environment import tf32_modes
 from trainlab.machine.process import prepare_process, process_state
 from trainlab.plan import Trial
-from trainlab.record.folder import TrialFolder
-from trainlab.record.note import Note, note
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.schema import Note, note
 from trainlab.spec import TrainSpec
 from trainlab.train.batches import AccumulatedBatches, Batches, SplitBatches, make_batches
 from trainlab.train.lazy import finish_lazy, is_lazy

@@ -14,9 +14,9 @@ from trainlab.errors import SpecError
 from trainlab.instruments.network import MOST_SAMPLES, Network
 from trainlab.instruments.probes.instrument import Probes
 from trainlab.plan import Trial
-from trainlab.record.folder import TrialFolder
-from trainlab.record.note import Note
-from trainlab.record.probe import ProbeRecord
+from trainlab.record.learning_record import ProbeRecord
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.schema import Note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.study import short_name
 from trainlab.train.moments import Arguments, Point, Progress, TrialView

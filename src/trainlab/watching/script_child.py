@@ -20,8 +20,8 @@ import torch
 from trainlab.errors import TrainlabError
 from trainlab.machine.identity import process_age_s
 from trainlab.machine.memory.layout import random_layout
-from trainlab.record.folder import TrialFolder
-from trainlab.record.trial import SCRIPT_EXIT
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.trial_record import SCRIPT_EXIT
 from trainlab.watching.interventions import Change, ChangeError, apply_change
 from trainlab.watching.running import (
     EndOfWatch,

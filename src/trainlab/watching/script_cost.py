@@ -34,7 +34,7 @@ from trainlab.measure.turning.turns import (
     turn_steps,
     warm_ms,
 )
-from trainlab.record.cost import CostRecord, OperatorsRecord, TurnRecord
+from trainlab.record.cost_record import CostRecord, OperatorsRecord, TurnRecord
 from trainlab.record.files import replacing, temporary_folder
 from trainlab.spec import CostSpec
 from trainlab.watching.running import Refused

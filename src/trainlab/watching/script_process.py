@@ -20,8 +20,8 @@ from trainlab.errors import SpecError
 from trainlab.machine.identity import signal_name
 from trainlab.machine.orphans import end_with_parent
 from trainlab.plan import Trial
-from trainlab.record.folder import TrialFolder
-from trainlab.record.trial import SCRIPT_EXIT, Failure
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec import CostSpec, Study
 from trainlab.spec.base import Spec
 from trainlab.spec.probe import ProbeSpec

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trainlab.record.scripts.watched import GrowingRow, StatementRow, WatchedRecord
+from trainlab.record.script_record import GrowingRow, StatementRow, WatchedRecord
 from trainlab.watching.seeing.timeline import LOSS, OTHER, PARTS, PREPARE, Timeline
 from trainlab.watching.seeing.watcher import Watcher
 

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainlab.record.schema import Record
-from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
+from trainlab.record.script_record import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
 from trainlab.watching.script_curve import kept_between, parts_ms
 from trainlab.watching.seeing.calls.hooks import Hooks
 from trainlab.watching.seeing.looks import EVERY

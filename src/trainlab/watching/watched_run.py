@@ -10,8 +10,8 @@ from torch import nn
 from trainlab.errors import SpecError
 from trainlab.plan import Trial
 from trainlab.record.files import LineWriter
-from trainlab.record.folder import TrialFolder
-from trainlab.record.note import Note, note
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.schema import Note, note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Progress
 from trainlab.watching import own_metrics as told

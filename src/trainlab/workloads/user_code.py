@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from trainlab.errors import MOST_SAID, Interrupted, said_by
-from trainlab.record.trial import mistake_line
+from trainlab.record.trial_record import mistake_line
 
 Item = TypeVar("Item")
 

@@ -13,7 +13,7 @@ from trainlab.analysis.findings.learning import Diverged
 from trainlab.analysis.findings.patterns import Trend
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.analysis.names import cell_name, joined, level_name, names_of, section_of
-from trainlab.record.scripts.watched import num_at_the_end
+from trainlab.record.script_record import num_at_the_end
 from trainlab.spec import Cell
 from trainlab.words import Words
 from trainlab.words.numbers import figure, is_share, metric_value

@@ -12,7 +12,7 @@ from trainlab.analysis.finding import Finding, num_seeds
 from trainlab.analysis.findings.effects import Effect
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.analysis.names import joined, names_of, section_of
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.metrics import ACCURACY, compared_metrics
-from trainlab.record.confusion import MOST_MISTAKES, ConfusionRecord, Mistake
+from trainlab.record.learning_record import MOST_MISTAKES, ConfusionRecord, Mistake
 
 Counts = tuple[tuple[int, ...], ...]
 

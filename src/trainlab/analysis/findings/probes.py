@@ -18,7 +18,7 @@ from trainlab.analysis.probes import (
     per_element,
     per_step_norm,
 )
-from trainlab.record.probe import FiredRecord, ProbeRecord
+from trainlab.record.learning_record import FiredRecord, ProbeRecord
 from trainlab.stats.means import Interval, Mean, Ratio, mean_of, ratio_of_logs
 from trainlab.words import Words
 

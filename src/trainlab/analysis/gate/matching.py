@@ -8,8 +8,8 @@ from trainlab.analysis.confounds import Confound, run_confounds, trial_confounds
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.measurement import MODES
 from trainlab.errors import RecordError, SpecError
-from trainlab.record.environment import Environment
-from trainlab.record.trial import TrialRecord
+from trainlab.record.study_record import Environment
+from trainlab.record.trial_record import TrialRecord
 
 TrialPair = tuple[TrialRecord, TrialRecord]
 """A trial of the run and the same of the baseline."""

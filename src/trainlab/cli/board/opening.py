@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from trainlab.record.board_tags import USUAL, metric_tag
-from trainlab.record.folder import RunFolder
+from trainlab.record.learning_record import USUAL, metric_tag
+from trainlab.record.run_folder import RunFolder
 
 MOST_PINNED = 10
 """TensorBoard pins no more."""

@@ -27,8 +27,8 @@ from trainlab.lab.progress.labels import (
     trial_label,
 )
 from trainlab.lab.progress.time_left import TimeLeft
-from trainlab.record.event import Event, EventReader
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.study_record import Event, EventReader
 from trainlab.words import Words
 
 POLL_S = 0.2

@@ -11,7 +11,7 @@ from trainlab.cli.options import LangOption
 from trainlab.errors import RecordError
 
 if TYPE_CHECKING:
-    from trainlab.report.check.verdict import Verdict
+    from trainlab.report.handed_in import Verdict
     from trainlab.words import Words
 
 MOST_SHOWN = 5
@@ -33,7 +33,7 @@ def command(
 ) -> None:
     """Exits with 1 where a report is not its run's."""
     from trainlab.lab import open_run
-    from trainlab.report.check.verdict import check_report
+    from trainlab.report.handed_in import check_report
 
     words = words_in(lang)
     all_good = True

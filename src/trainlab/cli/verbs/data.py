@@ -15,7 +15,7 @@ from trainlab.cli.usage import Verb
 from trainlab.data.places import BUNDLED_FOLDER, cached, file_in, holds
 from trainlab.data.sets import IMAGE_SETS, Files, ImageSet, image_set
 from trainlab.errors import ChecksumError, DataError
-from trainlab.report.render.terminal import print_blocks
+from trainlab.report.terminal import print_blocks
 from trainlab.words import Words
 
 command = typer.Typer(no_args_is_help=True)

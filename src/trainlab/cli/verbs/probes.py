@@ -22,7 +22,7 @@ from trainlab.cli.question import question_of
 from trainlab.cli.verb_help import OUTPUT
 from trainlab.errors import SpecError
 from trainlab.lab import planned
-from trainlab.report.render.terminal import print_blocks
+from trainlab.report.terminal import print_blocks
 from trainlab.spec import Study, TrainSpec
 from trainlab.spec.probe import QUANTITIES, REDUCERS
 from trainlab.words import Words

@@ -9,7 +9,7 @@ import typer
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.record.files import make_folder
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 
 
 def command(
@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Write the report of a run."""
     from trainlab.lab import open_run
-    from trainlab.report.handin.hand_in import HandIn, read_notes
+    from trainlab.report.lab_report import HandIn, read_notes
     from trainlab.report.writing import (
         TABLES,
         check_formats,

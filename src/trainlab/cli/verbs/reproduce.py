@@ -11,7 +11,7 @@ from trainlab.analysis.document import Entry, Table
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.errors import SpecError
-from trainlab.report.render.terminal import print_blocks
+from trainlab.report.terminal import print_blocks
 from trainlab.spec import Question, TrainSpec
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.question import cells_of

@@ -12,7 +12,7 @@ from trainlab.analysis.tables import Field, name, table_of
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.errors import SpecError
-from trainlab.report.render.terminal import print_blocks
+from trainlab.report.terminal import print_blocks
 from trainlab.spec import Question
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.study import level_text

@@ -15,8 +15,7 @@ def command(
     lang: LangOption = None,
 ) -> None:
     """Exits with 1 where a record is damaged."""
-    from trainlab.record.digests import verify
-    from trainlab.record.folder import RunFolder, check_run
+    from trainlab.record.run_folder import RunFolder, check_run, verify
     from trainlab.words.error_lines import error_line
 
     words = words_in(lang)

@@ -6,7 +6,7 @@ from trainlab.analysis.document import Paragraph
 from trainlab.analysis.tables import Field, name, table_of
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
-from trainlab.report.render.terminal import print_blocks
+from trainlab.report.terminal import print_blocks
 from trainlab.workloads.catalogue import BUILTIN, Entry
 
 

@@ -15,7 +15,7 @@ from trainlab.execute.run import IsOver, add_groups
 from trainlab.machine.footprint import Footprint
 from trainlab.measure.turning.rounds import Rounds, TurnTaker
 from trainlab.plan import Group, bench_of
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec, Study
 
 MOST_READY = 12

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
 from trainlab.stats.cost_ratio import compare_costs
 from trainlab.stats.rounds import levels

@@ -11,7 +11,7 @@ from trainlab.machine.footprint import Footprint, footprint
 from trainlab.machine.memory.layout import random_layout
 from trainlab.machine.process import prepare_process
 from trainlab.measure.timing import StepTimer
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.train.loader import Loader
 from trainlab.train.parallel.crew import dismiss_crew
 

@@ -1,6 +1,6 @@
 """Trials that a driver left behind when it died."""
 
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 
 BEFORE_THE_END = ("pending", "running")
 

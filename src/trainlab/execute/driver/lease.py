@@ -21,7 +21,7 @@ from pathlib import Path
 from trainlab.errors import RecordError
 from trainlab.machine.identity import machine_identity, start_mark
 from trainlab.record.files import write_json, writing
-from trainlab.record.folder import RunFolder, read_record
+from trainlab.record.run_folder import RunFolder, read_record
 from trainlab.record.schema import FileRecord
 
 POLL_S = 0.5

@@ -7,8 +7,8 @@ from trainlab.errors import WorkloadError
 from trainlab.execute.benches.bench import has_run
 from trainlab.execute.run import planned_trial
 from trainlab.plan import Group
-from trainlab.record.folder import RunFolder
-from trainlab.record.study import GroupRecord, StudyRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.study_record import GroupRecord, StudyRecord
 from trainlab.spec.facts import AS_OBJECT, is_script
 from trainlab.workloads.reference import file_digest
 

@@ -19,8 +19,8 @@ from trainlab.execute.run import IsOver
 from trainlab.execute.share import UNENDED, Preflight, Share, devices_of
 from trainlab.plan import Group
 from trainlab.record.files import replacing
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import Failure, State
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.trial_record import Failure, State
 from trainlab.spec import Study, TrainSpec
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.train.loader import Loader

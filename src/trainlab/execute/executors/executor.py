@@ -9,7 +9,7 @@ from typing import Protocol
 
 from trainlab.execute.run import IsOver
 from trainlab.plan import Group
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Study
 from trainlab.spec.facts import WorkloadFacts
 

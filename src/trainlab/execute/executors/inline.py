@@ -15,8 +15,8 @@ from trainlab.execute.run import IsOver
 from trainlab.execute.worker import run_group
 from trainlab.machine.environment import capture
 from trainlab.plan import Group
-from trainlab.record.event import Event
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.study_record import Event
 from trainlab.spec import Study
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.train.loader import Loader

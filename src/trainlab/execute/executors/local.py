@@ -12,7 +12,7 @@ from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.packing import packed_here
 from trainlab.execute.run import IsOver
 from trainlab.plan import Group
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Study
 from trainlab.spec.facts import AS_OBJECT, WorkloadFacts
 from trainlab.train.loader import Loader

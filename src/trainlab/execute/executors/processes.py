@@ -32,9 +32,8 @@ from trainlab.execute.signals import EndAtOnce, signals_held
 from trainlab.machine.device import pick_device
 from trainlab.machine.environment import capture, usable_vcpus
 from trainlab.plan import Group
-from trainlab.record.event import Event
-from trainlab.record.folder import RunFolder
-from trainlab.record.study import JobsRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.study_record import Event, JobsRecord
 from trainlab.spec import Study
 from trainlab.spec.facts import AS_OBJECT, WorkloadFacts, is_builtin, is_script
 from trainlab.train.loader import Loader

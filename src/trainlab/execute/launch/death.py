@@ -8,7 +8,7 @@ from trainlab.execute.job import INTERRUPTED
 from trainlab.machine.capacity import num_killed_for_memory
 from trainlab.machine.identity import signal_name
 from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY
-from trainlab.record.trial import Failure
+from trainlab.record.trial_record import Failure
 
 FROM_OUTSIDE = (INTERRUPTED, -signal.SIGKILL, -signal.SIGTERM)
 """Exit codes of a process that somebody else ended."""

@@ -15,7 +15,7 @@ from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.machine.device import pick_device
 from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY
 from trainlab.plan import Group, Trial
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.train.parallel.followers import ProcessLostError
 
 KILLED = "killed"

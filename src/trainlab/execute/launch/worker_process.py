@@ -20,7 +20,7 @@ from trainlab.execute.launch.log import Log
 from trainlab.machine.capacity import num_killed_for_memory
 from trainlab.machine.footprint import Footprint
 from trainlab.plan import Group
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec.facts import is_script
 from trainlab.watching import script_process as script
 

@@ -17,7 +17,7 @@ from trainlab.instruments.calls import (
 )
 from trainlab.instruments.probes import quantities as q
 from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached
-from trainlab.record.probe import target_name
+from trainlab.record.learning_record import target_name
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Moments
 from trainlab.train.seeds import seeded

@@ -13,7 +13,7 @@ from trainlab.instruments.probes.own_reducer import own_reducer
 from trainlab.instruments.probes.quantities import counts_positive
 from trainlab.instruments.probes.reducers import DeadUnits, Reduce, Reduction, reduction_for
 from trainlab.instruments.probes.units import unit_dimension
-from trainlab.record.probe import FiredRecord, HistogramRecord, ProbeRecord, target_name
+from trainlab.record.learning_record import FiredRecord, HistogramRecord, ProbeRecord, target_name
 from trainlab.spec.probe import ProbeSpec
 
 MOST_SHAPES = 8

@@ -15,8 +15,8 @@ from trainlab.instruments.probes.layers import ProbedCalls
 from trainlab.instruments.probes.parameters import ProbedParameters
 from trainlab.instruments.probes.periods import MAX_PENDING, Periods
 from trainlab.record.files import LineWriter
-from trainlab.record.note import Note
-from trainlab.record.probe import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.record.schema import Note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import (
     Instrument,

@@ -23,7 +23,7 @@ from trainlab.instruments.calls import (
 from trainlab.instruments.probes import quantities as q
 from trainlab.instruments.probes.channels import Channel, Channels, Seen
 from trainlab.instruments.probes.selectors import Selector, no_match
-from trainlab.record.note import Note, note
+from trainlab.record.schema import Note, note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.moments import Phase
 from trainlab.train.opaque import opaque_names

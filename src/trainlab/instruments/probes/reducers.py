@@ -22,7 +22,7 @@ from trainlab.instruments.probes.accurate_sums import (
 )
 from trainlab.instruments.probes.spread import Spread
 from trainlab.instruments.probes.units import unit_dimension
-from trainlab.record.probe import HistogramRecord
+from trainlab.record.learning_record import HistogramRecord
 from trainlab.spec.probe import Bins, ProbeSpec
 
 MAX_PARTS = 64

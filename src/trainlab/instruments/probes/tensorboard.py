@@ -5,8 +5,7 @@ from itertools import pairwise
 
 from torch.utils.tensorboard import SummaryWriter
 
-from trainlab.record.board_tags import probe_tag
-from trainlab.record.probe import HistogramRecord, ProbeRecord
+from trainlab.record.learning_record import HistogramRecord, ProbeRecord, probe_tag
 from trainlab.spec.probe import Bins
 
 

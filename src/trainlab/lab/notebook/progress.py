@@ -18,7 +18,7 @@ from trainlab.lab.progress.labels import end_text, trial_label
 from trainlab.lab.progress.overview import Onlooker, Overview
 from trainlab.lab.progress.overview_text import progress_line, running_lines
 from trainlab.lab.watcher import Activity, Watcher
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec.base import plain
 from trainlab.words import Words
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from rich.cells import cell_len
 
 from trainlab.lab.progress.time_left import TimeLeft
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.words import WORDS, Words
 from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import metric_value

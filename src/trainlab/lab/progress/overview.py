@@ -9,9 +9,9 @@ from itertools import chain
 
 from trainlab.execute.driver.lease import Driver, holder_of
 from trainlab.lab.progress.time_left import TimeLeft
-from trainlab.record.event import Event, EventReader
-from trainlab.record.folder import RunFolder
-from trainlab.record.trial import TrialRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.study_record import Event, EventReader
+from trainlab.record.trial_record import TrialRecord
 
 
 @dataclass(frozen=True)

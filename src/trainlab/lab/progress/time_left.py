@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial_record import TrialRecord
 
 FIRST_GUESS_S = 4.0
 """A cost trial, start included, before any has ended: how long training takes says nothing about it."""

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from trainlab.machine.load import load_record
-from trainlab.record.cost import LoadRecord, TurnRecord
+from trainlab.record.cost_record import LoadRecord, TurnRecord
 
 TURN_MS = 30.0
 """Bare steps of a turn: short, so that the turns of a round meet the same machine."""

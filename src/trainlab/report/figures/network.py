@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
-from trainlab.record.cost import CallRow
+from trainlab.record.cost_record import CallRow
 
 MOST_BOXES = 60
 """More calls than this are drawn by block."""

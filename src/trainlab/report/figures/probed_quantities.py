@@ -8,7 +8,7 @@ from itertools import accumulate
 from trainlab.analysis.probes import CurvePoint as ProbePoint
 from trainlab.analysis.probes import ProbeCurve, probe_curves
 from trainlab.analysis.run_data import RunData
-from trainlab.record.probe import FiredRecord
+from trainlab.record.learning_record import FiredRecord
 from trainlab.report.figures.curves import CurvePoint, Curves, thinned
 
 MOST_LAYERS = 12

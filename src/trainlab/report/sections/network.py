@@ -7,7 +7,7 @@ from trainlab.analysis.document import Drawing, Paragraph, Section, Table
 from trainlab.analysis.layers import layer_times
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.run_data import RunData
-from trainlab.record.cost import CallRow, NetworkRecord
+from trainlab.record.cost_record import CallRow, NetworkRecord
 from trainlab.report.figures.network import Network, network
 from trainlab.report.figures.network_drawing import draw
 from trainlab.report.tables.layers import call_table, layer_table

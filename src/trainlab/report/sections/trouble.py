@@ -7,7 +7,7 @@ from trainlab.analysis.document import Listing, Section, Table
 from trainlab.analysis.evidence import Damage
 from trainlab.analysis.run_data import RunData
 from trainlab.analysis.tables import Field, count, name, table_of, value
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 

@@ -6,7 +6,7 @@ from trainlab.analysis.confounds import Confound
 from trainlab.analysis.document import Entry, Table
 from trainlab.analysis.side_by_side import CellComparison
 from trainlab.analysis.tables import Field, name, table_of, value, within
-from trainlab.record.environment import Environment
+from trainlab.record.study_record import Environment
 from trainlab.report.tables.environment import environment_rows
 from trainlab.report.tables.factors import (
     at_confidence,

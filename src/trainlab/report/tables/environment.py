@@ -3,8 +3,8 @@
 from trainlab.analysis.document import Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.tables import Field, name, table_of
-from trainlab.record.environment import Environment
-from trainlab.record.trial import DataRecord
+from trainlab.record.study_record import Environment
+from trainlab.record.trial_record import DataRecord
 from trainlab.words import Words
 
 

@@ -8,7 +8,7 @@ from trainlab.analysis.layers import Between, Layer, between_layers, layer_times
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.roofline import Roofline, layer_roofline
 from trainlab.analysis.tables import EMPTY, Field, count, name, share, table_of, value
-from trainlab.record.cost import CallRow, NetworkRecord
+from trainlab.record.cost_record import CallRow, NetworkRecord
 from trainlab.words import Words
 
 MANY_LAYERS = 30

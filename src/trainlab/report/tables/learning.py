@@ -10,7 +10,7 @@ from trainlab.analysis.metrics import in_order, limits_of
 from trainlab.analysis.scripts import command_text, seen_texts
 from trainlab.analysis.tables import EMPTY, count, mean, name, number, table_of, value
 from trainlab.analysis.trial_records import LearnedTrial, Line
-from trainlab.record.trial import TrialRecord
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import TrainSpec
 from trainlab.stats.means import mean_of
 from trainlab.words import Words

@@ -4,7 +4,7 @@ from trainlab.analysis.document import Table
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.operators import Sort, device_us, is_on_device, outside_us, ranked
 from trainlab.analysis.tables import count, name, number, share, table_of, value
-from trainlab.record.cost import OperatorsRecord
+from trainlab.record.cost_record import OperatorsRecord
 from trainlab.words import Words
 from trainlab.words.numbers import bare_operator, percent
 

@@ -9,7 +9,7 @@ from trainlab.analysis.document import Entry, Table
 from trainlab.analysis.names import level_name
 from trainlab.analysis.scripts import ScriptTimes
 from trainlab.analysis.tables import EMPTY, Field, name, table_of, value
-from trainlab.record.scripts.watched import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
+from trainlab.record.script_record import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
 from trainlab.spec.study import level_text
 from trainlab.words import Words
 from trainlab.words.numbers import figure, percent

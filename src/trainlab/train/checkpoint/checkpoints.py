@@ -20,7 +20,7 @@ import torch
 
 from trainlab.errors import RecordError
 from trainlab.record.files import sync, writing
-from trainlab.record.folder import TrialFolder
+from trainlab.record.run_folder import TrialFolder
 from trainlab.train.checkpoint.state import State
 from trainlab.train.checkpoint.tensor_file import (
     SUFFIX,

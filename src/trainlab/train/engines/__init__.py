@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from trainlab.record.note import Note, note
+from trainlab.record.schema import Note, note
 from trainlab.spec import TrainSpec
 from trainlab.train.engines.compiled import CompiledEngine
 from trainlab.train.engines.eager import EagerEngine

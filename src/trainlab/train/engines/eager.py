@@ -9,7 +9,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from trainlab.data.nesting import moved
-from trainlab.record.confusion import ConfusionRecord
+from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train.batches.batches import Batch, Piece
 from trainlab.train.checkpoint.state import (
     State,

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trainlab.record.confusion import ConfusionRecord
+from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train.checkpoint.state import State
 from trainlab.train.moments import Grain, Moments, Progress
 from trainlab.train.setup import Setup

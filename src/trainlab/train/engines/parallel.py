@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainlab.record.note import note
+from trainlab.record.schema import note
 from trainlab.train.checkpoint.state import State
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
 from trainlab.train.engines.engine import Member, Update

@@ -1,7 +1,7 @@
 """Why a model's step cannot be made into a program."""
 
 from trainlab.errors import said_by
-from trainlab.record.note import Value
+from trainlab.record.schema import Value
 
 
 class Unsuited(Exception):  # noqa: N818  no error: eager makes the updates instead

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from trainlab.record.note import note
+from trainlab.record.schema import note
 from trainlab.train.checkpoint.checkpoints import Checkpoints
 from trainlab.train.checkpoint.python_state import has_extra_state, python_state
 from trainlab.train.checkpoint.state import State, merged

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from trainlab.record.confusion import (
+from trainlab.record.learning_record import (
     FEWEST_CLASSES,
     MOST_CLASSES,
     MOST_MISTAKES,

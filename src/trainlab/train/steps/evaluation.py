@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from trainlab.record.confusion import ConfusionRecord
-from trainlab.record.note import note
+from trainlab.record.learning_record import ConfusionRecord
+from trainlab.record.schema import note
 from trainlab.train.batches import Batches, SplitBatches
 from trainlab.train.batches.batches import Batch
 from trainlab.train.moments import Moments

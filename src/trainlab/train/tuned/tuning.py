@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from trainlab.errors import RecordError, said_by
-from trainlab.record.note import Note, note
+from trainlab.record.schema import Note, note
 from trainlab.train.opaque import opaque_names
 from trainlab.train.optimizers import can_be_fused, make_optimizer
 from trainlab.train.seeds import seeded

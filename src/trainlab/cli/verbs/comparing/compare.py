@@ -13,8 +13,8 @@ from trainlab.cli.options import LangOption
 from trainlab.cli.summary import print_damaged
 from trainlab.errors import RecordError
 from trainlab.lab import open_run
-from trainlab.report.render.terminal import print_blocks
 from trainlab.report.tables.comparison import beside_table, difference_table
+from trainlab.report.terminal import print_blocks
 from trainlab.words import Words
 
 

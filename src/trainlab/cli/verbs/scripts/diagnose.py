@@ -25,8 +25,8 @@ from trainlab.cli.verb_help import MEASURING, OUTPUT
 from trainlab.cli.verbs.scripts.shared_options import tell_shared_options
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.lab.diagnosing import MOST_TRIED, PROCESSES, STEPS, diagnose
-from trainlab.record.folder import RunFolder
-from trainlab.record.scripts.diagnosis import DiagnosisRecord
+from trainlab.record.run_folder import RunFolder
+from trainlab.record.script_record import DiagnosisRecord
 from trainlab.words import Words
 
 
@@ -102,7 +102,7 @@ def _diagnose(
         )
     if markdown and found.record is not None:
         from trainlab.report.diagnosis import diagnosis_document
-        from trainlab.report.render.markdown import markdown_of
+        from trainlab.report.markdown import markdown_of
 
         sys.stdout.write(markdown_of(diagnosis_document(found.record, words)))
     else:
@@ -140,7 +140,7 @@ def print_diagnosis(
     """What limits the script of a run, and where more is to be had."""
     from trainlab.cli.summary import say
     from trainlab.report.diagnosis import diagnosis_blocks, diagnosis_document
-    from trainlab.report.render.terminal import print_blocks
+    from trainlab.report.terminal import print_blocks
 
     document = diagnosis_document(record, words)
     say(console, document.title, "bold underline")

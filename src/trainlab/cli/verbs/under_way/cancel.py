@@ -12,7 +12,7 @@ from trainlab.cli.options import LangOption
 from trainlab.execute.driver.abandoned import mark_interrupted
 from trainlab.execute.driver.lease import ask_to_stop, holder_of, leased
 from trainlab.lab import open_run
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 
 PATIENCE_S = 30.0
 """How long a driver may take to close its records."""

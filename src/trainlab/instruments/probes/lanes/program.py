@@ -10,7 +10,7 @@ from trainlab.instruments.probes.lanes.channels import Fired, LaneChannels, Shap
 from trainlab.instruments.probes.layers import ProbedCalls
 from trainlab.instruments.probes.parameters import ProbedParameters
 from trainlab.instruments.probes.periods import MAX_PENDING, Periods
-from trainlab.record.probe import FiredRecord, ProbeRecord
+from trainlab.record.learning_record import FiredRecord, ProbeRecord
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.program.unsuited import Unsuited
 from trainlab.train.watch import ProgramView

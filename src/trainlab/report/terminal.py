@@ -19,7 +19,7 @@ from trainlab.analysis.document import (
     Statements,
     Table,
 )
-from trainlab.report.render.wrapping import wrapped
+from trainlab.report.wrapping import wrapped
 from trainlab.words import Words
 
 NARROWEST = 80

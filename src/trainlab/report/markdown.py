@@ -19,10 +19,8 @@ from trainlab.analysis.document import (
     Statements,
     Table,
 )
-from trainlab.record.confusion import Picture
-from trainlab.report.render.numbering import Labels, table_note
-from trainlab.report.render.pictures import pictures, png_of
-from trainlab.report.render.png import png_of_picture
+from trainlab.record.learning_record import Picture
+from trainlab.report.pictures import Labels, pictures, png_of, png_of_picture, table_note
 from trainlab.words import LANGUAGES, Words
 
 FOLDER = "figures"

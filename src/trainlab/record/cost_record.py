@@ -13,8 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from trainlab.record.note import Note
-from trainlab.record.schema import FileRecord, Record
+from trainlab.record.schema import FileRecord, Note, Record
 
 Mode = Literal["train", "inference"]
 StepMs = Annotated[float, Field(ge=1e-9, le=1e12)]

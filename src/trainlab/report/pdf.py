@@ -26,11 +26,16 @@ from trainlab.analysis.document import (
 )
 from trainlab.extras import import_extra
 from trainlab.record.files import temporary_folder
-from trainlab.report.render.fonts import FAMILY, font_folder, lacks_glyphs
-from trainlab.report.render.numbering import Labels, table_note
-from trainlab.report.render.pictures import pictures
-from trainlab.report.render.png import png_of_picture
-from trainlab.report.render.wrapping import cells
+from trainlab.report.pictures import (
+    FAMILY,
+    Labels,
+    font_folder,
+    lacks_glyphs,
+    pictures,
+    png_of_picture,
+    table_note,
+)
+from trainlab.report.wrapping import cells
 from trainlab.words import Words
 
 MONO = "DejaVu Sans Mono"
@@ -57,7 +62,7 @@ def pdf_of(document: Document) -> bytes:
             for number, item in enumerate(gallery.items):
                 (root / _file_of(gallery, number)).write_bytes(png_of_picture(item.picture))
         (root / "data.json").write_text(json.dumps(_data(document, words)), encoding="utf-8")
-        template = (files("trainlab.report.render") / "report.typ").read_text(encoding="utf-8")
+        template = (files("trainlab.report") / "report.typ").read_text(encoding="utf-8")
         (root / "report.typ").write_text(template, encoding="utf-8")
         compiled, warnings = typst.compile_with_warnings(
             str(root / "report.typ"),

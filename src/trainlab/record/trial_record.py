@@ -4,9 +4,8 @@ from typing import Any, Literal
 
 from pydantic import NonNegativeInt, PositiveInt, field_validator
 
-from trainlab.record.cost import LoadRecord
-from trainlab.record.note import Note
-from trainlab.record.schema import FileRecord, Record, TrialId
+from trainlab.record.cost_record import LoadRecord
+from trainlab.record.schema import FileRecord, Note, Record, TrialId
 from trainlab.spec.settings import Scalar
 
 State = Literal["pending", "running", "done", "diverged", "interrupted", "failed"]

@@ -9,10 +9,8 @@ from typing import Any
 from trainlab.analysis.charts import PALETTE, VEGA_LITE, config
 from trainlab.analysis.document import Document, chart_groups
 from trainlab.extras import import_extra
-from trainlab.record.confusion import Picture
-from trainlab.report.render.fonts import embedded_font
-from trainlab.report.render.numbering import Labels
-from trainlab.report.render.png import png_of_picture
+from trainlab.record.learning_record import Picture
+from trainlab.report.pictures import Labels, embedded_font, png_of_picture
 from trainlab.words import Words
 
 FONT = "'Trainlab Report', system-ui, sans-serif"
@@ -92,7 +90,7 @@ def _bundle() -> str:
 
 @cache
 def _resource(name: str) -> str:
-    return (files("trainlab.report.render") / name).read_text(encoding="utf-8")
+    return (files("trainlab.report") / name).read_text(encoding="utf-8")
 
 
 def _markup(text: str) -> Any:

@@ -18,7 +18,7 @@ from trainlab.analysis.document import (
     Table,
 )
 from trainlab.errors import MissingExtraError
-from trainlab.report.render.pictures import picture
+from trainlab.report.pictures import picture
 from trainlab.spec.base import plain
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line

@@ -1,0 +1,594 @@
+"""The run folder: every file name of a run, how its files are written, read and proven unchanged."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from trainlab.errors import RecordError
+from trainlab.record.cost_record import (
+    CostRecord,
+    LayersRecord,
+    LimitsRecord,
+    MemoryRecord,
+    NetworkRecord,
+    OperatorsRecord,
+    ProbeCostRecord,
+)
+from trainlab.record.files import (
+    COPY_AGAIN,
+    SEAL,
+    WAS_CHANGED,
+    make_folder,
+    numbered_lines,
+    read_bytes,
+    read_json,
+    remove_parts,
+    replacing,
+    sha256_of,
+    sync,
+    sync_all,
+    write_json,
+    writing,
+)
+from trainlab.record.learning_record import (
+    ConfusionRecord,
+    CurveLine,
+    EpochLine,
+    ProbeRecord,
+    ProbesRecord,
+)
+from trainlab.record.schema import FORMAT, Record, first_problem, migrated
+from trainlab.record.script_record import DiagnosisRecord, WatchedRecord
+from trainlab.record.study_record import Environment, StudyRecord
+from trainlab.record.trial_record import TrialRecord
+from trainlab.spec.base import did_you_mean
+
+R = TypeVar("R", bound=Record)
+
+CHANGED = "the file was changed by hand?"
+
+
+@dataclass(frozen=True)
+class RecordFile(Generic[R]):
+    """One JSON file of a trial that holds one record."""
+
+    path: Path
+    kind: type[R]
+
+    def write(self, record: R) -> None:
+        """Writes it whole, or not at all."""
+        write_json(self.path, record.model_dump(mode="json"))
+
+    def read(self) -> R:
+        """Reads it; RecordError where it is missing or not one of ours."""
+        return read_record(self.path, self.kind)
+
+    def exists(self) -> bool:
+        """Whether it has been written."""
+        return self.path.exists()
+
+
+def read_record(path: Path, kind: type[R]) -> R:
+    """A record of this or an older version; RecordError where it is missing or none of ours."""
+    value = read_json(path)
+    number = value.get("format")
+    if not isinstance(number, int) or number < 1:
+        got = "has no format number" if number is None else f"format: got {number!r}"
+        raise RecordError(f"{path}: {got}, must have one from 1 to {FORMAT}; {CHANGED}")
+    if number > FORMAT:
+        raise RecordError(f"{path}: format {number}, this trainlab reads up to {FORMAT}; update it")
+    try:
+        return kind.model_validate(migrated(path.name, value))
+    except ValidationError as error:
+        raise RecordError(f"{path}: {first_problem(error)}; {CHANGED}") from None
+
+
+def checked_lines(
+    path: Path, kind: type[R], holding: str = ""
+) -> Iterator[tuple[dict[str, Any], R]]:
+    """The lines as they are and as records; none where there is no file."""
+    for number, line in numbered_lines(path, holding) if path.exists() else ():
+        try:
+            yield line, kind.model_validate(line)
+        except ValidationError as error:
+            problem = first_problem(error)
+            raise RecordError(f"{path}: line {number}: {problem}; {CHANGED}") from None
+
+
+SPARE_BYTES = 16 * 1024
+"""Kept free while a trial runs: more than the record of how it ended takes, but for the longest errors."""
+
+
+class TrialFolder:
+    """The records of one trial."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trial_file = path / "trial.json"
+        self.curve_file = path / "curve.jsonl"
+        self.network = RecordFile(path / "network.json", NetworkRecord)
+        self.confusion = RecordFile(path / "confusion.json", ConfusionRecord)
+        self.cost = RecordFile(path / "cost.json", CostRecord)
+        self.operators = RecordFile(path / "operators.json", OperatorsRecord)
+        self.layers = RecordFile(path / "layers.json", LayersRecord)
+        self.memory = RecordFile(path / "memory.json", MemoryRecord)
+        self.limits = RecordFile(path / "limits.json", LimitsRecord)
+        self.probe_price = RecordFile(path / "probe_price.json", ProbeCostRecord)
+        self.probes = RecordFile(path / "probes.json", ProbesRecord)
+        self.watched = RecordFile(path / "watched.json", WatchedRecord)
+        self.answers_pipe = path / ".answers"
+        self.output_file = path / "output.txt"
+        self.work_folder = path / "work"
+        self.probes_file = path / "probes.jsonl"
+        self.trace_file = path / "trace.json.gz"
+        self.tensorboard_folder = path / "tensorboard"
+        self.checkpoint_folder = path / "checkpoint"
+        self.model_file = self.checkpoint_folder / "model.pt"
+        self.resume_folder = path / "resume"
+        self.attempts_folder = path / "attempts"
+        self._spare_file = path / ".spare"
+        self._ended_file = path / ".ended.json"
+
+    def write(self, record: TrialRecord, *, synced: bool = True) -> None:
+        """Writes trial.json; RecordError where another attempt has taken the trial over meanwhile."""
+        make_folder(self.path)
+        self.check_current(record.token)
+        self._replace(record, synced=synced)
+
+    def check_current(self, token: str | None) -> None:
+        """RecordError where the last attempt at the trial, as it is recorded, has another token."""
+        try:
+            is_current = self.read().token == token
+        except RecordError:
+            return  # not written yet, or damaged: nobody else's
+        if not is_current:
+            raise RecordError(
+                f"{self.trial_file}: another attempt runs this trial now; this one is given up"
+            )
+
+    def _replace(self, record: TrialRecord, *, synced: bool = True) -> None:
+        write_json(self.trial_file, record.model_dump(mode="json"), synced=synced)
+
+    def read(self) -> TrialRecord:
+        """Reads trial.json."""
+        return read_record(self.trial_file, TrialRecord)
+
+    def end(self, record: TrialRecord) -> None:
+        """Writes trial.json for the last time, where the disk is full into the room kept for it. The other
+        records are on the disk before it says that the trial has ended, and it holds their digests."""
+        with writing(self._spare_file):
+            self._spare_file.unlink(missing_ok=True)
+        records = [path for path in self.readers() if path.exists()]
+        for path in records:
+            with suppress(OSError):  # what a failing disk loses is noticed by its digest
+                sync(path)
+        files = {path.name: sha256_of(path) for path in records}
+        self.write(record.model_copy(update={"files": files}))
+        with suppress(OSError):  # not every file system can
+            sync(self.path)
+        with writing(self._ended_file):
+            self._ended_file.unlink(missing_ok=True)
+
+    def prepare_end(self, record: TrialRecord, together: Sequence[str]) -> None:
+        """Leaves beside trial.json what will be its last content, once the trials that trained together
+        have all done so: should the process die then, none of them needs to train again by itself."""
+        write_json(self._ended_file, {**record.model_dump(mode="json"), "together": list(together)})
+
+    def prepared_end(self) -> tuple[TrialRecord, Sequence[str]] | None:
+        """What the last attempt left so, with the trials that trained together."""
+        try:
+            ended, together = (
+                read_record(self._ended_file, TrialRecord),
+                read_json(self._ended_file),
+            )
+            is_of_last = self.read().token == ended.token
+        except RecordError:
+            return None
+        return (ended, together.get("together", ())) if is_of_last else None
+
+    def check_files(self, record: TrialRecord) -> None:
+        """RecordError where a record is missing or not as it was when the trial ended."""
+        for name, digest in record.files.items():
+            path = self.path / Path(name).name
+            if sha256_of(path) != digest:
+                raise RecordError(f"{path}: {WAS_CHANGED}; {COPY_AGAIN}")
+
+    def begin_attempt(self, **changes: Any) -> TrialRecord:
+        """Writes trial.json with the next attempt counted; what an earlier one left is set aside, not lost.
+
+        Room is kept for how it ends, since the disk may be full by then; none where it cannot even begin.
+        """
+        record = self.read()
+        with replacing(self._spare_file) as part:
+            # Random: a disk that compresses must keep room for it, too.
+            part.write_bytes(os.urandom(SPARE_BYTES))
+        try:
+            if record.attempt:
+                self._set_aside(record)
+            begun = record.next_attempt().model_copy(update=changes)
+            self._replace(begun)
+        except BaseException:
+            self._spare_file.unlink(missing_ok=True)
+            raise
+        return begun
+
+    def set_aside(self, attempt: int) -> "TrialFolder":
+        """Where an earlier attempt's files are once another has begun."""
+        return TrialFolder(self.attempts_folder / str(attempt))
+
+    def earlier_attempts(self) -> "list[TrialFolder]":
+        """All that were set aside."""
+        if not self.attempts_folder.is_dir():
+            return []
+        return [TrialFolder(path) for path in self.attempts_folder.iterdir() if path.is_dir()]
+
+    def remove_checkpoints(self) -> None:
+        """The trial is finished: nobody will go on with it."""
+        with writing(self.resume_folder):
+            if self.resume_folder.is_dir():
+                rmtree(self.resume_folder)
+
+    @property
+    def _kept_in_place(self) -> tuple[Path, ...]:
+        return self.trial_file, self._spare_file, self.attempts_folder, self.resume_folder
+
+    def _set_aside(self, record: TrialRecord) -> None:
+        """Moves what an attempt left into a folder of its own; a half-written file is nobody's record."""
+        aside = self.set_aside(record.attempt).path
+        with writing(aside):
+            aside.mkdir(parents=True, exist_ok=True)
+            remove_parts(self.path)
+            for path in self.path.iterdir():
+                if path not in self._kept_in_place:
+                    path.rename(aside / path.name)
+        write_json(aside / self.trial_file.name, record.model_dump(mode="json"))
+
+    def readers(self) -> dict[Path, Callable[[], object]]:
+        """Every record of a trial beside trial.json, and what reads and checks it."""
+        files: tuple[RecordFile[Any], ...] = (
+            *(self.network, self.cost, self.operators, self.layers, self.memory, self.limits),
+            *(self.probe_price, self.probes, self.confusion, self.watched),
+        )
+        read: dict[Path, Callable[[], object]] = {file.path: file.read for file in files}
+        return read | {self.curve_file: self.curve, self.probes_file: self.probe_lines}
+
+    def watched_by(self, rank: int) -> RecordFile[WatchedRecord]:
+        """What one of the processes that torchrun started was seen to do."""
+        return (
+            RecordFile(self.path / f"watched-rank{rank}.json", WatchedRecord)
+            if rank
+            else self.watched
+        )
+
+    def curve_of(self, rank: int) -> Path:
+        """The curve that this process saw; that of the first is the trial's."""
+        return self.path / f"curve-rank{rank}.jsonl" if rank else self.curve_file
+
+    def curve(self) -> list[dict[str, Any]]:
+        """The points of the curve so far, oldest first."""
+        return [line for line, _ in checked_lines(self.curve_file, CurveLine)]
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """The points of kind `epoch` alone: few of many, and the others are never parsed."""
+        return [line for line, _ in checked_lines(self.curve_file, EpochLine, '"epoch",')]
+
+    def probe_lines(self) -> list[ProbeRecord]:
+        """The values of the probes so far, oldest first."""
+        return [record for _, record in checked_lines(self.probes_file, ProbeRecord)]
+
+
+class RunFolder:
+    """The records of one execution of a study."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.study_file = path / "study.json"
+        self.environments_folder = path / "environments"
+        self.events_folder = path / "events"
+        self.drivers_folder = path / "drivers"
+        self.logs_folder = path / "logs"
+        self.trials_folder = path / "trials"
+        self.shares_folder = path / "shares"
+        self.results_csv = path / "results.csv"
+        self.results_parquet = path / "results.parquet"
+        self.epochs_csv = path / "epochs.csv"
+        self.probes_csv = path / "probes.csv"
+        self.report_folder = path / "report"
+        self.export_folder = path / "export"
+        self.diagnosis = RecordFile(path / "diagnosis.json", DiagnosisRecord)
+
+    def trial(self, trial_id: str) -> TrialFolder:
+        """The folder of one trial."""
+        return TrialFolder(self.trials_folder / trial_id)
+
+    def log_file(self, trial_id: str) -> Path:
+        """What the process that ran a trial printed, and others with it whose first it was."""
+        return self.logs_folder / f"{trial_id}.log"
+
+    def write_trials(self, records: Iterable[TrialRecord]) -> None:
+        """Writes trial.json of many trials that are planned."""
+        written = []
+        for record in records:
+            files = self.trial(record.id)
+            files.write(record, synced=False)
+            written.append(files.trial_file)
+        with writing(self.trials_folder):
+            sync_all(written)
+
+    def write_study(self, record: StudyRecord) -> None:
+        """Writes study.json."""
+        write_json(self.study_file, record.model_dump(mode="json"))
+
+    def study(self) -> StudyRecord:
+        """Reads study.json."""
+        if not self.study_file.exists():
+            raise RecordError(f"{self.study_file}: no such file; is this a run folder?")
+        return read_record(self.study_file, StudyRecord)
+
+    def trials(self) -> list[TrialRecord]:
+        """All trials, in the order planned."""
+        return [self.trial(trial_id).read() for trial_id in self.study().trials]
+
+    def write_environment(self, record: Environment) -> str:
+        """Records a machine, once however often it is written; returns the name trials refer to it by."""
+        content = record.model_dump(mode="json")
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+        name = f"{re.sub(r'[^A-Za-z0-9.-]', '_', record.host) or 'host'}-{digest}"
+        make_folder(self.environments_folder)
+        write_json(self.environments_folder / f"{name}.json", content)
+        return name
+
+    def environment_files(self) -> dict[str, RecordFile[Environment]]:
+        """The machines of the run by name. In format 1 there was one, without a name."""
+        files = sorted(self.environments_folder.glob("*.json"))
+        files = files or list(self.path.glob("environment.json"))
+        return {path.stem: RecordFile(path, Environment) for path in files}
+
+    def environments(self) -> dict[str, Environment]:
+        """The machines of the run, read."""
+        return {name: file.read() for name, file in self.environment_files().items()}
+
+    def check_links(self) -> None:
+        """RecordError where a folder inside the run is a link: what is written there would lie outside.
+        Where a script runs there may be links; nothing of ours is written there."""
+        for parent, folders, _ in os.walk(self.path):
+            for name in folders:
+                if (place := Path(parent, name)).is_symlink():
+                    rule = "is a link, and may lead anywhere"
+                    raise RecordError(f"{place}: {rule}; put a folder in its place")
+            if (trial := TrialFolder(Path(parent))).trial_file.exists():
+                folders[:] = [name for name in folders if name != trial.work_folder.name]
+
+    def file_names(self) -> frozenset[str]:
+        """The names of all files and folders there are: the run's own, and those of any trial."""
+        own = {path.name for path in self.path.iterdir()}
+        trials = (folder for folder in self.trials_folder.iterdir() if folder.is_dir())
+        return frozenset(own | {path.name for folder in trials for path in folder.iterdir()})
+
+    def write_table(self, path: Path, content: bytes) -> None:
+        """Writes one of the run's tables whole."""
+        with replacing(path) as part:
+            part.write_bytes(content)
+
+
+RUNS = Path("runs")
+"""Where run folders are made unless told otherwise."""
+
+
+def create_run(out: Path | None, name: str, now: datetime, base: Path | None = None) -> RunFolder:
+    """A new run folder: `out`, or `runs/<name>-<time>`. Never one that another run has."""
+    if out is not None:
+        return _claim(out)
+    stem = (base or RUNS) / f"{name}-{now.strftime('%Y-%m-%dT%H-%M-%S')}"
+    path, count = stem, 1
+    while True:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.mkdir()
+            except FileExistsError:
+                count += 1
+                path = stem.with_name(f"{stem.name}-{count}")
+            else:
+                return _claim(path)
+
+
+def check_unused(path: Path) -> None:
+    """RecordError where no run folder can be made at a path; writes nothing."""
+    with writing(path):
+        if _holds_unfinished(path):
+            remedy = f"go on with it by `trainlab resume {path}`, or choose another --out"
+            raise RecordError(f"{path}: holds a run that is not finished; {remedy}")
+        if path.is_dir() and any(path.iterdir()):
+            raise RecordError(f"{path}: is not empty; choose another --out, or remove it")
+        above = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not above.is_dir():
+        raise RecordError(f"{path}: cannot be written: {above} is a file; choose another --out")
+
+
+def _holds_unfinished(path: Path) -> bool:
+    run = RunFolder(path)
+    try:
+        return run.study_file.is_file() and not all(trial.is_finished for trial in run.trials())
+    except RecordError:
+        return False
+
+
+def _claim(path: Path) -> RunFolder:
+    """Takes an empty folder; making `trials` fails for all but one of those who try at once."""
+    folder = RunFolder(path)
+    check_unused(path)
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.trials_folder.mkdir()
+        except FileExistsError:
+            raise RecordError(
+                f"{path}: another run has just taken it; choose another --out"
+            ) from None
+    return folder
+
+
+def check_run(path: Path) -> None:
+    """RecordError where a path is no run folder; names one where that is near."""
+    if RunFolder(path).study_file.is_file():
+        return
+    if not path.exists():
+        names = {str(path.parent / p.name): p for p in _runs_in(path.parent)}
+        near = did_you_mean(str(path), names)
+        raise RecordError(f"{path}: no such folder{near or '; name a run folder, as in runs/…'}")
+    if not path.is_dir():
+        raise RecordError(f"{path}: is a file; name the run folder that it is in")
+    around = [above for above in path.parents if RunFolder(above).study_file.is_file()]
+    inside = around[:1] or _runs_in(path)
+    if len(inside) == 1:
+        meant = f"did you mean {inside[0]}?"
+    elif inside:
+        meant = f"it holds {len(inside)}; name one of them, as {inside[-1]}"
+    else:
+        meant = "name one that `trainlab run` has made, as in runs/…"
+    raise RecordError(f"{path}: is no run folder: it has no study.json; {meant}")
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """Run folders that lie in a folder, by name."""
+    try:
+        inner = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError:
+        return []
+    return [path for path in inner if RunFolder(path).study_file.is_file()]
+
+
+COMMAND = r"""cd RUN
+find study.json environment* trials -maxdepth 2 \( -name '*.json' -o -name '*.jsonl' \) -print0 \
+  | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"""
+"""Gives the digest of all records, without trainlab."""
+
+
+@dataclass(frozen=True)
+class Digests:
+    """What the records of a run are, in a few characters; any change of a record changes them."""
+
+    all: str
+    """Of everything that reports are written from."""
+    parts: Mapping[str, str]
+    """Of `study.json`, of the machines and of each trial, by their paths in the run folder."""
+    num_files: int
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether the records of a run are as they were written."""
+
+    num_files: int
+    num_unproven: int
+    """Readable, but without a digest: an earlier version wrote them, or their trial has not ended."""
+    damaged: tuple[str, ...]
+    """A line for each file that is missing, not readable or not as it was written."""
+
+
+def verify(run: RunFolder) -> Verification:
+    """Reads every record of a run that reports are written from."""
+    num_files = num_unproven = 0
+    damaged: list[str] = []
+    for path, digest, read in _records(run):
+        num_files += 1
+        try:
+            content = read_bytes(path)
+            if digest is not None and hashlib.sha256(content).hexdigest() != digest:
+                raise RecordError(f"{path}: {WAS_CHANGED}; {COPY_AGAIN}")
+            read()
+        except RecordError as error:
+            damaged.append(str(error))
+        else:
+            num_unproven += digest is None and not SEAL.search(content)
+    return Verification(num_files, num_unproven, tuple(damaged))
+
+
+Recorded = tuple[Path, str | None, Callable[[], object]]
+"""A file, its digest where another record holds it, and what reads it."""
+
+
+def _records(run: RunFolder) -> Iterator[Recorded]:
+    yield run.study_file, None, run.study
+    machines = run.environment_files()
+    for file in machines.values():
+        yield file.path, None, file.read
+    try:
+        planned = run.study().trials
+    except RecordError:
+        planned = ()
+    for name in sorted(_machines_of(run, planned) - machines.keys()):
+        path = run.environments_folder / f"{name}.json"
+        yield path, None, lambda: None
+    found = (path.name for path in run.trials_folder.glob("*") if path.is_dir())
+    for trial_id in dict.fromkeys((*planned, *sorted(found))):
+        yield from _trial_records(run.trial(trial_id))
+
+
+def _machines_of(run: RunFolder, planned: Iterable[str]) -> set[str]:
+    """The machines that trials say they ran on."""
+    found: set[str] = set()
+    for trial_id in planned:
+        with suppress(RecordError):
+            if (name := run.trial(trial_id).read().environment) is not None:
+                found.add(name)
+    return found
+
+
+def _trial_records(files: TrialFolder) -> Iterator[Recorded]:
+    """trial.json, then those that it lists or that are there."""
+    yield files.trial_file, None, files.read
+    try:
+        digests = files.read().files
+    except RecordError:
+        digests = {}
+    for path, read in files.readers().items():
+        if path.name in digests or path.exists():
+            yield path, digests.get(path.name), read
+
+
+def run_digests(run: RunFolder) -> Digests:
+    """Reads every raw record of a run."""
+    paths = [
+        run.study_file,
+        *run.path.glob("environment.json"),
+        *run.environments_folder.glob("*.json"),
+    ]
+    paths += [p for p in run.trials_folder.glob("*/*") if p.suffix in (".json", ".jsonl")]
+    listed = {path.relative_to(run.path).as_posix(): sha256_of(path) for path in paths}
+    parts: dict[str, dict[str, str]] = {}
+    for name in sorted(listed, key=str.encode):
+        parts.setdefault(_part(name), {})[name] = listed[name]
+    return Digests(
+        all=_digest_of(listed),
+        parts={
+            part: next(iter(files.values())) if part in files else _digest_of(files)
+            for part, files in parts.items()
+        },
+        num_files=len(listed),
+    )
+
+
+def _part(name: str) -> str:
+    """`trials/<id>` for a file of a trial, and the file itself for others."""
+    return "/".join(name.split("/")[:2])
+
+
+def _digest_of(files: Mapping[str, str]) -> str:
+    return hashlib.sha256(b"".join(_lines(files))).hexdigest()
+
+
+def _lines(files: Mapping[str, str]) -> Iterable[bytes]:
+    for name in sorted(files, key=str.encode):
+        yield f"{files[name]}  {name}\n".encode()

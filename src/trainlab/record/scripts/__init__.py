@@ -1,1 +1,0 @@
-"""Records of scripts that are watched."""

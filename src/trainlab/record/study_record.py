@@ -1,0 +1,198 @@
+"""study.json, environments/*.json and events/*.jsonl: what was asked, on which machines, how far it got."""
+
+import json
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError, field_validator
+
+from trainlab.errors import RecordError
+from trainlab.record.files import read_bytes
+from trainlab.record.schema import FileRecord, Record, TrialId, first_problem
+from trainlab.spec import Study
+from trainlab.spec.base import plain_value
+
+
+class GroupRecord(Record):
+    """Trials that one worker runs, as planned."""
+
+    trials: tuple[TrialId, ...]
+    is_alone: bool
+    """Nothing else may run on the machine meanwhile."""
+    bench: str | None = None
+    """Groups of one bench take turns."""
+
+
+class JobsRecord(Record):
+    """How many learn trials run side by side; the threads of each, None: torch's choice."""
+
+    number: int
+    threads: int | None
+
+
+class StudyRecord(FileRecord):
+    """What was asked and how it was resolved."""
+
+    name: str
+    created: str
+    trainlab: str
+    command: str
+    study: dict[str, Any]
+    on: str = "local"
+    """The executor, as asked."""
+    jobs: int | Literal["auto"] = "auto"
+    """Learn trials side by side, as asked."""
+    side_by_side: JobsRecord | None = None
+    """What the jobs became; None before the first learn trial."""
+    trial_timeout_s: float | None = None
+    """How long a trial may take, as asked."""
+    workload_digest: str | None = None
+    """SHA-256 of the user's own workload file as it was when the run began; None for other workloads."""
+    overridden: dict[str, Any] = {}
+    """What the study's file says of settings and factors that were asked for otherwise."""
+    groups: tuple[GroupRecord, ...]
+    """In the order planned."""
+
+    @field_validator("groups")
+    @classmethod
+    def _trials_are_distinct(cls, groups: tuple[GroupRecord, ...]) -> tuple[GroupRecord, ...]:
+        counts = Counter(trial for group in groups for trial in group.trials)
+        if twice := [trial for trial, count in counts.items() if count > 1]:
+            raise ValueError(f"has {twice[0]} twice")
+        return groups
+
+    @property
+    def trials(self) -> tuple[str, ...]:
+        """The ids of all trials, in the order planned."""
+        return tuple(trial for group in self.groups for trial in group.trials)
+
+    def to_study(self, where: str) -> Study:
+        """The study as a value; a setting that this version does not know is left out."""
+        try:
+            return Study.model_validate(self.study, extra="ignore")
+        except ValidationError as error:
+            raise RecordError(
+                f"{where}: study: {first_problem(error)}; written by another trainlab?"
+            ) from None
+
+
+class Gpu(Record):
+    """One GPU as the driver names it."""
+
+    name: str
+    memory_gib: float | None = None
+    power_limit_w: float | None = None
+    sm_clock_max_mhz: int | None = None
+
+
+class Environment(FileRecord):
+    """environments/*.json: one machine of a run."""
+
+    host: str = ""
+    """The machine's own name."""
+    cpu: str
+    num_vcpus: int
+    num_vcpus_usable: int
+    """What this process may use: affinity and container quota counted in."""
+    memory_gib: float
+    gpus: tuple[Gpu, ...]
+    driver: str | None
+    os: str
+    kernel: str
+    python: str
+    packages: dict[str, str]
+    cuda: str | None
+    cudnn: str | None
+    torch_threads: int | None
+    torch_interop_threads: int | None
+    tf32: dict[str, bool] | None
+    variables: dict[str, str]
+    """Environment variables that steer threads and GPUs, where set."""
+    git_commit: str | None
+    git_dirty: bool | None
+
+
+UNKNOWN = Environment(
+    cpu="unknown",
+    num_vcpus=0,
+    num_vcpus_usable=0,
+    memory_gib=0.0,
+    gpus=(),
+    driver=None,
+    os="unknown",
+    kernel="unknown",
+    python="unknown",
+    packages={},
+    cuda=None,
+    cudnn=None,
+    torch_threads=None,
+    torch_interop_threads=None,
+    tf32=None,
+    variables={},
+    git_commit=None,
+    git_dirty=None,
+)
+"""For a run in which no trial has been started."""
+
+
+Kind = Literal["starting", "ready", "group_begins", "group_ends", "progress", "epoch"]
+
+
+class Event(Record):
+    """One thing that happened. Fields that do not apply to its kind are left out of its line."""
+
+    kind: Kind
+    """`starting` and `ready`: processes for `groups` are started, and are past their imports."""
+    at: str = ""
+    """When, in UTC, by the clock of the host that writes it."""
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Trials by group."""
+    trials: tuple[str, ...] = ()
+    """Of the group that begins or ends, or the one trial that made progress."""
+    num_side_by_side: int = 1
+    """Of a group that begins: how many such groups run at a time."""
+    share: float | None = None
+    """How much of the trial is done."""
+    epoch: int | None = None
+    num_epochs: int | None = None
+    metrics: dict[str, float | None] = {}
+    """The last known; null where not finite."""
+    time_s: float | None = None
+    """Training and testing so far."""
+
+
+class EventReader:
+    """Reads what has been added since the last look."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offsets: dict[Path, int] = {}
+
+    def new(self) -> list[Event]:
+        """In the order of their times; lines that are no events of ours are passed over."""
+        paths = sorted(self._folder.glob("*.jsonl"))
+        return sorted(
+            (event for path in paths for event in self._read(path)), key=lambda event: event.at
+        )
+
+    def _read(self, path: Path) -> list[Event]:
+        start = self._offsets.get(path, 0)
+        try:
+            content = read_bytes(path, start)
+        except RecordError:
+            return []
+        complete = content[: content.rfind(b"\n") + 1]
+        self._offsets[path] = start + len(complete)
+        return [event for line in complete.splitlines() if (event := _event(line)) is not None]
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        event = Event.model_validate(plain_value(json.loads(line)))
+        datetime.fromisoformat(event.at)
+    except (ValueError, RecursionError):
+        return None
+    is_of_trials = event.kind not in ("starting", "ready")
+    return None if is_of_trials and not event.trials else event

@@ -1,1 +1,0 @@
-"""Whether the numbers of a report that was handed in are those of a run."""

@@ -1,1 +1,0 @@
-"""A report in the form in which a lab is handed in, with what its author wrote."""

@@ -1,0 +1,215 @@
+"""What formats show alike: numbers of figures and tables, fonts, charts and images as still pictures."""
+
+import base64
+import io
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+from trainlab.analysis.charts import VEGA_LITE, config, fit_legends
+from trainlab.analysis.document import Document, Drawing, Figure, Gallery, OwnText, Table
+from trainlab.errors import MissingExtraError, SpecError
+from trainlab.extras import import_extra
+from trainlab.record.files import writing
+from trainlab.record.learning_record import Picture
+from trainlab.words import WORDS, Words
+
+
+class Labels:
+    """`Figure 1`, `Table 2`: figures and tables of a document, counted in reading order."""
+
+    def __init__(self, document: Document, words: Words) -> None:
+        blocks = list(document.all_blocks())
+        figures = [block for block in blocks if isinstance(block, Figure | Drawing | Gallery)]
+        tables = [block for block in blocks if isinstance(block, Table)]
+        # By identity: two tables may be equal in every field.
+        self._labels = {
+            id(block): words(key, number=number)
+            for key, counted in (("figure_number", figures), ("table_number", tables))
+            for number, block in enumerate(counted, start=1)
+        }
+
+    def of(self, block: Figure | Drawing | Gallery | Table) -> str:
+        """The label of one of them."""
+        return self._labels[id(block)]
+
+
+def table_note(table: Table, words: Words) -> str:
+    """The note under a table, and how many rows are not shown; empty where there is neither."""
+    notes = [table.note] if table.note else []
+    if len(table.shown) < len(table.rows):
+        notes.append(words("more_rows", shown=len(table.shown), number=len(table.rows)))
+    return words.sentences(*notes)
+
+
+FAMILY = "Trainlab Sans SC"
+REGULAR = "TrainlabSansSC-Regular.otf"
+
+
+def font_folder() -> Path:
+    """The folder of the fonts, for programs that take one."""
+    with as_file(files("trainlab.report") / "font_files") as folder:
+        return folder
+
+
+def embedded_font(document: Document) -> str:
+    """A style with the characters this document uses in it; empty where it has no Chinese ones."""
+    if not any(ord(character) >= 0x2E80 for character in repr(document)):
+        return ""
+    content = base64.b64encode(_subset(characters(document))).decode()
+    source = f"url(data:font/woff2;base64,{content}) format('woff2')"
+    return (
+        f"\n@font-face {{ font-family: 'Trainlab Report'; src: {source}; font-display: block; }}\n"
+    )
+
+
+def characters(document: Document) -> set[str]:
+    """All characters beyond ASCII that the document, or the page around it, can show."""
+    words = "".join(text for texts in WORDS.values() for text in texts)
+    # The document's repr has every text in it, also those of charts.
+    return {character for character in words + repr(document) if ord(character) >= 0x80}
+
+
+def lacks_glyphs(document: Document) -> bool:
+    """Whether an author's text has characters that the bundled font does not: a rare name, an emoji."""
+    tools = import_extra("fontTools.ttLib", "a report")
+    known = tools.TTFont(font_folder() / REGULAR).getBestCmap()
+    own = document.byline + repr([b for b in document.all_blocks() if isinstance(b, OwnText)])
+    return any(ord(character) >= 0x80 and ord(character) not in known for character in own)
+
+
+def _subset(shown: set[str]) -> bytes:
+    subset = import_extra("fontTools.subset", "a Chinese HTML report")
+    import_extra("brotli", "a Chinese HTML report")
+    options = subset.Options(flavor="woff2", layout_features=["kern"], notdef_outline=True)
+    font = subset.load_font(str(font_folder() / REGULAR), options)
+    cutter = subset.Subsetter(options)
+    cutter.populate(text="".join(sorted(shown)))
+    cutter.subset(font)
+    content = io.BytesIO()
+    font.recalcTimestamp = False
+    subset.save_font(font, content, options)
+    return content.getvalue()
+
+
+COLOUR_TYPES = {1: 0, 3: 2}
+"""By channels: grey, or red, green and blue."""
+
+
+def png_of_picture(picture: Picture, scale: int = 1) -> bytes:
+    """The picture pixel by pixel, each `scale` pixels wide and high."""
+    step = picture.width * picture.channels
+    values, rows = picture.values, []
+    for start in range(0, len(values), step):
+        row = values[start : start + step]
+        pixels = [row[at : at + picture.channels] for at in range(0, step, picture.channels)]
+        # Each row begins with its filter: none.
+        rows += [b"\0" + b"".join(pixel * scale for pixel in pixels)] * scale
+    size = picture.width * scale, picture.height * scale
+    head = struct.pack(">IIBBBBB", *size, 8, COLOUR_TYPES[picture.channels], 0, 0, 0)
+    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(b"".join(rows), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, content) for kind, content in parts)
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    check = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+
+
+WIDTH = 520
+FALLBACK = "Helvetica, Arial, sans-serif"
+SCALE = 2.0
+CONFIG = config(FAMILY, "white", "#1c2430", "#566070", {"gridColor": "#dfe4ea"}) | {"padding": 8}
+
+
+def pictures(document: Document, widths: Mapping[str, int] | None = None) -> dict[str, str]:
+    """Every chart and drawing as SVG, by its id; `widths` of charts in pixels where they are not the usual.
+    MissingExtraError without vl-convert."""
+    widths = widths or {}
+    drawings = {drawing.id: drawing.svg for drawing in document.drawings()}
+    charts = {
+        figure.id: _svg(json.dumps(figure.spec), widths.get(figure.id, WIDTH))
+        for figure in document.figures()
+    }
+    return drawings | charts
+
+
+def picture(figure: Figure, width: int = WIDTH) -> str:
+    """One chart as SVG."""
+    return _svg(json.dumps(figure.spec), width)
+
+
+def png_of(svg: str) -> bytes:
+    """The picture in pixels, with its glyphs drawn: for readers whose machine lacks the font."""
+    picture: bytes = _converter().svg_to_png(svg, scale=SCALE)
+    return picture
+
+
+@cache
+def _svg(spec: str, width: int) -> str:
+    """Cached, since a report that is checked is drawn again."""
+    still = json.loads(spec) | {"width": width, "config": CONFIG}
+    fit_legends(still, width)
+    if still["layer"][0]["encoding"]["y"]["type"] == "quantitative":
+        # Charts of curves keep their proportions; all others are as high as their rows need.
+        still["height"] = round(still["height"] * width / WIDTH)
+    # Points that are there only to hover over have nothing to show here.
+    still["layer"] = [layer for layer in still["layer"] if layer["mark"].get("opacity") != 0]
+    picture: str = _converter().vegalite_to_svg(still, VEGA_LITE)
+    # A viewer of Markdown lacks our font; without a fallback it would use its serif one.
+    return picture.replace(f'font-family="{FAMILY}"', f'font-family="{FAMILY}, {FALLBACK}"')
+
+
+@cache
+def _converter() -> Any:
+    converter = import_extra("vl_convert", "a chart")
+    converter.register_font_directory(str(font_folder()))
+    return converter
+
+
+@dataclass(frozen=True, repr=False)
+class Chart:
+    """One figure of a run."""
+
+    figure: Figure
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Vega-Lite with its data in it, as `altair.Chart.from_dict` takes it."""
+        return self.figure.spec
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The data of the chart."""
+        rows: list[dict[str, Any]] = self.figure.spec["data"]["values"]
+        return rows
+
+    def svg(self) -> str:
+        """The picture; MissingExtraError without vl-convert."""
+        return picture(self.figure)
+
+    def save(self, path: Path | str) -> Path:
+        """Writes the picture as .svg or .png, and returns its path."""
+        path = Path(path)
+        if path.suffix not in (".svg", ".png"):
+            raise SpecError([f"{path}: must end in .svg or .png"])
+        svg = self.svg()
+        with writing(path):
+            path.write_bytes(svg.encode() if path.suffix == ".svg" else png_of(svg))
+        return path
+
+    def __repr__(self) -> str:
+        return f"<Chart {self.figure.caption}: {self.figure.alt}>"
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """For a notebook: the picture, or why there is none."""
+        try:
+            return {"image/svg+xml": self.svg(), "text/plain": repr(self)}
+        except MissingExtraError as error:
+            return {"text/plain": f"{self!r} ({error})"}

@@ -1,1 +1,0 @@
-"""Renderers: one document as HTML, Markdown and PDF."""
