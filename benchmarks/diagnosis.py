@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from trainlab.lab.diagnosing import MOST_TRIED, PROCESSES, diagnose
+from trainlab.lab.script_study import MOST_TRIED, PROCESSES, diagnose
 from trainlab.record.script_record import DiagnosisRecord
 
 FAULTS = {

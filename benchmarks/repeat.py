@@ -28,7 +28,7 @@ from trainlab.analysis.cost import ratios_in
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.measurement import MODES
 from trainlab.execute.executors import executor_for
-from trainlab.execute.run import start_run
+from trainlab.execute.planned_run import start_run
 from trainlab.plan import plan
 from trainlab.resolve import resolve
 from trainlab.spec import Study

@@ -17,7 +17,7 @@ import torch
 from benchmarks.pairs import verdict
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.launch.worker_process import WorkerProcess
-from trainlab.execute.run import start_run
+from trainlab.execute.planned_run import start_run
 from trainlab.machine.environment import capture
 from trainlab.plan import plan
 from trainlab.resolve import resolve

@@ -21,9 +21,9 @@ import torch.nn.functional as F
 
 import trainlab
 from trainlab import Dataset, Split, Workload
-from trainlab.lab.driving import run_study
+from trainlab.lab.driving import drive
 from trainlab.lab.opened import Run
-from trainlab.lab.scripts import script_study
+from trainlab.lab.script_study import script_study
 from trainlab.spec import CostSpec
 
 SCRIPT = Path("tests/watch/scripts/shapes/mnist.py")
@@ -44,7 +44,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(pairs):
             study = script_study(SCRIPT, ("--epochs", "50"), cost=cost, learn=False)
-            watched = phases_ms(run_study(study, out=Path(folder) / f"script{number}").run)
+            watched = phases_ms(drive(study, out=Path(folder) / f"script{number}").run)
             own = phases_ms(
                 trainlab.profile(
                     workload,

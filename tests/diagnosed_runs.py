@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from fabricate import Fabricated, made_cost
-from trainlab.lab.diagnosing import DiagnosisStage, diagnosis_study
 from trainlab.lab.driving import Outcome
 from trainlab.lab.opened import Run
+from trainlab.lab.script_study import DiagnosisStage, diagnosis_study
 from trainlab.record.script_record import DiagnosisRecord, LimitRow
 from trainlab.spec.script import DiagnosisSpec
 from watched_runs import watched

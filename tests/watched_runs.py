@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from fabricate import Fabricated
-from trainlab.lab.scripts import script_study
+from trainlab.lab.script_study import script_study
 from trainlab.plan import Trial, plan, trials_of
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import LoaderRow, ModelRow, OptimizerRow, WatchedRecord

@@ -19,9 +19,9 @@ from fabricate import made_study
 from trainlab.cli.progress import heartbeat
 from trainlab.cli.progress.heartbeat import showing_status
 from trainlab.cli.progress.study import POLL_S, StudyProgress
-from trainlab.execute.events import EventWriter
-from trainlab.execute.run import start_run
-from trainlab.lab.progress.labels import duration_text, fitted
+from trainlab.execute.attempt import EventWriter
+from trainlab.execute.planned_run import start_run
+from trainlab.lab.run_progress import duration_text, fitted
 from trainlab.record.study_record import Event
 from trainlab.record.trial_record import Failure
 from trainlab.spec import CostSpec

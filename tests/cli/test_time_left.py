@@ -3,7 +3,7 @@
 import pytest
 
 from fabricate import made_study
-from trainlab.lab.progress.time_left import FIRST_GUESS_S, TimeLeft
+from trainlab.lab.run_progress import FIRST_GUESS_S, TimeLeft
 from trainlab.plan import bench_of, plan, trials_of
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec, Study

@@ -5,7 +5,7 @@ from pathlib import Path
 from command import Verb
 from diagnosed_runs import measured, watched_only
 from trainlab.lab import resume_run
-from trainlab.lab.diagnosing import DiagnosisStage
+from trainlab.lab.script_study import DiagnosisStage
 
 
 def test_a_diagnosis_cut_short_after_measuring_is_answered_when_resumed(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ import pytest
 from asking import groups_of, study_of
 from children import children
 from trainlab.errors import Interrupted
-from trainlab.execute.benches import bench
+from trainlab.execute import bench
 from trainlab.execute.executors import executor_for
 from trainlab.execute.launch.death import Death
 from trainlab.execute.launch.retries import Retries
 from trainlab.execute.launch.worker_process import WorkerProcess
-from trainlab.execute.run import start_run
+from trainlab.execute.planned_run import start_run
 from trainlab.execute.signals import signals_interrupt
 from trainlab.machine.footprint import Footprint
 from trainlab.plan import Group, Trial

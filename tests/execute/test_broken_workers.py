@@ -14,7 +14,7 @@ import pytest
 from asking import groups_of, study_of
 from children import children
 from trainlab.execute.executors.processes import ProcessesExecutor
-from trainlab.execute.run import start_run
+from trainlab.execute.planned_run import start_run
 from trainlab.execute.signals import ENDING, interrupted_once, signals_held
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder

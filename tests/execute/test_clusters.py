@@ -19,7 +19,7 @@ from trainlab.errors import SpecError
 from trainlab.execute.executors import executor_for
 from trainlab.execute.executors.executor import Executor
 from trainlab.execute.executors.slurm import slurm_options
-from trainlab.execute.run import start_run
+from trainlab.execute.planned_run import start_run
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader

@@ -12,8 +12,8 @@ from children import children
 from trainlab.errors import SpecError
 from trainlab.execute.executors import executor_for, processes
 from trainlab.execute.executors.executor import Executor
-from trainlab.execute.places import CLUSTERS, EXECUTORS
-from trainlab.execute.run import start_run
+from trainlab.execute.jobs import CLUSTERS, EXECUTORS
+from trainlab.execute.planned_run import start_run
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.schema import Json
 from trainlab.record.study_record import EventReader

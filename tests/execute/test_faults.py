@@ -25,7 +25,7 @@ from trainlab.errors import SpecError
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.launch import death, retries
 from trainlab.execute.launch.launcher import Launcher
-from trainlab.execute.run import start_run
+from trainlab.execute.planned_run import start_run
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
@@ -291,7 +291,7 @@ def test_a_workload_file_that_exits_is_told_as_a_mistake(trainlab: Verb, tiny_fi
 def test_a_time_limit_needs_processes(tiny: Workload, tiny_file: Path) -> None:
     question = Question(workload=f"{tiny_file}:tiny")
     with pytest.raises(SpecError, match="--trial-timeout: --on inline runs trials in this process"):
-        lab.run_question(question, on="inline", trial_timeout_s=60)
+        lab.drive(question, on="inline", trial_timeout_s=60)
     with pytest.raises(SpecError, match="--trial-timeout: with instruments, trials train in this"):
         product.run(tiny, trial_timeout_s=60, instruments=[Instrument()])
 

@@ -18,7 +18,7 @@ from command import Verb
 from trainlab.errors import SpecError
 from trainlab.execute.executors import executor_for, processes
 from trainlab.execute.jobs import ONE_AT_A_TIME, Jobs, check_jobs, jobs_for, jobs_of
-from trainlab.execute.run import start_run
+from trainlab.execute.planned_run import start_run
 from trainlab.plan import Group, plan
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import EventReader

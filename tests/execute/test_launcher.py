@@ -19,7 +19,7 @@ from children import children
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.launch.launcher import ForkedProcess, Launcher
 from trainlab.execute.launch.worker_process import WorkerProcess
-from trainlab.execute.run import start_run
+from trainlab.execute.planned_run import start_run
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
@@ -214,7 +214,7 @@ import sys
 from pathlib import Path
 from asking import groups_of
 from trainlab.execute.executors.processes import ProcessesExecutor
-from trainlab.record.run_folder import RunFolder
+from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
 run = RunFolder(Path(sys.argv[1]))

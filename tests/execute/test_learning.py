@@ -8,7 +8,7 @@ import pytest
 from asking import study_of
 from trainlab.execute.executors import executor_for
 from trainlab.execute.packing import packed
-from trainlab.execute.run import start_run
+from trainlab.execute.planned_run import start_run
 from trainlab.plan import plan
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord

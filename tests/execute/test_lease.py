@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from trainlab.errors import RecordError
+from trainlab.execute import lease
 from trainlab.execute.attempt import Attempt
-from trainlab.execute.driver import lease
-from trainlab.execute.driver.lease import ask_to_stop, holder_of, leased
+from trainlab.execute.lease import ask_to_stop, holder_of, leased
 from trainlab.plan import Trial
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
@@ -22,8 +22,8 @@ from trainlab.spec import settings_for
 HOLD = """
 import sys, time
 from pathlib import Path
-from trainlab.execute.driver.lease import leased
-from trainlab.record.run_folder import RunFolder
+from trainlab.execute.lease import leased
+from trainlab.record.folder import RunFolder
 with leased(RunFolder(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(60)

@@ -22,7 +22,7 @@ from trainlab.analysis.evidence import gather
 from trainlab.cli.summary import print_measurement
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.launch.launcher import Launcher
-from trainlab.execute.run import IsOver, start_run
+from trainlab.execute.planned_run import IsOver, start_run
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec

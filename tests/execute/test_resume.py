@@ -10,10 +10,8 @@ from command import Verb
 from trainlab import lab
 from trainlab.errors import RecordError, WorkloadError
 from trainlab.execute.attempt import Attempt
-from trainlab.execute.driver.abandoned import mark_interrupted
-from trainlab.execute.driver.lease import leased
-from trainlab.execute.driver.unfinished import unfinished_groups
-from trainlab.execute.run import add_groups, start_run
+from trainlab.execute.lease import leased
+from trainlab.execute.planned_run import add_groups, mark_interrupted, start_run, unfinished_groups
 from trainlab.plan import bench_of
 from trainlab.record.files import new_part
 from trainlab.record.run_folder import RunFolder
@@ -48,8 +46,8 @@ def test_a_run_goes_on_as_it_would_have_with_seeds_added_until_all_is_decided(
         max_seeds=5,
         tensorboard=False,
     )
-    whole = lab.run_question(question, out=tmp_path / "whole").run
-    cut = lab.run_question(question, out=tmp_path / "cut", budget_s=0).run
+    whole = lab.drive(question, out=tmp_path / "whole").run
+    cut = lab.drive(question, out=tmp_path / "cut", budget_s=0).run
     assert {trial.state for trial in cut.trials()} == {"pending"}
     assert len(cut.trials()) < len(whole.trials())
     outcome = lab.resume_run(cut.path, budget_s=0.3)
@@ -184,7 +182,7 @@ def test_nothing_is_written_through_a_linked_folder(
     place: str, tiny_file: Path, tmp_path: Path
 ) -> None:
     question = Question(workload=f"{tiny_file}:tiny", settings={"device": "cpu"}, seeds=1)
-    run = lab.run_question(question, out=tmp_path / "r", budget_s=0).run
+    run = lab.drive(question, out=tmp_path / "r", budget_s=0).run
     (tmp_path / "elsewhere").mkdir()
     (run.path / place).parent.mkdir(exist_ok=True)
     (run.path / place).symlink_to(tmp_path / "elsewhere")

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import trainlab
-from trainlab.lab.driving import run_study
-from trainlab.lab.scripts import script_study
+from trainlab.lab.driving import drive
+from trainlab.lab.script_study import script_study
 from trainlab.machine.memory.layout import LARGEST_LOG2, MOST_BLOCKS, random_layout
 from trainlab.spec import CostSpec
 
@@ -107,7 +107,7 @@ def test_each_timed_process_has_a_layout_of_its_own(
     blocks = BLOCKS.format(path=str(noted))
     cost = CostSpec(processes=2, budget_s=0.2, warmup_steps=1, extra_s=0.0)
     ways: dict[str, Callable[[], object]] = {
-        "script": lambda: run_study(
+        "script": lambda: drive(
             script_study(tmp_path / "train.py", (), cost=cost, learn=False), out=tmp_path / "run"
         ),
         "workload": lambda: trainlab.profile(

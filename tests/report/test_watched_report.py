@@ -15,7 +15,7 @@ from trainlab.analysis.findings import data_of
 from trainlab.cli.plan import plan_json
 from trainlab.cli.summary import evidence_json, print_summary
 from trainlab.export.tables import tables_of
-from trainlab.lab.scripts import script_study
+from trainlab.lab.script_study import script_study
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import ModelRow, OptimizerRow
 from trainlab.report.contents import report_of

@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from asking import study_of
 from trainlab.errors import Interrupted
-from trainlab.execute.run import start_run
+from trainlab.execute.planned_run import start_run
 from trainlab.execute.worker import run_group
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.spec.probe import probe_of

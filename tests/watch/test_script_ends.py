@@ -15,8 +15,8 @@ import pytest
 
 from trainlab.cli import build
 from trainlab.errors import SpecError
-from trainlab.lab.driving import run_study
-from trainlab.lab.scripts import script_study
+from trainlab.lab.driving import drive
+from trainlab.lab.script_study import script_study
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.watching.running import Interrupts, raised_by
@@ -37,7 +37,7 @@ def watched(script: str, folder: Path, *arguments: str) -> tuple[TrialRecord, Tr
     """The trial of such a script."""
     path = script if script == "-m" else ENDINGS / script
     study = script_study(path, arguments, tensorboard=False)
-    run = run_study(study, out=folder / "r", on="inline").run
+    run = drive(study, out=folder / "r", on="inline").run
     (trial,) = run.trials()
     return trial, run.trial(trial.id)
 

@@ -6,8 +6,8 @@ import pytest
 
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.findings import data_of
-from trainlab.lab.driving import run_study
-from trainlab.lab.scripts import script_study
+from trainlab.lab.driving import drive
+from trainlab.lab.script_study import script_study
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
@@ -31,7 +31,7 @@ def ran(folder: Path, text: str, **asked: object) -> tuple[RunFolder, TrialRecor
     path = folder / "train.py"
     path.write_text(text)
     study = script_study(path, tensorboard=False, **asked)  # type: ignore[arg-type]
-    run = run_study(study, out=folder / "run", on="inline").run
+    run = drive(study, out=folder / "run", on="inline").run
     (trial,) = run.trials()
     return run, trial
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
-from trainlab.lab.scripts import script_study
+from trainlab.lab.script_study import script_study
 from trainlab.spec import CostSpec
 from trainlab.spec.script import ScriptSpec, misspelt_option, seed_argument_of, with_argument
 from trainlab.watching import workplace as places

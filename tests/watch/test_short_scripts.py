@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trainlab.lab.driving import run_study
-from trainlab.lab.scripts import script_study
+from trainlab.lab.driving import drive
+from trainlab.lab.script_study import script_study
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec
 
@@ -29,7 +29,7 @@ def timed(folder: Path, updates: int) -> tuple[TrialRecord, list[float]]:
     path = folder / "train.py"
     path.write_text(SCRIPT.format(updates=updates))
     cost = CostSpec(processes=1, max_processes=1, budget_s=0.2, warmup_steps=2)
-    run = run_study(script_study(path, cost=cost, learn=False), out=folder / "r", on="inline").run
+    run = drive(script_study(path, cost=cost, learn=False), out=folder / "r", on="inline").run
     (trial,) = (one for one in run.trials() if one.watch == "steps")
     cost_file = run.trial(trial.id).cost
     return trial, cost_file.read().step_ms if cost_file.path.exists() else []

@@ -22,7 +22,7 @@ from trainlab.cli.verb_help import (
     WHAT,
 )
 from trainlab.errors import SpecError
-from trainlab.execute.places import EXECUTORS
+from trainlab.execute.jobs import EXECUTORS
 from trainlab.spec.base import Spec, choices_of, option_of, setting_of
 from trainlab.spec.settings import OF_WORKLOADS, TrainSpec
 from trainlab.spec.study import CostSpec

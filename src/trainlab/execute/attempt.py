@@ -1,6 +1,8 @@
 """Attempt: one try at a trial, and how it ended."""
 
 import math
+import os
+import socket
 import traceback
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,12 +11,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from trainlab.errors import MOST_SAID, Interrupted, RecordError, said_by
-from trainlab.execute.run import planned_trial
+from trainlab.execute.planned_run import planned_trial
 from trainlab.execute.signals import signals_held
 from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
 from trainlab.record.cost_record import LoadRecord
-from trainlab.record.run_folder import TrialFolder
+from trainlab.record.files import LineWriter, writing
+from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.record.schema import Note, note
+from trainlab.record.study_record import Event
 from trainlab.record.trial_record import DataRecord, Failure, State, TrialRecord
 from trainlab.train.checkpoint.checkpoints import CheckpointedTrial
 from trainlab.train.moments import Progress
@@ -197,3 +201,28 @@ def _traceback(error: BaseException) -> str:
     """As Python prints it; lines that are too long are cut."""
     lines = "".join(traceback.format_exception(error)).splitlines(keepends=True)
     return "".join(line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)
+
+
+# Writes what happens in a run to this process's own file of events in the run folder.
+
+
+class EventWriter:
+    """This process's file of events, created with the first event."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self._path = run.events_folder / f"{socket.gethostname()}-{os.getpid()}.jsonl"
+        self._lines: LineWriter | None = None
+
+    def write(self, event: Event) -> None:
+        """Appends an event, with the time."""
+        if self._lines is None:
+            with writing(self._path):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._lines = LineWriter(self._path, append=True)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._lines.write({**event.model_dump(mode="json", exclude_defaults=True), "at": now})
+
+    def close(self) -> None:
+        """Closes the file, if there is one."""
+        if self._lines is not None:
+            self._lines.close()

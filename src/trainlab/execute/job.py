@@ -30,8 +30,8 @@ from typing import ClassVar, NoReturn, TextIO
 import torch
 
 from trainlab.errors import Interrupted
-from trainlab.execute.benches.timed import TimedTrial
-from trainlab.execute.run import planned_trial
+from trainlab.execute.bench import TimedTrial
+from trainlab.execute.planned_run import planned_trial
 from trainlab.execute.signals import interrupted_once
 from trainlab.execute.worker import run_group
 from trainlab.machine.orphans import end_with_parent

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainlab.errors import TrialsFailedWarning
-from trainlab.lab.asked import planned as planned
-from trainlab.lab.driving import Outcome
-from trainlab.lab.driving import run_question as run_question
-from trainlab.lab.gating import gate as gate
-from trainlab.lab.notebook.session import session_watcher
+from trainlab.lab.driving import Outcome, go_on
+from trainlab.lab.driving import drive as drive
+from trainlab.lab.driving import planned as planned
+from trainlab.lab.notebook_display import session_watcher
 from trainlab.lab.opened import Run as Run
+from trainlab.lab.opened import gate as gate
 from trainlab.lab.opened import open_run as open_run
-from trainlab.lab.resuming import resume_run as resume_run
-from trainlab.lab.watcher import Activity as Activity
-from trainlab.lab.watcher import Watcher as Watcher
+from trainlab.lab.run_progress import Activity as Activity
+from trainlab.lab.run_progress import Watcher as Watcher
+from trainlab.record.run_folder import check_run
 from trainlab.spec import CostSpec, Question, checked
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.question import checked_question
@@ -56,7 +56,7 @@ def run(
     example `trainlab.run("fashion-mlp", vary={"lr": [1e-2, 1e-3]}, seeds=5).results()`.
     """
     question, workloads = _asked(workload, vary, seeds, design, profile, options)
-    outcome = run_question(
+    outcome = drive(
         question,
         out=None if out is None else Path(out),
         many=many,
@@ -91,7 +91,7 @@ def profile(
     cost = checked(CostSpec, given, "profile")
     fields = {"learn": False, "cost": cost, "margins": cost_margins(cost)}
     question, workloads = _asked(workload, vary, 1, "grid", False, settings | fields)
-    outcome = run_question(
+    outcome = drive(
         question,
         out=None if out is None else Path(out),
         trial_timeout_s=trial_timeout_s,
@@ -100,6 +100,37 @@ def profile(
         watcher=session_watcher(),
     )
     return _told(outcome)
+
+
+def resume_run(
+    path: Path,
+    *,
+    allow_changed: bool = False,
+    budget_s: float | None = None,
+    watcher: Watcher | None = None,
+) -> Outcome:
+    """Goes on with a run that was cut short, as it would have gone on undisturbed, and writes its tables.
+
+    Finished trials are left as they are; one that has a checkpoint goes on from there. Where and how many
+    at a time is as it was asked for. A diagnosis goes on to its answer. RecordError where another process
+    drives the run; WorkloadError where the user's own workload file is not what it was, unless
+    `allow_changed`.
+    """
+    check_run(path)
+    run = Run(path)
+    study = run.study().to_study(str(run.study_file))
+    stage = None
+    if study.script is not None and study.script.diagnosis is not None:
+        from trainlab.lab.script_study import DiagnosisStage
+
+        stage = DiagnosisStage(study)
+    next_stage = None if stage is None else stage.groups
+    outcome = go_on(
+        run, next_stage, allow_changed=allow_changed, budget_s=budget_s, watcher=watcher
+    )
+    if stage is not None:
+        stage.written(outcome)
+    return outcome
 
 
 def _told(outcome: Outcome) -> Run:

@@ -6,17 +6,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainlab.lab.asked import check_without_torch, facts_of, threads_expected, threads_recorded
 from trainlab.lab.opened import Run
-from trainlab.lab.watcher import Watcher
+from trainlab.lab.run_progress import Watcher
 from trainlab.record.run_folder import check_unused
 from trainlab.resolve import asks_each_device, resolve
 from trainlab.spec import Question, Study
+from trainlab.spec.facts import WorkloadFacts
+from trainlab.spec.question import asked_values, check_values
+from trainlab.spec.settings import DATA_CHOICES
+from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import check_reference
 
 if TYPE_CHECKING:
     from trainlab.execute.executors.executor import Executor
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
     from trainlab.plan import Group
     from trainlab.train.moments import Instrument
     from trainlab.workloads.workload import Workload
+
+    NextStage = Callable[[Run], tuple[Group, ...]]
+    """Adds to a run what follows from its records so far, and gives it."""
+
+FORKED = ("local", "processes")
+"""Executors that run trials in processes of this machine."""
 
 
 @dataclass(frozen=True)
@@ -47,21 +56,8 @@ class Outcome:
         return self.run
 
 
-NextStage = Callable[[Run], "tuple[Group, ...]"]
-"""Adds to a run what follows from its records so far, and gives it."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where trials run, how many side by side, and how long one may take; as `start_run` records it."""
-
-    on: str
-    jobs: "AskedJobs"
-    trial_timeout_s: float | None
-
-
-def run_question(
-    question: Question,
+def drive(
+    asked: Question | Study,
     where: str = "",
     *,
     out: Path | None = None,
@@ -73,171 +69,115 @@ def run_question(
     workloads: "Mapping[str, Workload] | None" = None,
     instruments: "Sequence[Instrument]" = (),
     overridden: Mapping[str, Any] | None = None,
+    next_stage: "NextStage | None" = None,
     watcher: Watcher | None = None,
 ) -> Outcome:
-    """From a question to a run with its tables: resolve, check the machine, run the trials, read them.
+    """From a question, or a study that is laid out, to a run with its tables: resolve, check the machine,
+    run the trials, read them; then the same for what `next_stage` adds.
 
     A mistake is raised as SpecError or the like before anything has run; whatever happens later is in the
     run's records. Once `budget_s` is spent no trial is started, and what runs is interrupted; a trial that
     takes longer than `trial_timeout_s` fails. `jobs` learn trials run side by side. `workloads` are those
     given as objects, by name; `overridden` is what a study's file says and was asked for otherwise.
     """
-    from trainlab.execute.jobs import are_processes_asked, check_timeout
-    from trainlab.execute.launch.launcher import Launcher
-
-    watcher = watcher or Watcher()
-    given = workloads or {}
-    jobs = check_without_torch(
-        question, where, out=out, on=on, jobs=jobs, many=many, given=given, instruments=instruments
+    from trainlab.execute.jobs import (
+        are_processes_asked,
+        check_jobs,
+        check_processes_sendable,
+        check_timeout,
     )
-    has_objects = bool(given or instruments)
-    check_timeout(trial_timeout_s, on, has_instruments=bool(instruments))
-    has_processes = question.cost is not None or are_processes_asked(jobs, on, trial_timeout_s)
-    launcher, folder = Launcher(), Path.cwd()
-    if on in ("local", "processes") and (has_processes or not has_objects):
-        # It imports torch while this process does.
-        launcher.prepare(threads_expected(question, jobs))
-    place = Placement(on, jobs, trial_timeout_s)
-    sent = given if has_processes and on != "inline" else {}
-    with _executing(place, launcher, watcher, given, instruments, sent) as executor:
-        from trainlab.execute.jobs import check_jobs, check_processes_sendable
+    from trainlab.execute.launch.launcher import Launcher
+    from trainlab.execute.lease import leased
+    from trainlab.execute.planned_run import start_run
+    from trainlab.plan import plan
 
-        facts = facts_of(question, executor.facts)
-        study = resolve(question, facts, where, many=many)
-        devices = _preflight(executor, study, watcher, each_device=asks_each_device(question))
-        study = resolve(question, facts, where, devices=devices, many=many)
+    watcher, given, folder = watcher or Watcher(), workloads or {}, Path.cwd()
+    jobs = check_without_torch(
+        asked, where, out=out, on=on, jobs=jobs, many=many, given=given, instruments=instruments
+    )
+    check_timeout(trial_timeout_s, on, has_instruments=bool(instruments))
+    has_processes = asked.cost is not None or are_processes_asked(jobs, on, trial_timeout_s)
+    has_objects = bool(given or instruments)
+    launcher = Launcher()
+    if on in FORKED and (has_processes or not has_objects):
+        launcher.prepare(_threads_expected(asked, jobs))  # it imports torch while this process does
+    sent = given if has_processes and on != "inline" else {}
+    with _executing(
+        on, jobs, trial_timeout_s, launcher, watcher, given, instruments, sent
+    ) as executor:
+        if isinstance(asked, Study):
+            study = asked
+            _preflight(executor, study, watcher)
+        else:
+            facts = facts_of(asked, executor.facts)
+            study = resolve(asked, facts, where, many=many)
+            each_device = asks_each_device(asked)
+            devices = _preflight(executor, study, watcher, each_device=each_device)
+            study = resolve(asked, facts, where, devices=devices, many=many)
         check_jobs(jobs, on, study)
         most = max(cell.settings.processes for cell in study.all_cells)
         check_processes_sendable(most, has_objects=has_objects)
         os.chdir(folder)  # the user's code may have left it; paths are meant as they were given
-        return _run_planned(study, out, place, executor, budget_s, watcher, overridden)
-
-
-def run_study(
-    study: Study,
-    *,
-    out: Path | None = None,
-    budget_s: float | None = None,
-    trial_timeout_s: float | None = None,
-    on: str = "local",
-    jobs: "AskedJobs" = "auto",
-    watcher: Watcher | None = None,
-) -> Outcome:
-    """Runs a study whose cells are laid out; as `run_question` otherwise."""
-    from trainlab.execute.jobs import check_jobs, jobs_of, likely_threads
-    from trainlab.execute.launch.launcher import Launcher
-    from trainlab.execute.places import check_executor
-
-    watcher = watcher or Watcher()
-    check_executor(on)
-    place = Placement(on, jobs_of(jobs), trial_timeout_s)
-    if out is not None:
-        check_unused(out)
-    launcher = Launcher()
-    if on in ("local", "processes"):
-        launcher.prepare(likely_threads(place.jobs, ()) if study.num_learn > 1 else None)
-    with _executing(place, launcher, watcher) as executor:
-        _preflight(executor, study, watcher, each_device=False)
-        check_jobs(place.jobs, on, study)
-        return _run_planned(study, out, place, executor, budget_s, watcher)
-
-
-def _run_planned(
-    study: Study,
-    out: Path | None,
-    place: Placement,
-    executor: "Executor",
-    budget_s: float | None,
-    watcher: Watcher,
-    overridden: Mapping[str, Any] | None = None,
-) -> Outcome:
-    """From a study to a run with its tables."""
-    from trainlab.execute.driver.lease import leased
-    from trainlab.execute.run import start_run
-    from trainlab.plan import plan
-
-    watcher.planned(study)
-    started = start_run(study, out, overridden=overridden, **asdict(place))
-    run = Run(started.path.absolute())  # trials may leave the folder, too
-    with leased(run):
-        was_interrupted = _drive(run, executor, plan(study), budget_s, watcher)
-        _write_tables(run, watcher)
-    return Outcome(Run(started.path), was_interrupted)
-
-
-def run_in_stages(
-    study: Study,
-    next_stage: "NextStage",
-    *,
-    out: Path | None = None,
-    budget_s: float | None = None,
-    watcher: Watcher | None = None,
-) -> Outcome:
-    """Runs a study over a script, then what `next_stage` makes of its records, in the same run."""
-    from trainlab.execute.driver.lease import leased
-    from trainlab.execute.launch.launcher import Launcher
-    from trainlab.execute.run import start_run
-    from trainlab.plan import plan
-
-    watcher = watcher or Watcher()
-    place = Placement("local", 1, None)
-    if out is not None:
-        check_unused(out)
-    launcher = Launcher()
-    launcher.prepare(None)
-    with _executing(place, launcher, watcher) as executor:
-        _preflight(executor, study, watcher, each_device=False)
         watcher.planned(study)
-        started = start_run(study, out, **asdict(place))
-        run = Run(started.path.absolute())
+        started = start_run(
+            study,
+            out,
+            overridden=overridden,
+            on=on,
+            jobs=jobs,
+            trial_timeout_s=trial_timeout_s,
+        )
+        run = Run(started.path.absolute())  # trials may leave the folder, too
         with leased(run):
-            drive = partial(_drive, run, executor, watcher=watcher)
-            was_interrupted = _drive_stages(run, plan(study), next_stage, budget_s, drive)
+            was_cut = _run_stages(run, executor, plan(study), next_stage, budget_s, watcher)
             _write_tables(run, watcher)
-        return Outcome(Run(started.path), was_interrupted)
+    return Outcome(Run(started.path), was_cut)
 
 
 def go_on(
     run: Run,
-    next_stage: "NextStage" = lambda run: (),
+    next_stage: "NextStage | None" = None,
     *,
     allow_changed: bool = False,
     budget_s: float | None = None,
     watcher: Watcher | None = None,
 ) -> Outcome:
     """Runs what is left of a run, then what `next_stage` makes of its records; see `resume_run`."""
-    from trainlab.execute.driver.abandoned import mark_interrupted
-    from trainlab.execute.driver.lease import leased
+    from trainlab.execute.jobs import likely_threads
     from trainlab.execute.launch.launcher import Launcher
+    from trainlab.execute.lease import leased
+    from trainlab.execute.planned_run import check_resumable, mark_interrupted, unfinished_groups
 
     watcher = watcher or Watcher()
     run.check_links()
     record = run.study()
     study = record.to_study(str(run.study_file))
-    with watcher.status("starting_torch"):
-        from trainlab.execute.driver.unfinished import check_resumable, unfinished_groups
     check_resumable(run, record, allow_changed=allow_changed)
+    was_cut = False
     with leased(run, lambda driver: watcher.watching(driver.name)):
         mark_interrupted(run)
-        groups, was_interrupted = unfinished_groups(run) or next_stage(run), False
+        groups = unfinished_groups(run) or (() if next_stage is None else next_stage(run))
         num_trials = len(run.study().trials)
         watcher.resumed(sum(len(group.trials) for group in groups), num_trials)
         if groups or max(study.looks, default=0) > len(study.seeds):
-            place = Placement(record.on, record.jobs, record.trial_timeout_s)
+            on, jobs, limit_s = record.on, record.jobs, record.trial_timeout_s
             launcher = Launcher()
-            if place.on in ("local", "processes"):
-                launcher.prepare(threads_recorded(record))
-            with _executing(place, launcher, watcher) as executor:
-                _preflight(executor, study, watcher, each_device=False)
-                drive = partial(_drive, run, executor, watcher=watcher)
-                was_interrupted = _drive_stages(run, groups, next_stage, budget_s, drive)
+            if on in FORKED:
+                decided, several = record.side_by_side, jobs not in ("auto", 1)
+                threads = likely_threads(jobs, ()) if several else None
+                launcher.prepare(threads if decided is None else decided.threads)
+            with _executing(on, jobs, limit_s, launcher, watcher) as executor:
+                _preflight(executor, study, watcher)
+                was_cut = _run_stages(run, executor, groups, next_stage, budget_s, watcher)
         _write_tables(run, watcher)
-    return Outcome(run, was_interrupted)
+    return Outcome(run, was_cut)
 
 
 @contextmanager
 def _executing(
-    place: Placement,
+    on: str,
+    jobs: "AskedJobs",
+    trial_timeout_s: float | None,
     launcher: "Launcher",
     watcher: Watcher,
     workloads: "Mapping[str, Workload] | None" = None,
@@ -254,14 +194,14 @@ def _executing(
             from trainlab.train.loader import Loader
             from trainlab.workloads.sent import sent_files
         with sent_files(sent or {}) as files:
-            load, limit_s = Loader(workloads, files=files), place.trial_timeout_s
-            executor = executor_for(place.on, load, instruments, place.jobs, launcher, limit_s)
+            load = Loader(workloads, files=files)
+            executor = executor_for(on, load, instruments, jobs, launcher, trial_timeout_s)
             with closing(executor), process_restored(), signals_interrupt():
                 yield executor
 
 
 def _preflight(
-    executor: "Executor", study: Study, watcher: Watcher, *, each_device: bool
+    executor: "Executor", study: Study, watcher: Watcher, *, each_device: bool = False
 ) -> tuple[str, ...]:
     """Checks the study where it will run; the devices there."""
     from trainlab.data.fetch import reporting_to
@@ -270,40 +210,40 @@ def _preflight(
         return executor.preflight(study, each_device=each_device)
 
 
-def _drive_stages(
-    run: Run,
-    groups: "tuple[Group, ...]",
-    next_stage: NextStage,
-    budget_s: float | None,
-    drive: Callable[["tuple[Group, ...]", float | None], bool],
-) -> bool:
-    """Runs the groups, then those of the next stage; whether it was interrupted."""
-    deadline_s = math.inf if budget_s is None else time.monotonic() + budget_s
-    was_interrupted = drive(groups, budget_s)
-    if not was_interrupted and (further := next_stage(run)):
-        left_s = max(1.0, deadline_s - time.monotonic())
-        was_interrupted = drive(further, None if budget_s is None else left_s)
-    return was_interrupted
-
-
-def _drive(
+def _run_stages(
     run: Run,
     executor: "Executor",
     groups: "tuple[Group, ...]",
+    next_stage: "NextStage | None",
     budget_s: float | None,
+    watcher: Watcher,
+) -> bool:
+    """Runs the groups, then those of the next stage; whether it was interrupted."""
+    deadline_s = math.inf if budget_s is None else time.monotonic() + budget_s
+    was_cut = _run_groups(run, executor, groups, deadline_s, watcher)
+    if not was_cut and next_stage is not None and (further := next_stage(run)):
+        deadline_s = max(deadline_s, time.monotonic() + 1.0)
+        was_cut = _run_groups(run, executor, further, deadline_s, watcher)
+    return was_cut
+
+
+def _run_groups(
+    run: Run,
+    executor: "Executor",
+    groups: "tuple[Group, ...]",
+    deadline_s: float,
     watcher: Watcher,
 ) -> bool:
     """Runs the groups, and further seeds while a comparison is open; whether it was interrupted."""
     from trainlab.execute.signals import EndAtOnce, interrupted_after
 
-    budget_s = math.inf if budget_s is None else budget_s
-    deadline, time_is_up = time.monotonic() + budget_s, threading.Event()
+    time_is_up = threading.Event()
     try:
-        with interrupted_after(budget_s, time_is_up):
-            for some in _planned_groups(run, groups, watcher):
+        with interrupted_after(deadline_s - time.monotonic(), time_is_up):
+            for some in _with_seeds(run, groups, watcher):
                 with watcher.running(run):
-                    executor.run(run, some, lambda: time.monotonic() > deadline)
-                if time.monotonic() > deadline:
+                    executor.run(run, some, lambda: time.monotonic() > deadline_s)
+                if time.monotonic() > deadline_s:
                     break
     except EndAtOnce:
         raise
@@ -312,13 +252,13 @@ def _drive(
     return False
 
 
-def _planned_groups(
+def _with_seeds(
     run: Run, groups: "tuple[Group, ...]", watcher: Watcher
 ) -> "Iterator[tuple[Group, ...]]":
-    """What is to run: these groups; then, look by look, further seeds while a comparison is open."""
+    """These groups; then, look by look, further seeds while a comparison is open."""
     from trainlab.analysis.evidence import gather
     from trainlab.analysis.findings.effects import open_comparisons
-    from trainlab.execute.run import add_seeds
+    from trainlab.execute.planned_run import add_seeds
 
     yield groups
     study = run.study().to_study(str(run.study_file))
@@ -339,3 +279,85 @@ def _write_tables(run: Run, watcher: Watcher) -> None:
         from trainlab.analysis.results import write_results
 
         write_results(run, run.evidence())
+
+
+def planned(
+    question: Question,
+    where: str = "",
+    *,
+    out: Path | None = None,
+    on: str = "local",
+    jobs: "AskedJobs" = "auto",
+    many: bool = False,
+) -> Study:
+    """The study that a question asks for; imports torch only for a user's own workload."""
+    from trainlab.execute.jobs import check_jobs
+
+    jobs = check_without_torch(question, where, out=out, on=on, jobs=jobs, many=many)
+    study = resolve(question, facts_of(question), where, many=many)
+    check_jobs(jobs, on, study)
+    return study
+
+
+def check_without_torch(
+    asked: Question | Study,
+    where: str,
+    *,
+    out: Path | None,
+    on: str,
+    jobs: "AskedJobs",
+    many: bool,
+    given: Mapping[str, object] | None = None,
+    instruments: Sequence[object] = (),
+) -> "AskedJobs":
+    """Raises what is wrong and can be seen without torch, which takes seconds to start; gives the jobs."""
+    from trainlab.execute.jobs import check_executor, check_sendable, jobs_of
+    from trainlab.machine.capacity import check_capacity
+
+    check_executor(on)
+    jobs = jobs_of(jobs)
+    check_sendable(jobs, on, has_workload=bool(given), has_instruments=bool(instruments))
+    if out is not None:
+        check_unused(out)
+    if isinstance(asked, Study):
+        return jobs
+    if asked.workload in BUILTIN:
+        entry = BUILTIN[asked.workload]
+        study = resolve(asked, entry.facts, where, many=many)
+        for choice in {cell.settings.data for cell in study.all_cells} - set(DATA_CHOICES):
+            from trainlab.data.places import folder_of
+            from trainlab.data.sets import image_set
+
+            folder_of(image_set(entry.images), choice)
+    elif asked.workload not in (given or {}):
+        check_values(asked, where)
+        check_reference(asked.workload, where if where.endswith(".toml") else "")
+    check_capacity(asked_values(asked, "threads"), asked_values(asked, "device"))
+    return jobs
+
+
+def facts_of(
+    question: Question, ask: "Callable[[str], WorkloadFacts] | None" = None
+) -> WorkloadFacts:
+    """A built-in workload's facts are in the catalogue; a user's own workload is loaded for them, here or
+    by whom we ask."""
+    if question.workload in BUILTIN:
+        return BUILTIN[question.workload].facts
+    if ask is None:
+        from trainlab.train.loader import Loader
+
+        return Loader().workload(question.workload).facts
+    return ask(question.workload)
+
+
+def _threads_expected(asked: Question | Study, jobs: "AskedJobs") -> int | None:
+    """Of the processes that learn trials will run in, as far as that shows before torch is there."""
+    from trainlab.execute.jobs import likely_threads
+
+    if isinstance(asked, Study):
+        return likely_threads(jobs, ()) if asked.num_learn > 1 else None
+    several = asked.seeds != 1 or asked.vary or asked.cells
+    if asked.learn and jobs != 1 and several:
+        return likely_threads(jobs, asked_values(asked, "device"))
+    threads = asked_values(asked, "threads")
+    return threads[0] if threads and isinstance(threads[0], int) else None

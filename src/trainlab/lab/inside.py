@@ -15,11 +15,10 @@ from torch import nn
 from torch.optim import Optimizer
 
 from trainlab.errors import Interrupted, SpecError, TrainlabError
-from trainlab.execute.attempt import Attempt
-from trainlab.execute.driver.lease import leased
-from trainlab.execute.events import EventWriter
-from trainlab.execute.run import start_run
-from trainlab.execute.scripts import notes_of, progress_event
+from trainlab.execute.attempt import Attempt, EventWriter
+from trainlab.execute.lease import leased
+from trainlab.execute.planned_run import start_run
+from trainlab.execute.script_trials import notes_of, progress_event
 from trainlab.lab.opened import Run
 from trainlab.machine.environment import capture
 from trainlab.machine.load import LoadMeter

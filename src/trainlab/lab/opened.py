@@ -1,13 +1,13 @@
 """A run folder, opened for its results."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainlab.errors import TrainlabError, said_by
-from trainlab.lab.notebook.session import session_words
+from trainlab.errors import RecordError, TrainlabError, said_by
+from trainlab.lab.notebook_display import session_words
 from trainlab.record.files import make_folder
 from trainlab.record.run_folder import RunFolder, check_run
 from trainlab.spec.base import plain
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from trainlab.analysis.evidence import Evidence
     from trainlab.analysis.finding import Finding
+    from trainlab.analysis.gate.verdict import Gate
     from trainlab.export.formats import Exported
     from trainlab.report.pictures import Chart
 
@@ -150,3 +151,44 @@ def open_run(path: Path | str) -> Run:
     run = Run(Path(path))
     run.study()
     return run
+
+
+# A run held against an earlier one, from Python.
+
+
+def gate(
+    run: RunFolder | Path | str,
+    *,
+    against: RunFolder | Path | str,
+    slower: float | None = None,
+    worse: Mapping[str, float] | None = None,
+    mode: str | None = None,
+    any_host: bool = False,
+) -> "Gate":
+    """Whether a run is slower, or learns worse, than an earlier run of the same thing on the same machine.
+
+    `slower` is how much longer a step may take (0.05, unless `worse` is given alone); `worse` maps metrics,
+    as `test/accuracy`, to how much worse they may be; `mode` is train or inference; `any_host` allows
+    another host's name. The `verdict` is `pass`, `fail` or `cannot tell`, and each setting has its own in
+    `checks`. RecordError where the two cannot be compared. For example
+    `trainlab.gate("runs/new", against="runs/old", slower=0.05).exit_code`.
+    """
+    from trainlab.analysis.gate import gate_of
+
+    ours, theirs = _as_run(run), _as_run(against)
+    if ours.path.resolve() == theirs.path.resolve():
+        raise RecordError(f"{ours.path}: is compared with itself; name two run folders")
+    return gate_of(
+        ours.evidence(),
+        theirs.evidence(),
+        slower=slower,
+        worse=worse,
+        mode=mode,
+        any_host=any_host,
+    )
+
+
+def _as_run(run: RunFolder | Path | str) -> Run:
+    if isinstance(run, Run):
+        return run
+    return open_run(run.path if isinstance(run, RunFolder) else run)

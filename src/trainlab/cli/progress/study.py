@@ -18,7 +18,8 @@ from rich.text import Text
 from trainlab.cli.lines import print_line
 from trainlab.cli.progress.heartbeat import Silence
 from trainlab.errors import RecordError
-from trainlab.lab.progress.labels import (
+from trainlab.lab.run_progress import (
+    TimeLeft,
     end_text,
     fitted,
     group_label,
@@ -26,7 +27,6 @@ from trainlab.lab.progress.labels import (
     time_left_text,
     trial_label,
 )
-from trainlab.lab.progress.time_left import TimeLeft
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event, EventReader
 from trainlab.words import Words

@@ -30,7 +30,7 @@ from trainlab.cli.question import question_of, timeout_of
 from trainlab.cli.verb_help import MEASURING
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
-from trainlab.lab import Run, run_question
+from trainlab.lab import Run, drive
 from trainlab.spec import CostSpec, TrainSpec
 from trainlab.spec.study import cost_margins
 from trainlab.words import Words
@@ -83,7 +83,7 @@ def _profile(
     words = words_in(lang)
     with output_for_programs() if as_json else nullcontext(), asked.naming_options():
         watcher = ConsoleWatcher(Console(stderr=True), words)
-        outcome = run_question(
+        outcome = drive(
             question,
             "settings",
             out=out,

@@ -187,11 +187,11 @@ def _published_settings(question: Question) -> dict[str, TrainSpec]:
 
 def _new_run(study: str, seeds: int, out: Path | None, words: Words) -> "Run":
     from trainlab.cli.watcher import ConsoleWatcher
-    from trainlab.lab import run_question
+    from trainlab.lab import drive
 
     question = _published_question(study)
     settings = {"data": "full", **question.settings}
     changes = {"settings": settings, "cost": None, "tensorboard": False, "seeds": seeds}
     question = question.model_copy(update=changes)
     watcher = ConsoleWatcher(Console(stderr=True), words)
-    return run_question(question, study, out=out, watcher=watcher).complete_run()
+    return drive(question, study, out=out, watcher=watcher).complete_run()

@@ -37,7 +37,7 @@ from trainlab.cli.verb_help import MEASURING, MORE_OUTPUT, MORE_WHAT, SETTINGS, 
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import jobs_of
-from trainlab.lab import planned, run_question
+from trainlab.lab import drive, planned
 from trainlab.resolve import asks_each_device
 from trainlab.spec import CostSpec, TrainSpec
 from trainlab.spec.probe import probe_of
@@ -165,7 +165,7 @@ def _run(
         return
     console = Console(stderr=True, quiet=quiet)
     with printing, asked.naming_options():
-        outcome = run_question(
+        outcome = drive(
             question,
             where,
             out=out,

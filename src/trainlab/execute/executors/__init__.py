@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trainlab.errors import SpecError
-from trainlab.execute.places import check_executor
+from trainlab.execute.jobs import check_executor
 
 if TYPE_CHECKING:
     from trainlab.execute.executors.executor import Executor

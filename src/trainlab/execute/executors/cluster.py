@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trainlab.execute.launch.log import tail_of
-from trainlab.execute.run import IsOver
+from trainlab.execute.planned_run import IsOver
 from trainlab.execute.share import UNENDED, Preflight, Share, devices_of
 from trainlab.plan import Group
 from trainlab.record.files import replacing

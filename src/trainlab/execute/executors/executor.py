@@ -7,7 +7,7 @@ there, and whoever watches the run reads the events there.
 from collections.abc import Sequence
 from typing import Protocol
 
-from trainlab.execute.run import IsOver
+from trainlab.execute.planned_run import IsOver
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Study

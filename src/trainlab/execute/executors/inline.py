@@ -7,11 +7,10 @@ from pathlib import Path
 
 import torch
 
-from trainlab.execute.benches.bench import run_benches, run_seats
-from trainlab.execute.benches.timed import TimedTrial
-from trainlab.execute.events import EventWriter
+from trainlab.execute.attempt import EventWriter
+from trainlab.execute.bench import TimedTrial, run_benches, run_seats
+from trainlab.execute.planned_run import IsOver
 from trainlab.execute.preflight import preflight
-from trainlab.execute.run import IsOver
 from trainlab.execute.worker import run_group
 from trainlab.machine.environment import capture
 from trainlab.plan import Group

@@ -10,7 +10,7 @@ from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.jobs import AskedJobs, are_processes_asked
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.packing import packed_here
-from trainlab.execute.run import IsOver
+from trainlab.execute.planned_run import IsOver
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Study

@@ -14,9 +14,9 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from trainlab.errors import Interrupted
-from trainlab.execute.benches.bench import MOST_READY, run_benches, run_seats
+from trainlab.execute.attempt import EventWriter
+from trainlab.execute.bench import MOST_READY, run_benches, run_seats
 from trainlab.execute.checking.asking import CheckingProcess
-from trainlab.execute.events import EventWriter
 from trainlab.execute.jobs import AUTO, AskedJobs, Jobs, jobs_for
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.launch.retries import Retries
@@ -26,8 +26,8 @@ from trainlab.execute.launch.worker_process import (
     bench_kind,
 )
 from trainlab.execute.packing import in_turn
+from trainlab.execute.planned_run import IsOver
 from trainlab.execute.preflight import preflight
-from trainlab.execute.run import IsOver
 from trainlab.execute.signals import EndAtOnce, signals_held
 from trainlab.machine.device import pick_device
 from trainlab.machine.environment import capture, usable_vcpus

@@ -10,7 +10,7 @@ want of memory, with two processes ready at a time.
 
 from collections.abc import Sequence
 
-from trainlab.execute.benches.bench import MOST_READY
+from trainlab.execute.bench import MOST_READY
 from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.machine.device import pick_device
 from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY

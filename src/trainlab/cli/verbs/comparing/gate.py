@@ -75,7 +75,7 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Exits with 0 if it is not, 1 if it is, 3 if that cannot be told; 2 where runs cannot be compared."""
-    from trainlab.lab.gating import gate
+    from trainlab.lab.opened import gate
 
     words = words_in(lang)
     if markdown == STDOUT and as_json:

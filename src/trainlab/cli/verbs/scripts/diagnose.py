@@ -24,7 +24,7 @@ from trainlab.cli.question import seconds_of
 from trainlab.cli.verb_help import MEASURING, OUTPUT
 from trainlab.cli.verbs.scripts.shared_options import tell_shared_options
 from trainlab.cli.watcher import ConsoleWatcher
-from trainlab.lab.diagnosing import MOST_TRIED, PROCESSES, STEPS, diagnose
+from trainlab.lab.script_study import MOST_TRIED, PROCESSES, STEPS, diagnose
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import DiagnosisRecord
 from trainlab.words import Words

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from trainlab.lab.scripts import found_script
+from trainlab.lab.script_study import found_script
 from trainlab.spec.script import options_in
 from trainlab.words import Words
 

@@ -40,8 +40,8 @@ from trainlab.cli.verbs.scripts.shared_options import tell_shared_options
 from trainlab.cli.watcher import ConsoleWatcher
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import jobs_of
-from trainlab.lab.driving import run_study
-from trainlab.lab.scripts import script_study
+from trainlab.lab.driving import drive
+from trainlab.lab.script_study import script_study
 from trainlab.spec import CostSpec, checked
 from trainlab.spec.probe import probe_of
 
@@ -187,7 +187,7 @@ def _watch(
             print_plan(Console(quiet=quiet), study, words, each_device=False)
         return
     with output_for_programs() if as_json or quiet else nullcontext():
-        outcome = run_study(
+        outcome = drive(
             study,
             out=out,
             budget_s=None if budget is None else seconds_of(budget),

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
-from trainlab.execute.driver.abandoned import mark_interrupted
-from trainlab.execute.driver.lease import ask_to_stop, holder_of, leased
+from trainlab.execute.lease import ask_to_stop, holder_of, leased
+from trainlab.execute.planned_run import mark_interrupted
 from trainlab.lab import open_run
 from trainlab.record.run_folder import RunFolder
 

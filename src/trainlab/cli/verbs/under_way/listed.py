@@ -14,7 +14,7 @@ from rich.text import Text
 
 from trainlab.errors import RecordError, TrainlabError
 from trainlab.lab import open_run
-from trainlab.lab.progress.overview import Onlooker
+from trainlab.lab.run_progress import Onlooker
 from trainlab.words import Words
 
 HOME = Path("runs")

@@ -13,8 +13,7 @@ from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption, print_json
 from trainlab.cli.verbs.under_way.listed import print_runs
 from trainlab.lab import open_run
-from trainlab.lab.progress.overview import Onlooker
-from trainlab.lab.progress.overview_text import overview_json, overview_lines
+from trainlab.lab.run_progress import Onlooker, overview_json, overview_lines
 from trainlab.words import Words
 
 LOOK_S = 0.5

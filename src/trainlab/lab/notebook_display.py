@@ -5,6 +5,8 @@ It is read from the run folder by a thread of its own, so that it disturbs the t
 """
 
 import contextvars
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,13 +16,20 @@ from importlib import import_module
 from typing import Any
 
 from trainlab.errors import RecordError
-from trainlab.lab.progress.labels import end_text, trial_label
-from trainlab.lab.progress.overview import Onlooker, Overview
-from trainlab.lab.progress.overview_text import progress_line, running_lines
-from trainlab.lab.watcher import Activity, Watcher
+from trainlab.lab.run_progress import (
+    Activity,
+    Onlooker,
+    Overview,
+    Watcher,
+    end_text,
+    progress_line,
+    running_lines,
+    trial_label,
+)
+from trainlab.language import environment_language
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec.base import plain
-from trainlab.words import Words
+from trainlab.words import LANGUAGES, Words
 
 POLL_S = 0.5
 """Between two looks at the run."""
@@ -127,3 +136,29 @@ def _share_done(overview: Overview) -> float:
         if group.last is not None and not all(trial.is_finished for trial in group.trials)
     )
     return min(1.0, (done + begun) / len(overview.trials)) if overview.trials else 1.0
+
+
+# Where Python is typed in: whether that is a notebook, and what watches a run there.
+
+
+def is_notebook() -> bool:
+    """Whether this process is the kernel of a notebook; imports nothing to find out."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+def session_words(lang: str | None = None) -> Words:
+    """The words of a language, or else of the environment's; English where that is none of ours."""
+    if lang is None:
+        spoken = environment_language(os.environ)
+        lang = spoken if spoken in LANGUAGES else "en"
+    return Words(lang)
+
+
+def session_watcher() -> Watcher:
+    """Shows progress in a notebook; elsewhere nothing is shown, as from any function."""
+    if not is_notebook():
+        return Watcher()
+
+    return NotebookWatcher(session_words())

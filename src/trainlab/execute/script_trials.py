@@ -8,8 +8,7 @@ from typing import Any, Literal
 import torch
 
 from trainlab.errors import Interrupted
-from trainlab.execute.attempt import Attempt
-from trainlab.execute.events import EventWriter
+from trainlab.execute.attempt import Attempt, EventWriter
 from trainlab.machine.footprint import Footprint
 from trainlab.machine.load import LoadMeter
 from trainlab.record.cost_record import CostRecord

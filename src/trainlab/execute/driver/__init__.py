@@ -1,1 +1,0 @@
-"""The driver of a run: the one process that runs its trials, from the start or from where it stopped."""

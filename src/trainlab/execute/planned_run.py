@@ -1,0 +1,216 @@
+"""A run as it is planned: its folder, with what was asked and every trial as pending."""
+
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from trainlab import __version__
+from trainlab.errors import WorkloadError
+from trainlab.plan import Group, Trial, further_groups, plan, trials_of
+from trainlab.record.run_folder import RunFolder, TrialFolder, create_run
+from trainlab.record.study_record import GroupRecord, StudyRecord
+from trainlab.record.trial_record import TrialRecord
+from trainlab.spec import Study, checked
+from trainlab.spec.facts import AS_OBJECT, is_script
+from trainlab.workloads.reference import file_digest
+
+SESSIONS = ("", "-", "-c", "ipykernel_launcher.py", "ipython")
+"""What runs where Python is typed in: the words after it say nothing of the run."""
+IsOver = Callable[[], bool]
+"""Whether no further group is to be started."""
+
+
+def start_run(
+    study: Study,
+    out: Path | None = None,
+    command: str | None = None,
+    overridden: Mapping[str, Any] | None = None,
+    on: str = "local",
+    jobs: int | Literal["auto"] = "auto",
+    trial_timeout_s: float | None = None,
+) -> RunFolder:
+    """A new run folder; `command` is what was typed, where it was not typed here. `on`, `jobs` and the time
+    a trial may take are kept for whoever resumes the run."""
+    now = datetime.now().astimezone()
+    groups = plan(study)
+    folder = create_run(out, study.name, now)
+    _write_trials(folder, groups)
+    # Last: a folder with a study has all its trials.
+    folder.write_study(
+        StudyRecord(
+            name=study.name,
+            created=now.isoformat(timespec="seconds"),
+            trainlab=__version__,
+            command=shlex.join(_command()) if command is None else command,
+            study=study.model_dump(mode="json"),
+            on=on,
+            jobs=jobs,
+            trial_timeout_s=trial_timeout_s,
+            workload_digest=file_digest(study.workload),
+            overridden=dict(overridden or {}),
+            groups=_records(groups),
+        )
+    )
+    return folder
+
+
+def add_groups(run: RunFolder, groups: Sequence[Group]) -> None:
+    """Plans further groups in a run that has started, as pending."""
+    _write_trials(run, groups)
+    record = run.study()
+    run.write_study(record.model_copy(update={"groups": record.groups + _records(groups)}))
+
+
+def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
+    """Adds seeds to a study up to so many: their trials, pending, which are returned by group."""
+    record = run.study()
+    study = record.to_study(str(run.study_file))
+    added = range(len(study.seeds) + 1, num_seeds + 1)
+    study = study.model_copy(update={"seeds": (*study.seeds, *added)})
+    groups = further_groups(study, added)
+    _write_trials(run, groups)
+    # Seeds and groups at once: a driver that dies here must not leave one without the other.
+    changes = {"study": study.model_dump(mode="json"), "groups": record.groups + _records(groups)}
+    run.write_study(record.model_copy(update=changes))
+    return groups
+
+
+def add_cells(run: RunFolder, study: Study, groups: Sequence[Group]) -> None:
+    """A study that has got further cells, in a run that has started: the groups that measure them."""
+    _write_trials(run, groups)
+    record = run.study()
+    changes = {"study": study.model_dump(mode="json"), "groups": record.groups + _records(groups)}
+    run.write_study(record.model_copy(update=changes))
+
+
+def planned_trial(folder: TrialFolder) -> Trial:
+    """A trial as it was planned, from its record."""
+    values = folder.read().model_dump(include=set(Trial.model_fields))
+    return checked(Trial, values, str(folder.trial_file))
+
+
+def _write_trials(run: RunFolder, groups: Sequence[Group]) -> None:
+    run.write_trials(TrialRecord(**trial.model_dump(mode="json")) for trial in trials_of(groups))
+
+
+def _records(groups: Sequence[Group]) -> tuple[GroupRecord, ...]:
+    return tuple(
+        GroupRecord(trials=group.ids, is_alone=group.is_alone, bench=group.bench)
+        for group in groups
+    )
+
+
+def _command() -> list[str]:
+    """What was typed: where trainlab is installed says nothing, and is nobody's business."""
+    program, *words = sys.argv
+    name = Path(program).name
+    if name in SESSIONS:
+        return ["python"]
+    return ["trainlab" if name in ("trainlab", "__main__.py") else name, *words]
+
+
+# Trials that a driver left behind when it died.
+
+BEFORE_THE_END = ("pending", "running")
+
+
+def mark_interrupted(run: RunFolder) -> None:
+    """Trials that were running when their driver died are recorded as interrupted; but those that trained
+    together and had all come to their end get the records that were not written any more."""
+    left = [one for one in run.study().trials if run.trial(one).read().state == "running"]
+    ended = {trial_id: _ended(run, trial_id) for trial_id in left}
+    for trial_id in left:
+        folder, end = run.trial(trial_id), run.trial(trial_id).prepared_end()
+        if ended[trial_id] and end is not None:
+            folder.end(end[0])
+            if end[0].is_finished:
+                folder.remove_checkpoints()
+        else:
+            folder.end(folder.read().model_copy(update={"state": "interrupted"}))
+
+
+def _ended(run: RunFolder, trial_id: str) -> bool:
+    """Whether it and all that trained with it have come to their end, recorded or not."""
+    end = run.trial(trial_id).prepared_end()
+    return end is not None and all(_has_end(run, other) for other in end[1])
+
+
+def _has_end(run: RunFolder, trial_id: str) -> bool:
+    folder = run.trial(trial_id)
+    return folder.read().state not in BEFORE_THE_END or folder.prepared_end() is not None
+
+
+def has_run(run: RunFolder, members: Sequence[Group]) -> bool:
+    """Whether every trial of a bench is done. A bench that was cut short is run again as a whole: its
+    figures are ratios within rounds, which all of its processes must share."""
+    trials = [run.trial(trial_id).read() for group in members for trial_id in group.ids]
+    return all(trial.state == "done" for trial in trials)
+
+
+# What is left of a run that was cut short: finished trials never run twice.
+
+
+def unfinished_groups(run: RunFolder) -> tuple[Group, ...]:
+    """The groups that are still to run, without their finished trials, in the order planned.
+
+    Benches that were added later stand beside those planned at first. Where one is left, those that have
+    run come along: how many there are says which would be added next.
+    """
+    record = run.study()
+    benches = [group for group in record.groups if group.bench is not None]
+    left: list[Group] = []
+    for group in record.groups:
+        if group.bench is None:
+            left += _without_finished(run, group)
+        elif benches:
+            whole = [_group(run, member, member.trials) for member in benches]
+            left += whole if _is_bench_left(run, whole) else []
+            benches = []
+    return tuple(left)
+
+
+def check_resumable(run: RunFolder, record: StudyRecord, *, allow_changed: bool) -> None:
+    """Refuses a run whose workload is not to be had again, or is another one now. Runs none of it."""
+    study = record.to_study(str(run.study_file))
+    workload = study.workload
+    if study.script is not None and study.script.from_inside:
+        rule = (
+            "is of a loop that trainlab.watch watched from inside, and only that can run it again"
+        )
+        raise WorkloadError(f"{run.path}: {rule}; run the loop anew")
+    if workload.endswith(AS_OBJECT):
+        raise WorkloadError(
+            f"{run.path}: its workload was an object of a Python session; "
+            "name it as FILE.py:NAME in a new run"
+        )
+    if record.workload_digest is None or allow_changed:
+        return
+    now = file_digest(workload)
+    place = workload if is_script(workload) else workload.rpartition(":")[0]
+    if now is None:
+        raise WorkloadError(
+            f"{place}: no such file; resume the run from the folder it was started in"
+        )
+    if now != record.workload_digest:
+        raise WorkloadError(
+            f"{place}: has changed since the run began; put it back as it was, or add --allow-changed"
+        )
+
+
+def _without_finished(run: RunFolder, group: GroupRecord) -> list[Group]:
+    ids = [one for one in group.trials if not run.trial(one).read().is_finished]
+    return [_group(run, group, ids)] if ids else []
+
+
+def _is_bench_left(run: RunFolder, groups: Sequence[Group]) -> bool:
+    by_bench = groupby(groups, lambda group: group.bench)
+    return not all(has_run(run, list(members)) for _, members in by_bench)
+
+
+def _group(run: RunFolder, group: GroupRecord, trial_ids: Iterable[str]) -> Group:
+    trials = tuple(planned_trial(run.trial(trial_id)) for trial_id in trial_ids)
+    return Group(trials=trials, is_alone=group.is_alone, bench=group.bench)

@@ -1,1 +1,0 @@
-"""What a run shows in a notebook while it is under way."""

@@ -1,1 +1,0 @@
-"""How far a run is, as values and lines of text: for a terminal and a notebook alike."""
