@@ -29,9 +29,9 @@ from trainlab.machine.cache import CACHE_VARIABLE
 from trainlab.machine.device import device_name, synchronize
 from trainlab.plan import Trial
 from trainlab.spec import settings_for
+from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Engine, Member
-from trainlab.train.moments import Moments, Progress
 from trainlab.train.setup import Setup, set_up
 from trainlab.workloads.find import find_workload
 

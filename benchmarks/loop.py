@@ -34,10 +34,10 @@ from trainlab.machine.device import synchronize
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.spec import settings_for
+from trainlab.train.callbacks import Instrument, Moments, Progress
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.loop import _train_epoch
-from trainlab.train.moments import Instrument, Moments, Progress
 from trainlab.train.setup import MIN_STEPS_PER_POINT, POINTS_PER_EPOCH, Setup, set_up
 from trainlab.workloads.find import find_workload
 

@@ -29,7 +29,7 @@ from trainlab.machine.device import device_name, pick_device
 from trainlab.plan import Trial
 from trainlab.spec import settings_for
 from trainlab.train.engines import ENGINES, engines_for
-from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.engines.engine import Unsuited
 from trainlab.train.setup import Setup, set_up
 from trainlab.words import Words
 from trainlab.workloads.workload import Workload

@@ -25,7 +25,7 @@ from trainlab.measure.steps import stepping
 from trainlab.record.run_folder import TrialFolder
 from trainlab.spec import settings_for
 from trainlab.spec.probe import probe_of
-from trainlab.train.moments import Progress
+from trainlab.train.callbacks import Progress
 from trainlab.train.setup import Setup
 from trainlab.workloads.find import find_workload
 

@@ -9,10 +9,10 @@ from trainlab.record.run_folder import TrialFolder
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train as train_group
-from trainlab.train.moments import Moments, Progress
+from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup, set_up
-from trainlab.train.steps.meter import Means
+from trainlab.train.metering import Means
 from trainlab.workloads.workload import Workload
 
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from trainlab.record.run_folder import RunFolder as RunFolder
     from trainlab.spec import Study as Study
     from trainlab.spec import TrainSpec as TrainSpec
-    from trainlab.train.moments import Instrument as Instrument
+    from trainlab.train.callbacks import Instrument as Instrument
     from trainlab.watching.own_metrics import log as log
     from trainlab.workloads.metrics import OfWholeSet as OfWholeSet
     from trainlab.workloads.workload import Workload as Workload
 
 _HOMES = {
     "Dataset": "trainlab.data.dataset",
-    "Instrument": "trainlab.train.moments",
+    "Instrument": "trainlab.train.callbacks",
     "OfWholeSet": "trainlab.workloads.metrics",
     "Run": "trainlab.lab",
     "RunFolder": "trainlab.record.run_folder",

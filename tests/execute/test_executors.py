@@ -18,8 +18,8 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.record.schema import Json
 from trainlab.record.study_record import EventReader
 from trainlab.spec import CostSpec
+from trainlab.train.callbacks import Instrument
 from trainlab.train.loader import Loader
-from trainlab.train.moments import Instrument
 
 QUICK = CostSpec(processes=1, budget_s=0.1, warmup_steps=1, active_steps=2, trace_mb=0)
 

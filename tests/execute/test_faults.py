@@ -30,8 +30,8 @@ from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec, Question
+from trainlab.train.callbacks import Instrument
 from trainlab.train.loader import Loader
-from trainlab.train.moments import Instrument
 from trainlab.workloads.workload import Workload
 
 FAULTS = {

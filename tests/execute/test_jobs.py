@@ -23,8 +23,8 @@ from trainlab.plan import Group, plan
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import EventReader
 from trainlab.spec import CostSpec
+from trainlab.train.callbacks import Instrument
 from trainlab.train.loader import Loader
-from trainlab.train.moments import Instrument
 from trainlab.workloads.workload import Workload
 
 

@@ -10,7 +10,7 @@ import trainlab
 from trainlab.errors import DataError, Interrupted, RecordError, SpecError, TrialsFailedWarning
 from trainlab.record.run_folder import create_run
 from trainlab.record.schema import FORMAT
-from trainlab.train.moments import Instrument, Progress
+from trainlab.train.callbacks import Instrument, Progress
 
 
 def test_a_run_leaves_every_record_readable(tiny_file: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from trainlab.analysis.side_by_side import side_by_side
 from trainlab.errors import SpecError
 from trainlab.lab import driving
 from trainlab.spec import Question
-from trainlab.train.moments import Instrument, TrialView
+from trainlab.train.callbacks import Instrument, TrialView
 from trainlab.workloads.workload import Workload
 
 

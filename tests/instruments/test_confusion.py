@@ -22,9 +22,9 @@ from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train
-from trainlab.train.moments import Moments, Progress
+from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.steps import classified
-from trainlab.train.steps.classified import Classified
+from trainlab.train.evaluation import Classified
 from trainlab.workloads.workload import Workload
 
 TRUE = (0, 0, 0, 1, 1, 2, 2, 2)

@@ -12,7 +12,7 @@ from models import Residual
 from training import HomedSetup, MakeSetup, train
 from trainlab.instruments.curves import Curves
 from trainlab.instruments.network import Network
-from trainlab.train.moments import Instrument, Moments, Progress
+from trainlab.train.callbacks import Instrument, Moments, Progress
 from trainlab.workloads.workload import Workload
 
 

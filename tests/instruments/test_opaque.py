@@ -16,7 +16,7 @@ from trainlab.measure.layers import profile_layers
 from trainlab.record.learning_record import ProbesRecord
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import probe_of
-from trainlab.train.moments import Moments, Progress
+from trainlab.train.callbacks import Moments, Progress
 from trainlab.workloads.workload import Workload
 
 SPEC = CostSpec(warmup_steps=1, active_steps=2)

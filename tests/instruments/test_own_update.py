@@ -21,7 +21,7 @@ from trainlab.record.files import numbered_lines
 from trainlab.record.learning_record import ProbeRecord
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import probe_of
-from trainlab.train.moments import Instrument, Moments, Point, Progress
+from trainlab.train.callbacks import Instrument, Moments, Point, Progress
 from trainlab.workloads.workload import Workload
 
 REAL, NOISE, MAKER, CRITIC, RATE = 3.0, 2.0, 0.5, 0.25, 0.1

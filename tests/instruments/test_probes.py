@@ -39,8 +39,8 @@ from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesReco
 from trainlab.spec import CostSpec
 from trainlab.spec import probe as probe_spec
 from trainlab.spec.probe import Bins, ProbeSpec, probe_of
+from trainlab.train.callbacks import Instrument, Moments, Phase, Point, Progress, TrialView
 from trainlab.train.engines.eager import make_training_step
-from trainlab.train.moments import Instrument, Moments, Phase, Point, Progress, TrialView
 from trainlab.words import Words
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload

@@ -31,12 +31,11 @@ from trainlab.record.learning_record import ProbeRecord
 from trainlab.record.schema import note
 from trainlab.spec import TrainSpec
 from trainlab.spec.probe import probe_of
+from trainlab.train.callbacks import Instrument, Moments, Progress
 from trainlab.train.engines import ENGINES, engine_for, programs
-from trainlab.train.engines.engine import Member
+from trainlab.train.engines.capture import WARMUP_STEPS, Repeated
+from trainlab.train.engines.engine import Member, Unsuited
 from trainlab.train.loop import train
-from trainlab.train.moments import Instrument, Moments, Progress
-from trainlab.train.program.capture import WARMUP_STEPS, Repeated
-from trainlab.train.program.unsuited import Unsuited
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 

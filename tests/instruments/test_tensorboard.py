@@ -13,7 +13,7 @@ from trainlab.instruments.tensorboard import TensorBoard, image_grid
 from trainlab.record.files import numbered_lines
 from trainlab.record.learning_record import ProbeRecord
 from trainlab.spec.probe import probe_of
-from trainlab.train.moments import Moments, Progress
+from trainlab.train.callbacks import Moments, Progress
 from trainlab.workloads.workload import Workload
 
 CURVES = [(part, name) for part in ("train", "test") for name in ("loss", "accuracy")]

@@ -14,8 +14,8 @@ from trainlab.errors import DeviceError
 from trainlab.measure.memory import measure_memory
 from trainlab.record.cost_record import MemoryRecord, Mode
 from trainlab.spec import CostSpec
+from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import make_training_step
-from trainlab.train.moments import Moments
 from trainlab.train.seeds import data_order, seeded
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload

@@ -13,6 +13,7 @@ from trainlab.execute.planned_run import start_run
 from trainlab.execute.worker import run_group
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.spec.probe import probe_of
+from trainlab.train.callbacks import Instrument, Point, TrialView
 from trainlab.train.checkpoint.checkpoints import VARIABLE
 from trainlab.train.checkpoint.state import State
 from trainlab.train.checkpoint.tensor_file import (
@@ -23,7 +24,6 @@ from trainlab.train.checkpoint.tensor_file import (
 )
 from trainlab.train.ending import ask_to_end
 from trainlab.train.loader import Loader
-from trainlab.train.moments import Instrument, Point, TrialView
 
 OWN = """
 import random

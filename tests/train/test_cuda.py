@@ -6,10 +6,10 @@ import torch
 from training import MakeSetup, train
 from trainlab.data.load import load_images
 from trainlab.machine.device import pick_device
+from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines.eager import make_training_step
-from trainlab.train.moments import Moments, Progress
+from trainlab.train.metering import Meter
 from trainlab.train.seeds import data_order
-from trainlab.train.steps.meter import Meter
 from trainlab.workloads.find import find_workload
 
 pytestmark = [
@@ -70,7 +70,7 @@ def test_data_that_does_not_fit_gives_the_same_curve(
     finals = []
     for free in (None, 10):
         if free is not None:
-            monkeypatch.setattr("trainlab.train.batches.split.free_bytes", lambda device: 10)
+            monkeypatch.setattr("trainlab.train.batches.free_bytes", lambda device: 10)
         setup, progress = make_setup(device="cuda"), Progress()
         assert setup.train_batches.resident == (free is None)
         train(setup, Moments([]), progress)

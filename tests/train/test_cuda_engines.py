@@ -10,8 +10,8 @@ from torch import nn
 
 from training import HomedSetup, MakeSetup
 from trainlab.spec import TrainSpec
-from trainlab.train.program.unsuited import Unsuited
-from trainlab.train.program.updates import LaneUpdate, update_key
+from trainlab.train.engines.engine import Unsuited
+from trainlab.train.engines.lane_updates import LaneUpdate, update_key
 from trainlab.workloads.find import find_workload
 
 pytestmark = [

@@ -13,12 +13,12 @@ from trainlab.record.schema import note
 from trainlab.spec import TrainSpec
 from trainlab.spec.base import choices_of
 from trainlab.spec.settings import TIMED_WHOLE
+from trainlab.train.callbacks import GRAINS, Instrument, Moments, Phase, Progress
 from trainlab.train.engines import ENGINES, engine_for
 from trainlab.train.engines.eager import EagerEngine
 from trainlab.train.engines.engine import Engine, Member, Session
 from trainlab.train.loop import train
-from trainlab.train.moments import GRAINS, Instrument, Moments, Phase, Progress
-from trainlab.train.steps.meter import Means
+from trainlab.train.metering import Means
 from trainlab.workloads.workload import Workload
 
 needs_compiler = pytest.mark.skipif(

@@ -1,9 +1,7 @@
 """Updates of many trials at once against torch.optim, step for step in float64."""
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -11,32 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from trainlab.machine.cache import CACHE_VARIABLE
 from trainlab.spec import TrainSpec
+from trainlab.train.engines.lane_updates import LaneUpdate, update_key
+from trainlab.train.engines.vectorized import Gradients
 from trainlab.train.optimizers import make_optimizer, make_schedule
-from trainlab.train.program import updates
-from trainlab.train.program.native import WORTH_COMPILING, is_compiled
-from trainlab.train.program.step import Gradients
-from trainlab.train.program.updates import LaneUpdate, update_key
-from trainlab.train.tuned.library import find_compiler
 
 NUM_STEPS, NUM_NUMBERS = 25, 7
 share = st.floats(0.05, 0.99)
 small = st.floats(1e-10, 1e-2)
-by_both = pytest.mark.parametrize(
-    "is_compiled",
-    [
-        False,
-        pytest.param(
-            True, marks=pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
-        ),
-    ],
-)
-
-
-def lane_update(specs: list[TrainSpec], parameters: torch.Tensor, is_compiled: bool) -> LaneUpdate:
-    with patch.object(updates, "is_compiled", lambda *given: is_compiled):
-        return LaneUpdate(specs, parameters)
 
 
 def _options(name: str) -> st.SearchStrategy[dict[str, Any]]:
@@ -93,13 +73,10 @@ def rates(spec: TrainSpec) -> list[float]:
     return found
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(specs=st.lists(trials(), min_size=1, max_size=6), seed=st.integers(0, 999))
-@by_both
 @pytest.mark.slow
-def test_every_optimizer_and_option_moves_as_torch_does(
-    specs: list[TrainSpec], seed: int, is_compiled: bool
-) -> None:
+def test_every_optimizer_and_option_moves_as_torch_does(specs: list[TrainSpec], seed: int) -> None:
     specs = sorted(specs, key=update_key)
     generator = torch.Generator().manual_seed(seed)
 
@@ -108,7 +85,7 @@ def test_every_optimizer_and_option_moves_as_torch_does(
 
     start, gradients = drawn(len(specs), NUM_NUMBERS), drawn(NUM_STEPS, len(specs), NUM_NUMBERS)
     parameters = start.clone()
-    update = lane_update(specs, parameters, is_compiled)
+    update = LaneUpdate(specs, parameters)
     by_epoch = list(zip(*map(rates, specs), strict=True))
     for number in range(NUM_STEPS):
         update.set_rates(by_epoch[number // 5])
@@ -118,12 +95,8 @@ def test_every_optimizer_and_option_moves_as_torch_does(
         assert torch.allclose(parameters[lane], expected, rtol=1e-6, atol=1e-9), spec
 
 
-@by_both
 @pytest.mark.parametrize("size", [50, 150_000])
-def test_a_trial_is_updated_the_same_whatever_stands_beside_it(
-    is_compiled: bool, size: int
-) -> None:
-    """Whether a thread has many trials or many threads have one."""
+def test_a_trial_is_updated_the_same_whatever_stands_beside_it(size: int) -> None:
     specs = [TrainSpec(optimizer="adam", lr=lr) for lr in (0.1, 0.01, 0.001)]
     generator = torch.Generator().manual_seed(1)
     start = torch.randn(3, size, generator=generator)
@@ -132,7 +105,7 @@ def test_a_trial_is_updated_the_same_whatever_stands_beside_it(
 
     def moved(lanes: list[int]) -> torch.Tensor:
         parameters = start[lanes].clone()
-        update = lane_update([specs[lane] for lane in lanes], parameters, is_compiled)
+        update = LaneUpdate([specs[lane] for lane in lanes], parameters)
         for gradient in gradients:
             update.step(gradient[lanes].clone())
         return parameters
@@ -149,38 +122,14 @@ def test_trials_of_other_kinds_are_updated_apart(flag: bool) -> None:
     assert (update_key(one) == update_key(TrainSpec(optimizer="adam"))) is not flag
 
 
-@pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
-def test_the_first_training_decides_what_code_updates_all_of_its_kind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The two round differently: the same trial must give the same losses again."""
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    rows = torch.zeros(2, 1000)
-    long = int(WORTH_COMPILING / 1000)
-    assert not is_compiled("adam", long - 1, rows), (
-        "compiled for a training too short to pay for it"
-    )
-    assert is_compiled("adam", long, rows)
-    assert not is_compiled("adam", long - 1, rows), "decided anew"
-    assert is_compiled("adam", long, rows[:1]), "decided by how many are trained together"
-    assert is_compiled("sgd", 1, rows), "the code is there"
-    assert not is_compiled("adam", long, rows.half())
-
-
 @pytest.mark.parametrize("resets", [True, False])
-def test_gradients_stay_to_be_shown_whatever_code_made_the_update(resets: bool) -> None:
-    """A compiled update reads them where they are shown, and leaves them as they are."""
+def test_gradients_stay_to_be_shown_though_the_update_uses_them_up(resets: bool) -> None:
     rows = torch.randn(2, 8)
     of_step = torch.randn(2, 8)
     setups: Any = [SimpleNamespace(settings=SimpleNamespace(zero_grad=resets))] * 2
-    for are_used_up in (True, False):
-        gradients = Gradients(setups, rows, are_used_up=are_used_up)
-        for step in (1, 2):
-            place = gradients.place
-            assert (place is None) == (are_used_up or not resets)
-            given = of_step.clone() if place is None else place.copy_(of_step)
-            taken = gradients.taken_in(given)
-            assert torch.equal(taken, of_step if resets else step * of_step)
-            if are_used_up:
-                taken.zero_()
-            assert torch.equal(gradients.rows, of_step if resets else step * of_step)
+    gradients = Gradients(setups, rows)
+    for step in (1, 2):
+        taken = gradients.taken_in(of_step.clone())
+        assert torch.equal(taken, of_step if resets else step * of_step)
+        taken.zero_()
+        assert torch.equal(gradients.rows, of_step if resets else step * of_step)

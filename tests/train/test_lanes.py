@@ -13,12 +13,11 @@ from torch import Tensor, nn
 import models
 from conftest import tiny_data
 from training import HomedSetup, MakeSetup
+from trainlab.train.callbacks import Instrument, Moments, Point, Progress
 from trainlab.train.engines import ENGINES
-from trainlab.train.engines.engine import Member
+from trainlab.train.engines.engine import Member, Unsuited
+from trainlab.train.engines.lane_updates import update_key
 from trainlab.train.loop import train
-from trainlab.train.moments import Instrument, Moments, Point, Progress
-from trainlab.train.program.unsuited import Unsuited
-from trainlab.train.program.updates import update_key
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
@@ -537,11 +536,3 @@ def test_a_program_of_one_trial_learns_what_eager_learns(name: str, make_setup: 
     ours, reference = (make_setup(workload=workload_of(make), epochs=3) for _ in range(2))
     (program,), (eager,) = trained("graphed", [ours]), trained("eager", [reference])
     assert program.final == pytest.approx(eager.final, rel=2e-3, abs=1e-5)
-
-
-def test_what_was_chosen_for_the_first_holds_for_all(make_setup: MakeSetup) -> None:
-    setups = [make_setup(seed) for seed in (1, 2, 3)]
-    ENGINES["lanes"].open([Member(one, Moments([]), Progress()) for one in setups])
-    first, *others = [one.engine_facts for one in setups]
-    assert "layers" in first["tuned"]
-    assert others == [first, first]

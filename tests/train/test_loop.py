@@ -15,8 +15,8 @@ from training import HomedSetup, MakeSetup, homed, run_test_set, train
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import DataError, WorkloadError
 from trainlab.machine.device import pick_device
-from trainlab.record.schema import note
-from trainlab.train.moments import Instrument, Moments, Point, Progress, TrialView
+from trainlab.record.note import note
+from trainlab.train.callbacks import Instrument, Moments, Point, Progress, TrialView
 from trainlab.train.seeds import data_order, derived_seed
 from trainlab.workloads.workload import Workload
 
@@ -255,7 +255,7 @@ def test_data_that_does_not_fit_is_moved_batch_by_batch(
     make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resident = curve(make_setup())
-    monkeypatch.setattr("trainlab.train.batches.split.free_bytes", lambda device: 10)
+    monkeypatch.setattr("trainlab.train.batches.free_bytes", lambda device: 10)
     setup = make_setup()
     assert not setup.train_batches.resident
     assert curve(setup) == resident

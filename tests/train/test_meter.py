@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from trainlab.errors import WorkloadError
-from trainlab.train.steps.meter import Means, Meter, Metric
-from trainlab.train.steps.outcome import Outcome
+from trainlab.train.metering import Means, Meter, Metric
+from trainlab.train.step import Outcome
 from trainlab.workloads.workload import accuracy
 
 CPU = torch.device("cpu")

@@ -22,9 +22,9 @@ from trainlab import Dataset, Split, TrainSpec, Workload
 from trainlab.data.nesting import tensors_in
 from trainlab.errors import WorkloadError
 from trainlab.plan import Trial
-from trainlab.record.run_folder import TrialFolder
-from trainlab.train.batches import make_batches
-from trainlab.train.moments import Instrument, Moments, Point, Progress
+from trainlab.record.folder import TrialFolder
+from trainlab.train.callbacks import Instrument, Moments, Point, Progress
+from trainlab.train.dataloading import make_batches
 from trainlab.train.seeds import data_order, derived_seed, seeded
 
 CPU = torch.device("cpu")
@@ -474,7 +474,7 @@ def test_a_loader_gives_the_same_curve_with_any_number_of_workers(tmp_path: Path
 
 def test_augmentation_differs_from_epoch_to_epoch_and_by_seed(tmp_path: Path) -> None:
     from trainlab.data.loaded import loaded
-    from trainlab.train.batches.loaded import LoadedBatches
+    from trainlab.train.dataloading import LoadedBatches
 
     batches = LoadedBatches(loaded(Noisy(), "train", None, drop_last=False), 8, CPU)
 
@@ -723,7 +723,7 @@ def test_every_sample_is_tested_whatever_is_dropped_in_training(tmp_path: Path) 
 @pytest.mark.parametrize("num_taken", [2, 7])
 def test_the_workers_of_a_loader_end_with_their_epoch_at_once(num_taken: int) -> None:
     from trainlab.data.loaded import loaded
-    from trainlab.train.batches.loaded import LoadedBatches
+    from trainlab.train.dataloading import LoadedBatches
 
     before = {child.pid for child in children()}
     loader: Any = DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=2)

@@ -20,7 +20,8 @@ from command import Verb
 from trainlab.errors import SpecError
 from trainlab.execute.preflight import check_processes
 from trainlab.lab import Run
-from trainlab.train.rank import Rank
+from trainlab.train.batches import Rank
+from trainlab.train.engines.ddp import FOLLOW
 from trainlab.workloads.workload import Workload
 
 OWN = '''
@@ -175,7 +176,7 @@ def test_the_record_tells_how_processes_worked_together(own: Path) -> None:
     assert record.resolved["backend"] == "gloo"
     assert record.resolved["threads"] == 1
     assert "parallel_batch_norm" in {note.code for note in record.notes}
-    assert not [p for p in children() if "follower" in " ".join(p.cmdline())]
+    assert not [p for p in children() if FOLLOW in p.cmdline()]
 
 
 @pytest.mark.parametrize("name", ["summed", "weighing", "weighing_from_zero"])
@@ -206,7 +207,7 @@ def test_a_lost_process_is_replaced_and_the_trial_goes_on(own: Path) -> None:
             time.sleep(0.02)
             for process in psutil.Process().children(recursive=True):
                 try:
-                    is_follower = "trainlab.train.follower" in process.cmdline()
+                    is_follower = FOLLOW in process.cmdline()
                     curves = own.parent.glob("r/trials/*/curve.jsonl")
                     has_begun = any(file.stat().st_size for file in curves)
                     if is_follower and has_begun:

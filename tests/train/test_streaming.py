@@ -2,13 +2,10 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from training import MakeSetup, train
-from trainlab.train.batches.blocks import MOST_BYTES, Blocks, batches_of_block
-from trainlab.train.batches.streaming import AHEAD, Stream
-from trainlab.train.moments import Moments, Progress
+from trainlab.train.batches import AHEAD, Stream
+from trainlab.train.callbacks import Moments, Progress
 
 CPU = torch.device("cpu")
 
@@ -69,47 +66,3 @@ def test_rows_that_were_not_announced_are_gathered_on_the_spot(make_setup: MakeS
     other = torch.tensor([5, 3])
     assert torch.equal(batches.gather(other)[1], batches.gather(torch.tensor([5, 3]))[1])
     assert len(batches.gather(announced[0])[0]) == len(announced[0])
-
-
-def test_small_batches_of_a_training_that_is_recorded_are_gathered_in_blocks(
-    make_setup: MakeSetup,
-) -> None:
-    batches = make_setup(batch_size=3).split_batches
-    alone = [batches.gather(rows) for rows in batches.epoch(1, 2)]
-    pieces = batches.epoch(1, 2)
-    first = batches.gather(pieces[0])
-    batches.gather_in_blocks(True)  # amid an epoch
-    together = [first, *[batches.gather(rows) for rows in pieces[1:]]]
-    assert isinstance(batches._ahead, Blocks)
-    assert len(alone) == len(together) == len(batches)
-    assert all(all(map(torch.equal, *both)) for both in zip(alone, together, strict=True))
-    places = {one.data_ptr() for batch in together for one in batch}
-    assert len(places) == 2 * len(together)  # nothing is given twice
-    for one in together[5]:
-        assert not one._is_view()
-    before = together[6][0]._version
-    together[5][0].add_(torch.ones((), requires_grad=True))  # as a model may that learns an offset
-    assert together[6][0]._version == before
-    # Rows that come out of turn are gathered by themselves, and the next epoch anew.
-    assert torch.equal(batches.gather(pieces[0])[0], alone[0][0])
-    again = batches.epoch(1, 3)
-    batches.gather(again[0])
-    assert batches._ahead.has(again[1])
-    assert torch.equal(batches.gather(torch.tensor([4]))[1], batches._targets[4:5])
-    batches.gather_in_blocks(False)
-    batches.gather(again[1])
-    assert batches._ahead is None
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 300), st.integers(1, 70), st.integers(1, 3000))
-def test_a_block_is_small_and_the_last_batch_too(num_rows: int, size: int, width: int) -> None:
-    kept = torch.arange(num_rows * width).view(num_rows, width), torch.arange(num_rows)
-    pieces = torch.randperm(num_rows).split(size)
-    blocks = Blocks(kept, pieces)
-    num_batches = batches_of_block(kept, pieces)
-    assert num_batches == 1 or num_batches * min(size, num_rows) * (width + 1) * 8 <= MOST_BYTES
-    for rows in pieces:
-        assert blocks.has(rows)
-        assert all(map(torch.equal, blocks.take(), (one[rows] for one in kept)))
-    assert not blocks.has(pieces[0])

@@ -38,8 +38,8 @@ from trainlab.machine.orphans import end_with_parent
 from trainlab.machine.streams import own_streams
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Spec
+from trainlab.train.engines.ddp import start_ahead
 from trainlab.train.loader import Loader
-from trainlab.train.parallel.followers import start_ahead
 
 INTERRUPTED = 130
 """The exit code of a worker that was told to end, and has recorded so."""

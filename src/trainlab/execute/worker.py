@@ -41,10 +41,10 @@ from trainlab.train.engines import engine_for, engines_for, too_coarse_for
 from trainlab.train.engines.engine import Engine, Member, Session
 from trainlab.train.loader import Loader
 from trainlab.train.loop import train
-from trainlab.train.moments import Instrument, Moments
-from trainlab.train.parallel.crew import dismiss_crew
-from trainlab.train.program.unsuited import Unsuited
-from trainlab.train.program.updates import update_key
+from trainlab.train.callbacks import Instrument, Moments
+from trainlab.train.engines.ddp import dismiss_crew
+from trainlab.train.engines.engine import Unsuited
+from trainlab.train.engines.lane_updates import update_key
 from trainlab.train.saved.group import SavedGroup
 from trainlab.train.setup import Setup, set_up
 

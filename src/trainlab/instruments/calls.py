@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.hooks import RemovableHandle
 
 from trainlab.data.nesting import tensors_in
-from trainlab.train.moments import Phase
+from trainlab.train.callbacks import Phase
 from trainlab.train.opaque import compiled_functions, is_compiled, is_opaque, opaque_modules
 
 # What a CallWatch reports to its listener about the calls of a step.

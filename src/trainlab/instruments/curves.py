@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from trainlab.record.files import LineWriter
-from trainlab.train.moments import Instrument, Point, Progress, TrialView
+from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
 
 
 class Curves(Instrument):

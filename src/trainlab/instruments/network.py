@@ -11,7 +11,7 @@ from trainlab.data.nesting import count_of
 from trainlab.errors import reason_in
 from trainlab.instruments.calls import Call, CallRecorder, PassCost
 from trainlab.record.cost_record import CallRow, NetworkRecord
-from trainlab.train.moments import Arguments, Instrument, Phase, TrialView
+from trainlab.train.callbacks import Arguments, Instrument, Phase, TrialView
 from trainlab.train.opaque import opaque_names, uncompiled_copy
 from trainlab.train.seeds import seeded
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from trainlab.instruments.curves import finite_metrics
 from trainlab.record.study_record import Event
-from trainlab.train.moments import Instrument, Point, TrialView
+from trainlab.train.callbacks import Instrument, Point, TrialView
 
 PAUSE_S = 0.4
 """Between two progress events of the same trial: nobody reads faster, and files stay small."""

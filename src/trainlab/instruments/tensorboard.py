@@ -21,7 +21,7 @@ from trainlab.errors import reason_in
 from trainlab.instruments.probes.tensorboard import write_probe
 from trainlab.record.files import writing
 from trainlab.record.learning_record import ProbeRecord, metric_tag, step_tag
-from trainlab.train.moments import Instrument, Point, Progress, TrialView
+from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
 from trainlab.train.opaque import uncompiled_copy
 
 GRID_SIDE = 8

@@ -7,7 +7,7 @@ import torch
 from trainlab.errors import RecordError
 from trainlab.record.files import replacing, writing
 from trainlab.record.run_folder import TrialFolder
-from trainlab.train.moments import Instrument, Progress, TrialView
+from trainlab.train.callbacks import Instrument, Progress, TrialView
 from trainlab.train.opaque import plain_names
 from trainlab.train.setup import Setup
 

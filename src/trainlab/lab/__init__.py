@@ -24,7 +24,7 @@ from trainlab.workloads.reference import with_name
 
 if TYPE_CHECKING:
     from trainlab.execute.jobs import AskedJobs
-    from trainlab.train.moments import Instrument
+    from trainlab.train.callbacks import Instrument
     from trainlab.workloads.workload import Workload
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trainlab.execute.jobs import AskedJobs
     from trainlab.execute.launch.launcher import Launcher
     from trainlab.plan import Group
-    from trainlab.train.moments import Instrument
+    from trainlab.train.callbacks import Instrument
     from trainlab.workloads.workload import Workload
 
     NextStage = Callable[[Run], tuple[Group, ...]]

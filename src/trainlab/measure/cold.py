@@ -9,7 +9,7 @@ import torch
 
 from trainlab.machine.device import synchronize
 from trainlab.record.cost_record import ColdStep
-from trainlab.train.moments import Instrument, Phase
+from trainlab.train.callbacks import Instrument, Phase
 
 MAPS = Path("/proc/self/maps")
 

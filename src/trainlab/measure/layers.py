@@ -21,7 +21,7 @@ from trainlab.record.cost_record import LayerRow, LayersRecord, WorkRecord
 from trainlab.record.schema import note
 from trainlab.spec.study import CostSpec
 from trainlab.train.engines.engine import Update
-from trainlab.train.moments import Instrument, Phase
+from trainlab.train.callbacks import Instrument, Phase
 from trainlab.train.opaque import opaque_names, uncompiled
 from trainlab.train.setup import Setup
 

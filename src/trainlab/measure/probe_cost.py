@@ -13,7 +13,7 @@ from trainlab.record.run_folder import TrialFolder
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.study import CostSpec
 from trainlab.train.engines.engine import Update
-from trainlab.train.moments import Point, Progress
+from trainlab.train.callbacks import Point, Progress
 from trainlab.train.setup import Setup
 
 

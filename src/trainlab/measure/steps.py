@@ -9,12 +9,11 @@ from typing import Any
 import torch
 
 from trainlab.data.nesting import count_of
-from trainlab.train.batches import Batches
-from trainlab.train.batches.batches import Piece
+from trainlab.train.batches import Batches, Piece
+from trainlab.train.callbacks import GRAINS, Instrument, Moments
 from trainlab.train.engines import engine_for
+from trainlab.train.engines.ddp import stepping_together
 from trainlab.train.engines.engine import Engine, Update
-from trainlab.train.engines.parallel import stepping_together
-from trainlab.train.moments import GRAINS, Instrument, Moments
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 

@@ -29,7 +29,7 @@ from trainlab.measure.turning.turns import (
 )
 from trainlab.record.cost_record import ColdStep, CostRecord, TurnRecord
 from trainlab.spec.study import CostSpec
-from trainlab.train.moments import Instrument, Phase
+from trainlab.train.callbacks import Instrument, Phase
 from trainlab.train.setup import Setup
 
 COLD_STEPS = 5

@@ -12,7 +12,7 @@ from trainlab.data.nesting import tensors_in
 from trainlab.instruments.calls import PassCost, storage_bytes, storage_id
 from trainlab.measure.flops import formula_for, kind_of, may_multiply
 from trainlab.measure.traffic import traffic_bytes
-from trainlab.train.moments import Phase
+from trainlab.train.callbacks import Phase
 
 
 class WorkCounter(TorchDispatchMode):

@@ -37,14 +37,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from trainlab.data.dataset import Split
-from trainlab.record.schema import note
+from trainlab.record.note import note
+from trainlab.train.callbacks import Point, Progress
 from trainlab.train.checkpoint.state import State
 from trainlab.train.engines.engine import Member, Session
-from trainlab.train.moments import Point, Progress
+from trainlab.train.metering import Means
 from trainlab.train.saved.group import SavedGroup
 from trainlab.train.saved.place import Clock, Place, Stopwatch
 from trainlab.train.setup import Setup
-from trainlab.train.steps.meter import Means
 
 SAMPLES = "/samples"
 """Among the totals of an epoch: how many have been seen. No metric is called so."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy as has_no_shape
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from trainlab.data.dataset import Dataset, Split
@@ -21,9 +22,9 @@ from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note, note
 from trainlab.spec import TrainSpec
-from trainlab.train.batches import AccumulatedBatches, Batches, SplitBatches, make_batches
-from trainlab.train.lazy import finish_lazy, is_lazy
-from trainlab.train.moments import Arguments, TrialView
+from trainlab.train.batches import AccumulatedBatches, Batches, Rank, SplitBatches
+from trainlab.train.callbacks import Arguments, TrialView
+from trainlab.train.dataloading import make_batches
 from trainlab.train.optimizers import (
     Optimizers,
     Warmup,
@@ -33,10 +34,38 @@ from trainlab.train.optimizers import (
     optimizer_code,
     own_optimizers,
 )
-from trainlab.train.rank import Rank
 from trainlab.train.seeds import seeded
 from trainlab.workloads.user_code import DATA, PREPARE
 from trainlab.workloads.workload import Workload, takes_carried
+
+# Lazy modules of torch (`nn.LazyLinear` and the like): their parameters get shapes from a first batch.
+
+
+def is_lazy(model: nn.Module) -> bool:
+    """Whether a parameter or buffer has no shape yet."""
+    return any(map(has_no_shape, [*model.parameters(), *model.buffers()]))
+
+
+def finish_lazy(model: nn.Module, workload: Workload, batch: Any) -> None:
+    """One forward pass as in a test, so that nothing but the missing parameters changes. They are drawn as
+    all others are: it must run where the model's own weights are drawn, on the CPU."""
+    own = workload.evaluate or workload.step
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        if own is None:
+            model(workload.prepare(batch[0]))
+        else:
+            own(model, batch, *(({},) if takes_carried(own) else ()))
+    model.train(was_training)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if has_no_shape(tensor):
+            where = f"{workload.name}: model.{name}"
+            raise WorkloadError(
+                f"{where}: has no shape after a batch, must get one in a forward pass of the test; "
+                "give its layer a size"
+            )
+
 
 POINTS_PER_EPOCH = 50
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}

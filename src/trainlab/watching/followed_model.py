@@ -19,7 +19,7 @@ from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.study import short_name
-from trainlab.train.moments import Arguments, Point, Progress, TrialView
+from trainlab.train.callbacks import Arguments, Point, Progress, TrialView
 from trainlab.train.opaque import is_opaque
 from trainlab.train.seeds import seeded
 from trainlab.watching.seeing.seen import Seen, SeenLoader

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from trainlab.record.files import LineWriter
 from trainlab.record.script_record import num_at_the_end
-from trainlab.train.moments import Point
+from trainlab.train.callbacks import Point
 from trainlab.watching.seeing.seen import LOSS_NAME
 from trainlab.watching.seeing.timeline import EVALUATION, PARTS, STARTUP
 from trainlab.watching.seeing.watcher import Watcher

@@ -13,7 +13,7 @@ from trainlab.record.files import LineWriter
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note, note
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.moments import Progress
+from trainlab.train.callbacks import Progress
 from trainlab.watching import own_metrics as told
 from trainlab.watching.followed_model import FollowedModel
 from trainlab.watching.own_metrics import CsvColumns, OwnScalars, search_output

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from trainlab.execute.executors.executor import Executor
     from trainlab.execute.jobs import AskedJobs
     from trainlab.execute.launch.launcher import Launcher
+    from trainlab.train.callbacks import Instrument
     from trainlab.train.loader import Loader
-    from trainlab.train.moments import Instrument
 
 
 def executor_for(

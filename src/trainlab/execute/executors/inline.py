@@ -19,7 +19,7 @@ from trainlab.record.study_record import Event
 from trainlab.spec import Study
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.train.loader import Loader
-from trainlab.train.moments import Instrument
+from trainlab.train.callbacks import Instrument
 
 
 class InlineExecutor:

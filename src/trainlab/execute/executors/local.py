@@ -16,7 +16,7 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Study
 from trainlab.spec.facts import AS_OBJECT, WorkloadFacts
 from trainlab.train.loader import Loader
-from trainlab.train.moments import Instrument
+from trainlab.train.callbacks import Instrument
 
 
 class LocalExecutor:

@@ -16,7 +16,7 @@ from trainlab.machine.device import pick_device
 from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY
 from trainlab.plan import Group, Trial
 from trainlab.record.run_folder import RunFolder
-from trainlab.train.parallel.followers import ProcessLostError
+from trainlab.train.engines.ddp import ProcessLostError
 
 KILLED = "killed"
 LOST = ProcessLostError.__name__

@@ -19,10 +19,10 @@ from trainlab.instruments.probes import quantities as q
 from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached
 from trainlab.record.learning_record import target_name
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.moments import Moments
+from trainlab.train.callbacks import Moments
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
-from trainlab.train.steps.forward import Forward
+from trainlab.train.step import Forward
 from trainlab.workloads.user_code import DATA, mistake_in
 
 

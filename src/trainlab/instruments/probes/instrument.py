@@ -18,16 +18,16 @@ from trainlab.record.files import LineWriter
 from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.record.schema import Note
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.moments import (
+from trainlab.train.callbacks import (
     Instrument,
     ParameterIds,
     Phase,
     Point,
     ProgramInstrument,
+    ProgramView,
     Progress,
     TrialView,
 )
-from trainlab.train.watch import ProgramView
 
 Listener = Callable[[ProbeRecord], None]
 

@@ -25,7 +25,7 @@ from trainlab.instruments.probes.channels import Channel, Channels, Seen
 from trainlab.instruments.probes.selectors import Selector, no_match
 from trainlab.record.schema import Note, note
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.moments import Phase
+from trainlab.train.callbacks import Phase
 from trainlab.train.opaque import opaque_names
 from trainlab.words import Words
 

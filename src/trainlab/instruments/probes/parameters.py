@@ -11,7 +11,7 @@ from trainlab.instruments.probes.channels import Channel, Channels
 from trainlab.instruments.probes.quantities import NO_PARAMETER_GRADIENT
 from trainlab.instruments.probes.selectors import Selector, no_match, parameters_reached
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.moments import ParameterIds
+from trainlab.train.callbacks import ParameterIds
 
 
 class ProbedParameters:

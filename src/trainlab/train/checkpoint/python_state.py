@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from trainlab.train.program.python.fingerprint import TORCH_OWN, fingerprint
+from trainlab.train.engines.capture import TORCH_OWN, fingerprint
 
 CHANGING = ("training", "_forward", "_backward")
 """How attributes of torch's own begin that change without the model's doing: hooks, say."""

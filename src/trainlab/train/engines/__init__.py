@@ -6,14 +6,12 @@ import torch
 
 from trainlab.record.schema import Note, note
 from trainlab.spec import TrainSpec
-from trainlab.train.engines.compiled import CompiledEngine
-from trainlab.train.engines.eager import EagerEngine
+from trainlab.train.callbacks import GRAINS, Moments
+from trainlab.train.engines.ddp import ParallelEngine
+from trainlab.train.engines.eager import CompiledEngine, EagerEngine
 from trainlab.train.engines.engine import Engine
-from trainlab.train.engines.graphed import GraphedEngine
-from trainlab.train.engines.lanes import LanesEngine
-from trainlab.train.engines.parallel import ParallelEngine
+from trainlab.train.engines.programs import GraphedEngine, LanesEngine
 from trainlab.train.engines.tuned import TunedEngine
-from trainlab.train.moments import GRAINS, Moments
 
 ENGINES: dict[str, Engine] = {
     "eager": EagerEngine(),

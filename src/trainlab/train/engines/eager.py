@@ -1,16 +1,21 @@
 """eager: every operation launched from Python, one after the other. The reference for all engines."""
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Protocol
+from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from trainlab.data.nesting import moved
-from trainlab.record.learning_record import ConfusionRecord
-from trainlab.train.batches.batches import Batch, Piece
+from trainlab.errors import TrainlabError
+from trainlab.record.confusion import ConfusionRecord
+from trainlab.train.batches import Batch, Piece
+from trainlab.train.callbacks import Grain, Moments
 from trainlab.train.checkpoint.state import (
     State,
     merged,
@@ -21,28 +26,16 @@ from trainlab.train.checkpoint.state import (
     restore_random,
     restored_nested,
 )
-from trainlab.train.engines.engine import Member, Update
-from trainlab.train.moments import Grain, Moments
+from trainlab.train.engines.engine import Member, Unsuited, Update, reason_of
+from trainlab.train.evaluation import Evaluation, KeptScores, make_inference_step
+from trainlab.train.metering import Means, Meter
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
-from trainlab.train.steps.classified import KeptScores
-from trainlab.train.steps.context import Context
-from trainlab.train.steps.descent import Descent
-from trainlab.train.steps.evaluation import Evaluation, make_inference_step
-from trainlab.train.steps.forward import CallModel, Carried, Forward
-from trainlab.train.steps.meter import Means, Meter
-from trainlab.train.steps.outcome import Outcome, outcome_of
+from trainlab.train.step import CallModel, Carried, Context, Descent, Forward, Outcome, outcome_of
 from trainlab.workloads.user_code import DATA, SCHEDULE, UPDATE
 
 Step = Callable[[Piece], Outcome]
 """An update as a function of the batch's rows, or whatever else tells which samples it is of."""
-
-
-class Passes(Protocol):
-    """Makes forward and backward in another way than by the function given, or by it."""
-
-    def epoch_begins(self) -> None: ...
-    def __call__(self, batch: Batch, from_python: Callable[[Batch], Outcome]) -> Outcome: ...
 
 
 class EagerEngine:
@@ -74,15 +67,13 @@ class EagerSession:
         *,
         step: Step | None = None,
         meter: Meter | None = None,
-        passes: Passes | None = None,
     ) -> None:
-        """`step`, `meter`: in place of those that are made here; `passes`: what makes the passes."""
+        """`step`, `meter`: in place of those that are made here."""
         setup, metrics = member.setup, member.setup.workload.sample_metrics
         self._setup, self._moments, self._progress = setup, member.moments, member.progress
         self._carried: Carried = {}
-        self._passes = passes
         self._step = step or make_training_step(
-            setup, member.moments, call_model, carried=self._carried, passes=passes
+            setup, member.moments, call_model, carried=self._carried
         )
         per_step = setup.settings.accumulate
         self._meter = meter or Meter(
@@ -121,8 +112,6 @@ class EagerSession:
     def _begin_epoch(self, epoch: int, num_done: int) -> None:
         setup = self._setup
         setup.model.train()
-        if self._passes is not None:
-            self._passes.epoch_begins()
         self._carried.clear()
         pieces = setup.train_batches.epoch(setup.trial.seed_of("order"), epoch, num_done)
         self._done, self._batches = num_done, iter(pieces)
@@ -230,15 +219,14 @@ def make_training_step(
     call_model: CallModel | None = None,
     weighted: Callable[[Tensor], Tensor] | None = None,
     carried: Carried | None = None,
-    passes: Passes | None = None,
 ) -> Step:
     """The update as a function of the batch's rows; everything it needs is looked up once, here.
-    `weighted`: what is differentiated in place of the loss itself; `passes`: what makes the passes."""
+    `weighted`: what is differentiated in place of the loss itself."""
     batches, phase_ends = setup.forward_batches, moments.phase_ends
     update = (
         _own_update(setup, moments, carried)
         if setup.workload.update is not None
-        else _update(setup, moments, call_model, weighted, carried, passes)
+        else _update(setup, moments, call_model, weighted, carried)
     )
 
     def fetched(piece: Piece) -> Batch:
@@ -260,7 +248,6 @@ def _update(
     call_model: CallModel | None,
     weighted: Callable[[Tensor], Tensor] | None,
     carried: Carried | None,
-    passes: Passes | None,
 ) -> Callable[[Batch], Outcome]:
     """One loss, one optimizer."""
     forward = Forward(setup, moments, call_model, carried)
@@ -282,7 +269,7 @@ def _update(
             forward, moments, descent, optimizer.zero_grad if resets_gradients else None
         )
 
-    def differentiate(batch: Batch) -> Outcome:
+    def update(batch: Batch) -> Outcome:
         batch = prepare(batch)
         if resets_gradients:
             optimizer.zero_grad()
@@ -290,10 +277,6 @@ def _update(
         outcome = run(batch)
         backward(outcome.loss if weighted is None else weighted(outcome.loss))
         phase_ends("backward")
-        return outcome
-
-    def update(batch: Batch) -> Outcome:
-        outcome = differentiate(batch) if passes is None else passes(batch, differentiate)
         change()
         phase_ends("optimizer")
         return outcome
@@ -354,3 +337,55 @@ def _own_update(
         return outcome
 
     return update
+
+
+# compiled: the model compiled by `torch.compile`, its steps else as eager makes them.
+
+
+class CompiledEngine:
+    """Takes one trial at a time. Compiling takes seconds to minutes, before the first update."""
+
+    name = "compiled"
+    shows: Grain = "phase"
+    takes_many = False
+    is_program = False
+
+    def open(self, group: Sequence[Member]) -> EagerSession:
+        (member,) = group
+        return EagerSession(replace(member, setup=_compiled(member.setup)))
+
+    def training_step(self, setup: Setup, moments: Moments) -> Update:
+        return make_training_step(_compiled(setup), moments)
+
+    def inference_step(self, setup: Setup, moments: Moments) -> Update:
+        return make_inference_step(_compiled(setup), moments)
+
+
+def _compiled(setup: Setup) -> Setup:
+    """The set-up with a compiled model that shares the weights of its own; a copy was tried out."""
+    if setup.workload.update is not None:
+        raise Unsuited("not_ours", what="update")
+    with torch.random.fork_rng(devices=[setup.device] if setup.device.type == "cuda" else []):
+        try:
+            # A copy is tried: a model may count its calls, or keep what it sees.
+            with torch.enable_grad():
+                _try_out(replace(setup, model=_compile(copy.deepcopy(setup.model))))
+            compiled = replace(setup, model=_compile(setup.model))
+        except TrainlabError:
+            raise
+        except Exception as error:
+            raise Unsuited("not_compilable", reason=reason_of(error)) from error
+    return compiled
+
+
+def _compile(model: nn.Module) -> nn.Module:
+    # Random numbers from torch's own operators: dropout then drops what it drops in eager.
+    return cast(nn.Module, torch.compile(model, options={"fallback_random": True}))
+
+
+def _try_out(setup: Setup) -> None:
+    """Compiles, by a step whose gradients are thrown away."""
+    setup.model.train()
+    outcome = Forward(setup, Moments([]))(setup.train_batches.sample())
+    parameters = [one for one in setup.model.parameters() if one.requires_grad]
+    torch.autograd.grad(outcome.loss, parameters, allow_unused=True)

@@ -9,11 +9,30 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trainlab.record.learning_record import ConfusionRecord
+from trainlab.errors import said_by
+from trainlab.record.confusion import ConfusionRecord
+from trainlab.record.note import Value
+from trainlab.train.callbacks import Grain, Moments, Progress
 from trainlab.train.checkpoint.state import State
-from trainlab.train.moments import Grain, Moments, Progress
+from trainlab.train.metering import Means
 from trainlab.train.setup import Setup
-from trainlab.train.steps.meter import Means
+
+# Why a model's step cannot be made into a program.
+
+
+class Unsuited(Exception):  # noqa: N818  no error: eager makes the updates instead
+    """The step needs Python each time; `why` is a `not_…` sentence of `trainlab.words`."""
+
+    def __init__(self, why: str, **values: Value) -> None:
+        super().__init__(why)
+        self.why, self.values = why, values
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error says, in its first line."""
+    text = said_by(error).strip() or type(error).__name__
+    return text.splitlines()[0]
+
 
 Update = Callable[[Any], object]
 """Runs one step on a batch: row numbers of the training set, or a batch of the test set as stored."""

@@ -1,37 +1,39 @@
 """A group of trials whose steps are a program: captured as a graph on a GPU, or called again and again."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from trainlab.errors import TrainlabError
-from trainlab.record.learning_record import ConfusionRecord
+from trainlab.record.confusion import ConfusionRecord
+from trainlab.train.callbacks import Grain, Moments, ProgramView, Progress, program_watch
 from trainlab.train.checkpoint.state import State, merged, random_state, restore_random
-from trainlab.train.engines.engine import Member
-from trainlab.train.moments import program_watch
-from trainlab.train.operators import FEWEST_UPDATES, are_same
+from trainlab.train.engines.capture import (
+    Rehearsal,
+    Repeated,
+    check_agreement,
+    check_alike,
+    check_model,
+    rehearse,
+)
+from trainlab.train.engines.engine import Member, Unsuited, Update, reason_of
+from trainlab.train.engines.lane_updates import LaneUpdate
+from trainlab.train.engines.vectorized import (
+    Gradients,
+    Group,
+    GroupStep,
+    LaneNoise,
+    LaneSums,
+    Stacked,
+)
+from trainlab.train.evaluation import Evaluation, make_inference_step
+from trainlab.train.metering import Means
 from trainlab.train.optimizers import Rates
-from trainlab.train.program.agreement import check_agreement
-from trainlab.train.program.capture import Repeated, restore
-from trainlab.train.program.noise import LaneNoise
-from trainlab.train.program.python.plainness import PlainPython
-from trainlab.train.program.rehearsal import Rehearsal, rehearse
-from trainlab.train.program.stacked import Stacked
-from trainlab.train.program.step import Gradients, Group, GroupStep
-from trainlab.train.program.suited import check_alike, check_model
-from trainlab.train.program.sums import LaneSums
-from trainlab.train.program.unsuited import Unsuited, reason_of
-from trainlab.train.program.updates import LaneUpdate
 from trainlab.train.seeds import derived_seed, seeded
 from trainlab.train.setup import Setup
-from trainlab.train.steps.evaluation import Evaluation
-from trainlab.train.steps.meter import Means
-from trainlab.train.tuned.model import TunedModel
-from trainlab.train.tuned.tuning import tune_model
-from trainlab.train.watch import ProgramView
 
 
 class ProgramSession:
@@ -101,9 +103,6 @@ class ProgramSession:
             [self._batches.order(one.trial.seed_of("order"), epoch) for one in self._setups]
         )
         self._fill(orders.to(self._device))
-        for step in self._steps:
-            if step.operators is not None and epoch > 1:
-                self._compare_again(step)
         self._done = 0 if resumed is None else resumed.values["done"]
         self._group.position.fill_(self._done)
         with self._drawing(epoch):
@@ -198,17 +197,15 @@ class ProgramSession:
         settings = [one.settings for one in self._setups]
         metrics = list(self._setups[0].workload.sample_metrics)
         num_steps = len(self._batches)
-        update = LaneUpdate(settings, stacked.rows, self._setups[0].num_steps)
         self._group = Group(
             setups=self._setups,
             stacked=stacked,
-            update=update,
-            gradients=Gradients(self._setups, stacked.rows, are_used_up=update.uses_up),
+            update=LaneUpdate(settings, stacked.rows),
+            gradients=Gradients(self._setups, stacked.rows),
             sums=LaneSums(len(self._setups), metrics, num_steps, self._device),
             position=torch.zeros(1, dtype=torch.int64, device=self._device),
             is_vectorised=self._is_vectorised,
             watch=self._watch,
-            tuned=self._tuned(),
         )
         steps = {
             size: self._step(size, self._num_full if size == self._batches.batch_size else 1, some)
@@ -224,23 +221,10 @@ class ProgramSession:
         )
         if self._num_full:
             full = steps[self._batches.batch_size]
-            if self._device.type == "cpu" and self._watch is None:
-                rows = [order[: self._batches.batch_size] for order in orders]
-                self._record(full, torch.stack(rows))
             with _quiet_vmap():
                 self._full = Repeated(full, self._device, self._changes(), self._generators)
         if self._watch is not None:
             self._watch.opened()
-
-    def _tuned(self) -> Callable[[], AbstractContextManager[None]]:
-        """On a CPU, where nobody looks at layers, they are computed as `tuned` computes them."""
-        if self._device.type != "cpu" or self._watch is not None:
-            return nullcontext
-        first, *others = self._setups
-        model = tune_model(first, in_lanes=self._is_vectorised)
-        for one in others:  # the first one's modules run for all
-            one.engine_facts.update(first.engine_facts)
-        return model.tuned if isinstance(model, TunedModel) else nullcontext
 
     def _view(self, stacked: Stacked) -> ProgramView:
         model = self._setups[0].model
@@ -291,51 +275,6 @@ class ProgramSession:
                     buffer.copy_(before)
         precision = self._setups[0].settings.precision
         check_agreement(losses, gradients, rehearsed, self._group.stacked, precision)
-
-    def _record(self, step: GroupStep, rows: Tensor) -> None:
-        """Lets a step run without Python, where its Python is plain and no bit changes."""
-        setup = self._setups[0]
-        if setup.num_steps < FEWEST_UPDATES:
-            return
-        metrics = setup.workload.sample_metrics.values()
-        watch = PlainPython((setup.model, setup.loss, setup.workload.prepare, *metrics))
-        with watch:
-            expected = self._did(step, rows)
-        if watch.harmful is not None:
-            return
-        try:
-            with self._undone():
-                step.record(rows)
-            is_same = are_same(self._did(step, rows), expected)
-        except Exception:  # noqa: BLE001  what torch cannot record it says in many ways
-            is_same = False
-        if not is_same:
-            step.operators = None
-
-    def _compare_again(self, step: GroupStep) -> None:
-        """A test lies behind, in which a model may have changed more than its mode."""
-        ours = self._did(step, step.rows[0])
-        operators, step.operators = step.operators, None
-        if are_same(self._did(step, step.rows[0]), ours):
-            step.operators = operators
-
-    def _did(self, step: GroupStep, rows: Tensor) -> list[Tensor]:
-        """What a step gives and changes, which is undone."""
-        with self._undone():
-            losses, values, gradients = step.run(rows)
-            given = (losses, *values, gradients, *self._changes(), torch.get_rng_state())
-            return [one.clone() for one in given]
-
-    @contextmanager
-    def _undone(self) -> Iterator[None]:
-        """A step of the first epoch can be tried in this block."""
-        changes = self._changes()
-        kept = [one.clone() for one in changes]
-        try:
-            with _quiet_vmap(), self._drawing(epoch=1):
-                yield
-        finally:
-            restore(changes, kept)
 
     def _first_step(self, step: GroupStep, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Losses and gradients of the first epoch's first step; a fault there is the program's."""
@@ -388,3 +327,45 @@ def _quiet_vmap() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="There is a performance drop")
         yield
+
+
+# graphed: the whole step of one trial as a CUDA graph, launched at once instead of kernel by kernel.
+
+
+class GraphedEngine:
+    """Takes one trial at a time. Where there is no GPU the same step is called again and again."""
+
+    name = "graphed"
+    shows: Grain = "point"
+    takes_many = False
+    is_program = True
+
+    def open(self, group: Sequence[Member]) -> ProgramSession:
+        return ProgramSession(group, is_vectorised=False)
+
+    def training_step(self, setup: Setup, moments: Moments) -> Update:
+        return self.open([Member(setup, moments, Progress())]).step_on
+
+    def inference_step(self, setup: Setup, moments: Moments) -> Update:
+        return make_inference_step(setup, moments)
+
+
+# lanes: many trials as rows of one vectorised program (`torch.func`), captured as a graph on a GPU.
+
+
+class LanesEngine:
+    """Takes trials that are alike but for seed, optimizer, its settings, gradient resets and dropout."""
+
+    name = "lanes"
+    shows: Grain = "point"
+    takes_many = True
+    is_program = True
+
+    def open(self, group: Sequence[Member]) -> ProgramSession:
+        return ProgramSession(group, is_vectorised=True)
+
+    def training_step(self, setup: Setup, moments: Moments) -> Update:
+        return self.open([Member(setup, moments, Progress())]).step_on
+
+    def inference_step(self, setup: Setup, moments: Moments) -> Update:
+        return make_inference_step(setup, moments)

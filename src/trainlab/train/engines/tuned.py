@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 
+from trainlab.train.callbacks import Grain, Moments
 from trainlab.train.engines.eager import EagerSession, make_training_step
-from trainlab.train.engines.engine import Member, Update
-from trainlab.train.engines.passes import RecordedPasses, can_be_recorded
-from trainlab.train.moments import Grain, Moments
-from trainlab.train.program.unsuited import Unsuited
+from trainlab.train.engines.engine import Member, Unsuited, Update
+from trainlab.train.evaluation import make_inference_step
 from trainlab.train.setup import Setup
-from trainlab.train.steps.evaluation import make_inference_step
-from trainlab.train.steps.forward import CallModel
-from trainlab.train.tuned.tuning import record_choice, tune_model, tune_threads, tune_update
+from trainlab.train.tuned.tuning import tune_model, tune_threads, tune_update
 
 
 class TunedEngine:
@@ -27,8 +24,7 @@ class TunedEngine:
         setup = member.setup
         tune_threads(setup)
         tune_update(setup)
-        call_model = tune_model(setup)
-        return EagerSession(member, call_model, passes=_passes(setup, member.moments, call_model))
+        return EagerSession(member, tune_model(setup))
 
     def training_step(self, setup: Setup, moments: Moments) -> Update:
         _check(setup)
@@ -39,13 +35,6 @@ class TunedEngine:
     def inference_step(self, setup: Setup, moments: Moments) -> Update:
         _check(setup)
         return make_inference_step(setup, moments, tune_model(setup))
-
-
-def _passes(setup: Setup, moments: Moments, call_model: CallModel) -> RecordedPasses | None:
-    """None where they are run from Python."""
-    if not can_be_recorded(setup, moments):
-        return None
-    return RecordedPasses(setup, call_model, lambda told: record_choice(setup, "passes", told))
 
 
 def _check(setup: Setup) -> None:

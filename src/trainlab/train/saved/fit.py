@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
+from trainlab.train.callbacks import Progress
 from trainlab.train.checkpoint.state import State, restored_nested
 from trainlab.train.engines.engine import Member, Session
-from trainlab.train.moments import Progress
 from trainlab.train.saved.place import Place
 
 NESTED = ("optimizers", "carried", "kept")

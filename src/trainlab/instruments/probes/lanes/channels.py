@@ -15,8 +15,8 @@ from trainlab.instruments.probes.lanes.reducers import (
 from trainlab.instruments.probes.reducers import DeadUnits, Reduce
 from trainlab.instruments.probes.units import unit_dimension
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.program.unsuited import Unsuited
-from trainlab.train.watch import ProgramView
+from trainlab.train.callbacks import ProgramView
+from trainlab.train.engines.engine import Unsuited
 
 Fired = tuple[Channel, tuple[int, ...]]
 """A channel, and the shape of what it took in of one trial."""

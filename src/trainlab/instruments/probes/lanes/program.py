@@ -12,8 +12,8 @@ from trainlab.instruments.probes.parameters import ProbedParameters
 from trainlab.instruments.probes.periods import MAX_PENDING, Periods
 from trainlab.record.learning_record import FiredRecord, ProbeRecord
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.program.unsuited import Unsuited
-from trainlab.train.watch import ProgramView
+from trainlab.train.callbacks import ProgramView
+from trainlab.train.engines.engine import Unsuited
 
 
 class ProbedProgram:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainlab.data.nesting import detached
 from trainlab.errors import WorkloadError
-from trainlab.train.steps.outcome import Outcome, check_mean
+from trainlab.train.step import Outcome, check_mean
 from trainlab.workloads.metrics import WholeMetric
 from trainlab.workloads.user_code import Running
 

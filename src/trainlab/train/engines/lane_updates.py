@@ -1,10 +1,11 @@
-"""The optimizers' updates for many trials at once, step for step as `torch.optim` makes them.
+"""An update of many trials as one CUDA kernel: one pass over the numbers instead of a dozen.
 
-Parameters, gradients and state are matrices with one row per trial; every setting of an optimizer is a
-column, so that trials may differ in it. Nothing is read by the host, so that a graph can hold an update.
+The kernels (`updates.cu`) are compiled by NVRTC, which comes with torch, when they are first needed.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import cache
+from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
@@ -13,8 +14,89 @@ from torch import Tensor
 
 from trainlab.spec import TrainSpec
 from trainlab.train.optimizers import optimizer_settings
-from trainlab.train.program.fused import FusedUpdate, kernel_of
-from trainlab.train.program.native import NativeUpdate, is_compiled
+
+HYPERS = {
+    "sgd": ("weight_decay", "momentum", "dampening"),
+    "adam": ("weight_decay", "beta1", "beta2", "eps"),
+    "adamw": ("weight_decay", "beta1", "beta2", "eps"),
+    "adadelta": ("weight_decay", "rho", "eps"),
+    "rmsprop": ("weight_decay", "alpha", "eps", "momentum"),
+    "adagrad": ("weight_decay", "lr_decay", "eps"),
+}
+"""The settings of each optimizer in the order in which its kernel reads them."""
+STATE = {
+    "sgd": ("momentum",),
+    "adam": ("mean", "square", "largest"),
+    "adamw": ("mean", "square", "largest"),
+    "adadelta": ("square", "delta"),
+    "rmsprop": ("square", "mean", "momentum"),
+    "adagrad": ("sum",),
+}
+"""What each keeps for every number, in the order of its kernel, and of the compiled code on a CPU."""
+FLAGS = {"amsgrad": 1, "nesterov": 2, "centered": 4, "momentum": 8, "decoupled": 16}
+THREADS = 256
+NUMBERS_PER_THREAD = 4
+
+Kernel = Callable[..., None]
+
+
+@cache
+def kernel_of(optimizer: str, device: torch.device) -> Kernel | None:
+    """The optimizer's kernel; None where there is none: then the update is made of torch's operations."""
+    compile_kernel: Any = getattr(torch.cuda, "_compile_kernel", None)
+    if device.type != "cuda" or torch.version.hip is not None or compile_kernel is None:
+        return None
+    source = files("trainlab.train.engines").joinpath("updates.cu").read_text()
+    name = "adam" if optimizer == "adamw" else optimizer
+    try:
+        with torch.cuda.device(device):
+            kernel: Kernel = compile_kernel(source, name)
+    except (RuntimeError, OSError):  # no NVRTC that fits the driver
+        return None
+    return kernel
+
+
+class FusedUpdate:
+    """One kernel, its settings laid out as it reads them."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        optimizer: str,
+        exact: dict[str, Tensor],
+        state: dict[str, Tensor],
+        flags: Set[str],
+    ) -> None:
+        """`exact` are the optimizer's settings as columns of float64; `flags` what the update has."""
+        self._kernel = kernel
+        self._hypers = torch.cat([exact[name] for name in HYPERS[optimizer]], dim=1).contiguous()
+        unused = next(iter(state.values())) if state else self._hypers
+        kept = [state.get(name, unused) for name in STATE[optimizer]]
+        self._state = [*kept, *[unused] * (3 - len(kept))]
+        self._flags = sum(bit for name, bit in FLAGS.items() if name in flags)
+
+    def step(self, parameters: Tensor, gradients: Tensor, rates: Tensor, steps: Tensor) -> None:
+        """One update of every row; all tensors must lie whole in memory."""
+        num_rows, num_numbers = parameters.shape
+        blocks = -(-num_numbers // (THREADS * NUMBERS_PER_THREAD))
+        self._kernel(
+            grid=(blocks, num_rows, 1),
+            block=(THREADS, 1, 1),
+            args=[
+                parameters,
+                gradients,
+                *self._state,
+                self._hypers,
+                self._hypers.shape[1],
+                rates,
+                steps,
+                num_numbers,
+                self._flags,
+            ],
+        )
+
+
+# The optimizers' updates for many trials at once, step for step as `torch.optim` makes them.
 
 
 def update_key(settings: TrainSpec) -> tuple[Any, ...]:
@@ -25,27 +107,20 @@ def update_key(settings: TrainSpec) -> tuple[Any, ...]:
 class LaneUpdate:
     """The update of all trials; rows of one optimizer and kind lie together (`update_key`)."""
 
-    def __init__(
-        self, settings: Sequence[TrainSpec], parameters: Tensor, num_updates: int = 0
-    ) -> None:
-        """`parameters` (trials x numbers) are updated in place, so many times each."""
+    def __init__(self, settings: Sequence[TrainSpec], parameters: Tensor) -> None:
+        """`parameters` (trials x numbers) are updated in place."""
         self._parts: list[_Part] = []
         first = 0
         for _, group in groupby(settings, update_key):
             members = list(group)
             rows = slice(first, first + len(members))
-            self._parts.append(_Part(members, rows, parameters[rows], num_updates))
+            self._parts.append(_Part(members, rows, parameters[rows]))
             first += len(members)
 
     @property
     def tensors(self) -> list[Tensor]:
         """All state that a step changes, besides the parameters."""
         return [tensor for part in self._parts for tensor in (part.steps, *part.state.values())]
-
-    @property
-    def uses_up(self) -> bool:
-        """Whether a step changes the gradients that it is given."""
-        return not all(isinstance(part.code, NativeUpdate) for part in self._parts)
 
     def set_rates(self, rates: Sequence[float]) -> None:
         """The learning rates from the next step on."""
@@ -62,9 +137,7 @@ class LaneUpdate:
 class _Part:
     """Trials that are updated by the same operations."""
 
-    def __init__(
-        self, settings: Sequence[TrainSpec], rows: slice, parameters: Tensor, num_updates: int
-    ) -> None:
+    def __init__(self, settings: Sequence[TrainSpec], rows: slice, parameters: Tensor) -> None:
         self.rows, self._parameters = rows, parameters
         name = settings[0].optimizer
         device, dtype = parameters.device, parameters.dtype
@@ -91,12 +164,9 @@ class _Part:
             self.state["sum"] += self._hypers["initial_accumulator_value"]
         # One pass over the numbers for the whole update, where there is code for that.
         kernel = kernel_of(name, device) if dtype == torch.float32 else None
-        given = name, self._exact, self.state, self._flags
-        self.code: FusedUpdate | NativeUpdate | None = None
+        self.code: FusedUpdate | None = None
         if kernel is not None:
-            self.code = FusedUpdate(kernel, *given)
-        elif is_compiled(name, num_updates, parameters):
-            self.code = NativeUpdate(*given)
+            self.code = FusedUpdate(kernel, name, self._exact, self.state, self._flags)
 
     def step(self, gradients: Tensor) -> None:
         self.steps.add_(1)

@@ -12,11 +12,19 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from trainlab.data.dataset import Split
 from trainlab.data.loaded import Loaded, generator_of
 from trainlab.data.nesting import count_of
 from trainlab.errors import WorkloadError
-from trainlab.train.batches.batches import Batch, Batches, input_in, kept_samples
-from trainlab.train.rank import Rank
+from trainlab.train.batches import (
+    AccumulatedBatches,
+    Batch,
+    Batches,
+    Rank,
+    SplitBatches,
+    input_in,
+    kept_samples,
+)
 from trainlab.train.seeds import data_order, derived_seed, seeded
 
 FETCHES = "fetches"
@@ -258,3 +266,30 @@ class _Taking:
 
 def _as_it_is(batch: Any) -> Any:
     return batch
+
+
+# Batches: a split of the data, cut into the batches of each epoch, wherever it lies.
+
+
+def make_batches(
+    split: Split | Loaded,
+    batch_size: int,
+    device: torch.device,
+    rank: Rank | None = None,
+    *,
+    drop_last: bool = False,
+    per_update: int = 1,
+) -> Batches:
+    """The batches of tensors, or of samples that are fetched one by one; `per_update` of them make one
+    update."""
+    if per_update > 1:
+        each = make_batches(split, batch_size, device, rank, drop_last=drop_last)
+        return AccumulatedBatches(each, per_update)
+    if isinstance(split, Split):
+        return SplitBatches(split, batch_size, device, rank, drop_last=drop_last)
+    if rank is not None and rank.of > 1:
+        raise WorkloadError(
+            f"processes: got {rank.of}, but the data is loaded sample by sample; several processes share "
+            "tensors only: give a trainlab.Split"
+        )
+    return LoadedBatches(split, batch_size, device)

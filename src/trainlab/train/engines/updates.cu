@@ -1,7 +1,7 @@
 // The updates of torch.optim as one pass over the numbers of many trials, one row each.
 //
 // A block works on one row: blockIdx.y is the trial, whose settings are the row of `hypers` of that number,
-// in the order in which trainlab.train.program.fused names them. Corrections that depend on the number of
+// in the order in which lane_updates.py names them. Corrections that depend on the number of
 // steps are computed once per block, in double.
 
 #define ROW(T, pointer) (pointer + (long long)blockIdx.y * n)

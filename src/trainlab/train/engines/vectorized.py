@@ -1,0 +1,478 @@
+"""Dropout of many trials at once: each draws from its own seed, as it would by itself.
+
+torch's dropout draws for a whole tensor from one generator. So the draws are made before the step, trial
+by trial, each from the trial's generator, and the model multiplies by them where it calls dropout.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.overrides import TorchFunctionMode
+
+from trainlab.train.callbacks import ProgramWatch
+from trainlab.train.engines.engine import Unsuited
+from trainlab.train.engines.lane_updates import LaneUpdate
+from trainlab.train.metering import Means, explosion_limit, per_sample
+from trainlab.train.setup import Setup
+from trainlab.workloads.user_code import LOSS, MODEL, PREPARE
+
+_WHOLE = {F.dropout, torch.dropout, torch.dropout_}
+_CHANNELS = {F.dropout1d: 3, F.dropout2d: 4, F.dropout3d: 5}
+"""Functions that drop whole channels, with the dimensions of a batch that they take."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What one call of dropout draws."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    probability: float
+    drops_channels: bool
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """All but the probability, in which trials may differ."""
+        return self.shape, self.strides, self.dtype, self.drops_channels
+
+
+@dataclass(frozen=True)
+class _Call:
+    inputs: Tensor
+    probability: float
+    is_in_place: bool
+    drops_channels: bool
+
+
+def _call_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
+    """A call that drops something; None for any other."""
+    if function not in _WHOLE and function not in _CHANNELS:
+        return None
+    names = (
+        "input",
+        "p",
+        "training" if function not in (torch.dropout, torch.dropout_) else "train",
+    )
+    given = dict(zip((*names, "inplace"), args, strict=False)) | kwargs
+    trains = given.get("training", given.get("train", True))
+    probability = float(given.get("p", 0.5))
+    drops_channels = function in _CHANNELS
+    if drops_channels and given["input"].dim() != _CHANNELS[function]:
+        return None
+    if not trains or probability == 0 or given["input"].numel() == 0:
+        return None
+    in_place = bool(given.get("inplace", False)) or function is torch.dropout_
+    return _Call(given["input"], probability, in_place, drops_channels)
+
+
+class DropoutRecorder(TorchFunctionMode):
+    """Notes what every call of dropout draws, and lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws: list[Draw] = []
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if (call := _call_of(func, args, kwargs)) is not None and call.probability < 1:
+            like = call.inputs
+            if call.drops_channels:
+                like = like.new_empty(*like.shape[:2], *(1 for _ in like.shape[2:]))
+            like = torch.empty_like(like)
+            shape, strides = tuple(like.shape), tuple(like.stride())
+            draw = Draw(shape, strides, like.dtype, call.probability, call.drops_channels)
+            self.draws.append(draw)
+        return func(*args, **kwargs)
+
+
+class GivenNoise(TorchFunctionMode):
+    """Multiplies by what was drawn where the model calls dropout."""
+
+    def __init__(self, noise: Sequence[Tensor]) -> None:
+        super().__init__()
+        self._noise = iter(noise)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        call = _call_of(func, args, kwargs)
+        if call is None:
+            return func(*args, **kwargs)
+        factor = next(self._noise) if call.probability < 1 else torch.zeros_like(call.inputs)
+        return call.inputs.mul_(factor) if call.is_in_place else call.inputs * factor
+
+
+class LaneNoise:
+    """The draws of one step: for every call of dropout, one row per trial."""
+
+    def __init__(
+        self, draws: Sequence[Sequence[Draw]], generators: Sequence[torch.Generator]
+    ) -> None:
+        """`draws` of each trial, which has one of the generators."""
+        if len({tuple(draw.layout for draw in one) for one in draws}) > 1:
+            raise Unsuited("not_alike")
+        self._generators = generators
+        self._device = generators[0].device
+        self._calls = list(zip(*draws, strict=True))
+        self.rows = [
+            torch.empty(len(draws), *of_all[0].shape, dtype=of_all[0].dtype, device=self._device)
+            for of_all in self._calls
+        ]
+        self._kept = [
+            torch.tensor(
+                [1 - draw.probability for draw in of_all], dtype=torch.float64, device=self._device
+            )
+            for of_all in self._calls
+        ]
+
+        self._ones = {
+            draw: torch.empty_strided(
+                draw.shape, draw.strides, dtype=draw.dtype, device=self._device
+            ).fill_(1)
+            for draw in {draw for of_all in self._calls for draw in of_all}
+            if self._is_fused(draw)
+        }
+
+    def draw(self) -> None:
+        """Draws anew, call by call, each trial from its own generator."""
+        for of_all, rows, kept in zip(self._calls, self.rows, self._kept, strict=True):
+            if self._is_fused(of_all[0]):
+                self._draw_fused(of_all, rows)
+                continue
+            for row, draw, generator in zip(rows, of_all, self._generators, strict=True):
+                drawn = _like(draw, row)
+                drawn.bernoulli_(1 - draw.probability, generator=generator)
+                if drawn is not row:
+                    row.copy_(drawn)
+            rows.div_(kept.to(rows.dtype).view(-1, *(1 for _ in rows.shape[1:])))
+
+    def _is_fused(self, draw: Draw) -> bool:
+        return self._device.type == "cuda" and not draw.drops_channels
+
+    def _draw_fused(self, of_all: Sequence[Draw], rows: Tensor) -> None:
+        """A GPU's dropout draws inside its own kernel, from the default generator."""
+        drawn = []
+        for draw, generator in zip(of_all, self._generators, strict=True):
+            with _default_is(generator):
+                kept = torch.native_dropout(self._ones[draw], draw.probability, True)[0]
+                drawn.append(kept)
+        torch.stack(drawn, out=rows)
+
+
+def _like(draw: Draw, row: Tensor) -> Tensor:
+    """Memory to draw into in the order in which torch's dropout would."""
+    if tuple(row.stride()) == draw.strides:
+        return row
+    return torch.empty_strided(draw.shape, draw.strides, dtype=draw.dtype, device=row.device)
+
+
+@contextmanager
+def _default_is(generator: torch.Generator) -> Iterator[None]:
+    """Inside this block the GPU's default generator draws from the state of this one."""
+    default = torch.cuda.default_generators[generator.device.index or 0]
+    own = default.graphsafe_get_state()
+    default.graphsafe_set_state(generator)
+    try:
+        yield
+    finally:
+        default.graphsafe_set_state(own)
+
+
+# The parameters and buffers of models that are alike, one row per model, in one piece of memory.
+
+ALIGNED = 64
+"""Every parameter starts at a multiple of so many numbers: matrix products want it."""
+
+
+class Stacked:
+    """Rows of numbers that the models' own tensors are views of: what changes here changes there."""
+
+    def __init__(self, models: Sequence[nn.Module], learning: Sequence[str]) -> None:
+        """`learning` are the names of the parameters that get a gradient."""
+        named = [dict(model.named_parameters()) for model in models]
+        first = named[0]
+        kinds = {(first[name].dtype, first[name].device) for name in learning}
+        if len(kinds) != 1:
+            raise Unsuited("not_one_dtype")
+        shapes = {name: first[name].shape for name in learning}
+        if any(one[name].shape != shape for one in named for name, shape in shapes.items()):
+            raise Unsuited("not_alike")
+        ((dtype, device),) = kinds
+        places, total = {}, 0
+        for name, shape in shapes.items():
+            places[name] = slice(total, total + shape.numel())
+            total += -(-shape.numel() // ALIGNED) * ALIGNED
+        self.rows = torch.zeros(len(models), total, dtype=dtype, device=device)
+        """All numbers that are learned; a few unused ones between parameters stay zero."""
+        self.places = places
+        self._gaps = _gaps(places, total)
+        self._zeros = torch.zeros(len(models), ALIGNED, dtype=dtype, device=device)
+        with torch.no_grad():
+            for row, parameters in zip(self.rows, named, strict=True):
+                for name, place in places.items():
+                    view = row[place].view(shapes[name])
+                    view.copy_(parameters[name])
+                    parameters[name].data = view
+        self.learned = {
+            name: self.rows[:, place].view(len(models), *shapes[name]).detach().requires_grad_()
+            for name, place in places.items()
+        }
+        """By name, with the models as first dimension: leaves of the autograd graph."""
+        self.fixed = {
+            name: torch.stack([one[name].detach() for one in named])
+            for name in first
+            if name not in places
+        }
+        """Parameters that are not learned."""
+        self.buffers = _stacked_buffers(models)
+
+    def by_name(self, rows: Tensor) -> dict[str, Tensor]:
+        """Views of numbers that are arranged as `rows` are, with the models as first dimension."""
+        return {
+            name: rows[:, place].view(len(rows), *self.learned[name].shape[1:])
+            for name, place in self.places.items()
+        }
+
+    def row_of(self, gradients: dict[str, Tensor]) -> Tensor:
+        """The gradients of all models, arranged as `rows` are."""
+        count = len(self.rows)
+        parts: list[Tensor] = []
+        for name, gap in self._gaps.items():
+            parts.append(gradients[name].reshape(count, -1))
+            if gap:
+                parts.append(self._zeros[:, :gap])
+        return torch.cat(parts, dim=1)
+
+
+def _gaps(places: dict[str, slice], total: int) -> dict[str, int]:
+    starts = [*[place.start for place in places.values()][1:], total]
+    return {
+        name: start - place.stop
+        for (name, place), start in zip(places.items(), starts, strict=True)
+    }
+
+
+def _stacked_buffers(models: Sequence[nn.Module]) -> dict[str, Tensor]:
+    """The buffers by name; those of the models become views."""
+    stacked: dict[str, Tensor] = {}
+    for name, buffer in models[0].named_buffers():
+        path, _, last = name.rpartition(".")
+        owners = [model.get_submodule(path) for model in models]
+        stacked[name] = torch.stack([getattr(owner, last).detach() for owner in owners])
+        for owner, view in zip(owners, stacked[name], strict=True):
+            owner._buffers[last] = view
+        assert buffer.shape == stacked[name].shape[1:]
+    return stacked
+
+
+# Sample-weighted means of loss and metrics of many trials, added up where the step runs.
+
+
+class LaneSums:
+    """Sums and losses of the steps since the last reading; read by the host once per point."""
+
+    def __init__(
+        self, num_trials: int, metrics: Sequence[str], num_steps: int, device: torch.device
+    ) -> None:
+        self._names = ("loss", *metrics)
+        self._totals = torch.zeros(len(self._names), num_trials, dtype=torch.float64, device=device)
+        self._losses = torch.zeros(num_steps, num_trials, dtype=torch.float64, device=device)
+        self.limits: dict[int, float] = {}
+        """Of every trial, set by the first loss there ever was."""
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that a step changes."""
+        return [self._totals, self._losses]
+
+    def add(self, position: Tensor, losses: Tensor, metrics: Sequence[Tensor], count: int) -> None:
+        """A step at a place of the epoch: the mean loss and the metrics' values of every trial."""
+        losses = losses.detach().to(torch.float64)
+        self._losses.index_copy_(0, position, losses.unsqueeze(0))
+        sums = [values.to(torch.float64).sum(dim=1) for values in metrics]
+        self._totals.add_(torch.stack([losses * count, *sums]))
+
+    def means(self, first: int, num_steps: int, num_samples: int) -> list[Means]:
+        """Over the steps from that place of the epoch on; starts anew."""
+        losses = self._losses[first : first + num_steps]
+        numbers = torch.cat([self._totals / num_samples, losses[:1]]).T.tolist()
+        self._totals.zero_()
+        return [
+            self._means_of(trial, row, losses, num_samples, num_steps)
+            for trial, row in enumerate(numbers)
+        ]
+
+    def _means_of(
+        self, trial: int, row: Sequence[float], losses: Tensor, num_samples: int, num_steps: int
+    ) -> Means:
+        *values, first_loss = row
+        limit = self.limits.setdefault(trial, explosion_limit(first_loss))
+        means = dict(zip(self._names, values, strict=True))
+        step, loss = None, None
+        if not (math.isfinite(means["loss"]) and means["loss"] <= limit):
+            step, loss = _first_bad(losses[:, trial].tolist(), limit)
+        return Means(means, num_samples, num_steps, step, loss)
+
+
+def _first_bad(losses: Sequence[float], limit: float) -> tuple[int | None, float | None]:
+    for step, loss in enumerate(losses, start=1):
+        if not math.isfinite(loss) or loss > limit:
+            return step, loss if math.isfinite(loss) else None
+    return None, None
+
+
+# One step of all trials of a group, from gathering its batches to adding up losses, without arguments.
+
+
+class Gradients:
+    """The gradients that an update works on: those of the step, or the sum where they are never reset."""
+
+    def __init__(self, setups: Sequence[Setup], rows: Tensor) -> None:
+        resets = [setup.settings.zero_grad for setup in setups]
+        self._resets = torch.tensor(resets, device=rows.device).unsqueeze(1)
+        self._all_reset = all(resets)
+        self.rows = torch.zeros_like(rows)
+        """Of the last step, or summed since the start of the trial; what parameters show as `.grad`."""
+
+    def taken_in(self, of_step: Tensor) -> Tensor:
+        """What the optimizer gets to see."""
+        if self._all_reset:
+            self.rows.copy_(of_step)
+            return of_step
+        # Not by a product: zero times a gradient that is not finite is none either.
+        self.rows.copy_(torch.where(self._resets, of_step, self.rows + of_step))
+        return self.rows.clone()
+
+    def show(self, model: nn.Module, row: int, stacked: Stacked) -> None:
+        """Lets the parameters of a model show their gradients, for instruments that look at points."""
+        parameters = dict(model.named_parameters())
+        for name, place in stacked.places.items():
+            parameter = parameters[name]
+            parameter.grad = self.rows[row, place].view(parameter.shape)
+
+
+@dataclass(frozen=True)
+class Group:
+    """What the steps of a group share, whatever the size of their batches."""
+
+    setups: Sequence[Setup]
+    stacked: Stacked
+    update: LaneUpdate
+    gradients: Gradients
+    sums: LaneSums
+    position: Tensor
+    """The step of the epoch that comes next, on the device."""
+    is_vectorised: bool
+    """Whether all trials run as one vectorised function; else there is one, run as it is."""
+    watch: ProgramWatch | None
+    """Sees the steps from inside."""
+
+
+class GroupStep:
+    """Steps of one batch size; the rows of each are found at the group's position."""
+
+    def __init__(self, group: Group, rows: Tensor, noise: LaneNoise | None) -> None:
+        """`rows` (steps x trials x samples) is filled anew for every epoch."""
+        self.rows, self._group, self._noise = rows, group, noise
+        setup = group.setups[0]
+        self._model, self._workload, self._loss = setup.model, setup.workload, setup.loss
+        self._batches = setup.split_batches
+        self._autocasts = setup.settings.precision == "bf16"
+        self._device_type = setup.device.type
+
+    def __call__(self) -> None:
+        """The step at the group's position."""
+        group = self._group
+        place = group.position if len(self.rows) > 1 else torch.zeros_like(group.position)
+        losses, values, gradients = self.run(self.rows.index_select(0, place)[0])
+        with torch.no_grad():
+            taken = group.gradients.taken_in(gradients)
+            if group.watch is not None:
+                group.watch.gradients_ready(group.stacked.by_name(taken))
+            group.update.step(taken)
+            if group.watch is not None:
+                group.watch.update_ends()
+            group.sums.add(group.position, losses, values, self.rows.shape[2])
+            group.position.add_(1)
+
+    def run(self, rows: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Losses, metrics' values and gradients of every trial on its rows of the data."""
+        stored, targets = self._batches.gather(rows.reshape(-1))
+        if self._noise is not None:
+            self._noise.draw()
+        if self._group.is_vectorised:
+            shape = tuple(rows.shape)
+            stored, targets = stored.unflatten(0, shape), targets.unflatten(0, shape)
+        group = self._group
+        if group.is_vectorised:
+            noise = () if self._noise is None else tuple(self._noise.rows)
+            learned = group.stacked.learned
+            losses, values = vmap(self._lane)(
+                learned, group.stacked.fixed, group.stacked.buffers, noise, stored, targets
+            )
+            leaves = list(learned.values())
+        else:
+            loss, alone = self._forward(self._model, stored, targets)
+            losses, values = loss.unsqueeze(0), [one.unsqueeze(0) for one in alone]
+            own = dict(self._model.named_parameters())
+            leaves = [own[name] for name in group.stacked.places]
+        found = torch.autograd.grad(losses.sum(), leaves)
+        if group.watch is not None:
+            group.watch.backward_ends()
+        by_name = dict(zip(group.stacked.places, found, strict=True))
+        return losses.detach(), values, group.stacked.row_of(by_name)
+
+    def _lane(
+        self,
+        learned: dict[str, Tensor],
+        fixed: dict[str, Tensor],
+        buffers: dict[str, Tensor],
+        noise: tuple[Tensor, ...],
+        stored: Tensor,
+        targets: Tensor,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """One trial, as vmap sees it."""
+
+        def model(inputs: Tensor) -> Tensor:
+            tensors = {**learned, **fixed, **buffers}
+            outputs: Tensor = functional_call(self._model, tensors, (inputs,))
+            return outputs
+
+        with GivenNoise(noise) if noise else nullcontext():
+            return self._forward(model, stored, targets)
+
+    def _forward(
+        self, model: Callable[[Tensor], Tensor], stored: Tensor, targets: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        with PREPARE:
+            inputs = self._workload.prepare(stored)
+        # Without autocast's cache: a copy of a weight that a graph keeps would go stale.
+        autocast = torch.autocast(
+            self._device_type, torch.bfloat16, enabled=self._autocasts, cache_enabled=False
+        )
+        with autocast, self._watching(len(targets)):
+            with MODEL:
+                outputs = model(inputs)
+            with LOSS:
+                loss = self._loss(outputs, targets)
+        outputs = outputs.detach()
+        values = [
+            per_sample(name, metric(outputs, targets), len(targets))
+            for name, metric in self._workload.sample_metrics.items()
+        ]
+        return loss, values
+
+    def _watching(self, num_samples: int) -> AbstractContextManager[None]:
+        watch = self._group.watch
+        return nullcontext() if watch is None else watch.forward(num_samples)

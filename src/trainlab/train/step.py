@@ -1,0 +1,342 @@
+"""What a step gave, and how it is read from what the user's own function returns."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Real
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import Optimizer
+
+from trainlab.data.nesting import count_of
+from trainlab.errors import WorkloadError
+from trainlab.spec import TrainSpec
+from trainlab.train.batches import Batch
+from trainlab.train.callbacks import Moments
+from trainlab.train.setup import Setup
+from trainlab.workloads.user_code import (
+    BACKWARD,
+    EVALUATE,
+    LOSS,
+    MODEL,
+    OPTIMIZER,
+    PREPARE,
+    STEP,
+    gave,
+    told_place,
+)
+from trainlab.workloads.workload import line_of, takes_carried
+
+FOR_METRICS = ("outputs", "targets")
+"""Of a mapping that a step returns: what the metrics get. All else is logged."""
+
+
+class Outcome(NamedTuple):
+    """Of one batch."""
+
+    loss: Tensor
+    outputs: Any
+    targets: Any
+    """With the outputs, for the metrics; None where there are none."""
+    num_samples: int
+    """Means are weighted by it."""
+    logged: Mapping[str, Tensor] = {}
+    """Further values, one number each."""
+    before: tuple["Outcome", ...] = ()
+    """Those of the earlier batches of the same update."""
+
+
+def outcome_of(given: Any, batch: Any, where: str) -> Outcome:
+    """What the user's `where` returned for a batch: its loss, or a mapping with the loss and more."""
+    if isinstance(given, Tensor):
+        return Outcome(_number(given, where), None, None, count_of(batch))
+    if not isinstance(given, Mapping):
+        raise WorkloadError(
+            f"{where}: gave {_kind(given)}, must give the loss as a tensor, or a mapping with `loss`"
+        )
+    if isinstance(given.get("loss"), Real):
+        rule = "must be a tensor, which has a gradient; leave out .item() or float()"
+        raise WorkloadError(f"{where}.loss: is a {type(given['loss']).__name__}, {rule}")
+    if not isinstance(given.get("loss"), Tensor):
+        has = ", ".join(map(str, given)) or "nothing"
+        raise WorkloadError(f"{where}: gave a mapping with {has}; it must have `loss`, a tensor")
+    logged = {
+        str(name): _number(value, f"{where}.{name}").detach()
+        for name, value in given.items()
+        if name != "loss" and name not in FOR_METRICS
+    }
+    outputs, targets = (given.get(name) for name in FOR_METRICS)
+    loss = _number(given["loss"], f"{where}.loss")
+    return Outcome(loss, outputs, targets, count_of(batch), logged)
+
+
+def pair_of(batch: Any) -> tuple[Any, Any]:
+    """Inputs and targets; WorkloadError where a batch is another thing."""
+    if isinstance(batch, tuple | list) and len(batch) == 2:
+        return batch[0], batch[1]
+    of = f" of {len(batch)}" if isinstance(batch, tuple | list | Mapping) else ""
+    raise WorkloadError(
+        f"data: gave a batch that is {_kind(batch)}{of}; beside loss it must be a pair of inputs and "
+        "targets: give a collate_fn that makes one, or a step in place of loss"
+    )
+
+
+def check_mean(loss: Any) -> None:
+    """Refuses a loss that is not one number."""
+    if not isinstance(loss, Tensor):
+        raise WorkloadError(f"loss: gave {_kind(loss)}, must give the batch's mean as a tensor")
+    if loss.dim() != 0:
+        raise WorkloadError(f"loss: gave shape {tuple(loss.shape)}, must be the batch's mean")
+
+
+def check_gradient(loss: Tensor, where: str) -> None:
+    """Refuses a loss that nothing can be learned from."""
+    if not loss.requires_grad:
+        raise WorkloadError(
+            f"{where}: gave a loss without gradient; it was detached, or made of numbers, or all "
+            "parameters are frozen"
+        )
+
+
+def _number(value: Any, where: str) -> Tensor:
+    if isinstance(value, Real):
+        return torch.tensor(float(value))
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else _kind(value)
+        rule = "must be one number, as the mean over the batch"
+        named = " (outputs and targets for metrics go by these names)" if "." in where else ""
+        raise WorkloadError(f"{where}: gave {got}, {rule}{named}")
+    return value.reshape(())
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+# The forward pass of a step: model and loss as the workload puts them, or its own function for both.
+
+CallModel = Callable[[Any], Any]
+"""The model, or a way to call it."""
+Carried = dict[str, Any]
+"""What a workload's own step hands on from batch to batch; empty at the start of an epoch and of a test."""
+
+
+class Forward:
+    """In two halves, since a step resets the gradients in between. `call_model`: in place of calling the
+    model itself."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        moments: Moments,
+        call_model: CallModel | None = None,
+        carried: Carried | None = None,
+        *,
+        in_test: bool = False,
+    ) -> None:
+        self._moments, self._autocast = moments, setup.autocast
+        # A compiled model has no truth value: its length is that of what it wraps.
+        workload, model = setup.workload, setup.model if call_model is None else call_model
+        own = (workload.evaluate if in_test else None) or workload.step
+        if own is None:
+            self.prepare, self.run = self._by_loss(setup, model)
+        else:
+            name = "evaluate" if in_test and workload.evaluate is not None else "step"
+            self.prepare, self.run = self._by_own(
+                setup, own, name, {} if carried is None else carried
+            )
+
+    prepare: Callable[[Batch], Batch]
+    """A batch on the device to what `run` takes."""
+    run: Callable[[Batch], Outcome]
+
+    def __call__(self, batch: Batch) -> Outcome:
+        return self.run(self.prepare(batch))
+
+    def _by_loss(
+        self, setup: Setup, model: CallModel
+    ) -> tuple[Callable[[Batch], Batch], Callable[[Batch], Outcome]]:
+        phase_ends, forward_begins = self._moments.phase_ends, self._moments.forward_begins
+        batch_ready, autocast = self._moments.batch_ready, self._autocast
+        prepare_inputs, loss_of = setup.workload.prepare, setup.loss
+
+        def prepare(batch: Batch) -> Batch:
+            stored, targets = pair_of(batch)
+            with PREPARE:
+                inputs = prepare_inputs(stored)
+            if inputs is None:
+                raise _none("prepare", prepare_inputs)
+            phase_ends("prepare")
+            batch_ready(inputs, targets)
+            return inputs, targets
+
+        def run(batch: Batch) -> Outcome:
+            inputs, targets = batch
+            forward_begins()
+            with autocast():
+                with MODEL:
+                    outputs = model(inputs)
+                if outputs is None:
+                    raise _none("model", type(setup.model).forward)
+                phase_ends("forward")
+                with LOSS:
+                    loss = loss_of(outputs, targets)
+            check_mean(loss)
+            phase_ends("loss")
+            return Outcome(loss, outputs, targets, len(targets))
+
+        return prepare, run
+
+    def _by_own(
+        self, setup: Setup, own: Callable[..., Any], name: str, carried: Carried
+    ) -> tuple[Callable[[Batch], Batch], Callable[[Batch], Outcome]]:
+        phase_ends, forward_begins = self._moments.phase_ends, self._moments.forward_begins
+        batch_ready, autocast, model = self._moments.batch_ready, self._autocast, setup.model
+        more = (carried,) if takes_carried(own) else ()
+        running = EVALUATE if name == "evaluate" else STEP
+
+        def prepare(batch: Batch) -> Batch:
+            phase_ends("prepare")
+            batch_ready(batch, ())
+            return batch
+
+        def run(batch: Batch) -> Outcome:
+            forward_begins()
+            with autocast():
+                with running:
+                    given = own(model, batch, *more)
+                phase_ends("forward")
+            outcome = outcome_of(given, batch, name)
+            phase_ends("loss")
+            return outcome
+
+        return prepare, run
+
+
+def _none(field: str, part: Callable[..., Any]) -> WorkloadError:
+    """That a function of the user's gave nothing, with the line where it begins."""
+    called = getattr(part, "__qualname__", type(part).__name__)
+    return WorkloadError(
+        f"{told_place(line_of(part))}{field}: {called} gave {gave(None)}, must give a tensor"
+    )
+
+
+# From losses to changed weights: scaled, clipped and averaged as the settings ask.
+
+
+class Descent:
+    """Of one optimizer."""
+
+    def __init__(self, setup: Setup) -> None:
+        (self._optimizer,) = setup.optimizers.by_name.values()
+        self._scaler, self._average, self._model = setup.scaler, setup.average, setup.model
+        self._where = "loss" if setup.workload.step is None else "step"
+        self._most = setup.settings.clip_grad_norm
+        groups = self._optimizer.param_groups
+        self._parameters = [parameter for group in groups for parameter in group["params"]]
+
+    def backward(self, loss: Tensor, *, is_last: bool = True) -> None:
+        """Adds to the gradients of an update; after the last of its losses they are whole."""
+        check_gradient(loss, self._where)
+        with BACKWARD:
+            (loss if self._scaler is None else self._scaler.scale(loss)).backward()
+        if self._scaler is not None and is_last:
+            self._scaler.unscale_(self._optimizer)
+
+    def step(self) -> None:
+        """Changes the weights by the gradients."""
+        if self._most is not None:
+            clip_grad_norm_(self._parameters, self._most)
+        with OPTIMIZER:
+            if self._scaler is None:
+                self._optimizer.step()
+            else:
+                self._scaler.step(self._optimizer)
+                self._scaler.update()
+        if self._average is not None:
+            self._average.update_parameters(self._model)
+
+
+# What a workload's own update gets to work with.
+
+
+class Context:
+    """Handed to `update(ctx, batch)`, which makes one update of everything."""
+
+    def __init__(
+        self,
+        models: nn.Module,
+        optimizers: Mapping[str, Optimizer],
+        settings: TrainSpec,
+        device: torch.device,
+        moments: Moments,
+        state: dict[str, Any],
+    ) -> None:
+        self.models = models
+        """The workload's models by name; where it has one, that one."""
+        self.optimizers = optimizers
+        """By name; where there is one, as `optimizer` too."""
+        self.settings, self.device = settings, device
+        self.state = state
+        """Handed on from batch to batch; empty at the start of an epoch."""
+        self._moments = moments
+
+    @property
+    def model(self) -> nn.Module:
+        """The same as `models`."""
+        return self.models
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The only one."""
+        (one,) = self.optimizers.values()
+        return one
+
+    def backward(self, loss: Tensor, **options: Any) -> None:
+        """As `loss.backward()`, seen by whoever watches the phases of a step."""
+        self._moments.phase_ends("forward")
+        self._moments.phase_ends("loss")
+        loss.backward(**options)
+        self._moments.phase_ends("backward")
+        self._moments.passes_go_on()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """The steps of the optimizers in this block are seen too."""
+
+        def ends(*_: Any) -> None:
+            self._moments.phase_ends("optimizer")
+
+        optimizers = self.optimizers.values()
+        hooks = [one.register_step_post_hook(ends) for one in optimizers]
+        if self._moments.is_watched("gradients_ready") or self._moments.is_watched("update_begins"):
+            # Last among its hooks: the workload's own, which may clip, have run then.
+            hooks += [one.register_step_pre_hook(self._step_begins) for one in optimizers]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _step_begins(
+        self, optimizer: Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Gradients are whole here, or where the optimizer asks for them itself: behind its closure."""
+        groups = optimizer.param_groups
+        owned = frozenset(id(parameter) for group in groups for parameter in group["params"])
+        self._moments.update_begins(owned)
+        closure = named.get("closure", arguments[1] if len(arguments) > 1 else None)
+        if closure is None:
+            self._moments.gradients_ready(owned)
+            return None
+
+        def answered() -> Any:
+            loss = closure()
+            self._moments.gradients_ready(owned)
+            return loss
+
+        if "closure" in named:
+            return arguments, {**named, "closure": answered}
+        return (arguments[0], answered, *arguments[2:]), named
