@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
+from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train as train_group
-from trainlab.train.callbacks import Moments, Progress
+from trainlab.train.metering import Means
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup, set_up
-from trainlab.train.metering import Means
 from trainlab.workloads.workload import Workload
 
 

@@ -13,18 +13,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
+from trainlab.train import evaluation
 
 from training import HomedSetup, MakeSetup
 from trainlab import Dataset, Split
 from trainlab.errors import RecordError
 from trainlab.instruments.confusion import pictures_of, record_confusion
 from trainlab.record.learning_record import ConfusionRecord
+from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
-from trainlab.train.loop import train
-from trainlab.train.callbacks import Moments, Progress
-from trainlab.train.steps import classified
 from trainlab.train.evaluation import Classified
+from trainlab.train.loop import train
 from trainlab.workloads.workload import Workload
 
 TRUE = (0, 0, 0, 1, 1, 2, 2, 2)
@@ -160,7 +160,7 @@ def test_scores_too_many_to_keep_are_made_once_more(
     make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = confused(make_setup(test_batch_size=7))
-    monkeypatch.setattr(classified, "MOST_KEPT_BYTES", 100)
+    monkeypatch.setattr(evaluation, "MOST_KEPT_BYTES", 100)
     states = torch.get_rng_state(), random.getstate()
     again = confused(make_setup(test_batch_size=7))
     assert again == kept

@@ -15,7 +15,7 @@ from training import HomedSetup, MakeSetup, homed, run_test_set, train
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import DataError, WorkloadError
 from trainlab.machine.device import pick_device
-from trainlab.record.note import note
+from trainlab.record.schema import note
 from trainlab.train.callbacks import Instrument, Moments, Point, Progress, TrialView
 from trainlab.train.seeds import data_order, derived_seed
 from trainlab.workloads.workload import Workload

@@ -22,7 +22,7 @@ from trainlab import Dataset, Split, TrainSpec, Workload
 from trainlab.data.nesting import tensors_in
 from trainlab.errors import WorkloadError
 from trainlab.plan import Trial
-from trainlab.record.folder import TrialFolder
+from trainlab.record.run_folder import TrialFolder
 from trainlab.train.callbacks import Instrument, Moments, Point, Progress
 from trainlab.train.dataloading import make_batches
 from trainlab.train.seeds import data_order, derived_seed, seeded

@@ -17,8 +17,8 @@ from training import HomedSetup, MakeSetup
 from trainlab.analysis.confounds import trial_confounds
 from trainlab.data.dataset import Dataset, Split
 from trainlab.measure.work import WorkCounter
-from trainlab.record.note import note
-from trainlab.record.trial import TrialRecord
+from trainlab.record.schema import note
+from trainlab.record.trial_record import TrialRecord
 from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member

@@ -19,7 +19,7 @@ from training import homed, train
 from trainlab import Dataset, Split, TrainSpec, Workload
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.plan import Trial
-from trainlab.record.folder import TrialFolder
+from trainlab.record.run_folder import TrialFolder
 from trainlab.train.callbacks import Instrument, Moments, Point, Progress
 from trainlab.train.seeds import data_order, seeded
 from trainlab.train.tuned import tuning

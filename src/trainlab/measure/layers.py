@@ -20,8 +20,8 @@ from trainlab.measure.work import WorkCounter
 from trainlab.record.cost_record import LayerRow, LayersRecord, WorkRecord
 from trainlab.record.schema import note
 from trainlab.spec.study import CostSpec
-from trainlab.train.engines.engine import Update
 from trainlab.train.callbacks import Instrument, Phase
+from trainlab.train.engines.engine import Update
 from trainlab.train.opaque import opaque_names, uncompiled
 from trainlab.train.setup import Setup
 

@@ -25,8 +25,8 @@ from trainlab.measure.operators import END_OF, STEP, PhaseEnds
 from trainlab.measure.steps import Steps, stepping
 from trainlab.record.cost_record import MemoryRecord
 from trainlab.spec.study import CostSpec
-from trainlab.train.engines.engine import Update
 from trainlab.train.callbacks import Instrument
+from trainlab.train.engines.engine import Update
 from trainlab.train.setup import Setup
 
 WARMUP_STEPS = 3

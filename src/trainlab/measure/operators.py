@@ -24,8 +24,8 @@ from trainlab.record.cost_record import OperatorRow, OperatorsRecord
 from trainlab.record.files import replacing, temporary_folder
 from trainlab.record.schema import note
 from trainlab.spec.study import CostSpec
-from trainlab.train.engines.engine import Update
 from trainlab.train.callbacks import Instrument, Phase
+from trainlab.train.engines.engine import Update
 from trainlab.train.setup import Setup
 
 STEP = "trainlab::step"

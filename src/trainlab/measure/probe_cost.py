@@ -12,8 +12,8 @@ from trainlab.record.files import temporary_folder
 from trainlab.record.run_folder import TrialFolder
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.study import CostSpec
-from trainlab.train.engines.engine import Update
 from trainlab.train.callbacks import Point, Progress
+from trainlab.train.engines.engine import Update
 from trainlab.train.setup import Setup
 
 

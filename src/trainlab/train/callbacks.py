@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from trainlab.plan import Trial
-from trainlab.record.folder import TrialFolder
-from trainlab.record.note import Note, Value
-from trainlab.record.trial import State
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.schema import Note, Value
+from trainlab.record.trial_record import State
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from trainlab.record.confusion import (
+from trainlab.record.learning_record import (
     FEWEST_CLASSES,
     MOST_CLASSES,
     MOST_MISTAKES,
     ConfusionRecord,
     Mistake,
 )
-from trainlab.record.note import note
+from trainlab.record.schema import note
 from trainlab.train.batches import Batch, Batches, SplitBatches
 from trainlab.train.callbacks import Moments
 from trainlab.train.metering import Means, Meter

@@ -37,7 +37,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from trainlab.data.dataset import Split
-from trainlab.record.note import note
+from trainlab.record.schema import note
 from trainlab.train.callbacks import Point, Progress
 from trainlab.train.checkpoint.state import State
 from trainlab.train.engines.engine import Member, Session

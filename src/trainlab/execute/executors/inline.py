@@ -18,8 +18,8 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event
 from trainlab.spec import Study
 from trainlab.spec.facts import WorkloadFacts
-from trainlab.train.loader import Loader
 from trainlab.train.callbacks import Instrument
+from trainlab.train.loader import Loader
 
 
 class InlineExecutor:

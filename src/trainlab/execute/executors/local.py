@@ -15,8 +15,8 @@ from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Study
 from trainlab.spec.facts import AS_OBJECT, WorkloadFacts
-from trainlab.train.loader import Loader
 from trainlab.train.callbacks import Instrument
+from trainlab.train.loader import Loader
 
 
 class LocalExecutor:

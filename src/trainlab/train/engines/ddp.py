@@ -38,7 +38,7 @@ from trainlab.machine.orphans import end_with_parent
 from trainlab.machine.process import prepare_process
 from trainlab.machine.streams import own_streams
 from trainlab.plan import Trial
-from trainlab.record.note import note
+from trainlab.record.schema import note
 from trainlab.spec import Spec
 from trainlab.train.batches import Rank
 from trainlab.train.callbacks import Moments, Progress

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from trainlab.data.nesting import moved
 from trainlab.errors import TrainlabError
-from trainlab.record.confusion import ConfusionRecord
+from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train.batches import Batch, Piece
 from trainlab.train.callbacks import Grain, Moments
 from trainlab.train.checkpoint.state import (

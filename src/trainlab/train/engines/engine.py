@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trainlab.errors import said_by
-from trainlab.record.confusion import ConfusionRecord
-from trainlab.record.note import Value
+from trainlab.record.learning_record import ConfusionRecord
+from trainlab.record.schema import Value
 from trainlab.train.callbacks import Grain, Moments, Progress
 from trainlab.train.checkpoint.state import State
 from trainlab.train.metering import Means

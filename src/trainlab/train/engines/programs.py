@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainlab.errors import TrainlabError
-from trainlab.record.confusion import ConfusionRecord
+from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train.callbacks import Grain, Moments, ProgramView, Progress, program_watch
 from trainlab.train.checkpoint.state import State, merged, random_state, restore_random
 from trainlab.train.engines.capture import (
