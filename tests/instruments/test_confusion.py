@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
-from trainlab.train import evaluation
 
 from training import HomedSetup, MakeSetup
 from trainlab import Dataset, Split
 from trainlab.errors import RecordError
 from trainlab.instruments.confusion import pictures_of, record_confusion
 from trainlab.record.learning_record import ConfusionRecord
+from trainlab.train import evaluation
 from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member

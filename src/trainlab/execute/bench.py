@@ -30,8 +30,8 @@ from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec, Study
 from trainlab.stats.cost_ratio import compare_costs
 from trainlab.stats.rounds import levels
-from trainlab.train.loader import Loader
 from trainlab.train.engines.ddp import dismiss_crew
+from trainlab.train.loader import Loader
 
 # Whether the ratios between the cells of a study are known as well as was asked for.
 

@@ -35,16 +35,15 @@ from trainlab.plan import Trial
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.schema import note
 from trainlab.spec import Study
+from trainlab.train.callbacks import Instrument, Moments
 from trainlab.train.checkpoint.checkpoints import Checkpoints
 from trainlab.train.ending import heeding_end
 from trainlab.train.engines import engine_for, engines_for, too_coarse_for
-from trainlab.train.engines.engine import Engine, Member, Session
+from trainlab.train.engines.ddp import dismiss_crew
+from trainlab.train.engines.engine import Engine, Member, Session, Unsuited
+from trainlab.train.engines.lane_updates import update_key
 from trainlab.train.loader import Loader
 from trainlab.train.loop import train
-from trainlab.train.callbacks import Instrument, Moments
-from trainlab.train.engines.ddp import dismiss_crew
-from trainlab.train.engines.engine import Unsuited
-from trainlab.train.engines.lane_updates import update_key
 from trainlab.train.saved.group import SavedGroup
 from trainlab.train.setup import Setup, set_up
 
