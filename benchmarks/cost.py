@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from benchmarks.pairs import paired_ratios, verdict
 from trainlab.analysis.cost import round_ratios
 from trainlab.data.dataset import Dataset, Split
-from trainlab.machine.process import prepare_process
+from trainlab.machine.process_state import prepare_process
 from trainlab.measure.steps import stepping
 from trainlab.measure.timing import measure
 from trainlab.plan import Trial

@@ -25,8 +25,8 @@ import torch
 from benchmarks.loop import interval
 from benchmarks.script import lightning, script
 from trainlab.data.dataset import Dataset
-from trainlab.machine.cache import CACHE_VARIABLE
 from trainlab.machine.device import device_name, synchronize
+from trainlab.machine.host import CACHE_VARIABLE
 from trainlab.plan import Trial
 from trainlab.spec import settings_for
 from trainlab.train.callbacks import Moments, Progress

@@ -28,12 +28,12 @@ from scipy import stats
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.execute.planned_run import start_run
-from trainlab.machine.environment import capture
+from trainlab.machine.host import capture
 from trainlab.plan import plan
 from trainlab.record.run_folder import RunFolder
 from trainlab.resolve import resolve
 from trainlab.spec.question import checked_question
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import BUILTIN
 
 CELLS = (("mnist-cnn", 1), ("mnist-cnn", 64), ("fashion-mlp", 32))
 PAIRS = 4

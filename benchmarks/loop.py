@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from trainlab.data.dataset import Dataset, Split
-from trainlab.instruments.curves import Curves
+from trainlab.instruments.curve_writer import Curves
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.machine.device import synchronize
 from trainlab.plan import Trial

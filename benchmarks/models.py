@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from benchmarks.engines import blocks_of, timed
 from benchmarks.loop import interval
 from trainlab.data.dataset import Dataset, Split
-from trainlab.machine.cache import CACHE_VARIABLE
 from trainlab.machine.device import device_name, pick_device
+from trainlab.machine.host import CACHE_VARIABLE
 from trainlab.plan import Trial
 from trainlab.spec import settings_for
 from trainlab.train.engines import ENGINES, engines_for

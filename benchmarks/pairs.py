@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from trainlab.machine.device import synchronize
-from trainlab.measure.stopwatch import Stopwatch, stopwatch_for, timed_ms
+from trainlab.measure.steps import Stopwatch, stopwatch_for, timed_ms
 from trainlab.stats.median import median_interval
 
 ROUND_MS = 50.0

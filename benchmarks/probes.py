@@ -19,8 +19,8 @@ import torch
 
 from benchmarks.cost import setup_of
 from benchmarks.pairs import paired_ratios, verdict
-from trainlab.machine.process import prepare_process
-from trainlab.measure.probe_cost import probed_step
+from trainlab.machine.process_state import prepare_process
+from trainlab.measure.layer_profile import probed_step
 from trainlab.measure.steps import stepping
 from trainlab.record.run_folder import TrialFolder
 from trainlab.spec import settings_for

@@ -35,7 +35,7 @@ from trainlab.spec import Study
 from trainlab.spec.question import checked_question
 from trainlab.studies import builtin_study
 from trainlab.train.loader import Loader
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import BUILTIN
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from trainlab.data.idx import read_idx
-from trainlab.data.load import load_images
-from trainlab.data.places import cached, file_in, holds
-from trainlab.data.sets import MNIST
+from trainlab.data.fetch import load_images
+from trainlab.data.image_sets import MNIST, cached, file_in, holds, read_idx
 
 REPEATS = 9
 

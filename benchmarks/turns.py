@@ -18,11 +18,11 @@ from benchmarks.pairs import verdict
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.execute.planned_run import start_run
-from trainlab.machine.environment import capture
+from trainlab.machine.host import capture
 from trainlab.plan import plan
 from trainlab.resolve import resolve
 from trainlab.spec.question import checked_question
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import BUILTIN
 
 TURNS = 4
 """Of each half of a block; the first of an undisturbed half comes after a turn of the other."""

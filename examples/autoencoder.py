@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainlab import Dataset, OfWholeSet, Split, Workload
-from trainlab.data.load import load_images
+from trainlab.data.fetch import load_images
 
 
 def data(choice: str) -> Dataset:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset as TorchDataset
 
 from trainlab import Dataset, Split, Workload
-from trainlab.data.load import load_images
+from trainlab.data.fetch import load_images
 
 
 class Images(TorchDataset):

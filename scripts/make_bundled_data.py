@@ -14,9 +14,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainlab.data.idx import idx_bytes, read_idx
-from trainlab.data.places import BUNDLED_FOLDER, file_in
-from trainlab.data.sets import FASHION_MNIST, MNIST, Files, ImageSet
+from trainlab.data.image_sets import (
+    BUNDLED_FOLDER,
+    FASHION_MNIST,
+    MNIST,
+    Files,
+    ImageSet,
+    file_in,
+    idx_bytes,
+    read_idx,
+)
 
 SEED = 20260131
 

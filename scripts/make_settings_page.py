@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from trainlab.spec import CostSpec, Question, TrainSpec
 from trainlab.spec.base import Spec, choices_of, option_of, setting_of
 from trainlab.spec.settings import OF_WORKLOADS, OPTIMIZERS, FlagOption, Option
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import BUILTIN
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = """# All settings

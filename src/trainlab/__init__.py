@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from trainlab.spec import TrainSpec as TrainSpec
     from trainlab.train.callbacks import Instrument as Instrument
     from trainlab.watching.own_metrics import log as log
-    from trainlab.workloads.metrics import OfWholeSet as OfWholeSet
+    from trainlab.workloads.workload import OfWholeSet as OfWholeSet
     from trainlab.workloads.workload import Workload as Workload
 
 _HOMES = {
     "Dataset": "trainlab.data.dataset",
     "Instrument": "trainlab.train.callbacks",
-    "OfWholeSet": "trainlab.workloads.metrics",
+    "OfWholeSet": "trainlab.workloads.workload",
     "Run": "trainlab.lab",
     "RunFolder": "trainlab.record.run_folder",
     "Split": "trainlab.data.dataset",

@@ -21,7 +21,7 @@ from trainlab.report.contents import report_of
 from trainlab.spec import CostSpec
 from trainlab.studies import builtin_study, study_names
 from trainlab.words import BUILTIN_KEYS, Words
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import BUILTIN
 
 HAN = re.compile(r"[\u4e00-\u9fff]")
 

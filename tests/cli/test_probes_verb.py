@@ -13,7 +13,7 @@ from training import HomedSetup
 from trainlab.cli.errors import guarded
 from trainlab.cli.verbs.probes import command
 from trainlab.errors import SpecError
-from trainlab.instruments.probes.available import check_selectors, probeable
+from trainlab.instruments.probe_targets import check_selectors, probeable
 from trainlab.spec.probe import probe_of
 
 app = typer.Typer(rich_markup_mode="rich")

@@ -15,7 +15,7 @@ from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec, Question
 from trainlab.studies import study_names
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import BUILTIN
 
 Refused = Callable[..., list[str]]
 

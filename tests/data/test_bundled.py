@@ -7,9 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainlab.data.idx import read_idx
-from trainlab.data.places import BUNDLED_FOLDER, file_in
-from trainlab.data.sets import FASHION_MNIST, IMAGE_SETS, MNIST, Files
+from trainlab.data.image_sets import (
+    BUNDLED_FOLDER,
+    FASHION_MNIST,
+    IMAGE_SETS,
+    MNIST,
+    Files,
+    file_in,
+    read_idx,
+)
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_bundled_data.py"
 MAX_BYTES = 6_000_000

@@ -17,11 +17,18 @@ import pytest
 import torch
 
 from trainlab.data import fetch as fetching
-from trainlab.data.fetch import fetch, missing, reporting_to
-from trainlab.data.idx import idx_bytes, read_idx
-from trainlab.data.load import load_images
-from trainlab.data.places import cached
-from trainlab.data.sets import FASHION_MNIST, MNIST, Files, IdxFile, ImageSet, Package
+from trainlab.data.fetch import fetch, load_images, missing, reporting_to
+from trainlab.data.image_sets import (
+    FASHION_MNIST,
+    MNIST,
+    Files,
+    IdxFile,
+    ImageSet,
+    Package,
+    cached,
+    idx_bytes,
+    read_idx,
+)
 from trainlab.errors import DataError, FetchError
 
 Reply = bytes | Callable[[BaseHTTPRequestHandler], None]

@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trainlab.data.idx import idx_bytes, parse_idx, read_idx
+from trainlab.data.image_sets import idx_bytes, parse_idx, read_idx
 from trainlab.errors import ChecksumError, DataError, IdxError
 
 SHAPE = (5, 4, 3)

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainlab.data import load as loading
-from trainlab.data.idx import idx_bytes
-from trainlab.data.load import load_images
-from trainlab.data.places import BUNDLED_FOLDER
-from trainlab.data.sets import FASHION_MNIST, MNIST, ImageSet
+from trainlab.data import fetch as loading
+from trainlab.data.fetch import load_images
+from trainlab.data.image_sets import BUNDLED_FOLDER, FASHION_MNIST, MNIST, ImageSet, idx_bytes
 from trainlab.errors import ChecksumError, DataError, FetchError, IdxError
 
 every_set = pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])

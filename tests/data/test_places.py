@@ -4,10 +4,9 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from trainlab.data.places import BUNDLED_FOLDER, cached, file_in, holds
-from trainlab.data.sets import FASHION_MNIST, MNIST
+from trainlab.data.image_sets import BUNDLED_FOLDER, FASHION_MNIST, MNIST, cached, file_in, holds
 from trainlab.errors import DataError
-from trainlab.machine.cache import cache_folder
+from trainlab.machine.host import cache_folder
 
 FILE = MNIST.full.train_labels
 

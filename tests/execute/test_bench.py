@@ -22,7 +22,7 @@ from trainlab.execute.launch.retries import Retries
 from trainlab.execute.launch.worker_process import WorkerProcess
 from trainlab.execute.planned_run import start_run
 from trainlab.execute.signals import signals_interrupt
-from trainlab.machine.footprint import Footprint
+from trainlab.machine.device import Footprint
 from trainlab.plan import Group, Trial
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec, TrainSpec

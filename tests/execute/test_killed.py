@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from command import Verb
-from trainlab.machine.environment import usable_vcpus
+from trainlab.machine.host import usable_vcpus
 from trainlab.record.run_folder import RunFolder
 from trainlab.train.checkpoint.checkpoints import VARIABLE
 

@@ -17,7 +17,7 @@ from torch.utils.data import TensorDataset
 from training import HomedSetup, MakeSetup
 from trainlab import Dataset, Split
 from trainlab.errors import RecordError
-from trainlab.instruments.confusion import pictures_of, record_confusion
+from trainlab.instruments.model_records import pictures_of, record_confusion
 from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train import evaluation
 from trainlab.train.callbacks import Moments, Progress

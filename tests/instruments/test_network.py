@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from models import Residual
 from training import HomedSetup, MakeSetup, train
-from trainlab.instruments.curves import Curves
-from trainlab.instruments.network import Network
+from trainlab.instruments.curve_writer import Curves
+from trainlab.instruments.model_records import Network
 from trainlab.train.callbacks import Instrument, Moments, Progress
 from trainlab.workloads.workload import Workload
 

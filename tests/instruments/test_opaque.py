@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from training import HomedSetup, MakeSetup, train
-from trainlab.instruments.probes.instrument import Probes
-from trainlab.instruments.weights import Weights, load_weights
-from trainlab.measure.layers import profile_layers
+from trainlab.instruments.model_records import Weights, load_weights
+from trainlab.instruments.probe_instrument import Probes
+from trainlab.measure.layer_profile import profile_layers
 from trainlab.record.learning_record import ProbesRecord
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import probe_of

@@ -15,8 +15,8 @@ from torch.overrides import _get_current_function_mode
 
 from training import HomedSetup, MakeSetup, train
 from trainlab.data.dataset import Dataset, Split
-from trainlab.instruments.probes.instrument import Probes
-from trainlab.measure.layers import profile_layers
+from trainlab.instruments.probe_instrument import Probes
+from trainlab.measure.layer_profile import profile_layers
 from trainlab.record.files import numbered_lines
 from trainlab.record.learning_record import ProbeRecord
 from trainlab.spec import CostSpec

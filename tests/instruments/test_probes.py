@@ -29,16 +29,13 @@ from training import HomedSetup, MakeSetup, train
 from trainlab.data.dataset import Dataset, Split
 from trainlab.data.nesting import tensors_in
 from trainlab.errors import SpecError
-from trainlab.instruments.probes import accurate_sums, reducers
-from trainlab.instruments.probes.instrument import Probes
-from trainlab.instruments.probes.reducers import Totals, reduction_for
-from trainlab.instruments.probes.tensorboard import write_probe
-from trainlab.measure.layers import profile_layers
+from trainlab.instruments.probe_instrument import Probes
+from trainlab.instruments.tensorboard import write_probe
+from trainlab.measure.layer_profile import profile_layers
 from trainlab.record.files import numbered_lines, read_json
 from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec import CostSpec
-from trainlab.spec import probe as probe_spec
-from trainlab.spec.probe import Bins, ProbeSpec, probe_of
+from trainlab.spec.probe import ProbeSpec, probe_of
 from trainlab.train.callbacks import Instrument, Moments, Phase, Point, Progress, TrialView
 from trainlab.train.engines.eager import make_training_step
 from trainlab.words import Words
@@ -439,12 +436,6 @@ def test_a_histogram_counts_every_element_once(make_setup: MakeSetup) -> None:
         assert line.count == len(row)
 
 
-def test_what_is_not_a_number_falls_above_the_last_bin() -> None:
-    histogram = reducers.Histogram(Bins(log=False, low=0, high=1, num=2))
-    histogram.add(torch.tensor([math.nan, math.inf, -math.inf, 0.0, 0.5, 1.0]))
-    assert histogram.close().tolist() == [1, 1, 1, 3]
-
-
 def test_units_that_never_fire_are_counted_over_the_whole_period(zoo_setup: MakeSetup) -> None:
     class Dying(nn.Module):
         def __init__(self) -> None:
@@ -682,10 +673,9 @@ def test_memory_does_not_grow_with_the_steps(make_setup: MakeSetup) -> None:
     probed(make_setup(**asked), *ALL, beside=[with_probes])
     train(make_setup(**asked), Moments([without]), Progress())
     targets = 4 * 5 * 3 + 5 * 1 + 4 * 2 + 1
-    reduced_bytes = targets * reducers.MAX_PARTS * 2 * 8 + 5 * 66 * 8
     grown = [a - b for a, b in zip(with_probes.bytes, without.bytes, strict=True)]
-    assert max(grown) <= reduced_bytes
-    assert grown[1] - grown[0] <= targets * 26 * 2 * 8, "only numbers wait"
+    assert max(grown) <= targets * 66 * 8
+    assert grown[1] == grown[0], "nothing waits"
 
 
 def test_the_peak_of_a_step_is_the_same_with_a_probe(cnn: MakeSetup) -> None:
@@ -711,8 +701,8 @@ def test_the_peak_of_a_step_is_the_same_with_a_probe(cnn: MakeSetup) -> None:
     without = peak()
     assert without > 30 << 20
     assert peak("*:activation:sq_sum", "*:grad_output:norm", "relu:local_grad:sum") - without < (
-        6 << 20
-    ), "one chunk that is compared on the way, and numbers"
+        12 << 20
+    ), "one tensor that is compared on the way, and numbers"
 
 
 def test_the_graph_of_a_step_is_let_go(make_setup: MakeSetup) -> None:
@@ -731,54 +721,6 @@ def test_the_graph_of_a_step_is_let_go(make_setup: MakeSetup) -> None:
             assert self.reference() is None
 
     probed(make_setup(epochs=1), *ALL, beside=[Last()])
-
-
-def test_sums_in_float32_with_their_errors_carried_along_are_right_to_a_millionth() -> None:
-    draw = torch.Generator().manual_seed(0)
-    tensors = [torch.rand(1000, generator=draw) * 10.0 ** (i % 5 - 2) for i in range(3000)]
-    reduction = Totals(
-        [partial(accurate_sums.square_sum, exact=False)], lambda found, count, fired: found[0], True
-    )
-    for tensor in tensors:
-        reduction.add(tensor)
-    numbers = reduction.close()
-    assert numbers.dtype == torch.float32
-    wanted = sum(float(tensor.double().square().sum()) for tensor in tensors)
-    assert reduction.read(numbers.tolist(), 1, 1) == pytest.approx(wanted, rel=1e-6)
-
-
-@pytest.mark.parametrize("scale", [1e-25, 1e-19, 1e-3, 1.0, 1e10, 1e25])
-@pytest.mark.parametrize("shape", [(7,), (16384,), (133, 177), (8, 6, 20, 20)])
-def test_sums_of_squares_are_right_whatever_the_size_and_layout(
-    scale: float, shape: tuple[int, ...]
-) -> None:
-    draw = torch.Generator().manual_seed(1)
-    plain = torch.randn(shape, generator=draw) * scale
-    constant = torch.full(shape, 0.1 * scale)
-    turned = plain.transpose(0, -1)
-    strided = torch.randn((*shape, 2), generator=draw)[..., 0] * scale
-    expanded = plain[:1].expand(shape)
-    for values in (plain, constant, turned, strided, expanded):
-        wanted = float(values.double().square().sum())
-        assert float(accurate_sums.square_sum(values, exact=True)) == pytest.approx(
-            wanted, rel=1e-6
-        )
-        for shifted in (values, values + 3 * scale, values.abs()):
-            wanted = float(shifted.double().sum())
-            assert float(accurate_sums.total(shifted, exact=True)) == pytest.approx(
-                wanted, rel=1e-6
-            )
-
-
-@pytest.mark.parametrize("count", [0, 1, 100, (1 << 20) + 5, 3 << 20])
-def test_counts_are_exact(count: int) -> None:
-    draw = torch.Generator().manual_seed(1)
-    values = torch.randint(-2, 3, (count,), generator=draw).float()
-    assert float(accurate_sums.count_positive(values, exact=True)) == int((values > 0).sum())
-    assert float(accurate_sums.count_zero(values, exact=True)) == int((values == 0).sum())
-    assert float(accurate_sums.count_zero(values.bfloat16(), exact=False)) == int(
-        (values == 0).sum()
-    )
 
 
 def test_mixed_precision_is_reduced_in_full(make_setup: MakeSetup) -> None:
@@ -859,10 +801,3 @@ def test_tensorboard_gets_scalars_and_histograms(make_setup: MakeSetup, tmp_path
     (event,) = events.Histograms("probe/activation:histogram(-9,9,6)@epoch/0")
     assert event.step == 103
     assert event.histogram_value.num == 103 * 16
-
-
-@pytest.mark.parametrize("reducer", probe_spec.REDUCERS)
-def test_every_reducer_that_can_be_asked_for_reduces(reducer: str) -> None:
-    reduction = reduction_for(probe_of(f"a:activation:{reducer}"), None, torch.device("cpu"))
-    reduction.add(torch.randn(4, 5))
-    assert reduction.read(reduction.close().tolist(), 20, 1) is not None

@@ -7,8 +7,8 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from torch import nn
 
 from training import HomedSetup, MakeSetup, train
-from trainlab.instruments.curves import Curves
-from trainlab.instruments.probes.instrument import Probes
+from trainlab.instruments.curve_writer import Curves
+from trainlab.instruments.probe_instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard, image_grid
 from trainlab.record.files import numbered_lines
 from trainlab.record.learning_record import ProbeRecord

@@ -12,7 +12,7 @@ from torch import nn
 
 import trainlab as product
 from trainlab.errors import SpecError, TrialsFailedWarning, WorkloadError
-from trainlab.workloads.sent import received, sent_files
+from trainlab.workloads.find import received, sent_files
 from trainlab.workloads.workload import Workload
 
 TYPED = """

@@ -6,7 +6,7 @@ import pytest
 
 FAULTS = """
 import resource, torch
-from trainlab.machine.memory.allocator import keep_freed_memory
+from trainlab.machine.process_state import keep_freed_memory
 assert {first}
 def faults(count):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -5,7 +5,7 @@ import pytest
 
 CHECK = """
 import torch
-from trainlab.machine.denormals import flush_denormals, flushes_denormals
+from trainlab.machine.process_state import flush_denormals, flushes_denormals
 torch.set_num_threads(2)
 {before}
 flush_denormals({flush})
@@ -32,8 +32,8 @@ def test_a_process_whose_threads_had_started_is_found_out() -> None:
 
 def test_restoring_the_process_later_does_not_start_threads_too_early() -> None:
     script = """
-from trainlab.machine.denormals import flushes_denormals
-from trainlab.machine.process import prepare_process, process_restored
+from trainlab.machine.process_state import flushes_denormals
+from trainlab.machine.process_state import prepare_process, process_restored
 from trainlab.spec import TrainSpec
 with process_restored():
     prepare_process(TrainSpec(threads=2))

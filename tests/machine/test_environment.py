@@ -7,7 +7,7 @@ import psutil
 import pytest
 import torch
 
-from trainlab.machine.environment import capture, usable_vcpus
+from trainlab.machine.host import capture, usable_vcpus
 from trainlab.record.study_record import Environment
 
 

@@ -14,7 +14,7 @@ import torch
 import trainlab
 from trainlab.lab.driving import drive
 from trainlab.lab.script_study import script_study
-from trainlab.machine.memory.layout import LARGEST_LOG2, MOST_BLOCKS, random_layout
+from trainlab.machine.process_state import LARGEST_LOG2, MOST_BLOCKS, random_layout
 from trainlab.spec import CostSpec
 
 PAGE = 4096
@@ -67,7 +67,7 @@ def test_random_numbers_are_those_without_it_and_no_memory_is_used() -> None:
 def test_the_users_default_device_and_memory_limits_are_left_alone() -> None:
     code = """
 import resource, torch
-from trainlab.machine.memory.layout import random_layout
+from trainlab.machine.process_state import random_layout
 torch.set_default_device("meta")
 torch.use_deterministic_algorithms(True)
 with random_layout():

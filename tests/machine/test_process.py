@@ -4,9 +4,8 @@ import pytest
 import torch
 
 import trainlab
-from trainlab.machine import process
-from trainlab.machine.denormals import flushes_denormals
-from trainlab.machine.memory.allocator import keeps_freed_memory
+from trainlab.machine import process_state as process
+from trainlab.machine.process_state import flushes_denormals, keeps_freed_memory
 from trainlab.workloads.workload import Workload
 
 

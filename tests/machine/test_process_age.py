@@ -6,7 +6,7 @@ import time
 
 SCRIPT = """
 import time
-from trainlab.machine.identity import process_age_s
+from trainlab.machine.processes import process_age_s
 age_s, now_s = process_age_s(), time.monotonic()
 print(now_s - age_s)
 """

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from models import ZOO, Busy, Raising, Scale, Waiting, mean_of_logits
 from training import HomedSetup, MakeSetup
 from trainlab.errors import WorkloadError
-from trainlab.measure.layers import profile_layers
+from trainlab.measure.layer_profile import profile_layers
 from trainlab.measure.steps import stepping
 from trainlab.record.cost_record import LayerRow, LayersRecord
 from trainlab.spec import CostSpec

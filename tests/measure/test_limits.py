@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainlab.machine.environment import tf32_modes
+from trainlab.machine.host import tf32_modes
 from trainlab.measure import limits
 from trainlab.measure.limits import (
     cache_key,

@@ -1,6 +1,6 @@
 """Peaks worked out by hand."""
 
-from trainlab.measure.memory_peak import Change, ProfiledStep, Sighting, find_peak
+from trainlab.measure.memory import Change, ProfiledStep, Sighting, find_peak
 
 
 def test_a_block_is_told_from_a_later_one_at_the_same_address() -> None:

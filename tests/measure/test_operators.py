@@ -10,7 +10,7 @@ from torch import nn
 from models import Attending, Branching, Recurrent
 from training import HomedSetup, MakeSetup
 from trainlab.analysis.operators import outside_us
-from trainlab.measure.operators import MAX_PASS_STEPS, profile_operators
+from trainlab.measure.operator_profile import MAX_PASS_STEPS, profile_operators
 from trainlab.measure.timing import measure
 from trainlab.record.cost_record import OperatorsRecord
 from trainlab.record.schema import note

@@ -11,7 +11,7 @@ from training import HomedSetup, MakeSetup
 from trainlab.analysis.measurement import Measurement, summarise
 from trainlab.analysis.roofline import step_roofline
 from trainlab.data.dataset import Dataset, Split
-from trainlab.measure.layers import profile_layers
+from trainlab.measure.layer_profile import profile_layers
 from trainlab.measure.limits import measured_limits
 from trainlab.measure.timing import measure
 from trainlab.record.trial_record import TrialRecord

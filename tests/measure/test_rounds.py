@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from trainlab.measure.turning import rounds as module
-from trainlab.measure.turning.rounds import PATIENCE, Rounds
+from trainlab.measure import interleaved as module
+from trainlab.measure.interleaved import PATIENCE, Rounds
 from trainlab.spec import CostSpec
 
 TURN_S = 0.05

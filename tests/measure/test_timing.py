@@ -18,9 +18,9 @@ from torch.utils.data import Dataset as TorchDataset
 from training import MakeSetup
 from trainlab import Split
 from trainlab.analysis.cost import round_ratios
-from trainlab.measure import stopwatch as stopwatch_module
+from trainlab.measure import steps as stopwatch_module
 from trainlab.measure import timing
-from trainlab.measure.stopwatch import CudaStopwatch, HostStopwatch
+from trainlab.measure.steps import CudaStopwatch, HostStopwatch
 from trainlab.measure.timing import StepTimer, measure
 from trainlab.spec import CostSpec
 from trainlab.workloads.workload import Workload

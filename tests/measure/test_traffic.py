@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from training import MakeSetup
-from trainlab.measure.layers import profile_layers
-from trainlab.measure.traffic import traffic_bytes
+from trainlab.measure.flops import traffic_bytes
+from trainlab.measure.layer_profile import profile_layers
 from trainlab.record.cost_record import LayersRecord
 from trainlab.spec import CostSpec
 from trainlab.workloads.workload import Workload

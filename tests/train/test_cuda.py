@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from training import MakeSetup, train
-from trainlab.data.load import load_images
+from trainlab.data.fetch import load_images
 from trainlab.machine.device import pick_device
 from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines.eager import make_training_step

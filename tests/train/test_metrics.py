@@ -14,8 +14,7 @@ from trainlab import Dataset, OfWholeSet, Split, Workload
 from trainlab.analysis.findings.test_set import SamplingError
 from trainlab.errors import WorkloadError
 from trainlab.record.trial_record import TrialRecord
-from trainlab.workloads.metrics import directions
-from trainlab.workloads.workload import accuracy
+from trainlab.workloads.workload import accuracy, directions
 
 DRAWN = torch.Generator().manual_seed(0)
 X, X_TEST = torch.randn(60, 5, generator=DRAWN), torch.randn(37, 5, generator=DRAWN)

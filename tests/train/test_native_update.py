@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, StepLR
 
-from trainlab.machine.denormals import DENORMAL_BITS
+from trainlab.machine.process_state import DENORMAL_BITS
 from trainlab.spec.settings import OPTIMIZERS
 from trainlab.train.tuned import library as library_module
 from trainlab.train.tuned.library import NoLibraryError, find_compiler, library

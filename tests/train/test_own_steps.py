@@ -473,7 +473,7 @@ def test_a_loader_gives_the_same_curve_with_any_number_of_workers(tmp_path: Path
 
 
 def test_augmentation_differs_from_epoch_to_epoch_and_by_seed(tmp_path: Path) -> None:
-    from trainlab.data.loaded import loaded
+    from trainlab.data.dataset import loaded
     from trainlab.train.dataloading import LoadedBatches
 
     batches = LoadedBatches(loaded(Noisy(), "train", None, drop_last=False), 8, CPU)
@@ -722,7 +722,7 @@ def test_every_sample_is_tested_whatever_is_dropped_in_training(tmp_path: Path) 
 
 @pytest.mark.parametrize("num_taken", [2, 7])
 def test_the_workers_of_a_loader_end_with_their_epoch_at_once(num_taken: int) -> None:
-    from trainlab.data.loaded import loaded
+    from trainlab.data.dataset import loaded
     from trainlab.train.dataloading import LoadedBatches
 
     before = {child.pid for child in children()}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from training import HomedSetup, MakeSetup
 from trainlab.analysis.confounds import trial_confounds
 from trainlab.data.dataset import Dataset, Split
-from trainlab.measure.work import WorkCounter
+from trainlab.measure.flops import WorkCounter
 from trainlab.record.schema import note
 from trainlab.record.trial_record import TrialRecord
 from trainlab.train.callbacks import Moments, Progress

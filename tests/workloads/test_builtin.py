@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainlab.data.sets import image_set
+from trainlab.data.image_sets import image_set
 from trainlab.spec import settings_for
-from trainlab.workloads.catalogue import BUILTIN
 from trainlab.workloads.find import find_workload
+from trainlab.workloads.reference import BUILTIN
 from trainlab.workloads.workload import Scale
 
 SIZES = {"mnist-cnn": 1_199_882, "fashion-mlp": 101_770}

@@ -9,8 +9,7 @@ import trainlab as product
 from command import Verb
 from trainlab.record.run_folder import RunFolder
 from trainlab.words.error_lines import error_line
-from trainlab.workloads.hints import HINTS
-from trainlab.workloads.user_code import is_own, mistake_in
+from trainlab.workloads.user_code import HINTS, is_own, mistake_in
 
 START = """import torch, torch.nn.functional as F
 from torch import nn

@@ -55,7 +55,7 @@ def main() -> None:
     from trainlab.cli.language import split_language
     from trainlab.cli.output import Output
     from trainlab.errors import OutputError
-    from trainlab.machine.streams import open_closed_streams, outlast_terminal
+    from trainlab.machine.processes import open_closed_streams, outlast_terminal
 
     open_closed_streams()
     faulthandler.enable(2)  # a crash of the user's code says where it was

@@ -84,7 +84,7 @@ def _show_trace(trace: str, lang: str | None) -> None:
 
 
 def _tell_hint(message: str, lang: str | None) -> None:
-    from trainlab.workloads.hints import hint_for
+    from trainlab.workloads.user_code import hint_for
 
     if (hint := hint_for(message)) is not None and hint not in message:
         tell(hint, lang)

@@ -27,7 +27,7 @@ from trainlab.spec.base import Spec, choices_of, option_of, setting_of
 from trainlab.spec.settings import OF_WORKLOADS, TrainSpec
 from trainlab.spec.study import CostSpec
 from trainlab.words import LANGUAGES
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import BUILTIN
 
 CHANGED_MOST = ("epochs", "batch_size", "optimizer", "lr", "device", "data")
 """Settings that the short help shows."""

@@ -14,8 +14,7 @@ from trainlab.spec.question import STEP_SCHEDULE_ONLY, checked_question, read_qu
 from trainlab.spec.settings import Scalar, pairs_of, scalar_of
 from trainlab.spec.study import cost_margins
 from trainlab.studies import builtin_study, study_names
-from trainlab.workloads.catalogue import BUILTIN
-from trainlab.workloads.reference import with_name
+from trainlab.workloads.reference import BUILTIN, with_name
 
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -1,15 +1,193 @@
 """Dataset: samples in splits, as tensors or as torch's loaders give them, and where they came from."""
 
-from collections.abc import Callable
+import dataclasses
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    default_collate,
+)
 
-from trainlab.data.given import tells_names
-from trainlab.data.loaded import Loaded, loaded
-from trainlab.errors import DataError
+from trainlab.errors import DataError, TrainlabError
+from trainlab.spec.base import name_hint
+
+# Loaded: samples that are fetched one by one and put together into batches, as torch's loaders do it.
+
+Collate = Callable[[list[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A torch `Dataset`, or anything that is indexed by number and knows its length; or, where batches are
+    made elsewhere, an iterable of them."""
+
+    samples: Any
+    collate: Collate = default_collate
+    shuffle: bool = True
+    drop_last: bool = False
+    workers: int = 0
+    """Processes that fetch ahead; 0: this one, when a batch is needed."""
+    pin_memory: bool = False
+    sampler: Any = None
+    """A sampler of the user's own, which says what an epoch is."""
+    makes_batches: bool = False
+    """Whether `samples` gives whole batches: their size is then not ours to set."""
+    streams: bool = False
+    """Whether `samples` gives one sample after the other, in an order of its own."""
+    worker_init: Callable[[int], None] | None = None
+    """Of a stream's loader: what each worker runs first, say to take its share of the samples."""
+    loader_batch_size: int | None = None
+    """What the user's loader was made with, where it can be set; the trial's is what counts."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether how many there are shows only when all have come."""
+        return self.makes_batches or self.streams
+
+    def __len__(self) -> int:
+        if self.sampler is not None and isinstance(self.sampler, Sized):
+            return len(self.sampler)
+        return len(self.samples)
+
+    def part(self, rows: Tensor) -> "Loaded":
+        """Those samples of it."""
+        self.check_divisible()
+        return replace(self, samples=Subset(self.samples, rows.tolist()))
+
+    def check_divisible(self) -> None:
+        """DataError where no part of it can be taken."""
+        if self.is_counted or self.sampler is not None:
+            raise DataError(
+                "train_samples, val_fraction: only of data that is indexed by number; leave them out, or "
+                "give such a part yourself"
+            )
+
+
+def loaded(given: Any, place: str, collate: Collate | None, drop_last: bool) -> Loaded:
+    """What the user gave as a split; DataError where it is nothing that gives samples."""
+    if isinstance(given, DataLoader):
+        return _from_loader(given, collate, drop_last)
+    own = collate or default_collate
+    if isinstance(given, IterableDataset):
+        return Loaded(given, own, shuffle=False, drop_last=drop_last, streams=True)
+    if hasattr(given, "__getitem__") and not isinstance(given, Mapping):
+        if not isinstance(given, Sized):
+            raise DataError(f"{place}: a {type(given).__name__} without a length; give it __len__")
+        if len(given) == 0:
+            raise DataError(f"{place}: has no samples")
+        return Loaded(given, own, drop_last=drop_last)
+    if not isinstance(given, Iterable) or isinstance(given, Mapping):
+        raise DataError(
+            f"{place}: is a {type(given).__name__}, must be a trainlab.Split, a torch Dataset or "
+            "DataLoader, or an iterable of batches"
+        )
+    if iter(given) is given:
+        raise DataError(
+            f"{place}: is a {type(given).__name__}, which can be gone through once; give an object whose "
+            "__iter__ starts anew each epoch"
+        )
+    return Loaded(given, shuffle=False, makes_batches=True)
+
+
+def _from_loader(given: "DataLoader[Any]", collate: Collate | None, drop_last: bool) -> Loaded:
+    """Rebuilt from its parts, so that the batch size can be set and its order derives from the seed; used
+    as it is where it makes its batches in a way of its own."""
+    if given.batch_size is None:
+        return Loaded(given, shuffle=False, makes_batches=True)
+    sampler: Any = given.sampler
+    is_shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement
+    streams = isinstance(given.dataset, IterableDataset)
+    is_own = not (is_shuffled or streams or isinstance(sampler, SequentialSampler))
+    return Loaded(
+        given.dataset,
+        collate or given.collate_fn,
+        shuffle=is_shuffled,
+        drop_last=drop_last or given.drop_last,
+        workers=given.num_workers,
+        pin_memory=given.pin_memory,
+        sampler=sampler if is_own else None,
+        streams=streams,
+        worker_init=given.worker_init_fn if streams else None,
+        loader_batch_size=given.batch_size,
+    )
+
+
+def generator_of(sampler: Any) -> torch.Generator | None:
+    """The generator that a sampler draws from, given to it here where it has none."""
+    if not hasattr(sampler, "generator"):
+        return None
+    if sampler.generator is None:
+        sampler.generator = torch.Generator()
+    found: torch.Generator = sampler.generator
+    return found
+
+
+# Constructors that users call: what they are given by a wrong name, or not at all, is told by name.
+
+Kind = TypeVar("Kind")
+PLACE = "_trainlab_place"
+"""The attribute of what a user makes that has the file and the line of her call."""
+
+
+def tells_names(
+    also_called: dict[str, str], raised: type[TrainlabError] = DataError
+) -> Callable[[type[Kind]], type[Kind]]:
+    """A dataclass whose constructor suggests the field that was meant, by its spelling or by a name that
+    others use for it. A traceback of what it raises ends at the line that called it."""
+
+    def explained(kind: type[Kind]) -> type[Kind]:
+        made = kind.__init__
+        fields = [one for one in dataclasses.fields(kind) if not one.name.startswith("_")]  # type: ignore[arg-type]
+        names = [one.name for one in fields]
+        placed = [one.name for one in fields if not one.kw_only]
+        needed = [one.name for one in fields if _is_needed(one)]
+
+        @wraps(made)
+        def construct(self: Any, *given: Any, **named: Any) -> None:
+            for name in named:
+                if name not in kind.__dataclass_fields__:  # type: ignore[attr-defined]
+                    hint = name_hint(name, names, f"known: {', '.join(names)}", also_called)
+                    raise raised(f"{kind.__name__}: has no field {name!r}; {hint}")
+            if len(given) > len(placed):
+                rule = f"write {names[len(placed)]}=…" if len(names) > len(placed) else ""
+                told = f"{kind.__name__}: got a value without a name"
+                raise raised(f"{told}; {rule}" if rule else told)
+            if missing := [one for one in needed if one not in (*placed[: len(given)], *named)]:
+                told = ", ".join(f"{one}=…" for one in missing)
+                raise raised(f"{kind.__name__}: lacks {', '.join(missing)}; give {told}")
+            object.__setattr__(self, PLACE, _line_of(sys._getframe(1)))
+            try:
+                made(self, *given, **named)
+            except TrainlabError as error:
+                raise error.with_traceback(None) from None
+
+        kind.__init__ = construct  # type: ignore[method-assign]
+        return kind
+
+    return explained
+
+
+def _is_needed(one: "dataclasses.Field[Any]") -> bool:
+    missing = dataclasses.MISSING
+    return one.default is missing and one.default_factory is missing
+
+
+def _line_of(frame: FrameType) -> str:
+    """`folder/file.py:12`; empty for what was typed into a session."""
+    file = frame.f_code.co_filename
+    return f"{file}:{frame.f_lineno}" if Path(file).is_file() else ""
 
 
 @tells_names({"x": "inputs", "data": "inputs", "y": "targets", "labels": "targets"})

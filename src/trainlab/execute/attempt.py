@@ -13,7 +13,7 @@ from typing import Any
 from trainlab.errors import MOST_SAID, Interrupted, RecordError, said_by
 from trainlab.execute.planned_run import planned_trial
 from trainlab.execute.signals import signals_held
-from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY, is_out_of_memory
+from trainlab.machine.device import OUT_OF_MEMORY, is_out_of_memory
 from trainlab.record.cost_record import LoadRecord
 from trainlab.record.files import LineWriter, writing
 from trainlab.record.run_folder import RunFolder, TrialFolder

@@ -19,11 +19,10 @@ from trainlab.execute.attempt import Attempt
 from trainlab.execute.planned_run import IsOver, add_groups, has_run
 from trainlab.execute.script_trials import ScriptTimer
 from trainlab.execute.worker import set_up_cost
-from trainlab.machine.footprint import Footprint, footprint
-from trainlab.machine.memory.layout import random_layout
-from trainlab.machine.process import prepare_process
+from trainlab.machine.device import Footprint, footprint
+from trainlab.machine.process_state import prepare_process, random_layout
+from trainlab.measure.interleaved import Rounds, TurnTaker
 from trainlab.measure.timing import StepTimer
-from trainlab.measure.turning.rounds import Rounds, TurnTaker
 from trainlab.plan import Group, bench_of
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord

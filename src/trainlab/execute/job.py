@@ -34,8 +34,7 @@ from trainlab.execute.bench import TimedTrial
 from trainlab.execute.planned_run import planned_trial
 from trainlab.execute.signals import interrupted_once
 from trainlab.execute.worker import run_group
-from trainlab.machine.orphans import end_with_parent
-from trainlab.machine.streams import own_streams
+from trainlab.machine.processes import end_with_parent, own_streams
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Spec
 from trainlab.train.engines.ddp import start_ahead

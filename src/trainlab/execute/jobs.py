@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainlab.errors import SpecError
-from trainlab.machine.capacity import copies_that_fit, cpus_text, may_use_gpu
-from trainlab.machine.environment import usable_vcpus
+from trainlab.machine.host import copies_that_fit, cpus_text, may_use_gpu, usable_vcpus
 from trainlab.plan import Group
 from trainlab.spec import Study
 from trainlab.spec.base import did_you_mean

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trainlab.errors import RecordError
-from trainlab.machine.identity import machine_identity, start_mark
+from trainlab.machine.processes import machine_identity, start_mark
 from trainlab.record.files import write_json, writing
 from trainlab.record.run_folder import RunFolder, read_record
 from trainlab.record.schema import FileRecord

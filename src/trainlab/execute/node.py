@@ -16,7 +16,7 @@ from pathlib import Path
 
 from trainlab.execute.checking.answers import told_error
 from trainlab.execute.share import Preflight, Share
-from trainlab.machine.orphans import end_with_parent
+from trainlab.machine.processes import end_with_parent
 from trainlab.record.run_folder import RunFolder
 
 THREADS_VARIABLE = "OMP_NUM_THREADS"

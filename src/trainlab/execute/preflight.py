@@ -5,14 +5,12 @@ from typing import Any
 
 import torch
 
-from trainlab.data.dataset import Dataset
-from trainlab.data.loaded import Loaded
+from trainlab.data.dataset import Dataset, Loaded
 from trainlab.errors import SpecError, TrainlabError, said_by
-from trainlab.instruments.probes.available import check_selectors
-from trainlab.machine.capacity import check_capacity, cpus_text
+from trainlab.instruments.probe_targets import check_selectors
 from trainlab.machine.device import devices_here, pick_device
-from trainlab.machine.environment import usable_vcpus
-from trainlab.machine.process import prepare_process
+from trainlab.machine.host import check_capacity, cpus_text, usable_vcpus
+from trainlab.machine.process_state import prepare_process
 from trainlab.plan import Trial
 from trainlab.spec import Study, TrainSpec
 from trainlab.spec.facts import too_large

@@ -9,7 +9,7 @@ import torch
 
 from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt, EventWriter
-from trainlab.machine.footprint import Footprint
+from trainlab.machine.device import Footprint
 from trainlab.machine.load import LoadMeter
 from trainlab.record.cost_record import CostRecord
 from trainlab.record.schema import Note, note

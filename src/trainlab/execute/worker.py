@@ -14,22 +14,17 @@ from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt, EventWriter, ending_together
 from trainlab.execute.script_trials import run_script_trials
 from trainlab.execute.signals import signals_held
-from trainlab.instruments.confusion import record_confusion
-from trainlab.instruments.curves import Curves
-from trainlab.instruments.network import Network
-from trainlab.instruments.probes.instrument import Probes
-from trainlab.instruments.progress import ProgressEvents
+from trainlab.instruments.curve_writer import Curves, ProgressEvents
+from trainlab.instruments.model_records import Network, Weights, load_weights, record_confusion
+from trainlab.instruments.probe_instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard
-from trainlab.instruments.weights import Weights, load_weights
 from trainlab.machine.device import pick_device
 from trainlab.machine.load import LoadMeter
-from trainlab.machine.process import prepare_process
-from trainlab.machine.torch_state import TorchState, torch_restored
-from trainlab.measure.layers import profile_layers
+from trainlab.machine.process_state import TorchState, prepare_process, torch_restored
+from trainlab.measure.layer_profile import measure_probes, profile_layers
 from trainlab.measure.limits import measured_limits
 from trainlab.measure.memory import measure_memory
-from trainlab.measure.operators import profile_operators
-from trainlab.measure.probe_cost import measure_probes
+from trainlab.measure.operator_profile import profile_operators
 from trainlab.measure.timing import measure
 from trainlab.plan import Trial
 from trainlab.record.run_folder import RunFolder

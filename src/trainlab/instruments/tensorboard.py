@@ -8,8 +8,10 @@ import contextlib
 import errno
 import io
 import logging
+import math
 import warnings
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -18,11 +20,51 @@ from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
 from trainlab.errors import reason_in
-from trainlab.instruments.probes.tensorboard import write_probe
 from trainlab.record.files import writing
-from trainlab.record.learning_record import ProbeRecord, metric_tag, step_tag
+from trainlab.record.learning_record import (
+    HistogramRecord,
+    ProbeRecord,
+    metric_tag,
+    probe_tag,
+    step_tag,
+)
+from trainlab.spec.probe import Bins
 from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
 from trainlab.train.opaque import uncompiled_copy
+
+# Probes in TensorBoard: numbers as scalars, histograms as TensorBoard's own.
+
+
+def write_probe(writer: SummaryWriter, record: ProbeRecord, samples: int) -> None:
+    """Adds one record at the samples seen by its end; not finite ones are left out."""
+    tag = probe_tag(record.quantity, record.reducer, record.every, record.target)
+    if record.histogram is not None:
+        _write_histogram(writer, tag, record.histogram, samples)
+    elif record.value is not None:
+        writer.add_scalar(tag, record.value, samples)
+
+
+def _write_histogram(
+    writer: SummaryWriter, tag: str, histogram: HistogramRecord, samples: int
+) -> None:
+    """Log bins are drawn over the exponent of ten: over the value itself they could not be seen."""
+    bins = Bins(
+        log=histogram.log, low=histogram.low, high=histogram.high, num=len(histogram.counts)
+    )
+    edges = [math.log10(edge) for edge in bins.edges()] if histogram.log else bins.edges()
+    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+    writer.add_histogram_raw(
+        f"{tag} log10" if histogram.log else tag,
+        min=edges[0],
+        max=edges[-1],
+        num=sum(histogram.counts),
+        sum=sum(n * x for n, x in zip(histogram.counts, middles, strict=True)),
+        sum_squares=sum(n * x * x for n, x in zip(histogram.counts, middles, strict=True)),
+        bucket_limits=edges[1:],
+        bucket_counts=histogram.counts,
+        global_step=samples,
+    )
+
 
 GRID_SIDE = 8
 """The grid of sample inputs has this many rows and columns."""

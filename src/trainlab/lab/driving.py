@@ -18,8 +18,7 @@ from trainlab.spec import Question, Study
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.question import asked_values, check_values
 from trainlab.spec.settings import DATA_CHOICES
-from trainlab.workloads.catalogue import BUILTIN
-from trainlab.workloads.reference import check_reference
+from trainlab.workloads.reference import BUILTIN, check_reference
 
 if TYPE_CHECKING:
     from trainlab.execute.executors.executor import Executor
@@ -190,9 +189,9 @@ def _executing(
         with watcher.status("starting_torch"):
             from trainlab.execute.executors import executor_for
             from trainlab.execute.signals import signals_interrupt
-            from trainlab.machine.process import process_restored
+            from trainlab.machine.process_state import process_restored
             from trainlab.train.loader import Loader
-            from trainlab.workloads.sent import sent_files
+            from trainlab.workloads.find import sent_files
         with sent_files(sent or {}) as files:
             load = Loader(workloads, files=files)
             executor = executor_for(on, load, instruments, jobs, launcher, trial_timeout_s)
@@ -312,7 +311,7 @@ def check_without_torch(
 ) -> "AskedJobs":
     """Raises what is wrong and can be seen without torch, which takes seconds to start; gives the jobs."""
     from trainlab.execute.jobs import check_executor, check_sendable, jobs_of
-    from trainlab.machine.capacity import check_capacity
+    from trainlab.machine.host import check_capacity
 
     check_executor(on)
     jobs = jobs_of(jobs)
@@ -325,8 +324,7 @@ def check_without_torch(
         entry = BUILTIN[asked.workload]
         study = resolve(asked, entry.facts, where, many=many)
         for choice in {cell.settings.data for cell in study.all_cells} - set(DATA_CHOICES):
-            from trainlab.data.places import folder_of
-            from trainlab.data.sets import image_set
+            from trainlab.data.image_sets import folder_of, image_set
 
             folder_of(image_set(entry.images), choice)
     elif asked.workload not in (given or {}):

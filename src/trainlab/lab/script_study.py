@@ -260,7 +260,7 @@ class DiagnosisStage:
         """Adds the cells of changes to the run, and gives what measures them; nothing where the run has
         them already."""
         from trainlab.execute.planned_run import add_cells
-        from trainlab.machine.environment import usable_vcpus
+        from trainlab.machine.host import usable_vcpus
         from trainlab.plan import bench_of
 
         asked, watched = self._asked, _watched(run)

@@ -1,8 +1,12 @@
 """Which device a trial runs on, and when the device is done."""
 
+from dataclasses import dataclass
+
+import psutil
 import torch
 
 from trainlab.errors import DeviceError
+from trainlab.machine.host import SPARE_SHARE
 
 
 def pick_device(name: str) -> torch.device:
@@ -61,3 +65,50 @@ def free_bytes(device: torch.device) -> int | None:
 def device_name(device: torch.device) -> str:
     """A GPU by its model; else the kind of device."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+# How much memory a process takes, and whether another like it would fit beside it.
+
+CONTEXT_BYTES = 600 * 2**20
+"""What a process takes of a GPU beside its tensors."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Of a process that is set up and warm."""
+
+    host_bytes: int
+    device_bytes: int = 0
+    device_free_bytes: int = 0
+    device_total_bytes: int = 0
+
+    def fits_again(self) -> bool:
+        """Whether another process like this one fits into the memory that is free now."""
+        host = psutil.virtual_memory()
+        fits_host = host.available - self.host_bytes >= SPARE_SHARE * host.total
+        spare_bytes = SPARE_SHARE * self.device_total_bytes
+        return fits_host and self.device_free_bytes - self.device_bytes >= spare_bytes
+
+
+def footprint(device: torch.device) -> Footprint:
+    """Of this process."""
+    host_bytes = psutil.Process().memory_info().rss
+    if device.type != "cuda":
+        return Footprint(host_bytes)
+    free_bytes, total_bytes = torch.cuda.mem_get_info(device)
+    own_bytes = torch.cuda.memory_reserved(device) + CONTEXT_BYTES
+    return Footprint(host_bytes, own_bytes, free_bytes, total_bytes)
+
+
+# Whether an error says that memory ran out: of the machine, or of a device.
+
+OUT_OF_MEMORY = "OutOfMemory"
+"""The kind of failure of a trial that had too little, whoever noticed."""
+SAID_BY_TORCH = ("can't allocate memory", "not enough memory", "std::bad_alloc", "out of memory")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """torch has a kind of error for it on devices only; on the CPU the text tells."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in SAID_BY_TORCH)

@@ -14,11 +14,10 @@ import torch
 from pydantic import ValidationError
 
 from trainlab.errors import RecordError
-from trainlab.machine.cache import cache_folder
 from trainlab.machine.device import free_bytes
-from trainlab.machine.environment import cpu_model, usable_vcpus
+from trainlab.machine.host import cache_folder, cpu_model, usable_vcpus
 from trainlab.machine.load import LoadMeter
-from trainlab.measure.stopwatch import stopwatch_for
+from trainlab.measure.steps import stopwatch_for
 from trainlab.record.cost_record import LimitsRecord
 from trainlab.record.files import read_json, write_json, writing
 from trainlab.record.schema import FORMAT, Note, note

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from trainlab.data.dataset import Split
-from trainlab.data.loaded import Loaded, generator_of
+from trainlab.data.dataset import Loaded, Split, generator_of
 from trainlab.data.nesting import count_of
 from trainlab.errors import WorkloadError
 from trainlab.train.batches import (

@@ -22,8 +22,8 @@ from trainlab.train.metering import Means, Meter
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.step import CallModel, Carried, Forward, Outcome
-from trainlab.workloads.metrics import of_samples, of_whole_set
 from trainlab.workloads.user_code import naming
+from trainlab.workloads.workload import of_samples, of_whole_set
 
 MOST_KEPT_BYTES = 64 << 20
 """Of the scores of a set; what has more is run once more when they are asked for."""

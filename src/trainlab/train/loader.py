@@ -5,14 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from trainlab.data.dataset import Dataset
-from trainlab.data.loaded import Loaded
+from trainlab.data.dataset import Dataset, Loaded
 from trainlab.errors import TrainlabError, WorkloadError, said_by
 from trainlab.spec import TrainSpec
 from trainlab.spec.facts import num_held_out
 from trainlab.train.seeds import data_order, seeded
-from trainlab.workloads.find import find_workload
-from trainlab.workloads.sent import received
+from trainlab.workloads.find import find_workload, received
 from trainlab.workloads.user_code import gave, own_line, told_place
 from trainlab.workloads.workload import Workload, line_of
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from trainlab.data.nesting import detached
 from trainlab.errors import WorkloadError
 from trainlab.train.step import Outcome, check_mean
-from trainlab.workloads.metrics import WholeMetric
 from trainlab.workloads.user_code import Running
+from trainlab.workloads.workload import WholeMetric
 
 Metric = Callable[[Any, Any], Tensor]
 

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy as has_no_shape
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from trainlab.data.dataset import Dataset, Split
-from trainlab.data.loaded import Loaded
+from trainlab.data.dataset import Dataset, Loaded, Split
 from trainlab.errors import WorkloadError
 from trainlab.machine.device import device_name, pick_device
-from trainlab.machine.environment import tf32_modes
-from trainlab.machine.process import prepare_process, process_state
+from trainlab.machine.host import tf32_modes
+from trainlab.machine.process_state import prepare_process, process_state
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note, note

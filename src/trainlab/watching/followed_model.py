@@ -11,8 +11,8 @@ from torch.optim import Optimizer
 
 from trainlab.data.nesting import first_of
 from trainlab.errors import SpecError
-from trainlab.instruments.network import MOST_SAMPLES, Network
-from trainlab.instruments.probes.instrument import Probes
+from trainlab.instruments.model_records import MOST_SAMPLES, Network
+from trainlab.instruments.probe_instrument import Probes
 from trainlab.plan import Trial
 from trainlab.record.learning_record import ProbeRecord
 from trainlab.record.run_folder import TrialFolder

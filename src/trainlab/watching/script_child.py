@@ -18,8 +18,8 @@ from typing import Any, TextIO
 import torch
 
 from trainlab.errors import TrainlabError
-from trainlab.machine.identity import process_age_s
-from trainlab.machine.memory.layout import random_layout
+from trainlab.machine.process_state import random_layout
+from trainlab.machine.processes import process_age_s
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.trial_record import SCRIPT_EXIT
 from trainlab.watching.interventions import Change, ChangeError, apply_change

@@ -20,12 +20,9 @@ import torch
 from torch.profiler import record_function
 
 from trainlab.errors import SpecError
-from trainlab.machine.device import synchronize
-from trainlab.machine.footprint import footprint
+from trainlab.machine.device import footprint, synchronize
 from trainlab.machine.load import cpu_times, load_average
-from trainlab.measure.operators import END_OF, END_OF_STEP, Tally, add_chunk, profiler_for
-from trainlab.measure.stopwatch import Stopwatch, stopwatch_for
-from trainlab.measure.turning.turns import (
+from trainlab.measure.interleaved import (
     MARKED_SHARE,
     WARMUP_S,
     by_phase,
@@ -34,6 +31,8 @@ from trainlab.measure.turning.turns import (
     turn_steps,
     warm_ms,
 )
+from trainlab.measure.operator_profile import END_OF, END_OF_STEP, Tally, add_chunk, profiler_for
+from trainlab.measure.steps import Stopwatch, stopwatch_for
 from trainlab.record.cost_record import CostRecord, OperatorsRecord, TurnRecord
 from trainlab.record.files import replacing, temporary_folder
 from trainlab.spec import CostSpec

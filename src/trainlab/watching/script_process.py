@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from trainlab.errors import SpecError
-from trainlab.machine.identity import signal_name
-from trainlab.machine.orphans import end_with_parent
+from trainlab.machine.processes import end_with_parent, signal_name
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.trial_record import SCRIPT_EXIT, Failure

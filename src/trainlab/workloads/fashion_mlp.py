@@ -3,8 +3,8 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainlab.data.load import load_images
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.data.fetch import load_images
+from trainlab.workloads.reference import BUILTIN
 from trainlab.workloads.workload import Scale, Workload
 
 

@@ -2,14 +2,19 @@
 
 import importlib
 import importlib.util
+import pickle
 import sys
+import tempfile
 import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+import cloudpickle  # type: ignore[import-untyped]
+
 from trainlab.errors import TrainlabError, WorkloadError, said_by
-from trainlab.workloads.catalogue import BUILTIN
-from trainlab.workloads.reference import check_reference, with_name
+from trainlab.workloads.reference import BUILTIN, check_reference, with_name
 from trainlab.workloads.user_code import FILE
 from trainlab.workloads.workload import Workload
 
@@ -80,3 +85,46 @@ def _error_text(error: BaseException) -> str:
     if isinstance(error, TrainlabError):
         return str(error)
     return f"{type(error).__name__}: {said_by(error)}"
+
+
+# Workloads given as objects, as files that fresh processes on this machine read.
+
+
+@contextmanager
+def sent_files(workloads: Mapping[str, Workload]) -> Iterator[dict[str, str]]:
+    """The file of each workload, by the name that a study has for it; WorkloadError where one holds what no
+    other process can have, such as an open file."""
+    with tempfile.TemporaryDirectory(prefix="trainlab-sent-") as folder:
+        files = {}
+        for number, (name, workload) in enumerate(workloads.items()):
+            file = Path(folder, f"{number}.pickle")
+            file.write_bytes(_packed(workload))
+            files[name] = str(file)
+        yield files
+
+
+def received(file: str, name: str) -> Workload:
+    """The workload in a file that this user's driver has written; WorkloadError where it cannot be had."""
+    try:
+        workload = pickle.loads(Path(file).read_bytes())  # noqa: S301  from the driver of this process
+    except Exception as error:
+        reason = f"{type(error).__name__}: {said_by(error)}"
+        raise WorkloadError(f"{name}: a fresh process cannot make it: {reason}") from error
+    assert isinstance(workload, Workload)
+    return workload
+
+
+def _packed(workload: Workload) -> bytes:
+    # Both are kept in the object: a fresh process could not look at its source again.
+    assert workload.code is not None
+    assert workload.facts is not None
+    try:
+        packed: bytes = cloudpickle.dumps(workload)
+    except TrainlabError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {said_by(error)}".partition("\n")[0]
+        raise WorkloadError(
+            f"{workload.name}: cannot go to a fresh process: {reason}; name it as FILE.py:NAME"
+        ) from error
+    return packed

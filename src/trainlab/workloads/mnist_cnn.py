@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainlab.data.load import load_images
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.data.fetch import load_images
+from trainlab.workloads.reference import BUILTIN
 from trainlab.workloads.workload import Scale, Workload
 
 MEAN, STD = 0.1307, 0.3081

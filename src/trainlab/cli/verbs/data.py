@@ -12,8 +12,16 @@ from trainlab.cli.errors import guarded
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.cli.usage import Verb
-from trainlab.data.places import BUNDLED_FOLDER, cached, file_in, holds
-from trainlab.data.sets import IMAGE_SETS, Files, ImageSet, image_set
+from trainlab.data.image_sets import (
+    BUNDLED_FOLDER,
+    IMAGE_SETS,
+    Files,
+    ImageSet,
+    cached,
+    file_in,
+    holds,
+    image_set,
+)
 from trainlab.errors import ChecksumError, DataError
 from trainlab.report.terminal import print_blocks
 from trainlab.words import Words
@@ -91,7 +99,7 @@ def verify_sets(
 
 def _verify(images: ImageSet, place: str, path: Path, files: Files, words: Words) -> Iterator[str]:
     """Prints the files that are as published, and yields what is wrong with each of the others."""
-    from trainlab.data.idx import read_idx
+    from trainlab.data.image_sets import read_idx
 
     for file in files:
         try:

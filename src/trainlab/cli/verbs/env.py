@@ -9,7 +9,7 @@ from rich.console import Console
 
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
-from trainlab.machine.environment import capture
+from trainlab.machine.host import capture
 from trainlab.report.tables.environment import environment_table
 from trainlab.report.terminal import print_blocks
 

@@ -26,10 +26,10 @@ from trainlab.report.terminal import print_blocks
 from trainlab.spec import Study, TrainSpec
 from trainlab.spec.probe import QUANTITIES, REDUCERS
 from trainlab.words import Words
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import BUILTIN
 
 if TYPE_CHECKING:
-    from trainlab.instruments.probes.available import Probeable
+    from trainlab.instruments.probe_targets import Probeable
 
 
 def _probes(
@@ -63,7 +63,7 @@ def _probes(
 
 
 def _probeables(study: Study) -> "list[Probeable]":
-    from trainlab.instruments.probes.available import probeable
+    from trainlab.instruments.probe_targets import probeable
     from trainlab.plan import Trial
     from trainlab.train.loader import Loader
     from trainlab.train.setup import set_up

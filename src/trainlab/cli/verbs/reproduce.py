@@ -19,7 +19,7 @@ from trainlab.studies import PUBLISHED, builtin_study
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import metric_value
-from trainlab.workloads.catalogue import BUILTIN
+from trainlab.workloads.reference import BUILTIN
 
 if TYPE_CHECKING:
     from trainlab.analysis.evidence import Evidence

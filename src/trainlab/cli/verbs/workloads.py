@@ -7,7 +7,7 @@ from trainlab.analysis.tables import Field, name, table_of
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.report.terminal import print_blocks
-from trainlab.workloads.catalogue import BUILTIN, Entry
+from trainlab.workloads.reference import BUILTIN, Entry
 
 
 def command(lang: LangOption = None) -> None:

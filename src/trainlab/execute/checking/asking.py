@@ -19,7 +19,7 @@ from trainlab.execute.launch.death import Death
 from trainlab.execute.launch.ends import end_at_once, end_hanging, end_within
 from trainlab.execute.launch.launcher import ForkedProcess, JobProcess, Launcher
 from trainlab.execute.preflight import FIRST_STEP
-from trainlab.machine.capacity import num_killed_for_memory
+from trainlab.machine.host import num_killed_for_memory
 from trainlab.spec import Study
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.workloads.user_code import ToldMistakeError, UserMistake

@@ -28,8 +28,7 @@ from trainlab.execute.checking.answers import told_error
 from trainlab.execute.job import INTERRUPTED, WHERE_SIGNAL, work
 from trainlab.execute.preflight import FIRST_STEP, preflight
 from trainlab.execute.signals import interrupted_once
-from trainlab.machine.orphans import end_with_parent
-from trainlab.machine.streams import own_streams
+from trainlab.machine.processes import end_with_parent, own_streams
 from trainlab.spec import Spec, Study
 from trainlab.train.loader import Loader
 from trainlab.workloads.user_code import listening

@@ -12,7 +12,7 @@ from trainlab.execute.bench import TimedTrial, run_benches, run_seats
 from trainlab.execute.planned_run import IsOver
 from trainlab.execute.preflight import preflight
 from trainlab.execute.worker import run_group
-from trainlab.machine.environment import capture
+from trainlab.machine.host import capture
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event

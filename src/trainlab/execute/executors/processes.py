@@ -30,7 +30,7 @@ from trainlab.execute.planned_run import IsOver
 from trainlab.execute.preflight import preflight
 from trainlab.execute.signals import EndAtOnce, signals_held
 from trainlab.machine.device import pick_device
-from trainlab.machine.environment import capture, usable_vcpus
+from trainlab.machine.host import capture, usable_vcpus
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event, JobsRecord

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from trainlab.execute.job import INTERRUPTED
-from trainlab.machine.capacity import num_killed_for_memory
-from trainlab.machine.identity import signal_name
-from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY
+from trainlab.machine.device import OUT_OF_MEMORY
+from trainlab.machine.host import num_killed_for_memory
+from trainlab.machine.processes import signal_name
 from trainlab.record.trial_record import Failure
 
 FROM_OUTSIDE = (INTERRUPTED, -signal.SIGKILL, -signal.SIGTERM)

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from trainlab.execute.signals import ENDING
-from trainlab.machine.orphans import adopt_orphans, children, end_with_parent
+from trainlab.machine.processes import adopt_orphans, children, end_with_parent
 
 PATIENCE_S = 5.0
 """How long processes may take to close their records once the driver is gone."""

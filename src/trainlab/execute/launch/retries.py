@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from trainlab.execute.bench import MOST_READY
 from trainlab.execute.launch.worker_process import WorkerProcess
-from trainlab.machine.device import pick_device
-from trainlab.machine.memory.out_of_memory import OUT_OF_MEMORY
+from trainlab.machine.device import OUT_OF_MEMORY, pick_device
 from trainlab.plan import Group, Trial
 from trainlab.record.run_folder import RunFolder
 from trainlab.train.engines.ddp import ProcessLostError

@@ -17,8 +17,8 @@ from trainlab.execute.launch.death import Death
 from trainlab.execute.launch.ends import end_at_once, end_hanging, end_within
 from trainlab.execute.launch.launcher import ForkedProcess, Launcher
 from trainlab.execute.launch.log import Log
-from trainlab.machine.capacity import num_killed_for_memory
-from trainlab.machine.footprint import Footprint
+from trainlab.machine.device import Footprint
+from trainlab.machine.host import num_killed_for_memory
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec.facts import is_script

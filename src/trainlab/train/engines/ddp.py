@@ -33,10 +33,8 @@ from torch._C._distributed_c10d import FileStore
 from torch.nn.parallel import DistributedDataParallel
 
 from trainlab.errors import TrainlabError, WorkloadError
-from trainlab.machine.identity import signal_name
-from trainlab.machine.orphans import end_with_parent
-from trainlab.machine.process import prepare_process
-from trainlab.machine.streams import own_streams
+from trainlab.machine.process_state import prepare_process
+from trainlab.machine.processes import end_with_parent, own_streams, signal_name
 from trainlab.plan import Trial
 from trainlab.record.schema import note
 from trainlab.spec import Spec

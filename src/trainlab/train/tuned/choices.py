@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from trainlab.errors import RecordError
-from trainlab.machine.cache import cache_folder
-from trainlab.machine.environment import cpu_model, usable_vcpus
+from trainlab.machine.host import cache_folder, cpu_model, usable_vcpus
 from trainlab.record.files import new_part, read_json, writing
 
 FORMAT = 2

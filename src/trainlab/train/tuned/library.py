@@ -12,8 +12,7 @@ from pathlib import Path
 import torch
 
 from trainlab.errors import RecordError
-from trainlab.machine.cache import cache_folder
-from trainlab.machine.environment import cpu_model
+from trainlab.machine.host import cache_folder, cpu_model
 from trainlab.record.files import replacing, writing
 
 SOURCE = Path(__file__).with_name("update.cpp")

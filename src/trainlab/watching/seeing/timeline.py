@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from trainlab.measure.stopwatch import Stopwatch
+from trainlab.measure.steps import Stopwatch
 from trainlab.watching.seeing.passed import DATA_ENDS, UPDATE_ENDS
 from trainlab.watching.seeing.stretches import Stretches
 

@@ -1,0 +1,84 @@
+"""curve.jsonl: a line per logged step and per epoch, appended as it happens."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from trainlab.record.files import LineWriter
+from trainlab.record.study_record import Event
+from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
+
+
+class Curves(Instrument):
+    """Writes every point of the curve; times come last in a line, so that the rest can be compared."""
+
+    goes_on = True
+
+    def trial_begins(self, view: TrialView) -> None:
+        self._lines = LineWriter(view.folder.curve_file, append=view.steps_before > 0)
+
+    def point_logged(self, point: Point) -> None:
+        self._lines.write(curve_line(point))
+
+    def epoch_ends(self, point: Point) -> None:
+        self._lines.write(curve_line(point))
+
+    def trial_ends(self, progress: Progress) -> None:
+        self._lines.close()
+
+
+def curve_line(point: Point) -> dict[str, Any]:
+    """The point as a flat JSON object; metrics that are not finite become null."""
+    return {
+        "kind": point.kind,
+        "epoch": point.epoch,
+        "step": point.step,
+        "samples": point.samples,
+        **finite_metrics(point),
+        **{name: round(seconds, 6) for name, seconds in point.times_s.items()},
+    }
+
+
+def finite_metrics(point: Point) -> dict[str, float | None]:
+    """The point's metrics; None for those that are not finite."""
+    return {name: value if math.isfinite(value) else None for name, value in point.metrics.items()}
+
+
+# Progress events of a trial: some points of its curve, and every epoch.
+
+PAUSE_S = 0.4
+"""Between two progress events of the same trial: nobody reads faster, and files stay small."""
+
+
+class ProgressEvents(Instrument):
+    """Writes an event for every epoch, and for a point where the last one is PAUSE_S ago."""
+
+    goes_on = True
+
+    def __init__(self, write: Callable[[Event], None]) -> None:
+        self._write = write
+        self._written_s = -math.inf
+
+    def trial_begins(self, view: TrialView) -> None:
+        self._trial, self._num_steps = view.trial, view.num_steps
+        self._num_epochs = view.num_epochs
+
+    def point_logged(self, point: Point) -> None:
+        if time.monotonic() - self._written_s >= PAUSE_S:
+            self._written_s = time.monotonic()
+            self._write(self._event("progress", point))
+
+    def epoch_ends(self, point: Point) -> None:
+        self._write(self._event("epoch", point))
+
+    def _event(self, kind: Literal["progress", "epoch"], point: Point) -> Event:
+        return Event(
+            kind=kind,
+            trials=(self._trial.id,),
+            share=point.step / self._num_steps,
+            epoch=point.epoch,
+            num_epochs=self._num_epochs,
+            metrics=finite_metrics(point),
+            time_s=point.times_s["time_s"],
+        )

@@ -1,0 +1,246 @@
+"""network.json: the calls of one forward pass, so that a report can draw the network without timing it."""
+
+import contextlib
+import io
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainlab.data.nesting import count_of
+from trainlab.errors import RecordError, reason_in
+from trainlab.instruments.calls import Call, CallRecorder, PassCost
+from trainlab.record.cost_record import CallRow, NetworkRecord
+from trainlab.record.files import replacing, writing
+from trainlab.record.learning_record import LONGEST_SIDE, ConfusionRecord, Mistake, Picture
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.schema import note
+from trainlab.train.callbacks import Arguments, Instrument, Phase, Progress, TrialView
+from trainlab.train.engines.engine import Member, Session
+from trainlab.train.opaque import opaque_names, plain_names, uncompiled_copy
+from trainlab.train.seeds import seeded
+from trainlab.train.setup import Setup
+
+MOST_SAMPLES = 256
+"""Of the batch that is run: a larger one would take time and memory and show the same network."""
+
+
+class Network(Instrument):
+    """Runs a copy of the model once, before the first update; what cannot be run so is noted."""
+
+    goes_on = True
+
+    def trial_begins(self, view: TrialView) -> None:
+        try:
+            with seeded(view.trial.seed, "network", device=view.device), _quiet():
+                given = view.model_inputs(min(view.trial.settings.batch_size, MOST_SAMPLES))
+                model = uncompiled_copy(view.model).train()
+                rows = traced(model, given)
+                size = count_of(given)
+        except Exception as error:  # noqa: BLE001  the user's model may raise anything
+            view.note("network_failed", kind=type(error).__name__, reason=reason_in(error))
+            return
+        if names := opaque_names(model):
+            view.note("not_seen_inside", names=", ".join(names))
+        if rows:
+            view.folder.network.write(NetworkRecord(batch_size=size, rows=rows))
+
+
+def traced(model: nn.Module, given: Arguments) -> list[CallRow]:
+    """The calls of one forward pass with these arguments, in their order."""
+    recorder = CallRecorder(model, _Unmeasured())
+    recorder.watch.install()
+    try:
+        recorder.watch.start_watching()
+        arguments, named = given
+        model(*arguments, **named)
+    finally:
+        recorder.watch.uninstall()
+        recorder.release_graph()
+    unseen = {id(parameter): parameter.numel() for parameter in model.parameters()}
+    return [_row(call, unseen) for call in recorder.calls]
+
+
+def _row(call: Call, unseen: dict[int, int]) -> CallRow:
+    return CallRow(
+        name=call.name,
+        call=call.number,
+        kind=call.kind,
+        type=call.type,
+        phase=call.phase,
+        inputs=sorted(call.inputs),
+        output_shapes=call.output_shapes,
+        num_parameters=sum(unseen.pop(parameter, 0) for parameter in call.parameters),
+    )
+
+
+class _Unmeasured:
+    """Measures nothing of a step."""
+
+    def begin(self) -> None: ...
+
+    def phase_ends(self, phase: Phase) -> None: ...
+
+    def passes_go_on(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def pass_begins(self, cost: PassCost) -> None: ...
+
+    def pass_ends(self, cost: PassCost) -> None: ...
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What the model prints or warns about comes once, from the training."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+# confusion.json: how a trained classifier took the test set, with its worst mistakes as pictures.
+
+SHORTEST_SIDE = 4
+"""Of what is taken for an image, in pixels."""
+LOSSES = (F.cross_entropy, F.nll_loss, F.multi_margin_loss)
+LOSS_MODULES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
+NEARLY = 1e-6
+"""Metrics may be means in float32."""
+
+
+def record_confusion(session: Session, number: int, member: Member, folder: TrialFolder) -> None:
+    """Writes it for a member of a session that is done; nothing where there are no classes. A trial whose
+    training is over does not fail for it: why it is missing is noted."""
+    setup, progress = member.setup, member.progress
+    if progress.state != "done":
+        return
+    epoch = progress.best_epoch if setup.settings.keep_best else progress.epochs_done
+    try:
+        found = session.confusion(number, epoch)
+        if found is not None and _is_of_classes(found, setup, progress.final):
+            folder.confusion.write(_with_names(found, setup))
+    except Exception as error:  # noqa: BLE001  a full disk, or the user's data, which may raise anything
+        reason = reason_in(error)
+        setup.notes.append(note("confusion_failed", kind=type(error).__name__, reason=reason))
+
+
+def _is_of_classes(found: ConfusionRecord, setup: Setup, measured: Mapping[str, float]) -> bool:
+    """Whether rows of numbers beside whole numbers are scores of classes: embeddings beside labels, or
+    quantiles beside counts, look the same. They are where the data names as many classes, where the loss
+    or a metric is one of classes, or where a metric is the share of those that are right."""
+    loss, metrics = setup.workload.loss, setup.workload.metrics.values()
+    if len(setup.dataset.classes) == found.num_classes:
+        return True
+    loss = loss.func if isinstance(loss, partial) else loss
+    if loss in LOSSES or isinstance(loss, LOSS_MODULES):
+        return True
+    if loss is None and not metrics:
+        return True  # a step that gives outputs and targets for this alone
+    if any(getattr(metric, "num_classes", None) == found.num_classes for metric in metrics):
+        return True
+    share = found.num_right / found.num_samples
+    tested = [value for name, value in measured.items() if name.startswith("test/")]
+    return any(math.isclose(value, share, abs_tol=NEARLY) for value in tested)
+
+
+def _with_names(found: ConfusionRecord, setup: Setup) -> ConfusionRecord:
+    """With the names of the classes and the pictures of the mistakes, where the data has them."""
+    names = tuple(map(str, setup.dataset.classes))
+    places = [mistake.index for mistake in found.worst]
+    inputs = setup.test_batches.inputs_of(places)
+    drawn = dict(zip(sorted(places), pictures_of(list(inputs)), strict=False))
+    worst = [one.model_copy(update={"picture": drawn.get(one.index)}) for one in found.worst]
+    known = names if len(names) == found.num_classes else ()
+    return found.model_copy(update={"classes": known, "worst": tuple[Mistake, ...](worst)})
+
+
+def pictures_of(inputs: Sequence[object]) -> list[Picture]:
+    """Inputs as they are stored, as images of 8 bits; none where they are no images of one kind."""
+    images = [image for one in inputs if (image := _channels_last(one)) is not None]
+    if len(images) != len(inputs) or not images:
+        return []
+    scaled = _in_bytes(images)
+    return [] if scaled is None else [_picture(image) for image in scaled]
+
+
+def _channels_last(one: object) -> Tensor | None:
+    """(height, width, channels) of a tensor of one of the usual shapes; None of any other."""
+    if not isinstance(one, Tensor) or one.is_complex() or one.dim() not in (2, 3):
+        return None
+    image = one.detach().cpu()
+    if image.dim() == 2:
+        # Rows of a table look the same but for this: a pixel is not below 0.
+        image = image.unsqueeze(0) if bool((image >= 0).all()) else image
+    if image.dim() != 3 or image.shape[0] not in (1, 3) or min(image.shape[1:]) < SHORTEST_SIDE:
+        return None
+    return image.permute(1, 2, 0)
+
+
+def _in_bytes(images: Sequence[Tensor]) -> list[Tensor] | None:
+    """Values from 0 to 255, all images alike: bytes as they are; numbers from 0 to 1 times 255; others from
+    the lowest to the highest of all. None where whole numbers are no bytes, or nothing is finite."""
+    if all(image.dtype == torch.bool for image in images):
+        return [image.float() * 255 for image in images]
+    if not any(image.is_floating_point() for image in images):
+        fit = all(int(image.min()) >= 0 and int(image.max()) <= 255 for image in images)
+        return [image.float() for image in images] if fit else None
+    values = torch.cat([image.double().flatten() for image in images])
+    values = values[values.isfinite()]
+    if not len(values):
+        return None
+    low, high = float(values.min()), float(values.max())
+    if low >= 0 and high <= 1:
+        low, high = 0.0, 1.0
+    scale = 255 / (high - low) if high > low else 0.0
+    return [
+        ((image.double() - low) * scale).nan_to_num(0.0, 255.0, 0.0).float() for image in images
+    ]
+
+
+def _picture(image: Tensor) -> Picture:
+    height, width, _ = image.shape
+    if (longest := max(height, width)) > LONGEST_SIDE:
+        size = [max(1, round(side * LONGEST_SIDE / longest)) for side in (height, width)]
+        image = F.interpolate(image.permute(2, 0, 1)[None], size, mode="area")[0].permute(1, 2, 0)
+        height, width = size
+    content = image.round().clamp(0, 255).to(torch.uint8).contiguous()
+    return Picture.of(height, width, content.numpy().tobytes())
+
+
+# checkpoint/model.pt: the trained weights, as a state_dict that plain torch loads into the plain model.
+
+
+class Weights(Instrument):
+    """Keeps the weights as they are when the trial ends, however it ends."""
+
+    goes_on = True
+
+    def trial_begins(self, view: TrialView) -> None:
+        self._view = view
+
+    def trial_ends(self, progress: Progress) -> None:
+        path, model = self._view.folder.model_file, self._view.model
+        names = plain_names(model)
+        weights = {names[name]: value.cpu() for name, value in model.state_dict().items()}
+        # Through memory: torch.save turns a full disk into an error of its own.
+        content = io.BytesIO()
+        torch.save(weights, content)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as part:
+            part.write_bytes(content.getbuffer())
+
+
+def load_weights(setup: Setup, source: TrialFolder) -> None:
+    """Loads the weights that another trial of the run ended with into the setup's model."""
+    path = source.model_file
+    if not path.exists():
+        state = source.read().state
+        raise RecordError(f"{path}: is missing: trial {source.path.name} is {state}, not trained")
+    weights = torch.load(path, map_location=setup.device, weights_only=True)
+    names = {plain: name for name, plain in plain_names(setup.model).items()}
+    setup.model.load_state_dict({names.get(name, name): one for name, one in weights.items()})

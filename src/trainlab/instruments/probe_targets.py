@@ -1,0 +1,278 @@
+"""Selectors: which layers and parameters a probe reaches, by name, glob or type."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from trainlab.data.nesting import tensors_in
+from trainlab.errors import SpecError, TrainlabError, WorkloadError, said_by
+from trainlab.instruments.calls import (
+    CallListener,
+    CallWatch,
+    EndListener,
+    WatchedCall,
+    constants_of,
+    types_of,
+)
+from trainlab.record.learning_record import target_name
+from trainlab.spec.probe import ProbeSpec
+from trainlab.train.callbacks import Moments
+from trainlab.train.seeds import seeded
+from trainlab.train.setup import Setup
+from trainlab.train.step import Forward
+from trainlab.workloads.user_code import DATA, mistake_in
+
+MOST_NAMES = 40
+"""Of layers in an error line; with a command that lists them all, `MOST_WITH_LIST`."""
+MOST_WITH_LIST = 12
+
+
+@dataclass(frozen=True)
+class Selector:
+    """One selector: a name or glob, perhaps with the number of a call, or a type."""
+
+    text: str
+
+    @property
+    def is_type(self) -> bool:
+        """Whether it selects by type."""
+        return self.text.startswith("type=")
+
+    @property
+    def pattern(self) -> str:
+        """What names or types are held against."""
+        return self.text.removeprefix("type=") if self.is_type else self._split()[0]
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether it may reach several names; `*` crosses dots."""
+        return any(sign in self.pattern for sign in "*?[")
+
+    def reaches(self, name: str, types: Sequence[str], number: int | None = None) -> bool:
+        """Whether it reaches a call of that name and type; without a number, any call of it."""
+        if self.is_type:
+            return any(fnmatchcase(kind, self.pattern) for kind in types)
+        wanted = self._split()[1]
+        if wanted is not None and number is not None and wanted != number:
+            return False
+        return fnmatchcase(name, self.pattern) if self.is_glob else name == self.pattern
+
+    def _split(self) -> tuple[str, int | None]:
+        name, slash, number = self.text.rpartition("/")
+        return (name, int(number)) if slash and number.isdigit() else (self.text, None)
+
+
+def parameters_reached(
+    model: nn.Module, spec: ProbeSpec
+) -> tuple[dict[str, nn.Parameter], list[Selector]]:
+    """Parameters by name, each once, in the order of the model; and selectors that reach none.
+
+    A selector that reaches a layer reaches every parameter in it.
+    """
+    named = list(model.named_parameters(remove_duplicate=False))
+    known: dict[int, tuple[int, str]] = {}
+    for place, (name, parameter) in enumerate(named):
+        known.setdefault(id(parameter), (place, name))
+    reached: dict[int, nn.Parameter] = {}
+    missed = []
+    for selector in map(Selector, spec.select):
+        parameters = [
+            parameter for name, parameter in named if selector.reaches(name, ("parameter",))
+        ]
+        for name, module in model.named_modules():
+            if name and selector.reaches(name, types_of(module)):
+                parameters += module.parameters()
+        reached |= {id(parameter): parameter for parameter in parameters}
+        if not parameters:
+            missed.append(selector)
+    ordered = sorted(reached, key=lambda key: known[key])
+    return {known[key][1]: reached[key] for key in ordered}, missed
+
+
+def no_match(
+    probe: str,
+    selector: Selector,
+    names: Iterable[str],
+    types: Iterable[str],
+    what: Literal["layer", "parameter"],
+    *,
+    is_listed: bool = False,
+) -> SpecError:
+    """The error of a selector that reaches nothing, with the nearest that would, and what there is; where
+    `trainlab probes` lists that, with the command."""
+    known = list(dict.fromkeys(types if selector.is_type else names))
+    near = [name for name in known if name.endswith(f".{selector.pattern}")][:3]
+    near = near or get_close_matches(selector.pattern, known, n=3, cutoff=0.5)
+    if selector.is_type:
+        near, known = [f"type={name}" for name in near], [f"type={name}" for name in known]
+    most = MOST_WITH_LIST if is_listed else MOST_NAMES
+    listed = ", ".join(known[:most]) + (", …" if len(known) > most else "")
+    hints = [f"did you mean {' or '.join(near)}?"] if near else []
+    if not (near and is_listed):
+        hints.append(f"there are {listed or 'none'}")
+    if is_listed:
+        hints.append("see `trainlab probes WORKLOAD`")
+    rule = "reaches no layer" if what == "layer" else "reaches no parameter"
+    return SpecError([f"probe {probe}: {selector.text!r} {rule}; {'; '.join(hints)}"])
+
+
+def no_parameter(model: nn.Module, spec: ProbeSpec, missed: Selector, **listed: bool) -> SpecError:
+    """The same of a selector that reaches no parameter."""
+    names = [name for name, _ in model.named_parameters()]
+    names += [name for name, _ in model.named_modules() if name]
+    types = [types_of(module)[0] for module in model.modules()]
+    return no_match(str(spec), missed, names, types, "parameter", **listed)
+
+
+SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": lambda out: (out > 0).to(out.dtype),
+    "relu6": lambda out: ((out > 0) & (out < 6)).to(out.dtype),
+    "sigmoid": lambda out: out * (1 - out),
+    "tanh": lambda out: 1 - out * out,
+}
+"""The derivative of element-wise layers, from their output: so in-place ones can be asked as well."""
+
+
+def main_tensor(
+    tensors: Iterable[Tensor], constants: frozenset[int] = frozenset()
+) -> Tensor | None:
+    """The tensor that a call is about: the first of floating point, one that is no parameter or buffer if
+    there is such a one."""
+    usable = [
+        tensor
+        for tensor in tensors
+        if tensor.is_floating_point() and not tensor.is_nested and tensor.layout == torch.strided
+    ]
+    moving = [tensor for tensor in usable if id(tensor) not in constants]
+    return next(iter(moving or usable), None)
+
+
+@dataclass
+class Probeable:
+    """One call of a layer, or one parameter."""
+
+    name: str
+    """`relu`, `relu/2`, `fc1.weight`: as a selector."""
+    kind: Literal["module", "function", "parameter"]
+    types: tuple[str, ...]
+    shape: tuple[int, ...]
+    """Of what it gives, or of the parameter."""
+    quantities: list[str] = field(default_factory=list)
+    """Those that can be watched there."""
+
+    @property
+    def selectors(self) -> tuple[str, ...]:
+        """What reaches it, the narrowest first."""
+        if self.kind == "parameter":
+            return self.name, f"*.{self.name.rpartition('.')[2]}"
+        layer = self.name.partition("/")[0]
+        return tuple(dict.fromkeys((self.name, layer, f"type={self.types[0]}")))
+
+
+def probeable(setup: Setup) -> list[Probeable]:
+    """Layers in the order of their calls, then parameters; runs one forward pass in training mode."""
+    calls = _CallList(constants_of(setup.model))
+    watch = CallWatch(setup.model, calls)
+    forward = Forward(setup, Moments([]))
+    setup.model.train()
+    watch.install()
+    try:
+        with seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device):
+            with DATA:
+                sample = setup.train_batches.sample()
+            batch = forward.prepare(sample)
+            watch.start_watching()
+            forward.run(batch)
+    except TrainlabError:
+        raise
+    except (Exception, SystemExit) as error:
+        mistake = mistake_in(error, setup.workload.place)
+        reason = f"{type(error).__name__}: {said_by(error)}" if mistake is None else str(mistake)
+        raise WorkloadError(f"{setup.workload.name}: cannot run a batch: {reason}") from error
+    finally:
+        watch.uninstall()
+    parameters = [
+        Probeable(
+            name,
+            "parameter",
+            ("parameter",),
+            tuple(parameter.shape),
+            ["weight", "grad", "update"] if parameter.requires_grad else ["weight"],
+        )
+        for name, parameter in setup.model.named_parameters()
+    ]
+    return [*calls.layers, *parameters]
+
+
+def check_selectors(specs: tuple[ProbeSpec, ...], setup: Setup) -> None:
+    """Raises a SpecError for the first selector that reaches nothing; the set-up is used up by it."""
+    layers = [layer for layer in probeable(setup) if layer.kind != "parameter"]
+    # A layer that this one pass did not call may yet be called in training.
+    called = {layer.name.partition("/")[0] for layer in layers}
+    uncalled = [
+        (name, types_of(module))
+        for name, module in setup.model.named_modules()
+        if name and name not in called
+    ]
+    for spec in specs:
+        if spec.is_of_parameters:
+            if missed := parameters_reached(setup.model, spec)[1]:
+                raise no_parameter(setup.model, spec, missed[0], is_listed=True)
+            continue
+        for selector in map(Selector, spec.select):
+            if not any(_reaches(selector, layer) for layer in layers) and not any(
+                selector.reaches(name, types) for name, types in uncalled
+            ):
+                names, types = [one.name for one in layers], [one.types[0] for one in layers]
+                raise no_match(str(spec), selector, names, types, "layer", is_listed=True)
+
+
+def _reaches(selector: Selector, layer: Probeable) -> bool:
+    name, _, number = layer.name.partition("/")
+    return selector.reaches(name, layer.types, int(number or 1))
+
+
+class _CallList(CallListener):
+    """Notes every call that makes a floating-point tensor."""
+
+    def __init__(self, constants: frozenset[int]) -> None:
+        self.layers: list[Probeable] = []
+        self._constants = constants
+
+    def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener:
+        with torch._C.DisableTorchFunction():  # what is asked of a tensor is no call of the model
+            given = main_tensor(tensors_in(arguments), self._constants)
+            has_gradient = given is not None and given.requires_grad
+        place = len(self.layers)
+
+        def ends(returned: Any, keywords: Any) -> bool:
+            made = list(tensors_in(returned))
+            with torch._C.DisableTorchFunction():
+                result, source = main_tensor(made), given
+                if source is None:
+                    source = main_tensor(tensors_in(keywords), self._constants)
+                if result is None:
+                    return bool(made)
+                quantities = ["activation"]
+                if source is not None:
+                    quantities.append("pre_activation")
+                if result.grad_fn is not None:
+                    quantities.append("grad_output")
+                    if has_gradient or (
+                        given is None and source is not None and source.requires_grad
+                    ):
+                        quantities.append("grad_input")
+                if any(name.lower().rstrip("_") in SLOPES for name in call.types):
+                    quantities.append("local_grad")
+                name = target_name(call.name, call.number)
+                layer = Probeable(name, call.kind, call.types, tuple(result.shape), quantities)
+            # A container ends after what it calls, and stands before it.
+            self.layers.insert(place, layer)
+            return True
+
+        return ends

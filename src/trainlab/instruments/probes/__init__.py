@@ -1,1 +1,0 @@
-"""Probes: activations, gradients and weights of any layer while it trains."""

@@ -1,1 +1,0 @@
-"""Probes of many trials that are updated together: one lane of every tensor belongs to each."""

@@ -1,0 +1,273 @@
+"""The machine and software a run happened on: everything that could explain a number."""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import psutil
+
+from trainlab.errors import DataError, SpecError
+from trainlab.record.study_record import Environment, Gpu
+
+PACKAGES = (
+    "trainlab",
+    "torch",
+    "numpy",
+    "tensorboard",
+    "pydantic",
+    "scipy",
+    "pandas",
+    "torchvision",
+    "lightning",
+)
+"""Those whose version can change a number or a file."""
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "KMP_AFFINITY",
+    "CUDA_VISIBLE_DEVICES",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "NVIDIA_TF32_OVERRIDE",
+)
+
+
+def capture(folder: Path) -> Environment:
+    """This machine and process now; `folder` says whose git commit is meant. Imports torch."""
+    import torch
+
+    commit, dirty = _git(folder)
+    gpus, driver = _gpus()
+    return Environment(
+        host=platform.node(),
+        cpu=cpu_model(),
+        num_vcpus=os.cpu_count() or 1,
+        num_vcpus_usable=usable_vcpus(),
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        gpus=gpus,
+        driver=driver,
+        os=_os_name(),
+        kernel=platform.release(),
+        python=platform.python_version(),
+        # torch's own word: its build (+cpu, +cu130) is part of its version.
+        packages=_packages() | {"torch": torch.__version__},
+        variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
+        git_commit=commit,
+        git_dirty=dirty,
+        **_torch_facts(),
+    )
+
+
+def usable_vcpus() -> int:
+    """vCPUs this process may really use: the smaller of affinity and container quota."""
+    count = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    quota_file = Path("/sys/fs/cgroup/cpu.max")
+    if quota_file.exists():
+        quota, _, period = quota_file.read_text().partition(" ")
+        if quota.strip() != "max":
+            count = min(count, max(1, int(quota) // int(period)))
+    return count
+
+
+def cpu_model() -> str:
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "Model"):
+                return " ".join(value.split())
+        # On ARM the kernel names no model; lscpu knows the makers' numbers.
+        for line in (_output(["lscpu"]) or "").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "Model name" and value.strip() not in ("", "-"):
+                return f"{value.strip()} ({platform.machine()})"
+    if sys.platform == "darwin":
+        return _output(["sysctl", "-n", "machdep.cpu.brand_string"]) or platform.machine()
+    return platform.processor() or platform.machine()
+
+
+def _os_name() -> str:
+    if sys.platform == "linux":
+        try:
+            return platform.freedesktop_os_release()["PRETTY_NAME"]
+        except (OSError, KeyError):
+            return "Linux"
+    if sys.platform == "darwin":
+        return f"macOS {platform.mac_ver()[0]}"
+    return f"{platform.system()} {platform.version()}"
+
+
+def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return (), None
+    try:
+        handles = [
+            pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
+        ]
+        return tuple(_gpu(handle) for handle in handles), _text(pynvml.nvmlSystemGetDriverVersion())
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _gpu(handle: Any) -> Gpu:
+    import pynvml
+
+    def queried(call: Any, *arguments: Any) -> Any:
+        try:
+            return call(handle, *arguments)
+        except pynvml.NVMLError:  # a virtual GPU may refuse to tell
+            return None
+
+    memory = queried(pynvml.nvmlDeviceGetMemoryInfo)
+    power_mw = queried(pynvml.nvmlDeviceGetPowerManagementLimit)
+    return Gpu(
+        name=_text(pynvml.nvmlDeviceGetName(handle)),
+        memory_gib=None if memory is None else round(memory.total / 2**30, 1),
+        power_limit_w=None if power_mw is None else power_mw / 1000,
+        sm_clock_max_mhz=queried(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _packages() -> dict[str, str]:
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _torch_facts() -> dict[str, Any]:
+    import torch
+
+    cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
+    return {
+        "cuda": torch.version.cuda,
+        "cudnn": None if cudnn is None else str(cudnn),
+        "torch_threads": torch.get_num_threads(),
+        "torch_interop_threads": torch.get_num_interop_threads(),
+        "tf32": tf32_modes(),
+    }
+
+
+def tf32_modes() -> dict[str, bool]:
+    """Whether fp32 matrix products and convolutions may run as TF32 on a GPU."""
+    import torch
+
+    if hasattr(
+        torch.backends.cuda.matmul, "fp32_precision"
+    ):  # since 2.9; the old names may then raise
+        return {
+            "matmul": torch.backends.cuda.matmul.fp32_precision == "tf32",
+            "convolution": torch.backends.cudnn.conv.fp32_precision == "tf32",  # type: ignore[attr-defined]
+        }
+    return {
+        "matmul": torch.backends.cuda.matmul.allow_tf32,
+        "convolution": torch.backends.cudnn.allow_tf32,
+    }
+
+
+def _git(folder: Path) -> tuple[str | None, bool | None]:
+    commit = _output(["git", "-C", str(folder), "rev-parse", "HEAD"])
+    if commit is None:
+        return None, None
+    changes = _output(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
+    return commit, bool(changes)
+
+
+def _output(command: list[str]) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+# What this machine can do, as far as that is known without torch.
+
+SPARE_SHARE = 0.1
+"""Of the memory there is, kept free."""
+
+
+def copies_that_fit() -> int:
+    """Further processes as large as this one that fit into the memory that is free now."""
+    memory, own = psutil.virtual_memory(), psutil.Process().memory_info().rss
+    return max(0, int((memory.available - SPARE_SHARE * memory.total) // own))
+
+
+def cpus_text(number: int) -> str:
+    """`1 CPU`, `4 CPUs`."""
+    return "1 CPU" if number == 1 else f"{number} CPUs"
+
+
+def may_use_gpu(devices: Iterable[Any]) -> bool:
+    """Whether one of these devices is likely a GPU: torch is not asked."""
+    has_gpu = Path("/dev/nvidiactl").exists() or sys.platform == "darwin"
+    return has_gpu and set(devices) != {"cpu"}
+
+
+def num_killed_for_memory() -> int:
+    """Processes that the system has killed since it started because memory ran out; 0 where it does not
+    say."""
+    try:
+        counts = Path("/proc/vmstat").read_text().split()
+        return int(counts[counts.index("oom_kill") + 1])
+    except (OSError, ValueError):
+        return 0
+
+
+def check_capacity(threads: Iterable[Any], devices: Iterable[Any]) -> None:
+    """SpecError where one of these settings asks for more than this machine has."""
+    problems = [*_thread_problems(threads), *_device_problems(devices)]
+    if problems:
+        raise SpecError(dict.fromkeys(problems))
+
+
+def _thread_problems(counts: Iterable[Any]) -> Iterator[str]:
+    """torch starts as many threads as it is told to, and crashes where the system gives no more."""
+    num_cpus = os.cpu_count() or 1
+    for count in counts:
+        if isinstance(count, int) and count > num_cpus:
+            rule = f"but this machine has {cpus_text(num_cpus)}; use at most {num_cpus}"
+            yield f"threads: got {count}, {rule}"
+
+
+def _device_problems(devices: Iterable[Any]) -> Iterator[str]:
+    if "mps" in devices and sys.platform != "darwin":
+        yield "device: got mps, but this machine has no Apple GPU; use --device cpu"
+
+
+# The user's cache: where fetched data and the machine's measured limits are kept.
+
+CACHE_VARIABLE = "TRAINLAB_CACHE"
+
+
+def cache_folder() -> Path:
+    """The user's cache; the environment variable TRAINLAB_CACHE moves it."""
+    named = os.environ.get(CACHE_VARIABLE)
+    return expanded(named) if named else Path(platformdirs.user_cache_dir("trainlab"))
+
+
+def expanded(name: str) -> Path:
+    """A path as users write it, `~` included."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise DataError(f"{name}: there is no such user's home") from None

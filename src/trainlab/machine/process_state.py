@@ -1,0 +1,186 @@
+"""What of a trial's settings concerns its whole process: memory, denormal numbers, threads, the device."""
+
+import ctypes
+import os
+import platform
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch.backends import cudnn
+
+from trainlab.spec import TrainSpec
+
+# What code may switch in torch for its whole process, and how it was before.
+
+SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.get_default_device, torch.set_default_device),
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    (lambda: cudnn.benchmark, lambda on: setattr(cudnn, "benchmark", on)),
+    (lambda: cudnn.deterministic, lambda on: setattr(cudnn, "deterministic", on)),
+    (lambda: cudnn.allow_tf32, lambda on: setattr(cudnn, "allow_tf32", on)),
+)
+"""How each is read and set."""
+
+
+class TorchState:
+    """The switches as they are when it is made."""
+
+    def __init__(self) -> None:
+        self._values = [read() for read, _ in SWITCHES]
+
+    def restore(self) -> None:
+        """Sets what has been switched since; touches nothing else."""
+        for (read, switch), value in zip(SWITCHES, self._values, strict=True):
+            if read() != value:
+                switch(value)
+
+
+@contextmanager
+def torch_restored() -> Iterator[None]:
+    """After this block torch is switched as it was before."""
+    state = TorchState()
+    try:
+        yield
+    finally:
+        state.restore()
+
+
+# Numbers too small to be normal, which the CPU computes with many times slower.
+
+DENORMAL_BITS = 0x10000
+"""As a float32 about 9e-41; given as bits, since making it from a number would flush it already."""
+_ENOUGH_FOR_ALL_THREADS = 1 << 20
+
+
+def flush_denormals(flush: bool) -> bool:
+    """Tells this thread, and torch's threads unless they have started already; False if the CPU cannot."""
+    return torch.set_flush_denormal(flush)
+
+
+def flushes_denormals() -> bool | None:
+    """Whether all of torch's threads do; None where only some do."""
+    left = _num_left(_ENOUGH_FOR_ALL_THREADS)
+    return None if 0 < left < _ENOUGH_FOR_ALL_THREADS else left == 0
+
+
+def this_thread_flushes() -> bool:
+    """Whether the calling thread does; does not start torch's threads."""
+    return _num_left(1) == 0
+
+
+def _num_left(count: int) -> int:
+    """Of so many denormal numbers, those that are not zero after a multiplication."""
+    tiny = torch.full((count,), DENORMAL_BITS, dtype=torch.int32)
+    return int(tiny.view(torch.float32).mul(0.5).view(torch.int32).count_nonzero())
+
+
+# The C allocator's habit of giving memory back, which makes CPU steps slow by luck.
+
+M_TRIM_THRESHOLD = -1
+M_MMAP_MAX = -4
+_KEEP = {M_TRIM_THRESHOLD: 2**31 - 1, M_MMAP_MAX: 0}
+_GIVE_BACK = {M_TRIM_THRESHOLD: 128 * 1024, M_MMAP_MAX: 65536}
+"""glibc's own defaults; that it adjusts the first by itself is over once it has been set."""
+
+_keeps = False
+
+
+def keep_freed_memory() -> bool:
+    """Tells glibc, for this whole process, to keep freed memory for reuse; False for other allocators."""
+    global _keeps
+    _keeps = _keeps or _tell(_KEEP)
+    return _keeps
+
+
+def release_freed_memory() -> None:
+    """Tells glibc to give memory back again, and what it has kept until now."""
+    global _keeps
+    if _keeps and _tell(_GIVE_BACK):
+        ctypes.CDLL(None).malloc_trim(0)
+        _keeps = False
+
+
+def keeps_freed_memory() -> bool:
+    """Whether this process has been told to."""
+    return _keeps
+
+
+def _tell(wishes: dict[int, int]) -> bool:
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    return all(mallopt(name, value) == 1 for name, value in wishes.items())
+
+
+def prepare_process(settings: TrainSpec) -> None:
+    """Before torch's threads start, that is, before data is loaded: they inherit what is set here."""
+    if settings.allocator == "keep":
+        keep_freed_memory()
+    flush_denormals(settings.denormals == "flush")
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+
+
+def process_state() -> dict[str, Any]:
+    """What the process was really told, for the record."""
+    return {
+        "threads": torch.get_num_threads(),
+        "allocator_keeps_memory": keeps_freed_memory(),
+        "flushes_denormals": flushes_denormals(),
+    }
+
+
+@contextmanager
+def process_restored() -> Iterator[None]:
+    """After this block the process computes as it did before, where it did: a caller's own work comes after
+    ours."""
+    # Asked of this thread alone: torch's threads must not start before `prepare_process`.
+    threads, keeps, flushes = torch.get_num_threads(), keeps_freed_memory(), this_thread_flushes()
+    folder = Path.cwd()
+    device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+    try:
+        with torch_restored():
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        os.chdir(folder)
+        flush_denormals(flushes)
+        if keeps_freed_memory() and not keeps:
+            release_freed_memory()
+        if device is not None:
+            torch.cuda.set_device(device)
+
+
+# Where the memory of a timed process lies, which moves its steps by several percent.
+
+MOST_BLOCKS: Final = 16
+SMALLEST_LOG2, LARGEST_LOG2 = 10, 22
+"""Of their sizes in bytes: from part of a page to more than most caches hold."""
+
+
+@contextmanager
+def random_layout(rng: random.Random | None = None) -> Iterator[None]:
+    """What is made in this block lies where chance has put it: blocks of random sizes come before. They are
+    never written, so that they take little more than addresses; where there are none left, fewer."""
+    # Of its own: the random numbers of the process are the training's.
+    rng = rng or random.Random()  # noqa: S311  no secret
+    sizes = [
+        int(2 ** rng.uniform(SMALLEST_LOG2, LARGEST_LOG2))
+        for _ in range(rng.randint(1, MOST_BLOCKS))
+    ]
+    blocks: list[torch.UntypedStorage] = []
+    with suppress(RuntimeError):
+        # No tensors: these lie where the user's default device says, and may be filled.
+        blocks += map(torch.UntypedStorage, sizes)
+    try:
+        yield
+    finally:
+        blocks.clear()

@@ -1,0 +1,319 @@
+"""What each layer of a step costs, in a process whose speed is never reported.
+
+Layers are the calls as the user wrote them. The first step of the process is watched, for what
+start-up costs. Then bare and watched steps alternate, so that the difference between them is what
+watching costs. Work is counted in steps of its own, after everything that is timed.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from trainlab.instruments.calls import BATCH, Call, CallRecorder, Observer, PassCost, aligned
+from trainlab.instruments.probe_instrument import Probes
+from trainlab.measure.flops import WorkCounter
+from trainlab.measure.steps import Steps, Stopwatch, stepping, stopwatch_for, timed_ms
+from trainlab.record.cost_record import LayerRow, LayersRecord, ProbeCostRecord, WorkRecord
+from trainlab.record.files import temporary_folder
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.schema import note
+from trainlab.spec.probe import ProbeSpec
+from trainlab.spec.study import CostSpec
+from trainlab.train.callbacks import Instrument, Phase, Point, Progress
+from trainlab.train.engines.engine import Update
+from trainlab.train.opaque import opaque_names, uncompiled
+from trainlab.train.setup import Setup
+
+MAX_COUNTED_STEPS = 5
+"""Where steps differ in their calls, one may not make them all."""
+
+Key = tuple[str, str]
+"""Phase and name of a call. Its number is no part of it: a loop may run more often in another step."""
+
+
+class CallTimer:
+    """Times the calls of one step; the device is never waited for while it runs."""
+
+    def __init__(self, stopwatch: Stopwatch) -> None:
+        self._stopwatch = stopwatch
+        self._ended: list[PassCost | Phase | None] = []
+        """What ended at each mark: a call's forward or backward pass, a phase, or work between calls."""
+
+    def begin(self) -> None:
+        self._mark(None)
+
+    def phase_ends(self, phase: Phase) -> None:
+        self._mark(phase)
+
+    def passes_go_on(self) -> None:
+        """The next phase has begun where the last one ended."""
+
+    def end(self) -> None:
+        """Times are read later, once the device is done."""
+
+    def pass_begins(self, cost: PassCost) -> None:
+        self._mark(None)
+
+    def pass_ends(self, cost: PassCost) -> None:
+        self._mark(cost)
+
+    def read(self) -> dict[str, float]:
+        """Gives every call its times and returns the phases', in microseconds. Waits for the device."""
+        ended, self._ended = self._ended, []
+        phases_us: dict[str, float] = {}
+        since_us = 0.0
+        for what, (_, lap_ms) in zip(ended[1:], self._stopwatch.laps_ms(), strict=True):
+            since_us += lap_ms * 1e3
+            if isinstance(what, PassCost):
+                what.us += lap_ms * 1e3
+            elif what is not None:
+                phases_us[what] = phases_us.get(what, 0.0) + since_us
+                since_us = 0.0
+        phases_us.pop("optimizer", None)
+        return phases_us
+
+    def _mark(self, ended: PassCost | Phase | None) -> None:
+        self._ended.append(ended)
+        self._stopwatch.mark("")
+
+
+class LayerWatch(Instrument):
+    """Watches the calls of steps run inside `watching`, with a timer or a counter."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self._recorder: CallRecorder | None = None
+
+    @contextmanager
+    def watching(self, observer: Observer) -> Iterator[list[Call]]:
+        """The calls of the step run inside, as they come; whatever it raises, nothing stays behind."""
+        recorder = self._recorder = CallRecorder(self.model, observer)
+        recorder.watch.install()
+        try:
+            yield recorder.calls
+        finally:
+            self._recorder = None
+            recorder.watch.uninstall()
+            recorder.release_graph()
+            observer.end()
+
+    def forward_begins(self) -> None:
+        if self._recorder is not None:
+            self._recorder.observer.begin()
+            self._recorder.watch.start_watching()
+
+    def phase_ends(self, phase: Phase) -> None:
+        if self._recorder is None:
+            return
+        if phase in ("forward", "loss", "backward", "optimizer"):
+            self._recorder.observer.phase_ends(phase)
+        if phase == "forward":
+            self._recorder.phase = "loss"
+        elif phase == "loss":
+            self._recorder.watch.stop_watching()
+
+    def passes_go_on(self) -> None:
+        if self._recorder is not None:
+            self._recorder.phase = "forward"
+            self._recorder.observer.passes_go_on()
+            self._recorder.watch.go_on_watching()
+
+    def passes_end(self) -> None:
+        if self._recorder is not None:
+            self._recorder.watch.stop_watching()
+
+
+@dataclass(eq=False)
+class _Row:
+    """One call over all watched steps."""
+
+    call: Call
+    inputs: set["_Row | None"] = field(default_factory=set)
+    """None is the batch."""
+    parameters: set[int] = field(default_factory=set)
+    first: Call | None = None
+    counted: Call | None = None
+    """The call whose work was counted."""
+    forward_us: list[float] = field(default_factory=list)
+    backward_us: list[float] = field(default_factory=list)
+
+
+class _Rows:
+    """The calls of all steps, in an order that is each step's own."""
+
+    def __init__(self) -> None:
+        self.all: list[_Row] = []
+
+    def of_step(self, calls: Sequence[Call]) -> list[_Row]:
+        """The row of each call of a step; new where no other step made it."""
+        places = aligned([_key(row.call) for row in self.all], [_key(call) for call in calls])
+        merged: list[_Row] = []
+        of_step: list[_Row] = []
+        num_taken = 0
+        for place, call in zip(places, calls, strict=True):
+            if place is None:
+                merged.append(_Row(call))
+            else:
+                merged += self.all[num_taken : place + 1]
+                num_taken = place + 1
+            of_step.append(merged[-1])
+        self.all = merged + self.all[num_taken:]
+        for row, call in zip(of_step, calls, strict=True):
+            row.inputs |= {of_step[index] if index >= 0 else None for index in call.inputs}
+            row.parameters |= call.parameters
+        return of_step
+
+
+def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
+    """Watches the first step, warms up, then alternates `active_steps` watched steps with bare ones."""
+    watch, timer = LayerWatch(setup.model), CallTimer(stopwatch_for(setup.device))
+    phases_us: dict[str, list[float]] = {}
+    bare_ms, watched_ms, timed = [], [], []
+    if names := opaque_names(setup.model):
+        setup.notes.append(note("not_seen_inside", names=", ".join(names)))
+    with stepping(setup, spec.mode) as steps:
+        watched = steps.watched_by([watch])
+        with watch.watching(timer) as first:
+            watched(next(steps.endless))
+        timer.read()
+        for _ in range(spec.warmup_steps):
+            steps.next_bare()
+        for _ in range(spec.active_steps):
+            bare_ms.append(timed_ms(setup.device, steps.next_bare))
+            with watch.watching(timer) as calls:
+                next_watched = partial(watched, next(steps.endless))
+                watched_ms.append(timed_ms(setup.device, next_watched))
+            timed.append(calls)
+            for phase, us in timer.read().items():
+                phases_us.setdefault(phase, []).append(us)
+        rows = _merged(first, timed)
+        counter = _count_work(watch, watched, steps, rows)
+    return LayersRecord(
+        mode=spec.one_mode,
+        batch_size=steps.batch_size,
+        num_steps=len(timed),
+        calls_are_equal=len({tuple(map(_key, calls)) for calls in [first, *timed]}) == 1,
+        rows=list(_layer_rows(setup, spec, rows.all)),
+        uncounted=sorted(counter.uncounted),
+        between=_work_record(counter.between),
+        optimizer=_work_record(counter.optimizer),
+        phases_us=phases_us,
+        bare_ms=bare_ms,
+        watched_ms=watched_ms,
+    )
+
+
+def _key(call: Call) -> Key:
+    return call.phase, call.name
+
+
+def _merged(first: list[Call], timed: list[list[Call]]) -> _Rows:
+    """The calls of all steps with their times."""
+    rows = _Rows()
+    for row, call in zip(rows.of_step(first), first, strict=True):
+        row.first = call
+    for calls in timed:
+        for row, call in zip(rows.of_step(calls), calls, strict=True):
+            row.forward_us.append(call.forward.us)
+            row.backward_us.append(call.backward.us)
+    return rows
+
+
+def _count_work(watch: LayerWatch, watched: Update, steps: Steps, rows: _Rows) -> WorkCounter:
+    """Counts the work of the calls, in steps that are not timed; the last counter has what is left."""
+    uncounted: set[str] = set()
+    for _ in range(MAX_COUNTED_STEPS):
+        counter = WorkCounter()
+        with watch.watching(counter) as calls, uncompiled():
+            watched(next(steps.endless))
+        uncounted |= counter.uncounted
+        for row, call in zip(rows.of_step(calls), calls, strict=True):
+            row.counted = row.counted or call
+        if all(row.counted is not None for row in rows.all):
+            break
+    counter.uncounted = uncounted
+    return counter
+
+
+def _work_record(cost: PassCost) -> WorkRecord:
+    return WorkRecord(flops_by_kind=cost.flops_by_kind, num_bytes=cost.num_bytes)
+
+
+def _layer_rows(setup: Setup, spec: CostSpec, rows: Sequence[_Row]) -> Iterator[LayerRow]:
+    indices = {row: index for index, row in enumerate(rows)}
+    unseen = {id(parameter): parameter.numel() for parameter in setup.model.parameters()}
+    trains = spec.mode == "train"
+    numbers: Counter[str] = Counter()
+    for row in rows:
+        call, first = row.call, row.first
+        counted = row.counted or Call("", "", "function", "forward", 0)
+        forward, backward = counted.forward, counted.backward
+        numbers[call.name] += 1
+        yield LayerRow(
+            name=call.name,
+            call=numbers[call.name],
+            kind=call.kind,
+            type=call.type,
+            phase=call.phase,
+            inputs=sorted(BATCH if source is None else indices[source] for source in row.inputs),
+            output_shapes=call.output_shapes,
+            num_parameters=sum(unseen.pop(parameter, 0) for parameter in row.parameters),
+            forward_flops=forward.flops,
+            backward_flops=backward.flops,
+            flops_by_kind=dict(Counter(forward.flops_by_kind) + Counter(backward.flops_by_kind)),
+            forward_bytes=forward.num_bytes,
+            backward_bytes=backward.num_bytes,
+            output_bytes=call.output_bytes,
+            saved_bytes=forward.saved_bytes + backward.saved_bytes,
+            first_forward_us=first.forward.us if first else None,
+            first_backward_us=first.backward.us if first and trains else None,
+            forward_us=row.forward_us,
+            backward_us=row.backward_us if trains else [],
+        )
+
+
+# What probes cost: the same training step with them and without, in turns, in a watched process.
+
+
+def measure_probes(setup: Setup, spec: CostSpec, probes: Sequence[ProbeSpec]) -> ProbeCostRecord:
+    """Warms up, then `active_steps` probed steps in turns with as many bare ones."""
+    bare_ms, watched_ms = [], []
+    with temporary_folder() as folder, stepping(setup, "train") as steps:
+        # What the probes see here is not the study's: it is written elsewhere and forgotten.
+        probed, instrument = probed_step(setup, steps, probes, TrialFolder(folder))
+        for _ in range(spec.warmup_steps):
+            steps.next_bare()
+            probed(next(steps.endless))
+        for _ in range(spec.active_steps):
+            bare_ms.append(timed_ms(setup.device, steps.next_bare))
+            watched_ms.append(timed_ms(setup.device, partial(probed, next(steps.endless))))
+        instrument.trial_ends(Progress())
+    return ProbeCostRecord(
+        probes=[str(probe) for probe in probes], bare_ms=bare_ms, watched_ms=watched_ms
+    )
+
+
+def probed_step(
+    setup: Setup, steps: Steps, probes: Sequence[ProbeSpec], folder: TrialFolder
+) -> tuple[Update, Probes]:
+    """A step with probes, told of its moments as the loop does; and the probes, to be ended."""
+    instrument, every = Probes(probes), setup.log_every_steps
+    step, number = steps.watched_by([instrument]), 0
+    instrument.trial_begins(setup.view(folder))
+    instrument.epoch_begins(1)
+
+    def run(rows: Any) -> None:
+        nonlocal number
+        number += 1
+        instrument.step_begins(number)
+        step(rows)
+        instrument.step_ends(number)
+        if number % every == 0:
+            instrument.point_logged(Point("step", 1, number, number, {}, {}))
+
+    return run, instrument

@@ -1,1 +1,0 @@
-"""Turning: processes that are timed take turns."""
