@@ -8,15 +8,15 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from trainlab.errors import ChecksumError, DataError, IdxError, MissingFileError
 from trainlab.machine.host import cache_folder, expanded
 from trainlab.spec.base import did_you_mean, name_hint
 from trainlab.spec.settings import DATA_CHOICES
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SIDE = 28
 """Pixels along each side of an image, in every set here."""
@@ -208,7 +208,7 @@ UNSIGNED_BYTE = 0x08
 _CHUNK = 1 << 20
 
 
-def read_idx(path: Path, shape: tuple[int, ...], sha256: str | None = None) -> Tensor:
+def read_idx(path: Path, shape: tuple[int, ...], sha256: str | None = None) -> "Tensor":
     """The file's content as a uint8 tensor of exactly `shape`; gzip is recognised by its first bytes.
 
     Never reads more than the expected number of bytes, whatever the file claims. Raises IdxError
@@ -236,8 +236,10 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str | None = None) -> T
     return tensor
 
 
-def parse_idx(content: bytearray, shape: tuple[int, ...], where: str) -> Tensor:
+def parse_idx(content: bytearray, shape: tuple[int, ...], where: str) -> "Tensor":
     """`content` as a tensor over the same memory, or an IdxError that says what is wrong with it."""
+    import torch  # here: the sets are listed without it
+
     header = 4 + 4 * len(shape)
     if len(content) < header:
         raise IdxError(f"{where}: {len(content)} bytes, too short for an IDX header of {header}")
@@ -255,7 +257,7 @@ def parse_idx(content: bytearray, shape: tuple[int, ...], where: str) -> Tensor:
     return torch.frombuffer(content, dtype=torch.uint8, offset=header).view(shape)
 
 
-def idx_bytes(values: Tensor) -> bytes:
+def idx_bytes(values: "Tensor") -> bytes:
     """The IDX file of a uint8 tensor."""
     header = struct.pack(">HBB", 0, UNSIGNED_BYTE, values.dim())
     counts = struct.pack(f">{values.dim()}I", *values.shape)
