@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainlab.analysis.contrast import MOST_LEVELS
+from trainlab.analysis.metrics import MOST_LEVELS
 from trainlab.stats.contrasts import (
     LEVEL,
     complete,

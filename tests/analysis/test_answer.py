@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 
 from fabricate import DATA, Fabricated, made_study
-from trainlab.analysis.answer import Answer, answer
-from trainlab.analysis.answer.open_points import busy_s
-from trainlab.analysis.answer.speed import batch_sentences
+from trainlab.analysis.answer import Answer, answer, batch_sentences, busy_s
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import findings
+from trainlab.analysis.learning import learn_table
+from trainlab.analysis.overview import findings
 from trainlab.analysis.scaling import ParallelGain
 from trainlab.plan import Trial
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
-from trainlab.report.tables.learning import learn_table
 from trainlab.spec import CostSpec, Study
 from trainlab.stats.means import Interval
 from trainlab.words import Words

@@ -1,7 +1,7 @@
 """Whatever differs beyond what was asked about is named."""
 
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
-from trainlab.analysis.confounds import pooling_problems, run_confounds, trial_confounds
+from trainlab.analysis.evidence import pooling_problems, run_confounds, trial_confounds
 from trainlab.plan import plan
 from trainlab.record.study_record import Gpu
 from trainlab.record.trial_record import TrialRecord

@@ -3,7 +3,8 @@
 from typing import Any
 
 from fabricate import made_study
-from trainlab.analysis.contrast import Contrast, against_references, contrasts, level_of
+from trainlab.analysis.evidence import level_of
+from trainlab.analysis.metrics import Contrast, against_references, contrasts
 from trainlab.spec import Cell
 
 

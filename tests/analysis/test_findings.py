@@ -10,7 +10,7 @@ import pytest
 from fabricate import DATA, QUIET, Fabricated, made_study, operator
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.finding import Finding
-from trainlab.analysis.findings import findings
+from trainlab.analysis.overview import findings
 from trainlab.analysis.results import trial_table
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec, Study

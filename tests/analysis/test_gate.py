@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_cost, made_study
-from trainlab.analysis.answer.open_points import SEED_OPTIONS, command_with
+from trainlab.analysis.answer import SEED_OPTIONS, command_with
 from trainlab.analysis.evidence import Evidence, gather
-from trainlab.analysis.gate import gate_of
-from trainlab.analysis.gate.check import Check, Disturbance
-from trainlab.analysis.gate.learning import metric_checks
-from trainlab.analysis.gate.sentences import needs_sentence
-from trainlab.analysis.gate.speed import cost_checks
+from trainlab.analysis.gate import (
+    Check,
+    Disturbance,
+    cost_checks,
+    gate_of,
+    metric_checks,
+    needs_sentence,
+)
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.cost_record import LoadRecord
 from trainlab.record.run_folder import RunFolder

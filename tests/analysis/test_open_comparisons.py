@@ -8,13 +8,12 @@ import pytest
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.factors import OpenComparisons, open_comparisons
 from trainlab.analysis.finding import Finding
-from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.effects import OpenComparisons, open_comparisons
-from trainlab.analysis.findings.learning import Diverged
+from trainlab.analysis.learning import Diverged, learn_table
+from trainlab.analysis.overview import findings
 from trainlab.plan import Trial
 from trainlab.record.run_folder import RunFolder
-from trainlab.report.tables.learning import learn_table
 from trainlab.words import Words
 
 EN, ZH = Words("en"), Words("zh")

@@ -8,10 +8,9 @@ import pytest
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.best import BestCells
-from trainlab.analysis.findings.effects import Effect
-from trainlab.analysis.findings.patterns import Trend
+from trainlab.analysis.factors import Effect, Trend
+from trainlab.analysis.learning import BestCells
+from trainlab.analysis.overview import findings
 from trainlab.plan import Trial
 from trainlab.spec import Study
 from trainlab.words import Words

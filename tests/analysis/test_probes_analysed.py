@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
+from trainlab.analysis.evidence import ProbedTrial, probed_trial
 from trainlab.analysis.finding import Finding
-from trainlab.analysis.findings.probes import probe_findings
 from trainlab.analysis.probes import (
-    ProbedTrial,
     growth_exponent,
     per_element,
     per_step_norm,
     probe_curves,
+    probe_findings,
 )
 from trainlab.analysis.results import histogram_table, probe_table
-from trainlab.analysis.trial_records import probed_trial
 from trainlab.record.files import LineWriter, write_json
 from trainlab.record.learning_record import FiredRecord, HistogramRecord, ProbeRecord, ProbesRecord
 from trainlab.record.run_folder import RunFolder

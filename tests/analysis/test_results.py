@@ -7,7 +7,7 @@ import pytest
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import findings
+from trainlab.analysis.overview import findings
 from trainlab.analysis.results import epoch_table, tidy_table, trial_table, write_results
 from trainlab.lab import Run
 from trainlab.record.run_folder import RunFolder, TrialFolder

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from trainlab.analysis.confounds import Confound
 from trainlab.analysis.cost import CostRatio
-from trainlab.analysis.evidence import Evidence, gather
-from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.effects import Effect
+from trainlab.analysis.evidence import Confound, Evidence, gather
+from trainlab.analysis.factors import Effect
+from trainlab.analysis.overview import findings
 from trainlab.analysis.scripts import (
     SameLosses,
     ScriptMemory,

@@ -8,9 +8,9 @@ from scipy import stats
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import Evidence, gather
-from trainlab.analysis.findings import data_of, findings
-from trainlab.analysis.findings.effects import OpenComparisons, open_comparisons
-from trainlab.analysis.findings.spread import SeedSpread
+from trainlab.analysis.factors import OpenComparisons, open_comparisons
+from trainlab.analysis.learning import SeedSpread
+from trainlab.analysis.overview import data_of, findings
 from trainlab.analysis.prospects import prospects
 from trainlab.lab import Run
 from trainlab.plan import Trial

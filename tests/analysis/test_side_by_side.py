@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
+from trainlab.analysis.comparison import pooled, side_by_side
 from trainlab.analysis.evidence import Evidence, gather
-from trainlab.analysis.findings import findings
 from trainlab.analysis.metrics import limits_of
-from trainlab.analysis.side_by_side import pooled, side_by_side
+from trainlab.analysis.overview import findings
 from trainlab.errors import RecordError
 from trainlab.spec import CostSpec
 from trainlab.stats.means import SHARES, mean_of

@@ -1,6 +1,6 @@
 import math
 
-from trainlab.analysis.time_to_target import EpochValue, first_reached, time_to_target
+from trainlab.analysis.learning import EpochValue, first_reached, time_to_target
 from trainlab.spec.study import Target
 
 ACCURATE = Target("test/accuracy", "at least", 0.9)

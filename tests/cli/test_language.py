@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from fabricate import Fabricated, made_study
 from torchless import Torchless
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import data_of
+from trainlab.analysis.overview import data_of
 from trainlab.cli import VERBS
 from trainlab.cli.language import asked_language
 from trainlab.cli.summary import data_text

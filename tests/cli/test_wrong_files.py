@@ -9,8 +9,8 @@ import pytest
 
 from fabricate import Fabricated, made_study
 from torchless import Torchless, assert_told, assert_told_in_chinese
+from trainlab.analysis.comparison import side_by_side
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.side_by_side import side_by_side
 from trainlab.record.files import read_json, write_json
 from trainlab.record.run_folder import RunFolder
 

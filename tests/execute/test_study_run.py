@@ -11,8 +11,8 @@ import torch
 
 import trainlab
 from trainlab import lab
+from trainlab.analysis.comparison import side_by_side
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.side_by_side import side_by_side
 from trainlab.errors import SpecError
 from trainlab.lab import driving
 from trainlab.spec import Question

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import data_of
+from trainlab.analysis.overview import data_of
 from trainlab.cli.summary import evidence_json
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.schema import FORMAT, migrated

@@ -7,8 +7,8 @@ from typing import Any
 from fabricate import DATA, Fabricated, confusion, made_study, operator
 from trainlab.analysis.document import Document, Section
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import data_of
-from trainlab.analysis.run_data import RunData
+from trainlab.analysis.finding import RunData
+from trainlab.analysis.overview import data_of
 from trainlab.plan import Trial
 from trainlab.record.cost_record import ColdStep, LayerRow
 from trainlab.record.run_folder import RunFolder

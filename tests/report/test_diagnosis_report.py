@@ -9,7 +9,7 @@ from rich.console import Console
 from diagnosed_runs import record_of
 from trainlab.analysis.document import Statements, Table
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import data_of
+from trainlab.analysis.overview import data_of
 from trainlab.cli.verbs.scripts.diagnose import print_diagnosis
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import LimitRow, TriedRow

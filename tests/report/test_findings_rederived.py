@@ -17,7 +17,7 @@ from varied_run import RUNS
 
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.finding import Finding
-from trainlab.analysis.findings import findings
+from trainlab.analysis.overview import findings
 from trainlab.spec.study import level_text
 from trainlab.words import LANGUAGES, Words
 

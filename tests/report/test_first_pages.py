@@ -9,10 +9,9 @@ from rich_run import rich_data, rich_study, run_data
 from varied_run import drawn, learn_run
 
 from fabricate import DATA, Fabricated, made_study
+from trainlab.analysis.comparison import comparison_of, side_by_side
 from trainlab.analysis.document import Document
-from trainlab.analysis.side_by_side import side_by_side
 from trainlab.plan import Trial
-from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
 from trainlab.report.markdown import markdown_of
 from trainlab.spec import CostSpec

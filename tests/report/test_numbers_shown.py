@@ -8,11 +8,11 @@ import pytest
 from fabricate import Fabricated, made_study
 from trainlab.analysis.document import Figure
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import data_of, findings
-from trainlab.analysis.findings.effects import Effect
+from trainlab.analysis.factors import Effect
+from trainlab.analysis.learning import learn_table
+from trainlab.analysis.overview import data_of, findings
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
-from trainlab.report.tables.learning import learn_table
 from trainlab.spec import CostSpec
 from trainlab.stats.means import Interval
 from trainlab.words import Words

@@ -10,13 +10,13 @@ from rich_run import run_data, section_of
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.document import Figure, Section, Table
+from trainlab.analysis.probes import probed_quantities
 from trainlab.lab.opened import Run
 from trainlab.record.cost_record import CallRow, NetworkRecord
 from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
-from trainlab.report.figures.probed_quantities import probed_quantities
 
 NORM = "*:grad_output:norm@10"
 Value = Callable[[TrialRecord, int, int], float | None]

@@ -11,7 +11,7 @@ import pytest
 from rich_run import rich_report, rich_run, row, run_data
 
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import data_of
+from trainlab.analysis.overview import data_of
 from trainlab.report.contents import report_of
 from trainlab.report.html import html_of
 from watched_runs import WatchedRun

@@ -16,7 +16,7 @@ from rich_run import (
 )
 
 from trainlab import open_run
-from trainlab.analysis.classes.confusion import best_confusion
+from trainlab.analysis.classes import best_confusion, chance_text, share_text
 from trainlab.analysis.document import Bullets, Gallery, Paragraph, Table
 from trainlab.record.learning_record import Picture
 from trainlab.record.run_folder import verify
@@ -25,8 +25,6 @@ from trainlab.report.html import html_of
 from trainlab.report.markdown import figure_files, markdown_of
 from trainlab.report.pdf import pdf_of
 from trainlab.report.pictures import png_of_picture
-from trainlab.report.sections.classes import chance_text
-from trainlab.report.tables.classes import share_text
 
 CLASSES = ("ant", "bee", "cat", "dog", "elk")
 SEEDS = range(1, 9)

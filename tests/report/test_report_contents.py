@@ -24,7 +24,7 @@ from trainlab.analysis.document import (
     Table,
 )
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings.effects import Effect
+from trainlab.analysis.factors import Effect
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
 from trainlab.report.repeat import study_file, typed_command

@@ -10,11 +10,8 @@ from rich_run import ACCURACY, rich_data, rich_report, run_data
 from fabricate import Fabricated, made_study
 from trainlab.analysis.charts import OUTSIDE, REST, cost_values, memory_values, metric_values
 from trainlab.analysis.cost import cold_start
-from trainlab.analysis.run_data import RunData
-from trainlab.plan import Trial
-from trainlab.report.contents import report_of
-from trainlab.report.figures.bars import operator_bars, phase_bars
-from trainlab.report.figures.curves import (
+from trainlab.analysis.finding import RunData
+from trainlab.analysis.learning import (
     CurvePoint,
     Curves,
     curve_chart,
@@ -22,6 +19,9 @@ from trainlab.report.figures.curves import (
     metric_curves,
     thinned,
 )
+from trainlab.plan import Trial
+from trainlab.report.contents import report_of
+from trainlab.report.figures.bars import operator_bars, phase_bars
 from trainlab.report.figures.first_steps import first_steps
 from trainlab.report.figures.scaling import scaling_lines
 from trainlab.words import Words

@@ -10,10 +10,9 @@ import pytest
 from rich_run import rich_report, rich_run, rich_study, row, run_data
 
 from fabricate import Fabricated, made_study
+from trainlab.analysis.comparison import comparison_of, side_by_side
 from trainlab.analysis.document import Table
-from trainlab.analysis.side_by_side import side_by_side
 from trainlab.record.schema import note
-from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
 from trainlab.report.html import html_of
 

@@ -10,10 +10,11 @@ from told_numbers import NUMBER, kinds_of, without_fixed
 from fabricate import DATA, Fabricated, confusion, made_study, operator
 from trainlab.analysis.cost import CostRatio, SlowTrial, Uncompared
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.factors import Effect
 from trainlab.analysis.finding import Finding
-from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.effects import Effect
-from trainlab.analysis.findings.probes import (
+from trainlab.analysis.learning import SeedSpread
+from trainlab.analysis.overview import RanAs, findings
+from trainlab.analysis.probes import (
     Accumulation,
     BrokenGradient,
     DeadUnits,
@@ -22,8 +23,6 @@ from trainlab.analysis.findings.probes import (
     UpdateRatio,
     VanishingGradient,
 )
-from trainlab.analysis.findings.run import RanAs
-from trainlab.analysis.findings.spread import SeedSpread
 from trainlab.analysis.scaling import Scaling
 from trainlab.analysis.scripts import (
     SameLosses,

@@ -11,12 +11,11 @@ from varied_run import grid_run, learn_run
 
 from trainlab.analysis.document import Entry, Paragraph, Table
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import data_of, findings
+from trainlab.analysis.overview import data_of, findings, shortened
 from trainlab.analysis.tables import bullets, name, table_of, value
 from trainlab.cli.summary import print_remarks
 from trainlab.record.schema import note
 from trainlab.report.contents import report_of
-from trainlab.report.sections.trouble import shortened
 from trainlab.report.terminal import print_blocks
 from trainlab.words import LANGUAGES, Words
 

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from trainlab.analysis.document import Document, Table
 from trainlab.analysis.evidence import Evidence, gather
-from trainlab.analysis.findings import data_of
+from trainlab.analysis.learning import metric_curves
+from trainlab.analysis.overview import data_of
 from trainlab.cli.plan import plan_json
 from trainlab.cli.summary import evidence_json, print_summary
 from trainlab.export.tables import tables_of
@@ -19,7 +20,6 @@ from trainlab.lab.script_study import script_study
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import ModelRow, OptimizerRow
 from trainlab.report.contents import report_of
-from trainlab.report.figures.curves import metric_curves
 from trainlab.report.html import html_of
 from trainlab.report.markdown import markdown_of
 from trainlab.words import LANGUAGES, Words

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import trainlab
 from asking import study_of
 from trainlab import Dataset, OfWholeSet, Split, Workload
-from trainlab.analysis.findings.test_set import SamplingError
+from trainlab.analysis.learning import SamplingError
 from trainlab.errors import WorkloadError
 from trainlab.record.trial_record import TrialRecord
 from trainlab.workloads.workload import accuracy, directions

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training import HomedSetup, MakeSetup
-from trainlab.analysis.confounds import trial_confounds
+from trainlab.analysis.evidence import trial_confounds
 from trainlab.data.dataset import Dataset, Split
 from trainlab.measure.flops import WorkCounter
 from trainlab.record.schema import note

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.findings import data_of
+from trainlab.analysis.overview import data_of
 from trainlab.lab.driving import drive
 from trainlab.lab.script_study import script_study
 from trainlab.record.run_folder import RunFolder

@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainlab.analysis.contrast import level_of
-from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.evidence import Evidence, level_of
+from trainlab.analysis.finding import MOST_CELLS, factor_name
 from trainlab.analysis.measurement import MODES, Estimate
 from trainlab.analysis.metrics import limits_of
-from trainlab.analysis.names import factor_name
-from trainlab.analysis.run_data import MOST_CELLS
 from trainlab.spec import Cell
 from trainlab.spec.study import level_text
 from trainlab.stats.means import mean_of

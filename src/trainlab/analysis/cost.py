@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainlab.analysis.confounds import trial_confounds
-from trainlab.analysis.contrast import Contrast, contrasts
-from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.evidence import Evidence, trial_confounds
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.measurement import MODES, STEP_LIMIT, Measurement, figures_of, measured_twice
+from trainlab.analysis.metrics import Contrast, contrasts
 from trainlab.analysis.operators import operator_findings
 from trainlab.analysis.scaling import (
     batch_series,

@@ -4,17 +4,21 @@ There is one record. What findings of a kind share (section, rank, how they are 
 the function that finds them; the texts in `trainlab.words` refer to the values by name.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
-from trainlab.analysis.confounds import Confound
+from trainlab.analysis.evidence import Confound, Evidence, Line
+from trainlab.analysis.measurement import Measurement
+from trainlab.analysis.metrics import compared_metrics
+from trainlab.spec import Cell
 from trainlab.spec.settings import Scalar
-from trainlab.spec.study import short_name
-from trainlab.stats.means import Interval
+from trainlab.spec.study import level_text, short_name
+from trainlab.stats.means import Interval, mean_of
 from trainlab.stats.verdict import Verdict
-from trainlab.words import Words
+from trainlab.words import WORDS, Words
 from trainlab.words.numbers import figure, metric_difference
 
 Section = Literal[
@@ -290,3 +294,117 @@ def num_seeds(number: int, words: Words) -> str:
 def arrow(parts: Iterable[str]) -> str:
     """`1 → 64`."""
     return " → ".join(parts)
+
+
+# RunData: one run as a report needs it: its evidence, and what follows from it.
+
+MOST_LINES = 10
+"""Cells drawn in one chart of curves; more cannot be told apart."""
+MOST_CELLS = 40
+"""Rows of one chart by cell; the tables have them all."""
+
+
+@dataclass(frozen=True)
+class RunData:
+    """What every section is written from."""
+
+    evidence: Evidence
+
+    findings: tuple[Finding, ...]
+    """What the study shows, and at the end what it cannot tell."""
+
+    def findings_in(self, section: Section) -> list[Finding]:
+        """The findings that stand in one section."""
+        return [finding for finding in self.findings if finding.section == section]
+
+    def profiled(self, mode: str) -> list[Measurement]:
+        """The measurements of a mode whose operators were recorded, one per cell."""
+        return [m for m in self.evidence.measured_in(mode) if m.operators is not None]
+
+    @cached_property
+    def drawn_cells(self) -> tuple[str, ...]:
+        """The cells whose curves are drawn, in the study's order: all that learned, or where these are
+        too many, the first (the reference) and those with the best and worst final mean."""
+        evidence = self.evidence
+        cells = [cell.id for cell in evidence.cells if cell.id in evidence.learned]
+        metrics = compared_metrics(evidence)
+        if len(cells) <= MOST_LINES or not metrics:
+            return tuple(cells[:MOST_LINES])
+
+        def final_mean(cell: str) -> float:
+            mean = mean_of(list(evidence.values(cell, metrics[0]).values()))
+            return -math.inf if mean is None else mean.value
+
+        by_mean = sorted(cells, key=final_mean)
+        half = (MOST_LINES - 1) // 2
+        drawn = {cells[0], *by_mean[:half], *by_mean[-half:]}
+        return tuple(cell for cell in cells if cell in drawn)
+
+    @cached_property
+    def step_lines(self) -> dict[str, dict[int, tuple[Line, ...]]]:
+        """The curves' lines of kind `step`, by cell and seed, of the cells that are drawn."""
+        learned = self.evidence.learned
+        return {
+            cell: {seed: tuple(trial.read_steps()) for seed, trial in learned[cell].items()}
+            for cell in self.drawn_cells
+        }
+
+
+# Settings and metrics as people say them: batch 64, learning rate 0.01, the GPU, test accuracy.
+
+SPEAKING = ("optimizer", "precision", "device", "schedule")
+"""Factors whose levels are names that need no factor beside them."""
+IMAGES = ("mnist", "fashion-mnist")
+"""Data sets whose samples are images."""
+
+
+def level_name(factor: str, level: Scalar | None, words: Words) -> str:
+    """A level of a factor: `batch 64`, `the GPU`, `adam`, `hidden 32`."""
+    if level is None:
+        return words("name_default", factor=factor_name(factor, words))
+    text = level_text(level)
+    kind = text.partition(":")[0] if factor == "device" else text
+    for key in (f"name_{factor}_{kind}", f"name_{factor}"):
+        if key in WORDS:
+            return words(key, level=text)
+    return text if factor in SPEAKING else f"{factor_name(factor, words)} {text}"
+
+
+def cell_name(cell: Cell, words: Words) -> str:
+    """All levels of a cell, or that it is the base."""
+    if not cell.levels:
+        return words("name_base")
+    return words.listed(level_name(name, level, words) for name, level in cell.levels.items())
+
+
+def factor_name(factor: str, words: Words) -> str:
+    """`learning rate`; settings without a word of their own by their names."""
+    return words.named("factor_name", short_name(factor))
+
+
+def joined(names: Iterable[str], words: Words) -> str:
+    """`a, b and c`."""
+    *most, last = names
+    return words("name_and", first=words("list_names").join(most), last=last) if most else last
+
+
+def sample_word(evidence: Evidence, words: Words, *, many: bool = False) -> str:
+    """What samples of the data set are called."""
+    data = next((trial.data.name for trial in evidence.trials if trial.data is not None), None)
+    return words(f"sample{'s' * many}_{'image' if data in IMAGES else 'any'}")
+
+
+def section_of(factor: str | None) -> str:
+    """The section of the report about a factor."""
+    slug = "".join(c if c.isalnum() and c.isascii() else "-" for c in factor or "")
+    return f"factor-{slug}"
+
+
+def names_of(finding: Finding, cells: Sequence[Cell], words: Words) -> tuple[str, str]:
+    """The two settings that a comparison is about."""
+    if finding.levels != (None, None):
+        first, second = (level_name(finding.factor or "", one, words) for one in finding.levels)
+        return first, second
+    by_id = {cell.id: cell for cell in cells}
+    first, second = (cell_name(by_id[cell], words) for cell in finding.cells)
+    return first, second

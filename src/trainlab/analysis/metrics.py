@@ -1,10 +1,17 @@
 """The metrics of a run: which are compared, what they can be, and how finely they are known."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
-from trainlab.analysis.evidence import Evidence
+import numpy as np
+
+from trainlab.analysis.evidence import Evidence, level_of
+from trainlab.spec import Cell
+from trainlab.spec.settings import Scalar
 from trainlab.spec.study import lower_is_better
+from trainlab.stats.contrasts import Family, Floats, compare_cells, table_of
 from trainlab.stats.means import NOT_NEGATIVE, SHARES, UNLIMITED, Interval
 from trainlab.words.numbers import is_share
 
@@ -57,3 +64,154 @@ def resolution_of(evidence: Evidence, metric: str) -> float:
     """The step in which values of the metric come: an accuracy on n samples is a multiple of 1 / n."""
     num_samples = num_test_samples(evidence)
     return 1 / num_samples if metric == ACCURACY and num_samples else 0.0
+
+
+# Which cells are compared with which: those that differ by one factor.
+
+MOST_LEVELS = 5
+"""Of a factor, each compared with each other; of more, each with the reference only."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Two cells that differ by the levels of `factor` alone, as declared."""
+
+    factor: str
+    reference: Cell
+    other: Cell
+    levels: tuple[Scalar | None, Scalar | None]
+    """Of the reference and of the other; None where several factors make up one change."""
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """Of the reference and of the other."""
+        return self.reference.id, self.other.id
+
+    @property
+    def factors(self) -> frozenset[str]:
+        """One, or several that change together."""
+        return frozenset(self.factor.split(","))
+
+
+def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
+    """Every cell against its reference, then the levels of each factor against each other."""
+    return [*against_references(cells), *_between_levels(cells)]
+
+
+def against_references(cells: Sequence[Cell]) -> list[Contrast]:
+    """Every cell against its reference; none against one with the same settings by another name.
+
+    In a grid that is the cell with the factor's first level and all else equal. Around a base it is
+    the base, also for a cell that changes several settings at once. A cell listed beside a grid that
+    has no such neighbour is compared with the grid's first. Cells whose seeds change other parts of what
+    is random are not compared: see `with_like_seeds`.
+    """
+    cells = with_like_seeds(cells)
+    if cells and not cells[0].levels:
+        others = [cell for cell in cells[1:] if cell.settings.meaning != cells[0].settings.meaning]
+        return [_against_base(cells[0], cell) for cell in others]
+    factors = tuple(dict.fromkeys(name for cell in cells for name in cell.levels))
+    coordinates = [_coordinates(cell, factors) for cell in cells]
+    cell_at = dict(zip(coordinates, cells, strict=True))
+    pairs = [
+        _contrast(factor, reference, cell)
+        for axis, factor in enumerate(factors)
+        for own, cell in zip(coordinates, cells, strict=True)
+        if own[axis] != (first_level := coordinates[0][axis])
+        and (reference := cell_at.get((*own[:axis], first_level, *own[axis + 1 :])))
+    ]
+    compared = {cell_id for pair in pairs for cell_id in pair.ids}
+    alone = [cell for cell in cells[1:] if cell.id not in compared]
+    return pairs + [_against_base(cells[0], cell) for cell in alone]
+
+
+def _between_levels(cells: Sequence[Cell]) -> list[Contrast]:
+    """The pairs that differ by one factor and leave its reference out, all else equal."""
+    by_reference: dict[tuple[str, str], list[Contrast]] = {}
+    for pair in against_references(cells):
+        if pair.levels != (None, None):
+            by_reference.setdefault((pair.factor, pair.reference.id), []).append(pair)
+    return [
+        _contrast(first.factor, first.other, second.other)
+        for pairs in by_reference.values()
+        if len(pairs) < MOST_LEVELS
+        for first, second in combinations(pairs, 2)
+        if first.other.settings.meaning != second.other.settings.meaning
+    ]
+
+
+def with_like_seeds(cells: Sequence[Cell]) -> Sequence[Cell]:
+    """The cells whose seeds change the same as the first cell's.
+
+    What a seed changes is no setting of the training: it says which spread is measured, and cells that
+    differ by it have no seeds in common to be compared by.
+    """
+    return [cell for cell in cells if cell.settings.seed_parts == cells[0].settings.seed_parts]
+
+
+def _coordinates(cell: Cell, factors: Sequence[str]) -> tuple[str, ...]:
+    """The cell's level of every factor, as text: 1 and 1.0 are one level, but 1 and true are two."""
+    levels = (level_of(cell, factor) for factor in factors)
+    return tuple(repr(float(level) if type(level) is int else level) for level in levels)
+
+
+def _contrast(factor: str, reference: Cell, cell: Cell) -> Contrast:
+    return Contrast(factor, reference, cell, (level_of(reference, factor), level_of(cell, factor)))
+
+
+def _against_base(base: Cell, cell: Cell) -> Contrast:
+    changed = list(dict.fromkeys([*base.levels, *cell.levels]))
+    if len(changed) == 1:
+        return _contrast(changed[0], base, cell)
+    return Contrast(",".join(changed), base, cell, (None, None))
+
+
+# MetricTable: one metric of all cells by seed, ready to be compared.
+
+
+@dataclass(frozen=True)
+class MetricTable:
+    """The cells that have a value of the metric, and their values."""
+
+    metric: str
+    cells: tuple[Cell, ...]
+    values: Floats
+    """Cells by seeds, NaN where there is no value."""
+    looks: tuple[int, ...]
+    resolution: float
+
+    @property
+    def means(self) -> Floats:
+        """Over the seeds of each cell."""
+        return np.asarray(np.nanmean(self.values, axis=1))
+
+    @property
+    def index_of(self) -> dict[str, int]:
+        """The row of each cell, by its id."""
+        return {cell.id: row for row, cell in enumerate(self.cells)}
+
+    def of_rows(self, rows: list[int]) -> "MetricTable":
+        """The same for some of its cells."""
+        return replace(self, cells=tuple(self.cells[row] for row in rows), values=self.values[rows])
+
+    def compared(self, weights: Floats) -> Family:
+        """The contrasts as one family."""
+        return compare_cells(self.values, weights, self.looks, self.resolution)
+
+
+def metric_table(evidence: Evidence, metric: str) -> MetricTable:
+    """Of the trials that ended well, in the cells that can be compared."""
+    by_id = {cell.id: cell for cell in with_like_seeds(evidence.cells)}
+    ids, values = table_of({cell: evidence.values(cell, metric) for cell in by_id})
+    cells = tuple(by_id[cell] for cell in ids)
+    looks, resolution = evidence.study.looks, resolution_of(evidence, metric)
+    return MetricTable(metric, cells, values, looks, resolution)
+
+
+def never_diverged(evidence: Evidence, table: MetricTable) -> list[int]:
+    """The rows of the cells all of whose seeds have a value."""
+    return [
+        row
+        for row, cell in enumerate(table.cells)
+        if all(map(math.isfinite, evidence.values(cell.id, table.metric).values()))
+    ]

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from scipy import special
 
-from trainlab.analysis.contrast import contrasts
-from trainlab.analysis.metrics import ACCURACY, in_order
+from trainlab.analysis.metrics import ACCURACY, contrasts, in_order
 from trainlab.errors import TrainlabError
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord

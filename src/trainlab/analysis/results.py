@@ -9,12 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from trainlab.analysis.classes.confusion import best_confusion
-from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.classes import best_confusion
+from trainlab.analysis.evidence import Evidence, Line, ProbedTrial
 from trainlab.analysis.measurement import epoch_s_of
-from trainlab.analysis.probes import ProbedTrial
 from trainlab.analysis.scaling import FACTOR, efficiency
-from trainlab.analysis.trial_records import Line
 from trainlab.record.files import writing
 from trainlab.record.learning_record import HistogramRecord, ProbeRecord
 from trainlab.record.run_folder import RunFolder

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainlab.analysis.contrast import Contrast
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.measurement import Measurement
+from trainlab.analysis.metrics import Contrast
 from trainlab.spec import Cell
 from trainlab.spec.settings import Scalar
 from trainlab.stats.cost_ratio import CostComparison

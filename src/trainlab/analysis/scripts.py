@@ -10,8 +10,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.finding import Finding
-from trainlab.analysis.names import level_name
+from trainlab.analysis.finding import Finding, level_name
 from trainlab.record.script_record import LoaderRow, WatchedRecord
 from trainlab.record.trial_record import State
 from trainlab.spec import Cell

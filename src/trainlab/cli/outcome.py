@@ -14,12 +14,12 @@ from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 
 if TYPE_CHECKING:
-    from trainlab.analysis.run_data import RunData
+    from trainlab.analysis.finding import RunData
 
 
 def show_outcome(run: Run, words: Words, *, as_json: bool, quiet: bool, report: bool) -> None:
     """Prints what the run came to; a study also gets its report, whatever is printed."""
-    from trainlab.analysis.findings import data_of
+    from trainlab.analysis.overview import data_of
     from trainlab.cli.summary import print_summary, run_json, say
 
     data = data_of(run.evidence())

@@ -8,26 +8,23 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trainlab.analysis.answer import answer
+from trainlab.analysis.answer import answer, answer_blocks, open_blocks, why_blocks
 from trainlab.analysis.cost import cold_start, overheads
 from trainlab.analysis.document import Block, Paragraph
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.finding import Finding, by_importance
-from trainlab.analysis.findings import findings
-from trainlab.analysis.findings.run import Unfinished
+from trainlab.analysis.finding import Finding, RunData, by_importance
 from trainlab.analysis.layers import layer_times
+from trainlab.analysis.learning import epoch_table, learn_table
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.operators import Sort, outside_us, ranked
+from trainlab.analysis.overview import Unfinished, divergence_text, findings, note_counts, shortened
 from trainlab.analysis.roofline import step_roofline
-from trainlab.analysis.run_data import RunData
 from trainlab.analysis.scripts import script_times
 from trainlab.analysis.tables import bullets
 from trainlab.cli.lines import print_line
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import SCRIPT_EXIT, DataRecord, TrialRecord
 from trainlab.report.repeat import overridden_text
-from trainlab.report.sections.answer import answer_blocks, open_blocks, why_blocks
-from trainlab.report.sections.trouble import divergence_text, note_counts, shortened
 from trainlab.report.tables.cost import (
     cold_table,
     cost_table,
@@ -39,7 +36,6 @@ from trainlab.report.tables.cost import (
     warning_text,
 )
 from trainlab.report.tables.layers import layer_table
-from trainlab.report.tables.learning import epoch_table, learn_table
 from trainlab.report.tables.operators import TOP, operator_table
 from trainlab.report.tables.script import seen_table, step_parts_table, time_table
 from trainlab.report.terminal import print_blocks

@@ -16,9 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trainlab import __version__
-from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.evidence import UNFINISHED, Evidence
 from trainlab.analysis.results import csv_of, trial_values
-from trainlab.analysis.trial_records import UNFINISHED
 from trainlab.errors import ExportError, SpecError
 from trainlab.export.tables import settings_of, tables_of
 from trainlab.extras import check_extra, import_extra

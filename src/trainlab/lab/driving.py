@@ -256,7 +256,7 @@ def _with_seeds(
 ) -> "Iterator[tuple[Group, ...]]":
     """These groups; then, look by look, further seeds while a comparison is open."""
     from trainlab.analysis.evidence import gather
-    from trainlab.analysis.findings.effects import open_comparisons
+    from trainlab.analysis.factors import open_comparisons
     from trainlab.execute.planned_run import add_seeds
 
     yield groups

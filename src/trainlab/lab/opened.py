@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trainlab.analysis.evidence import Evidence
     from trainlab.analysis.finding import Finding
-    from trainlab.analysis.gate.verdict import Gate
+    from trainlab.analysis.gate import Gate
     from trainlab.export.formats import Exported
     from trainlab.report.pictures import Chart
 
@@ -69,7 +69,7 @@ class Run(RunFolder):
 
     def findings(self) -> "tuple[Finding, ...]":
         """What the study shows and what it cannot tell, as values."""
-        from trainlab.analysis.findings import findings
+        from trainlab.analysis.overview import findings
 
         return findings(self.evidence())
 
@@ -111,7 +111,7 @@ class Run(RunFolder):
 
         SpecError, naming what the run has, for any other name.
         """
-        from trainlab.analysis.findings import data_of
+        from trainlab.analysis.overview import data_of
         from trainlab.report.glance import chart_of
         from trainlab.report.pictures import Chart
 
@@ -131,7 +131,7 @@ class Run(RunFolder):
         """What a notebook shows: the answer, tables, charts and where the report is. Never raises."""
         words = session_words()
         try:
-            from trainlab.analysis.findings import data_of
+            from trainlab.analysis.overview import data_of
             from trainlab.report.glance import glance
             from trainlab.report.notebook import notebook_html
 

@@ -4,13 +4,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from trainlab import __version__
+from trainlab.analysis.answer import answer_section, notices, unstable_notices
+from trainlab.analysis.classes import class_section
 from trainlab.analysis.document import Block, Document, Figure, Section, with_live_links
-from trainlab.analysis.run_data import RunData
+from trainlab.analysis.factors import comparison_section
+from trainlab.analysis.finding import RunData
+from trainlab.analysis.learning import learn_section
+from trainlab.analysis.overview import note_section, trouble_section
+from trainlab.analysis.probes import probe_section
 from trainlab.analysis.scripts import command_text
 from trainlab.report.diagnosis import diagnosis_section
 from trainlab.report.repeat import files_section, repeat_section
-from trainlab.report.sections.answer import answer_section, notices, unstable_notices
-from trainlab.report.sections.classes import class_section
 from trainlab.report.sections.cost import (
     cold_section,
     limits_section,
@@ -18,15 +22,11 @@ from trainlab.report.sections.cost import (
     scaling_section,
 )
 from trainlab.report.sections.environment import environment_section
-from trainlab.report.sections.factors import comparison_section
-from trainlab.report.sections.learning import learn_section
 from trainlab.report.sections.method import method_section
 from trainlab.report.sections.network import network_section
 from trainlab.report.sections.operators import operator_section
 from trainlab.report.sections.parallel import parallel_section
-from trainlab.report.sections.probes import probe_section
 from trainlab.report.sections.script import script_section, seen_section
-from trainlab.report.sections.trouble import note_section, trouble_section
 from trainlab.words import Words
 
 MOST_HIDEABLE = 60

@@ -16,7 +16,7 @@ from trainlab.analysis.document import (
     Statements,
     Table,
 )
-from trainlab.analysis.run_data import RunData
+from trainlab.analysis.finding import RunData
 from trainlab.record.script_record import DiagnosisRecord, LimitRow, TriedRow
 from trainlab.spec.script import change_parts
 from trainlab.words import Words

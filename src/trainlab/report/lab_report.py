@@ -23,8 +23,7 @@ from trainlab.analysis.document import (
     Section,
     with_live_links,
 )
-from trainlab.analysis.names import factor_name
-from trainlab.analysis.run_data import RunData
+from trainlab.analysis.finding import RunData, factor_name
 from trainlab.analysis.tables import Field, name, table_of
 from trainlab.errors import SpecError
 from trainlab.record.files import reading

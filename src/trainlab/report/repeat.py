@@ -8,7 +8,7 @@ from typing import Any
 
 from trainlab.analysis import tables
 from trainlab.analysis.document import Listing, Paragraph, Section
-from trainlab.analysis.run_data import RunData
+from trainlab.analysis.finding import RunData
 from trainlab.analysis.tables import table_of
 from trainlab.record.study_record import StudyRecord
 from trainlab.spec import Cell, Study, TrainSpec

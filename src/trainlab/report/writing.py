@@ -3,13 +3,12 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from trainlab.analysis.comparison import comparison_of, side_by_side
 from trainlab.analysis.document import Document
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.findings import data_of
-from trainlab.analysis.side_by_side import side_by_side
+from trainlab.analysis.overview import data_of
 from trainlab.errors import SpecError
 from trainlab.record.files import make_folder, replacing, writing
-from trainlab.report.comparison import comparison_of
 from trainlab.report.contents import report_of
 from trainlab.report.html import html_of
 from trainlab.report.lab_report import HandIn, answer_sentences, drafted_notes, lab_report_of

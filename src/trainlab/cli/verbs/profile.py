@@ -97,7 +97,7 @@ def _profile(
 
 
 def _show(run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_json: bool) -> None:
-    from trainlab.analysis.findings import data_of
+    from trainlab.analysis.overview import data_of
     from trainlab.cli.summary import (
         measurement_json,
         print_answer,

@@ -61,8 +61,8 @@ def command(
     """Run a study on the full data, or take a run, and lay the published figures beside it."""
     words = words_in(lang)
     _check_options(study, run, seeds, out)
+    from trainlab.analysis.comparison import pooled
     from trainlab.analysis.reproduce import differing_settings, published_curves, reproduce
-    from trainlab.analysis.side_by_side import pooled
     from trainlab.cli.summary import say
     from trainlab.lab import open_run
 

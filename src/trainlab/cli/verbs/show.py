@@ -25,8 +25,8 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """Show the tables and the answer of a run."""
-    from trainlab.analysis.findings import data_of
-    from trainlab.analysis.side_by_side import pooled
+    from trainlab.analysis.comparison import pooled
+    from trainlab.analysis.overview import data_of
     from trainlab.cli.summary import (
         evidence_json,
         print_answer,

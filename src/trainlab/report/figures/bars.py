@@ -4,9 +4,9 @@ from collections import defaultdict
 
 from trainlab.analysis.charts import OUTSIDE, REST, Bars, bars_of
 from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.finding import MOST_CELLS
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.operators import is_on_device, outside_us, ranked
-from trainlab.analysis.run_data import MOST_CELLS
 from trainlab.words.numbers import MIB, bare_operator
 
 MOST_OPERATORS = 9

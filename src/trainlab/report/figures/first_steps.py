@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from trainlab.analysis.charts import Spec, chart, colour, quantity, scale_for, tooltip
 from trainlab.analysis.cost import settled_ms
+from trainlab.analysis.finding import MOST_LINES
 from trainlab.analysis.measurement import Measurement
-from trainlab.analysis.run_data import MOST_LINES
 from trainlab.words import Words
 
 

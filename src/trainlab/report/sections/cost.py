@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from trainlab.analysis.charts import Bars, bar_chart, part_labels
 from trainlab.analysis.document import Block, Figure, Paragraph, Section
+from trainlab.analysis.finding import RunData
 from trainlab.analysis.measurement import MODES
-from trainlab.analysis.run_data import RunData
 from trainlab.analysis.tables import bullets
 from trainlab.report.figures.bars import memory_bars, phase_bars
 from trainlab.report.figures.first_steps import first_steps, first_steps_chart

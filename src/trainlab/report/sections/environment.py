@@ -1,7 +1,7 @@
 """The machines, the software and the data of a run."""
 
 from trainlab.analysis.document import Section
-from trainlab.analysis.run_data import RunData
+from trainlab.analysis.finding import RunData
 from trainlab.report.tables.environment import environment_table
 from trainlab.words import Words
 

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator
 
 from trainlab.analysis.cost import cells_twice, noise_ratio
 from trainlab.analysis.document import Block, Paragraph, Section
-from trainlab.analysis.finding import confounds_text, num_seeds
+from trainlab.analysis.finding import RunData, confounds_text, num_seeds
 from trainlab.analysis.measurement import MODES
-from trainlab.analysis.run_data import RunData
 from trainlab.analysis.tables import bullets
 from trainlab.report.tables.cost import overhead_table, warning_table
 from trainlab.spec import Study

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainlab.analysis.document import Drawing, Paragraph, Section, Table
+from trainlab.analysis.finding import RunData
 from trainlab.analysis.layers import layer_times
 from trainlab.analysis.measurement import MODES, Measurement
-from trainlab.analysis.run_data import RunData
 from trainlab.record.cost_record import CallRow, NetworkRecord
 from trainlab.report.figures.network import Network, network
 from trainlab.report.figures.network_drawing import draw

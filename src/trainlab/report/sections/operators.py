@@ -1,9 +1,9 @@
 """Operators: the top ten of every cell, by mode and device."""
 
 from trainlab.analysis.document import Block, Figure, Listing, Paragraph, Section
+from trainlab.analysis.finding import RunData
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.operators import OperatorFinding, classic_table
-from trainlab.analysis.run_data import RunData
 from trainlab.analysis.tables import bullets
 from trainlab.report.figures.bars import operator_bars
 from trainlab.report.sections.cost import bar_figure

@@ -1,7 +1,7 @@
 """What further processes gain that train one trial together."""
 
 from trainlab.analysis.document import Entry, Paragraph, Section, Table
-from trainlab.analysis.run_data import RunData
+from trainlab.analysis.finding import RunData
 from trainlab.analysis.scaling import ParallelGain
 from trainlab.analysis.tables import bullets, name, number, table_of, value
 from trainlab.words import Words

@@ -2,7 +2,7 @@
 
 from trainlab.analysis.charts import Bars, Part
 from trainlab.analysis.document import Block, Figure, Paragraph, Section
-from trainlab.analysis.run_data import MOST_CELLS, RunData
+from trainlab.analysis.finding import MOST_CELLS, RunData
 from trainlab.analysis.scripts import ScriptTimes, script_times
 from trainlab.analysis.tables import bullets
 from trainlab.report.sections.cost import bar_figure

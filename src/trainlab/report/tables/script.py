@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from trainlab.analysis.document import Entry, Table
-from trainlab.analysis.names import level_name
+from trainlab.analysis.finding import level_name
 from trainlab.analysis.scripts import ScriptTimes
 from trainlab.analysis.tables import EMPTY, Field, name, table_of, value
 from trainlab.record.script_record import LoaderRow, ModelRow, OptimizerRow, WatchedRecord

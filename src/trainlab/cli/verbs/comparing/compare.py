@@ -6,14 +6,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from trainlab.analysis.comparison import (
+    SideBySide,
+    beside_table,
+    difference_table,
+    labels_of,
+    side_by_side,
+)
 from trainlab.analysis.document import Block, Paragraph
-from trainlab.analysis.side_by_side import SideBySide, labels_of, side_by_side
 from trainlab.cli.language import words_in
 from trainlab.cli.options import LangOption
 from trainlab.cli.summary import print_damaged
 from trainlab.errors import RecordError
 from trainlab.lab import open_run
-from trainlab.report.tables.comparison import beside_table, difference_table
 from trainlab.report.terminal import print_blocks
 from trainlab.words import Words
 

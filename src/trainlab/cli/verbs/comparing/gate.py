@@ -13,7 +13,7 @@ from trainlab.cli.options import JsonOption, LangOption, print_json
 from trainlab.errors import SpecError, TrainlabError
 
 if TYPE_CHECKING:
-    from trainlab.analysis.gate.verdict import Gate
+    from trainlab.analysis.gate import Gate
     from trainlab.words import Words
 
 STYLES = {"pass": "bold green", "fail": "bold red", "cannot tell": "bold yellow"}

@@ -1,1 +1,0 @@
-"""What the test set shows of a classifier, class by class."""

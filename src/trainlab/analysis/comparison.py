@@ -1,0 +1,508 @@
+"""Several runs: two compared side by side, or runs of one study pooled where that is allowed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from trainlab import __version__
+from trainlab.analysis.answer import Sentence, notices, size_text, times
+from trainlab.analysis.charts import CellValue, CellValues, dot_chart
+from trainlab.analysis.cost import ratios_between
+from trainlab.analysis.document import (
+    Block,
+    Document,
+    Entry,
+    Figure,
+    Notice,
+    Paragraph,
+    Section,
+    Statement,
+    Statements,
+    Table,
+    figure_id,
+)
+from trainlab.analysis.evidence import (
+    ENDED_WELL,
+    Confound,
+    Evidence,
+    pooling_problems,
+    run_confounds,
+    trial_confounds,
+)
+from trainlab.analysis.factors import (
+    MOST_VALUES,
+    at_confidence,
+    difference_within,
+    subject_text,
+    verdict_entry,
+)
+from trainlab.analysis.finding import RunData
+from trainlab.analysis.measurement import MODES
+from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
+from trainlab.analysis.tables import Field, name, table_of, value, within
+from trainlab.errors import RecordError
+from trainlab.record.study_record import Environment
+from trainlab.record.trial_record import TrialRecord
+from trainlab.report.tables.environment import environment_rows
+from trainlab.report.tables.operators import operator_table
+from trainlab.spec.facts import is_builtin
+from trainlab.stats.cost_ratio import CostComparison
+from trainlab.stats.means import Interval
+from trainlab.stats.verdict import Comparison, Verdict, compare_all
+from trainlab.words import Words
+from trainlab.words.numbers import figure, metric_difference, metric_value
+
+
+@dataclass(frozen=True)
+class CellComparison:
+    """One figure of one cell in both runs; `b` is the second run."""
+
+    cell: str
+    subject: str
+    """A metric, or `train/sample_us`, `inference/sample_us`."""
+    a: float
+    b: float
+    change: float
+    """B over A for a cost, B minus A for a metric."""
+    interval: Interval | None
+    """The 95% interval of the change."""
+    comparison: Comparison | CostComparison
+
+    @property
+    def is_cost(self) -> bool:
+        """Whether it is a cost, whose change is a ratio; otherwise a metric."""
+        return isinstance(self.comparison, CostComparison)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the comparison."""
+        return self.comparison.verdict
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Two runs of the same workload: the cells that are in both, compared."""
+
+    learned: tuple[CellComparison, ...]
+    costs: tuple[CellComparison, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+    confounds: tuple[Confound, ...]
+    """What differs between the cells, the machines and the software: the answer to "why"."""
+
+
+class CellPair(NamedTuple):
+    """The same cell in both runs: a name for it, and its id in each."""
+
+    name: str
+    a: str
+    b: str
+
+
+def labels_of(runs: Sequence[Evidence], paths: Sequence[Path]) -> tuple[str, ...]:
+    """A name for each run that no other has: its study's, else its folder's, else its path."""
+    candidates = (
+        [run.name for run in runs],
+        [path.name for path in paths],
+        [str(path) for path in paths],
+    )
+    return tuple(next((c for c in candidates if len(set(c)) == len(c)), candidates[-1]))
+
+
+def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
+    """RecordError where the runs have no setting in common or are of different workloads."""
+    if first.study.workload != second.study.workload:
+        raise RecordError(
+            f"compare: {first.name} is about {first.study.workload}, {second.name} about "
+            f"{second.study.workload}; compare runs of one workload"
+        )
+    ids_a, ids_b = ([cell.id for cell in run.cells] for run in (first, second))
+    pairs = _matched(ids_a, ids_b)
+    if not pairs:
+        raise RecordError(
+            f"compare: no setting in common: {', '.join(ids_a)} against {', '.join(ids_b)}"
+        )
+    machines = run_confounds(first.environment, second.environment)
+    return SideBySide(
+        learned=tuple(_learned(first, second, pairs)),
+        costs=tuple(_costs(first, second, pairs)),
+        only_a=tuple(cell for cell in ids_a if cell not in {pair.a for pair in pairs}),
+        only_b=tuple(cell for cell in ids_b if cell not in {pair.b for pair in pairs}),
+        confounds=(*_cell_confounds(first, second, pairs), *machines),
+    )
+
+
+def pooled(runs: Sequence[Evidence], paths: Sequence[Path] = ()) -> Evidence:
+    """Runs of one study with different seeds as one; RecordError says why they must stay apart.
+
+    `paths` are their folders, for that line.
+    """
+    first = runs[0]
+    names = labels_of(runs, paths) if paths else tuple(run.name for run in runs)
+    learned = {cell: dict(seeds) for cell, seeds in first.learned.items()}
+    for other, label in zip(runs[1:], names[1:], strict=True):
+        git_matters = not _same_builtin_code(first, other)
+        problems = list(pooling_problems(first.environment, other.environment, git_matters))
+        if other.study.workload != first.study.workload:
+            problems.append(f"{first.study.workload} against {other.study.workload}")
+        if other.study.all_cells != first.study.all_cells:
+            problems.append("their cells or settings differ")
+        else:
+            same = [CellPair(cell.id, cell.id, cell.id) for cell in first.cells]
+            problems += [str(confound) for confound in _cell_confounds(first, other, same)]
+        for cell, seeds in other.learned.items():
+            if in_both := learned.get(cell, {}).keys() & seeds.keys():
+                problems.append(f"seed {min(in_both)} of {cell} is in both")
+                break
+        if problems:
+            raise RecordError(
+                f"{names[0]} and {label} must not be pooled: {'; '.join(problems)}; "
+                "lay them side by side with `trainlab compare`"
+            )
+        for cell, seeds in other.learned.items():
+            learned.setdefault(cell, {}).update(seeds)
+    # Cost is not pooled: a machine's luck on one day is not that of another.
+    added = (trial for run in runs[1:] for trial in run.trials if trial.kind == "learn")
+    return replace(
+        first,
+        trials=(*first.trials, *added),
+        learned=learned,
+        damaged=tuple(damage for run in runs for damage in run.damaged),
+        probed=tuple(probed for run in runs for probed in run.probed),
+    )
+
+
+def _same_builtin_code(first: Evidence, second: Evidence) -> bool:
+    """Whether both ran a workload that is part of trainlab, with the same code: the folder that they were
+    started in, and its git commit, then have no part in it."""
+    codes = {
+        trial.resolved.get("code")
+        for run in (first, second)
+        for trial in run.trials
+        if trial.state in ENDED_WELL
+    }
+    return is_builtin(first.study.workload) and len(codes) == 1 and None not in codes
+
+
+def _without_device(cell_id: str) -> str:
+    """A cell's id without its device: the same cell on another machine."""
+    parts = [part for part in cell_id.split(",") if not part.startswith("device=")]
+    return ",".join(parts) or "base"
+
+
+def _matched(ids_a: Sequence[str], ids_b: Sequence[str]) -> list[CellPair]:
+    """Cells that are the same: by id, or if they differ by device only."""
+    pairs = []
+    for a in ids_a:
+        candidates = [a] if a in ids_b else [b for b in ids_b if b not in ids_a]
+        for b in candidates:
+            if (shared := _without_device(a)) == _without_device(b):
+                name = b if a == shared else a if b in (a, shared) else shared
+                pairs.append(CellPair(name, a, b))
+    return pairs
+
+
+def _cell_confounds(
+    first: Evidence, second: Evidence, pairs: list[CellPair]
+) -> tuple[Confound, ...]:
+    """Settings, what they became, and data: whatever differs between trials of the same cell."""
+    confounds: dict[str, Confound] = {}
+    for _, cell_a, cell_b in pairs:
+        done_a, done_b = _done_trials(first, cell_a), _done_trials(second, cell_b)
+        for kind in sorted(done_a.keys() & done_b.keys()):
+            for confound in trial_confounds(done_a[kind], done_b[kind], frozenset()):
+                confounds.setdefault(str(confound), confound)
+    return tuple(confounds.values())
+
+
+def _done_trials(evidence: Evidence, cell: str) -> dict[str, TrialRecord]:
+    """One trial of each kind that is done."""
+    learned = [learned.trial for learned in evidence.learned.get(cell, {}).values()]
+    measured = [m.trial for m in evidence.measured if m.trial.cell == cell]
+    return {trial.kind: trial for trial in (*learned, *measured) if trial.state == "done"}
+
+
+def _learned(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
+    in_both = [pair for pair in pairs if first.learned.get(pair.a) and second.learned.get(pair.b)]
+    for metric in compared_metrics(first):
+        # A cell of the one run and the same cell of the other are two cells here.
+        values = {f"A/{pair.a}": first.values(pair.a, metric) for pair in in_both}
+        values |= {f"B/{pair.b}": second.values(pair.b, metric) for pair in in_both}
+        limits = limits_of(metric, (one for seeds in values.values() for one in seeds.values()))
+        comparisons = compare_all(
+            values,
+            [(f"A/{pair.a}", f"B/{pair.b}") for pair in in_both],
+            first.study.margins.get(metric),
+            resolution=resolution_of(first, metric),
+            most=limits.high - limits.low,
+        )
+        for pair, comparison in zip(in_both, comparisons, strict=True):
+            a, b, interval = comparison.mean_a, comparison.mean_b, comparison.interval
+            if a is not None and b is not None:
+                yield CellComparison(pair.name, metric, a, b, b - a, interval, comparison)
+
+
+def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
+    for mode in MODES:
+        measured = [
+            (pair.name, a, b)
+            for pair in pairs
+            if (a := first.measurement(pair.a, mode)) and (b := second.measurement(pair.b, mode))
+        ]
+        comparisons = ratios_between(first, second, mode, [(a, b) for _, a, b in measured])
+        for (cell, a, b), comparison in zip(measured, comparisons, strict=True):
+            us_a, us_b = a.summary.sample_us.value, b.summary.sample_us.value
+            is_equivalent = comparison.verdict == "equivalent"
+            change = comparison.ratio.value
+            interval = comparison.equivalence if is_equivalent else comparison.ratio.interval
+            yield CellComparison(
+                cell, f"{mode}/sample_us", us_a, us_b, change, interval, comparison
+            )
+
+
+# Two runs beside each other, as tables; the first is A, the second B.
+
+MANY_DIFFERENCES = 30
+
+
+def beside_table(
+    caption: str, pairs: Sequence[CellComparison], words: Words, note: str = ""
+) -> Table:
+    """One figure of one cell per row, in both runs."""
+
+    def interval(pair: CellComparison) -> Entry:
+        if pair.is_cost:
+            return at_confidence(within(pair.interval), pair.verdict)
+        return difference_within(pair.subject, pair.interval, pair.verdict)
+
+    return table_of(
+        caption,
+        [
+            name(words("cell"), lambda pair: pair.cell),
+            name(words("figure"), lambda pair: subject_text(pair.subject, words)),
+            value("A", lambda pair: Entry(value_text(pair, pair.a), pair.a)),
+            value("B", lambda pair: Entry(value_text(pair, pair.b), pair.b)),
+            value(words("compare_b_over_a"), lambda pair: Entry(change_text(pair, words))),
+            value(words("interval"), interval),
+            name(words("verdict"), lambda pair: verdict_entry(pair.verdict, words)),
+        ],
+        pairs,
+        note,
+        cell=lambda pair: pair.cell,
+        is_sortable=True,
+    )
+
+
+def value_text(pair: CellComparison, value: float) -> str:
+    """One of the two values, as a cost or as a metric."""
+    return figure(value) if pair.is_cost else metric_value(pair.subject, value)
+
+
+def change_text(pair: CellComparison, words: Words) -> str:
+    """From A to B: how many times as much, or the difference."""
+    if pair.is_cost:
+        return words("times", value=figure(pair.change))
+    return metric_difference(pair.subject, pair.change, words("points"))
+
+
+def machine_table(first: Environment, second: Environment, words: Words) -> Table:
+    """Machine and software of both runs, a row per fact."""
+    a, b = environment_rows(first, words), environment_rows(second, words)
+
+    def values(rows: Sequence[tuple[str, str]], fact: str) -> str:
+        return words("list_semicolon").join(text for key, text in rows if key == fact)
+
+    fields: list[Field[str]] = [
+        name(words("what"), str),
+        name("A", lambda fact: values(a, fact)),
+        name("B", lambda fact: values(b, fact)),
+    ]
+    facts = dict.fromkeys(fact for fact, _ in (*a, *b))
+    return table_of(words("compare_machines"), fields, facts)
+
+
+def difference_table(confounds: Sequence[Confound], words: Words) -> Table:
+    """Whatever differs between the runs."""
+    return table_of(
+        words("compare_differs"),
+        [
+            name(words("what"), lambda confound: words.differing(confound.what)),
+            name("A", lambda confound: words.level(confound.first)),
+            name("B", lambda confound: words.level(confound.second)),
+        ],
+        confounds,
+        num_shown=MANY_DIFFERENCES,
+        is_sortable=True,
+    )
+
+
+# What the answer says about two runs: how much faster the second is, and what it learned.
+
+MOST_NAMED = 4
+ALIKE = 1.05
+"""Two ratios that differ by less read as one number."""
+
+
+def compared_sentences(compared: SideBySide, words: Words) -> Iterator[Sentence]:
+    """Training, inference, then each metric that was compared first."""
+    for mode in ("train", "inference"):
+        pairs = [pair for pair in compared.costs if pair.subject == f"{mode}/sample_us"]
+        if pairs:
+            yield Sentence(words.tidy(_speed(mode, pairs, words)), "costs")
+    for metric in list(dict.fromkeys(pair.subject for pair in compared.learned))[:1]:
+        pairs = [pair for pair in compared.learned if pair.subject == metric]
+        yield Sentence(words.tidy(_learned_compared(metric, pairs, words)), "learning")
+
+
+def _speed(mode: str, pairs: Sequence[CellComparison], words: Words) -> str:
+    told = [pair for pair in pairs if pair.verdict == "different"]
+    if not told:
+        return words(f"compared_speed_{mode}_open", number=len(pairs))
+    gains = sorted(1 / pair.change for pair in told)
+    key = "faster" if gains[0] > 1 else "slower" if gains[-1] < 1 else "both"
+    if key == "slower":
+        gains = sorted(1 / gain for gain in gains)
+    if key == "both":
+        parts = words("list_semicolon").join(
+            words("compared_at", times=times(1 / pair.change), setting=pair.cell)
+            for pair in told[:MOST_NAMED]
+        )
+        return words(f"compared_speed_{mode}_both", parts=parts)
+    low, high = times(gains[0]), times(gains[-1])
+    span = low if gains[-1] < ALIKE * gains[0] else words("range", low=low, high=high)
+    text = words(f"compared_speed_{mode}_{key}", times=span)
+    if len(told) == len(pairs):
+        return text
+    return words.sentences(text, words("compared_some", some=len(told), all=len(pairs)))
+
+
+def _learned_compared(metric: str, pairs: Sequence[CellComparison], words: Words) -> str:
+    name = words.capital(words.metric(metric))
+    told = [pair for pair in pairs if pair.verdict == "different"]
+    if told:
+        most = max(told, key=lambda pair: abs(pair.change))
+        key = "compared_higher" if most.change > 0 else "compared_lower"
+        size = size_text(metric, most.change, words)
+        return words(key, metric=name, some=len(told), all=len(pairs), size=size, setting=most.cell)
+    if all(pair.verdict == "identical" for pair in pairs):
+        return words("compared_identical", metric=name)
+    if all(pair.verdict in ("equivalent", "identical") for pair in pairs):
+        return words("compared_same", metric=name)
+    return words("compared_open", metric=name)
+
+
+# Two runs side by side as a document: say, a laptop's and a server's.
+
+
+def comparison_of(
+    first: RunData, second: RunData, compared: SideBySide, lang: str, labels: Sequence[str] = ()
+) -> Document:
+    """The report of two runs, the first called A and the second B.
+
+    `labels` tell them apart in the title; their studies' names where they are not given.
+    """
+    words = Words(lang)
+    a, b = first.evidence, second.evidence
+    name_a, name_b = labels or (a.name, b.name)
+    machines = machine_table(a.environment, b.environment, words)
+    learned = beside_table(words("compare_learned_table"), compared.learned, words)
+    sections = [
+        _answer(compared, words),
+        Section("environment", words("environment"), (machines,)),
+        _costs_comparison(compared.costs, words),
+        Section("learning", words("compare_learned"), (learned,)) if learned.rows else None,
+        _operators(first, second, words),
+        _differences(compared, words),
+    ]
+    return Document(
+        title=words("compare_title", workload=a.study.workload, first=name_a, second=name_b),
+        subtitle=words(
+            "compare_subtitle",
+            first=name_a,
+            date_a=a.record.created[:10],
+            second=name_b,
+            date_b=b.record.created[:10],
+        ),
+        lang=lang,
+        made_by=words("made_by", version=__version__),
+        notices=tuple(
+            Notice(f"{name}: {notice.text}", notice.tone)
+            for name, run in (("A", first), ("B", second))
+            for notice in notices(run, words)
+        ),
+        sections=tuple(section for section in sections if section is not None),
+        cells=tuple(dict.fromkeys(pair.cell for pair in (*compared.costs, *compared.learned))),
+    )
+
+
+def _answer(compared: SideBySide, words: Words) -> Section:
+    """The answer in a few sentences, and the chart that shows the first of them."""
+    told = tuple(Statement(one.text, one.section) for one in compared_sentences(compared, words))
+    blocks: list[Block] = (
+        [Statements(told, is_lead=True)] if told else [Paragraph(words("no_findings"))]
+    )
+    blocks += _figures(compared.costs, words)[:1]
+    return Section("answer", words("compare_answer"), tuple(blocks))
+
+
+def _costs_comparison(costs: Sequence[CellComparison], words: Words) -> Section | None:
+    if not costs:
+        return None
+    # The first stands beside the answer.
+    blocks: list[Block] = [*_figures(costs, words)[1:]]
+    note = words("compare_costs_note")
+    blocks.append(beside_table(words("compare_costs_table"), costs, words, note))
+    return Section("costs", words("compare_costs"), tuple(blocks))
+
+
+def _figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]:
+    subjects = dict.fromkeys(pair.subject for pair in costs)
+    return [
+        _figure(subject, [pair for pair in costs if pair.subject == subject], words)
+        for subject in subjects
+    ]
+
+
+def _figure(subject: str, pairs: Sequence[CellComparison], words: Words) -> Figure:
+    """A and B of every cell, as two dots."""
+    values = tuple(
+        CellValue(pair.cell, run, value)
+        for pair in pairs
+        for run, value in (("A", pair.a), ("B", pair.b))
+    )
+    title = subject_text(subject, words)
+    values_text = words.listed(
+        f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}" for pair in pairs[:MOST_VALUES]
+    )
+    return Figure(
+        id=figure_id("beside", subject.replace("_", "-")),
+        caption=title,
+        alt=words("final_alt", metric=title, values=values_text),
+        spec=dot_chart(CellValues(subject.replace("/", "_"), values), title, words, is_by_run=True),
+    )
+
+
+def _operators(first: RunData, second: RunData, words: Words) -> Section | None:
+    """The top ten of the first profiled cell of each run, by mode; only modes profiled in both."""
+    blocks: list[Block] = []
+    for mode in MODES:
+        profiled = first.profiled(mode), second.profiled(mode)
+        if all(profiled):
+            for name, (measurement, *_) in zip("AB", profiled, strict=True):
+                table = operator_table(measurement, words)
+                blocks.append(replace(table, caption=f"{name}: {table.caption}"))
+    if not blocks:
+        return None
+    return Section("operators", words("operators"), (Paragraph(words("operators_intro")), *blocks))
+
+
+def _differences(compared: SideBySide, words: Words) -> Section:
+    blocks: list[Block] = [Paragraph(words("compare_nothing"))]
+    if compared.confounds:
+        table = difference_table(compared.confounds, words)
+        blocks = [Paragraph(words("compare_differs_intro")), table]
+    for run, cells in (("A", compared.only_a), ("B", compared.only_b)):
+        if cells:
+            blocks.append(Paragraph(words("compare_only", run=run, cells=words.listed(cells))))
+    return Section("differs", words("compare_differs"), tuple(blocks))

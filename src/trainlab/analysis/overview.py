@@ -1,0 +1,298 @@
+"""Findings: what a study has shown, or could not show, as values with their sentences."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from trainlab.analysis.cost import CostRatio, cost_findings
+from trainlab.analysis.document import Listing, Section, Table
+from trainlab.analysis.evidence import ENDED_WELL, Damage, Evidence
+from trainlab.analysis.factors import Effect
+from trainlab.analysis.finding import CAUSES, Cause, Finding, RunData, num_seeds
+from trainlab.analysis.learning import learn_findings
+from trainlab.analysis.probes import probe_findings
+from trainlab.analysis.scripts import repeat_findings, script_findings
+from trainlab.analysis.tables import Field, count, name, table_of, value
+from trainlab.record.trial_record import TrialRecord
+from trainlab.stats.verdict import FEWEST_SEEDS
+from trainlab.words import Words
+from trainlab.words.error_lines import error_line
+
+# Findings about a run as a whole: trials that did not end well, comparisons that were not decided.
+
+ENDED_BADLY = ("failed", "interrupted", "running", "pending", "damaged")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfinished(Finding):
+    """Trials that did not end well, or never ran."""
+
+    kind = "unfinished"
+    section = "run"
+
+    num_done: int
+    num_planned: int
+    num_failed: int
+    num_interrupted: int
+    num_running: int
+    """Begun and not ended: they run now, or their process is gone."""
+    num_pending: int
+    num_damaged: int
+    """Their records cannot be read, or are not as they were written."""
+
+    def statement(self, words: Words) -> str:
+        states = [
+            words("trials_in_state", number=number, state=words.named("state", state))
+            for state in ENDED_BADLY
+            if (number := self.numbers[f"num_{state}"])
+        ]
+        key = "unfinished" if self.num_done else "none_finished"
+        return self.fill(words, key, states=words.listed(states))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undecided(Finding):
+    """Comparisons that could not be decided, and what it would take."""
+
+    kind = "undecided"
+    section = "method"
+
+    num_open: int
+    num_tested: int
+    num_noise: int
+    num_single: int
+    num_diverged: int
+    num_rates: int
+    num_failed: int
+    """How many are open for each cause; together they are all."""
+    most_seeds: int | None
+    """Of the open comparisons of what was learned."""
+    seeds_needed: int | None
+    """The fewest that would settle one of them."""
+
+    def statement(self, words: Words) -> str:
+        causes = [
+            words(f"open_{cause}", number=number)
+            for cause in CAUSES
+            if (number := self.numbers[f"num_{cause}"])
+        ]
+        text = self.fill(words, "undecided", causes=words("list_semicolon").join(causes))
+        seeds = self.most_seeds
+        if seeds != 1:
+            return text
+        too_few = words("undecidable", seeds=num_seeds(seeds, words), fewest=FEWEST_SEEDS)
+        return words.sentences(text, too_few)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RanAs(Finding):
+    """A cell that ran with fewer samples a batch than it asked for, since there are no more."""
+
+    kind = text = "ran_as"
+    section = "method"
+
+    asked: int
+    ran: int
+
+    def phrases(self, words: Words) -> dict[str, object]:
+        same = words.listed(self.cells[1:])
+        same_text = words("ran_as_same", others=same) if same else ""
+        return super().phrases(words) | {"same": same_text}
+
+
+def unfinished_findings(evidence: Evidence) -> Iterator[Finding]:
+    """One finding, unless every trial ended well."""
+    states = [trial.state for trial in evidence.trials]
+    done = sum(state in ENDED_WELL for state in states)
+    planned = len(states) + evidence.num_damaged
+    if done < planned:
+        yield Unfinished(
+            subject="trials",
+            cells=(),
+            num_done=done,
+            num_planned=planned,
+            num_failed=states.count("failed"),
+            num_interrupted=states.count("interrupted"),
+            num_running=states.count("running"),
+            num_pending=states.count("pending"),
+            num_damaged=evidence.num_damaged,
+            n=done,
+        )
+
+
+def undecided_findings(others: Sequence[Finding]) -> Iterator[Finding]:
+    """One finding, if a comparison among the others was not decided."""
+    tested = [finding for finding in others if finding.test and finding.verdict is not None]
+    undecided = [finding for finding in tested if finding.verdict == "cannot tell"]
+    if not undecided:
+        return
+    effects = [finding for finding in undecided if isinstance(finding, Effect)]
+    needed = [effect.seeds_needed for effect in effects if effect.seeds_needed is not None]
+    yield Undecided(
+        subject="comparisons",
+        cells=tuple(dict.fromkeys(finding.cells[1] for finding in undecided)),
+        num_open=len(undecided),
+        num_tested=len(tested),
+        num_noise=_count(undecided, "noise"),
+        num_single=_count(undecided, "single"),
+        num_diverged=_count(undecided, "diverged"),
+        num_rates=_count(undecided, "rates"),
+        num_failed=_count(undecided, "failed"),
+        most_seeds=max((effect.n for effect in effects), default=None),
+        seeds_needed=min(needed, default=None),
+        n=len(undecided),
+        verdict="cannot tell",
+    )
+
+
+def _count(undecided: Sequence[Finding], cause: Cause) -> int:
+    return sum(finding.open_because == cause for finding in undecided)
+
+
+def ran_as_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Of every cell whose batch is larger than the data; cells that are the same by it are named."""
+    if evidence.study.script is not None:
+        return  # which chooses its batches itself
+    meanings = {}
+    for cell in evidence.cells:
+        ran = evidence.level_that_ran(cell, "batch_size")
+        meanings[cell.id] = cell.settings.meaning | {"batch_size": ran}
+    for cell in evidence.cells:
+        asked, ran = cell.settings.batch_size, meanings[cell.id]["batch_size"]
+        if ran != asked:
+            others = [one for one in meanings if one != cell.id]
+            same = (one for one in others if meanings[one] == meanings[cell.id])
+            num_trials = sum(trial.cell == cell.id for trial in evidence.trials)
+            yield RanAs(
+                subject="batch_size",
+                factor="batch_size",
+                cells=(cell.id, *same),
+                asked=asked,
+                ran=ran,
+                n=num_trials,
+            )
+
+
+def findings(evidence: Evidence) -> tuple[Finding, ...]:
+    """What the study shows, and at the end what it cannot tell."""
+    shown = [
+        *unfinished_findings(evidence),
+        *script_findings(evidence),
+        *repeat_findings(evidence),
+        *learn_findings(evidence),
+        *probe_findings(evidence.probed),
+        *cost_findings(evidence),
+        *ran_as_findings(evidence),
+    ]
+    return (*shown, *undecided_findings(shown))
+
+
+def data_of(evidence: Evidence) -> RunData:
+    """The run as every section is written from."""
+    found = findings(evidence)
+    if evidence.diagnosis is not None:
+        # A diagnosis compares its changes by rules of its own: a ratio has one verdict, not two.
+        found = tuple(one for one in found if not isinstance(one, CostRatio | Undecided))
+    return RunData(evidence, found)
+
+
+# What went wrong: trials that did not end well; apart from them, notes of what could not be shown.
+
+MOST_TRIALS = 50
+"""Trials shown at first; the files have them all."""
+MOST_ERRORS = 3
+LONGEST_ERROR = 2000
+
+
+def trouble_section(data: RunData, words: Words) -> Section | None:
+    """Trials that did not end well, and what is damaged; None where there is nothing of either."""
+    not_done = [trial for trial in data.evidence.trials if trial.state != "done"]
+    damaged = [damaged_table(data.evidence.damaged, words)] if data.evidence.damaged else []
+    if not not_done:
+        return Section("trouble", words("trouble"), tuple(damaged)) if damaged else None
+    semicolon = words("list_semicolon")
+    fields: list[Field[TrialRecord]] = [
+        name(words("trial"), lambda trial: trial.id),
+        name(words("state"), lambda trial: words.named("state", trial.state)),
+        value(words("updates"), lambda trial: count(trial.steps_done)),
+        name(words("what_happened"), lambda trial: semicolon.join(remarks(trial, words))),
+    ]
+    table = table_of(
+        words("trouble_table"),
+        fields,
+        not_done,
+        cell=lambda trial: trial.cell,
+        num_shown=MOST_TRIALS,
+        is_sortable=True,
+    )
+    errors = {t.error.traceback: t for t in not_done if t.error is not None and t.error.traceback}
+    listings = (
+        Listing(words("traceback", trial=trial.id), _end(trace))
+        for trace, trial in list(errors.items())[:MOST_ERRORS]
+    )
+    return Section("trouble", words("trouble"), (*damaged, table, *listings))
+
+
+def damaged_table(damaged: Sequence[Damage], words: Words) -> Table:
+    """What is left out, and why."""
+    fields: list[Field[Damage]] = [
+        name(words("trial"), lambda damage: damage.trial or ""),
+        name(words("what_happened"), lambda damage: error_line(damage.reason, words.lang)),
+    ]
+    return table_of(words("damaged_table"), fields, damaged, num_shown=MOST_TRIALS)
+
+
+def note_section(data: RunData, words: Words) -> Section | None:
+    """Notes of trials, each once; None where there are none."""
+    counts = note_counts(data.evidence.trials, words)
+    if not counts:
+        return None
+    fields: list[Field[tuple[str, int]]] = [
+        name(words("what_happened"), lambda one: one[0]),
+        value(words("num_trials"), lambda one: count(one[1])),
+    ]
+    table = table_of(words("note_table"), fields, counts.items())
+    return Section("notes", words("notes"), (table,))
+
+
+def note_counts(trials: Iterable[TrialRecord], words: Words) -> Counter[str]:
+    """Each note in words, and how many trials have it."""
+    return Counter(
+        text
+        for trial in trials
+        for text in dict.fromkeys(words.note(note.code, note.values) for note in trial.notes)
+    )
+
+
+def remarks(trial: TrialRecord, words: Words) -> list[str]:
+    """A trial's error, and where it diverged."""
+    texts = []
+    if trial.error is not None:
+        message = error_line(trial.error.message, words.lang)
+        texts.append(shortened(f"{trial.error.kind}: {message}", LONGEST_ERROR))
+    if trial.state == "diverged":
+        texts.append(divergence_text(trial, words))
+    return texts
+
+
+def divergence_text(trial: TrialRecord, words: Words) -> str:
+    """Where its loss stopped being finite, or exploded."""
+    if trial.diverged_at_step is None:
+        return words("diverged_in_test", epoch=trial.epochs_done)
+    if trial.diverged_loss is not None:
+        step, loss = f"{trial.diverged_at_step:,}", f"{trial.diverged_loss:.2g}"
+        return words("diverged_exploded", step=step, loss=loss)
+    return words("diverged_at", step=f"{trial.diverged_at_step:,}")
+
+
+def shortened(text: str, longest: int) -> str:
+    """Cut after a whole word, and marked so, where it is longer."""
+    if len(text) <= longest:
+        return text
+    start = text[:longest]
+    return f"{start.rsplit(maxsplit=1)[0] if ' ' in start.strip() else start} …"
+
+
+def _end(trace: str) -> str:
+    """The end of a long traceback: what failed is named there."""
+    return trace if len(trace) <= LONGEST_ERROR else "…" + trace[-LONGEST_ERROR:]
