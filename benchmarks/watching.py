@@ -31,10 +31,9 @@ from benchmarks.script import LOG_EVERY, loader_of
 from trainlab.machine.device import synchronize
 from trainlab.record.files import LineWriter
 from trainlab.stats.median import median_interval
+from trainlab.watching.hooks import Hooks
 from trainlab.watching.script_curve import ScriptCurve
-from trainlab.watching.seeing.calls.hooks import Hooks
-from trainlab.watching.seeing.looks import Looks
-from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.tracer import Tracer
 
 UPDATES = 1000
 MNIST, MNIST_UPDATES = "MNIST script, batch 64", 100
@@ -127,10 +126,10 @@ class Watched:
 
     def __init__(self, run: Run, folder: Path, *, passes: bool) -> None:
         self._run, self.num_written = run, 0
-        self._watcher = Watcher()
-        self._watcher.looks = Looks() if passes else None
-        curve = ScriptCurve(self._watcher, LineWriter(folder / f"{passes}.jsonl"))
-        self._watcher.on_step = lambda step: self._told(curve.step_ended())
+        self._tracer = Tracer()
+        self._tracer.is_sampled = passes
+        curve = ScriptCurve(self._tracer, LineWriter(folder / f"{passes}.jsonl"))
+        self._tracer.on_step = lambda step: self._told(curve.step_ended())
         run()
         self._stop()
 
@@ -138,13 +137,13 @@ class Watched:
         self.num_written += has_written
 
     def _stop(self) -> None:
-        self._watcher.see_all()
-        self._watcher.hooks.close()
+        self._tracer.see_whole()
+        self._tracer.hooks.close()
 
     def ms(self) -> float:
         """Of a turn."""
-        self._watcher.hooks = Hooks(self._watcher)
-        self._watcher.timeline.restart()  # what ran unwatched meanwhile is no long step
+        self._tracer.hooks = Hooks(self._tracer)
+        self._tracer.timeline.restart()  # what ran unwatched meanwhile is no long step
         took_ms = turn_ms(self._run)
         self._stop()
         return took_ms

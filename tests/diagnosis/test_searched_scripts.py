@@ -4,8 +4,8 @@ from pathlib import Path
 
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.running import run_script
-from trainlab.watching.seeing.watcher import Watcher
 from trainlab.watching.statements import Search
+from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_record import watched_record
 
 SCRIPT = """
@@ -50,15 +50,15 @@ main()
 def searched(tmp_path: Path, text: str) -> tuple[list[str], list[tuple[str, int]], dict[str, int]]:
     script = tmp_path / "train.py"
     script.write_text(text)
-    watcher = Watcher()
-    search = Search(script, watcher)
-    watcher.on_step = search.step_ended
+    tracer = Tracer()
+    search = Search(script, tracer)
+    tracer.on_step = search.step_ended
     try:
         run_script(ScriptSpec(path=str(script)), ())
     finally:
-        watcher.close()
+        tracer.close()
         search.close()
-    record = search.added_to(watched_record(watcher, ()))
+    record = search.added_to(watched_record(tracer, ()))
     pure = [row.text for row in record.statements if set(row.samples) == {"other"}]
     return pure, [(row.name, row.tensor_bytes) for row in record.growing], record.samples
 

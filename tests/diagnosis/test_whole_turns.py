@@ -7,7 +7,7 @@ import pytest
 
 from trainlab.watching import script_cost as whole_turns
 from trainlab.watching.script_cost import WholeTurns
-from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.tracer import Tracer
 
 STEP_MS, TEST_MS = 70.0, 175.0
 NUM_TURNS = 40
@@ -20,15 +20,15 @@ def mean_ms(monkeypatch: pytest.MonkeyPatch, *, every: int, begun: int, workers:
     monkeypatch.setattr(whole_turns, "time", SimpleNamespace(perf_counter=lambda: now_s))
     monkeypatch.setattr(whole_turns, "warm_ms", lambda _: STEP_MS)
     loader = SimpleNamespace(num_workers=workers, is_trained_on=True)
-    watcher: Any = SimpleNamespace(
-        watch_lightly=lambda is_light: None,
+    tracer: Any = SimpleNamespace(
+        trace_lightly=lambda is_light: None,
         was_restarted=False,
         device="cpu",
         seen=SimpleNamespace(loaders=[loader]),
         num_steps=1,
         num_light_steps=0,
     )
-    turns = WholeTurns(cast(Watcher, watcher), 1, list, lambda **answer: None)
+    turns = WholeTurns(cast(Tracer, tracer), 1, list, lambda **answer: None)
     means: list[float] = []
     for number in range(1, NUM_TURNS + 1):
         turn = turns._turn(number)

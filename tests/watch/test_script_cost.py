@@ -13,7 +13,7 @@ from trainlab.analysis.measurement import epoch_s_of
 from trainlab.record.cost_record import CostRecord
 from trainlab.watching.running import EndOfWatch
 from trainlab.watching.script_cost import Turns
-from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_record import facts_of
 
 DATA = TensorDataset(torch.rand(50, 3), torch.rand(50, 1))
@@ -25,15 +25,15 @@ def timed(
     """The record of a loop that makes an update of so many batches, the first of which takes longer, and
     its facts."""
     commands: Iterator[list[str]] = iter([["turn", "1"], ["finish", "bench", "tight"]])
-    watcher = Watcher()
-    turns = Turns(watcher, 1, lambda: next(commands), lambda **answer: None)
+    tracer = Tracer()
+    turns = Turns(tracer, 1, lambda: next(commands), lambda **answer: None)
     protocol = turns.protocol()
 
     def step_ended(step: int) -> None:
         if next(protocol, "ended") == "ended":
             raise EndOfWatch
 
-    watcher.on_step = step_ended
+    tracer.on_step = step_ended
     model = nn.Linear(3, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     try:
@@ -46,9 +46,9 @@ def timed(
                     optimizer.step()
                     optimizer.zero_grad()
     except EndOfWatch:
-        watcher.close()
+        tracer.close()
     assert turns.record is not None
-    return turns.record, facts_of(watcher)
+    return turns.record, facts_of(tracer)
 
 
 def test_an_update_of_several_batches_has_the_samples_of_all_of_them() -> None:

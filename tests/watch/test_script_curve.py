@@ -2,22 +2,20 @@
 
 import json
 import math
+from array import array
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainlab.record.files import LineWriter
 from trainlab.watching.script_curve import ScriptCurve, kept_between
-from trainlab.watching.seeing.course import Course
-from trainlab.watching.seeing.followed import Followed
-from trainlab.watching.seeing.seen import Seen
-from trainlab.watching.seeing.step_times import StepTimes
-from trainlab.watching.seeing.timeline import EVALUATION, PARTS
+from trainlab.watching.step_log import Seen, StepLog
+from trainlab.watching.timeline import EVALUATION, PARTS, StepTimes
 
 
 class FastScript:
@@ -25,22 +23,24 @@ class FastScript:
 
     def __init__(self) -> None:
         self.timeline = SimpleNamespace(total_ns=[0] * len(PARTS))
-        self.steps_ns = StepTimes(len(PARTS))
-        self.course = Course(Seen())
+        self.steps_ns = StepTimes()
+        self.log = StepLog(Seen())
 
     @property
     def num_steps(self) -> int:
         return len(self.steps_ns)
 
-    def train(self, epoch: int, curve: ScriptCurve) -> None:
+    def train(self, epoch: int, curve: ScriptCurve, *, has_loss: bool = True) -> None:
         """The loss of a step is its place."""
-        course = self.course
+        log = self.log
         for _ in range(2):
-            course.losses.add(torch.tensor(float(self.num_steps)))
-            course.followed.append({"train/loss": (self.num_steps,)})
+            log.losses.add(torch.tensor(float(self.num_steps)))
+            if has_loss or self.num_steps:
+                log.update_by_hand()
             self.steps_ns.append([10**9, *[0] * (len(PARTS) - 1)])
-            course.epochs.append(epoch)
-            course.samples.append(8 * self.num_steps)
+            log._epoch, log._num_samples = epoch, 8 * self.num_steps
+            log.step_ends(follows_test=False)
+            log._pending = len(log.losses)
             curve.step_ended()
 
 
@@ -67,7 +67,7 @@ def test_what_fast_epochs_tell_stays_theirs(tmp_path: Path) -> None:
 def test_without_passes_the_last_tenth_of_the_updates_is_the_end(tmp_path: Path) -> None:
     for loader, final in ((None, {"train/loss": 37.5, "train/lr": 0.3}), (object(), None)):
         script: Any = FastScript()
-        script.course.loader = loader
+        script.log.loader = loader
         script.is_testing = False
         path = tmp_path / f"{loader is None}.jsonl"
         curve = ScriptCurve(script, LineWriter(path))
@@ -104,10 +104,7 @@ def test_an_accuracy_in_per_cent_that_begins_below_1_is_never_a_share_at_the_end
 def test_a_step_of_which_no_loss_was_seen_has_none(tmp_path: Path) -> None:
     script: Any = FastScript()
     curve = ScriptCurve(script, LineWriter(tmp_path / "curve.jsonl"))
-    script.train(1, curve)
-    script.course.followed = Followed()
-    script.course.followed.append({"train/loss": ()})
-    script.course.followed.append({"train/loss": (1,)})
+    script.train(1, curve, has_loss=False)
     curve.finish()
     lines = [json.loads(line) for line in (tmp_path / "curve.jsonl").read_text().splitlines()]
     assert [line.get("train/loss", "none") for line in lines] == ["none", 1.0, 1.0]
@@ -121,6 +118,7 @@ def is_kept(step: int, all_up_to: int) -> bool:
     return step % every == 0
 
 
+@settings(max_examples=15)
 @given(st.integers(1, 400), st.integers(0, 400), st.integers(1, 50))
 def test_the_more_steps_the_fewer_of_them_have_a_line(first: int, num: int, all_up_to: int) -> None:
     wanted = [step for step in range(first, first + num) if is_kept(step, all_up_to)]
@@ -148,10 +146,10 @@ def test_what_is_told_of_a_step_without_a_line_is_not_told_of_the_next(tmp_path:
 def test_an_epoch_whose_losses_cannot_be_added_up_is_written(tmp_path: Path) -> None:
     for number, losses in enumerate(([math.inf, -math.inf], [1e308, 1e308])):
         script: Any = FastScript()
-        script.course.loader = object()
+        script.log.loader = object()
         curve = ScriptCurve(script, LineWriter(tmp_path / f"curve{number}.jsonl"))
         script.train(1, curve)
-        script.course.losses.known[:] = losses
+        script.log.losses._known[:] = array("d", losses)
         curve.finish()
         expected = math.nan if math.isinf(losses[0]) else 1e308
         assert repr(curve.final["train/loss"]) == repr(expected)

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainlab.watching.seeing.seen import digest_of, size_of
-from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.step_log import digest_of, size_of
+from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_record import course_facts, facts_of
 
 
@@ -25,14 +25,14 @@ def train(*, shuffle: bool) -> None:
 
 
 def test_facts_are_what_was_seen_and_a_script_that_ran_again_has_its_model_once() -> None:
-    watcher = Watcher()
+    tracer = Tracer()
     try:
         train(shuffle=True)
-        watcher.begin_again()
+        tracer.begin_again()
         train(shuffle=True)
     finally:
-        watcher.close()
-    assert facts_of(watcher) == {
+        tracer.close()
+    assert facts_of(tracer) == {
         "device": "cpu",
         "threads": torch.get_num_threads(),
         "batch_size": 4,
@@ -47,38 +47,31 @@ def test_facts_are_what_was_seen_and_a_script_that_ran_again_has_its_model_once(
         "drop_last": False,
         "train_samples": 12,
     }
-    assert course_facts(watcher) == {"updates": 6, "passes": 1}
+    assert course_facts(tracer) == {"updates": 6, "passes": 1}
 
 
 def test_what_was_not_seen_is_left_out() -> None:
-    watcher = Watcher()
-    watcher.close()
-    assert facts_of(watcher) == {"device": "cpu", "threads": torch.get_num_threads()}
-    assert course_facts(watcher) == {"updates": 0}
+    tracer = Tracer()
+    tracer.close()
+    assert facts_of(tracer) == {"device": "cpu", "threads": torch.get_num_threads()}
+    assert course_facts(tracer) == {"updates": 0}
 
 
 class Kind(Enum):
     IMAGE = 1
 
 
-def circle() -> SimpleNamespace:
-    found = SimpleNamespace()
-    found.itself = [found]
-    found.late = {"x": torch.zeros(5, 2)}
-    return found
-
-
 @pytest.mark.parametrize(
     ("batch", "size"),
     [
         ([Kind.IMAGE, torch.zeros(3, 2)], 3),
-        (circle(), 5),
+        (SimpleNamespace(name="a", late={"x": torch.zeros(5, 2)}), 5),
         (["a", 1, None, int], None),
         ([[float(n) for n in range(5000)], torch.zeros(6)], 6),
         ({"y": ("b", [torch.zeros(4)]), "x": torch.zeros(9)}, 4),
         (SimpleNamespace(x=torch.zeros(())), None),
     ],
-    ids=["enum", "circle", "none", "many", "nested", "number"],
+    ids=["enum", "object", "none", "many", "nested", "number"],
 )
 def test_the_first_tensor_of_a_batch_is_its_size_whatever_the_batch_holds(
     batch: Any, size: int | None

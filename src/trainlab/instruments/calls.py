@@ -10,7 +10,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache, partial
@@ -95,6 +95,33 @@ class CallListener:
         """A property of a tensor was read, such as `.data`: no call, but its value may be a tensor."""
 
 
+class Patches:
+    """Attributes of torch's, or of anything else, that are ours until they are closed."""
+
+    def __init__(self) -> None:
+        self._put = ExitStack()
+
+    def put(self, owner: Any, name: str, value: Any) -> None:
+        """Sets an attribute of a class, a module or an object, which may be new or inherited."""
+        before = vars(owner).get(name, MISSING)
+
+        def restore() -> None:
+            if vars(owner).get(name) is not value:
+                return  # what somebody else has put in its place stays there
+            if before is MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+
+        setattr(owner, name, value)
+        self._put.callback(restore)
+
+    def close(self) -> None:
+        """All is as before."""
+        self._put.close()
+
+
+MISSING = object()
 TENSOR_PROPERTIES = {"T", "mT", "H", "mH", "real", "imag"}
 """Properties that are operations; `.shape` and the like are not."""
 

@@ -30,9 +30,9 @@ from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.probe import ProbeSpec, split_probe
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching import own_metrics as told
+from trainlab.watching.hooks import Hooks
 from trainlab.watching.running import raised_by
 from trainlab.watching.script_process import ScriptError
-from trainlab.watching.seeing.calls.hooks import Hooks
 from trainlab.watching.watched_run import WholeWatch
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class WatchedLoop:
             on_step=_progress_into(events, attempt.trial.id),
         )
         if self._optimizer is not None:
-            self._watched.watcher.lead_by(self._optimizer)
+            self._watched.tracer.lead_by(self._optimizer)
 
     def _end(self, error: BaseException | None) -> None:
         watched, attempt = self._watched, self._attempt

@@ -22,8 +22,8 @@ from trainlab.spec.study import short_name
 from trainlab.train.callbacks import Arguments, Point, Progress, TrialView
 from trainlab.train.opaque import is_opaque
 from trainlab.train.seeds import seeded
-from trainlab.watching.seeing.seen import Seen, SeenLoader
-from trainlab.watching.seeing.watcher import Follower, Watcher
+from trainlab.watching.step_log import Seen, SeenLoader
+from trainlab.watching.tracer import Follower, Tracer
 
 if TYPE_CHECKING:
     from trainlab.instruments.tensorboard import TensorBoard
@@ -81,7 +81,7 @@ class FollowedModel(Follower):
 
     def __init__(
         self,
-        watcher: Watcher,
+        tracer: Tracer,
         trial: Trial,
         folder: TrialFolder,
         specs: Sequence[ProbeSpec] = (),
@@ -94,7 +94,7 @@ class FollowedModel(Follower):
     ) -> None:
         """`before_call` is called before any model is; `refusal`: what is raised in the script for probes
         that cannot be."""
-        self._watcher, self._trial, self._folder = watcher, trial, folder
+        self._tracer, self._trial, self._folder = tracer, trial, folder
         self._model = None if model is None else plain_model(model)
         self._has_board, self._has_network = tensorboard, shows_network
         self._before_call, self._refusal = before_call, refusal
@@ -119,7 +119,7 @@ class FollowedModel(Follower):
         is_training = torch.is_grad_enabled() and (module.training or not self._has_trained)
         self._has_trained |= is_training and module.training
         if not is_training:
-            is_told = any(loader.is_trained_on for loader in self._watcher.seen.loaders)
+            is_told = any(loader.is_trained_on for loader in self._tracer.seen.loaders)
             if not is_told and self._model is not None and self._holds(module):
                 self._epoch_ends()  # no loader tells where a pass over the data ends
             return
@@ -140,7 +140,7 @@ class FollowedModel(Follower):
     def backward_ends(self) -> None:
         if self._probes is not None and self._view is not None:
             self._try(self._probes.phase_ends, "backward")
-            if not self._watcher.has_optimizer:
+            if not self._tracer.has_optimizer:
                 # The script updates the weights itself, and nobody tells when.
                 self._try(self._update_by_hand)
 
@@ -219,7 +219,7 @@ class FollowedModel(Follower):
 
     def _probe_step(self, step: int) -> None:
         assert self._probes is not None
-        epoch = self._watcher.course.epochs[-1]
+        epoch = self._tracer.log.epochs[-1]
         if epoch != self._epoch and self._num_in_epoch:
             self._probes.test_begins(self._epoch)
         if epoch != self._epoch or not self._is_in_epoch:
@@ -279,11 +279,11 @@ class FollowedModel(Follower):
         view, is_large = self._view or self._made_view(), self._num_bytes > MOST_BYTES
         if is_large:
             view.note("network_too_large", mib=self._num_bytes // 2**20)
-        with self._watcher.unseen(), seeded(self._trial.seed, "network", device=view.device):
+        with self._tracer.unseen(), seeded(self._trial.seed, "network", device=view.device):
             if not is_large:
                 Network().trial_begins(view)
             if self._has_board:
-                self._board = script_board(self._watcher.seen, shows_graph=not is_large)
+                self._board = script_board(self._tracer.seen, shows_graph=not is_large)
                 self._board.trial_begins(view)
         self._inputs = None
 
@@ -300,7 +300,7 @@ class FollowedModel(Follower):
     def _made_view(self) -> TrialView:
         assert self._model is not None
         parameter = next(self._model.parameters(), None)
-        watcher = self._watcher
+        tracer = self._tracer
         return TrialView(
             trial=self._trial,
             device=torch.device("cpu") if parameter is None else parameter.device,
@@ -308,7 +308,7 @@ class FollowedModel(Follower):
             folder=self._folder,
             num_steps=0,
             num_epochs=0,
-            samples_by=lambda step: watcher.course.samples[step - 1] or step,
+            samples_by=lambda step: tracer.log.samples[step - 1] or step,
             stored_inputs=lambda num: None,
             model_inputs=self._first_inputs,
             notes=self.notes,

@@ -8,7 +8,6 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
-from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
@@ -18,12 +17,11 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from trainlab.instruments.calls import Patches
 from trainlab.spec.script import ChangeName, change_parts
 from trainlab.watching.statements import containers_of
 
 # Change: what is done to torch before a script runs, and undone when it has ended.
-
-MISSING = object()
 
 
 class ChangeError(Exception):
@@ -44,7 +42,7 @@ class Change:
         """Is called at the end of every step."""
         self.num_uses = 0
         """Times that it has made a difference."""
-        self._undo = ExitStack()
+        self.patches = Patches()
 
     @property
     def number(self) -> int:
@@ -57,17 +55,9 @@ class Change:
             raise ChangeError(f"{self.name}: got {self.value!r}, must be a whole number from 1 on")
         return number
 
-    def put(self, owner: Any, name: str, value: Any) -> None:
-        """Sets an attribute, which may be new, until the change is undone."""
-        if (before := vars(owner).get(name, MISSING)) is MISSING:
-            self._undo.callback(delattr, owner, name)
-        else:
-            self._undo.callback(setattr, owner, name, before)
-        setattr(owner, name, value)
-
     def close(self) -> None:
         """Undoes it."""
-        self._undo.close()
+        self.patches.close()
 
     def check_used(self) -> None:
         """UnusedChangeError where it made no difference."""
@@ -135,7 +125,7 @@ def same_batch(change: Change, script: Path) -> None:
             kept[FIRST], kept[LEFT] = batch, number - 1
         return batch
 
-    change.put(_BaseDataLoaderIter, "__next__", first_again)
+    change.patches.put(_BaseDataLoaderIter, "__next__", first_again)
 
 
 def _num_batches(iterator: Any) -> int | None:
@@ -160,7 +150,7 @@ def one_batch_of_evaluation(change: Change, script: Path) -> None:
         kept[LEFT] = given + 1
         return following(iterator)
 
-    change.put(_BaseDataLoaderIter, "__next__", cut_short)
+    change.patches.put(_BaseDataLoaderIter, "__next__", cut_short)
 
 
 def more_workers(change: Change, script: Path) -> None:
@@ -188,7 +178,7 @@ def _with_options(change: Change, **options: Any) -> None:
     def _positional(asked: dict[str, Any]) -> tuple[Any, ...]:
         return asked.pop("self"), asked.pop("dataset")
 
-    change.put(DataLoader, "__init__", made_otherwise)
+    change.patches.put(DataLoader, "__init__", made_otherwise)
 
 
 # A script that writes nothing: no files, no checkpoints, no lines.
@@ -208,21 +198,21 @@ def no_logging(change: Change, script: Path) -> None:
     def nothing(*arguments: Any, **options: Any) -> None:
         change.num_uses += 1
 
-    change.put(builtins, "open", opened)
-    change.put(io, "open", opened)
-    change.put(builtins, "print", nothing)
-    change.put(torch, "save", nothing)
+    change.patches.put(builtins, "open", opened)
+    change.patches.put(io, "open", opened)
+    change.patches.put(builtins, "print", nothing)
+    change.patches.put(torch, "save", nothing)
     for name in ("fsync", "fdatasync"):
         if hasattr(os, name):
-            change.put(os, name, nothing)
+            change.patches.put(os, name, nothing)
     if "SummaryWriter" in script.read_text(encoding="utf-8") and find_spec("tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
 
         for name in [one for one in vars(SummaryWriter) if one.startswith("add_")]:
-            change.put(SummaryWriter, name, nothing)
+            change.patches.put(SummaryWriter, name, nothing)
     # Bars of progress write to the streams themselves.
-    change.put(sys, "stdout", really_open(os.devnull, "w"))
-    change.put(sys, "stderr", sys.stdout)
+    change.patches.put(sys, "stdout", really_open(os.devnull, "w"))
+    change.patches.put(sys, "stderr", sys.stdout)
 
 
 # The optimizers of a script, by torch's fused code.
@@ -247,7 +237,7 @@ def _make_fused(change: Change, kind: Any) -> None:
                 options["foreach"] = False
         make(optimizer, *arguments, **options)
 
-    change.put(kind, "__init__", made_fused)
+    change.patches.put(kind, "__init__", made_fused)
 
 
 # One statement of a script, run once and then no more.
@@ -275,7 +265,7 @@ def without_statement(change: Change, script: Path) -> None:
         names[MARK] = True
         return is_new
 
-    change.put(builtins, ONCE, is_first)
+    change.patches.put(builtins, ONCE, is_first)
     change.code = compile(changed, str(script), "exec", dont_inherit=True)
 
 
@@ -299,7 +289,7 @@ def _other_threads(change: Change, script: Path) -> None:
     number, set_threads = change.number, torch.set_num_threads
     set_threads(number)
     # What the script asks for itself is not heard.
-    change.put(torch, "set_num_threads", lambda number: None)
+    change.patches.put(torch, "set_num_threads", lambda number: None)
     change.num_uses = 1
 
 

@@ -127,11 +127,19 @@ def compiled(path: Path) -> types.CodeType:
 
 # Interrupts: how a script is told to end, by the process that started it.
 
-WRAPPERS = "trainlab.watching.seeing.calls."
+WRAPPERS = "trainlab.watching.hooks"
+_TRACING = (
+    "hooks",
+    "tracer",
+    "timeline",
+    "step_log",
+    "script_curve",
+    "own_metrics",
+    "followed_model",
+)
 OURS = (
-    *("trainlab.watching.seeing.", "trainlab.watching.script_curve", "trainlab.watching.followed"),
-    *("trainlab.watching.own_metrics", "trainlab.watching.watched", "trainlab.record."),
-    "trainlab.instruments.",
+    *(f"trainlab.watching.{name}" for name in (*_TRACING, "watched_")),
+    *("trainlab.record.", "trainlab.instruments."),
 )
 """Modules that see and write while the script runs."""
 DONE_S = 0.02

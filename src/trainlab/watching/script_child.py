@@ -38,8 +38,8 @@ from trainlab.watching.running import (
 )
 from trainlab.watching.script_cost import ProfiledWindow, Turns, WholeTurns
 from trainlab.watching.script_process import Order, end_with_starter
-from trainlab.watching.seeing.watcher import Watcher
 from trainlab.watching.statements import Search
+from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_record import facts_of
 from trainlab.watching.watched_run import WholeWatch
 
@@ -119,15 +119,14 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
         on_step=step_ended,
         refusal=Refused,
         rank=rank(),
-        num_steps=order.script.max_steps or None,
-        sees_all=order.script.is_searched or (change is not None and change.on_step is not None),
+        sees_all=order.script.is_searched,
     )
-    search = Search(order.path, whole.watcher) if order.script.is_searched else None
+    search = Search(order.path, whole.tracer) if order.script.is_searched else None
 
     def record(ended: Mapping[str, Any]) -> None:
         # The script's last word; what follows are our records.
         interrupts.ignore()
-        answers.send(step=whole.watcher.num_steps, metrics={}, is_recording=True)
+        answers.send(step=whole.tracer.num_steps, metrics={}, is_recording=True)
         if search is not None:
             search.close()
         if change is not None:
@@ -162,33 +161,31 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
 def _take_turns(order: Order, answers: Answers, change: Change | None) -> int:
     """The script, again and again if it is short, until it was told to finish."""
     commands = os.fdopen(order.commands, encoding="utf-8")
-    watcher = Watcher(_start_ns())
+    tracer = Tracer(_start_ns())
     kind = WholeTurns if order.script.has_whole_turns else Turns
-    turns = kind(
-        watcher, order.cost.warmup_steps, lambda: commands.readline().split(), answers.send
-    )
+    turns = kind(tracer, order.cost.warmup_steps, lambda: commands.readline().split(), answers.send)
     with random_layout():
-        ended = _run_until(order, watcher, turns.protocol(), change, turns.script_ended)
+        ended = _run_until(order, tracer, turns.protocol(), change, turns.script_ended)
     if turns.record is not None:
         TrialFolder(Path(order.trial_folder)).cost.write(turns.record)
-    answers.send(**ended, facts=facts_of(watcher))
+    answers.send(**ended, facts=facts_of(tracer))
     return 0 if ended["ended"] == "done" else 1
 
 
 def _profile(order: Order, answers: Answers, change: Change | None) -> int:
     """The same until a window of its steps was profiled."""
-    folder, watcher = TrialFolder(Path(order.trial_folder)), Watcher(_start_ns())
-    window = ProfiledWindow(watcher, order.cost, folder.trace_file)
-    ended = _run_until(order, watcher, window.protocol(), change)
+    folder, tracer = TrialFolder(Path(order.trial_folder)), Tracer(_start_ns())
+    window = ProfiledWindow(tracer, order.cost, folder.trace_file)
+    ended = _run_until(order, tracer, window.protocol(), change)
     if window.record is not None:
         folder.operators.write(window.record)
-    answers.send(**ended, facts=facts_of(watcher))
+    answers.send(**ended, facts=facts_of(tracer))
     return 0 if ended["ended"] == "done" else 1
 
 
 def _run_until(
     order: Order,
-    watcher: Watcher,
+    tracer: Tracer,
     protocol: Generator[None, None, None],
     change: Change | None,
     script_ended: Callable[[], None] = lambda: None,
@@ -207,19 +204,19 @@ def _run_until(
             has_ended = True
             raise EndOfWatch from None
 
-    watcher.on_step = step_ended
+    tracer.on_step = step_ended
     while True:
-        before = watcher.num_steps + watcher.num_light_steps
+        before = tracer.num_steps + tracer.num_light_steps
         seed_all(order.trial.seed)
         with leaving_by(_end_by_leaving):
             ended = _ended(order, change)
         script_ended()
         if ended["ended"] == "done" and not has_ended:
-            if watcher.num_steps + watcher.num_light_steps > before:
-                watcher.begin_again()
+            if tracer.num_steps + tracer.num_light_steps > before:
+                tracer.begin_again()
                 continue
             ended = {"ended": "failed", "kind": "NoUpdate", "message": NO_UPDATE}
-        watcher.close()
+        tracer.close()
         if change is not None:
             change.close()
             if ended["ended"] == "done":

@@ -38,9 +38,9 @@ from trainlab.record.files import replacing, temporary_folder
 from trainlab.spec import CostSpec
 from trainlab.watching.running import Refused
 from trainlab.watching.script_curve import parts_ms
-from trainlab.watching.seeing.seen import SeenLoader
-from trainlab.watching.seeing.timeline import PARTS
-from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.step_log import SeenLoader
+from trainlab.watching.timeline import PARTS
+from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_record import samples_per_update
 
 Protocol = Generator[None, None, None]
@@ -57,12 +57,12 @@ class Turns:
 
     def __init__(
         self,
-        watcher: Watcher,
+        tracer: Tracer,
         warmup_steps: int,
         next_command: Command,
         answer: Callable[..., None],
     ) -> None:
-        self._watcher, self._num_warmup = watcher, warmup_steps
+        self._tracer, self._num_warmup = tracer, warmup_steps
         self._next_command, self._answer = next_command, answer
         self._stopwatch: Stopwatch | None = None
         self._warmup_ms: list[float] = []
@@ -94,9 +94,9 @@ class Turns:
         """The script has come to its end, and may run again."""
 
     def _warm_up(self) -> Protocol:
-        watcher = self._watcher
+        tracer = self._tracer
         self._warmup_ms = [self._first_ms()]
-        watcher.watch_lightly(True)
+        tracer.trace_lightly(True)
         self._stopwatch = stopwatch_for(self.device)
         deadline_s = time.monotonic() + WARMUP_S
         while len(self._warmup_ms) < self._num_warmup or (
@@ -109,7 +109,7 @@ class Turns:
         before_s = time.perf_counter()
         synchronize(self.device)
         waited_ms = 1e3 * (time.perf_counter() - before_s)
-        return sum(self._watcher.steps_ns[-1]) / 1e6 + waited_ms
+        return sum(self._tracer.steps_ns[-1]) / 1e6 + waited_ms
 
     def _turn(self, number: int) -> Generator[None, None, float]:
         before = cpu_times()
@@ -139,27 +139,27 @@ class Turns:
 
     def _bare(self, count: int) -> Generator[None, None, list[float]]:
         """So many steps, those set aside not counted; they count where there are no others."""
-        watcher, stopwatch = self._watcher, self._stopwatch
+        tracer, stopwatch = self._tracer, self._stopwatch
         assert stopwatch is not None
-        watcher.watch_lightly(True)
+        tracer.trace_lightly(True)
         kept: list[float] = []
         all_ms: list[float] = []
         stopwatch.mark("start")
         for _ in range(MOST_SET_ASIDE * count):
-            fetched = watcher.num_fetched
-            watcher.was_restarted = False
+            fetched = tracer.num_fetched
+            tracer.was_restarted = False
             yield
             stopwatch.mark("step")
-            if watcher.was_restarted:
+            if tracer.was_restarted:
                 stopwatch.laps_ms()
                 stopwatch.mark("start")
                 continue
-            self._fetches[watcher.num_fetched - fetched] += 1
+            self._fetches[tracer.num_fetched - fetched] += 1
             ((_, ms),) = stopwatch.laps_ms()
             stopwatch.mark("start")
             all_ms.append(ms)
             usual, _ = self._fetches.most_common(1)[0]
-            if watcher.num_fetched - fetched <= usual:
+            if tracer.num_fetched - fetched <= usual:
                 kept.append(ms)
             if len(kept) == count:
                 break
@@ -169,18 +169,18 @@ class Turns:
         return kept or all_ms[-count:]
 
     def _marked(self, count: int) -> Protocol:
-        watcher, stopwatch = self._watcher, self._stopwatch
+        tracer, stopwatch = self._tracer, self._stopwatch
         assert stopwatch is not None
-        watcher.watch_lightly(False)
+        tracer.trace_lightly(False)
         on_device = self.device.type == "cuda"
-        watcher.timeline.stopwatch = stopwatch if on_device else None
+        tracer.timeline.stopwatch = stopwatch if on_device else None
         for _ in range(count):
             stopwatch.mark("start")
-            watcher.was_restarted = False
+            tracer.was_restarted = False
             yield
             stopwatch.mark("other")
             laps = stopwatch.laps_ms()
-            if watcher.was_restarted:
+            if tracer.was_restarted:
                 continue
             if on_device:
                 step = dict.fromkeys(PARTS, 0.0)
@@ -188,14 +188,14 @@ class Turns:
                     step[name] += ms
                 self._phase_steps.append({n: ms for n, ms in step.items() if ms})
             else:
-                parts = parts_ms([watcher.steps_ns[-1]])
+                parts = parts_ms([tracer.steps_ns[-1]])
                 self._phase_steps.append({name: values[0] for name, values in parts.items()})
-        watcher.timeline.stopwatch = None
-        watcher.watch_lightly(True)
+        tracer.timeline.stopwatch = None
+        tracer.trace_lightly(True)
 
     def _finished(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
         turns = self._turns
-        batch_size = samples_per_update(self._watcher) or 1
+        batch_size = samples_per_update(self._tracer) or 1
         num_samples = _samples_per_epoch(self._loader) or batch_size
         return CostRecord(
             mode="train",
@@ -216,7 +216,7 @@ class Turns:
 
     @property
     def _loader(self) -> SeenLoader | None:
-        return next((one for one in self._watcher.seen.loaders if one.is_trained_on), None)
+        return next((one for one in self._tracer.seen.loaders if one.is_trained_on), None)
 
     @property
     def _num_queued(self) -> int:
@@ -227,7 +227,7 @@ class Turns:
     @property
     def device(self) -> torch.device:
         """The device of the models seen so far."""
-        return torch.device(self._watcher.device)
+        return torch.device(self._tracer.device)
 
 
 def _samples_per_epoch(loader: SeenLoader | None) -> int | None:
@@ -267,7 +267,7 @@ class WholeTurns(Turns):
 
     def _turn(self, number: int) -> Generator[None, None, float]:
         before = cpu_times()
-        self._watcher.watch_lightly(True)
+        self._tracer.trace_lightly(True)
         step_ms = warm_ms(self._warmup_ms)
         # Without workers turns follow each other without a gap: a test after every so many updates, as many
         # as a turn and its lead have, would else be in all turns or in none.
@@ -309,9 +309,9 @@ class WholeTurns(Turns):
 
     def _step(self) -> Generator[None, None, bool]:
         """One step; whether it is the first of a run of the script."""
-        self._watcher.was_restarted = False
+        self._tracer.was_restarted = False
         yield
-        return self._watcher.was_restarted
+        return self._tracer.was_restarted
 
     def _go_on(self) -> None:
         self._wait_for_device()
@@ -330,8 +330,8 @@ class WholeTurns(Turns):
     def _note_memory(self) -> None:
         """Until the script ends for the first time: then its memory is free for the next run."""
         if not self._num_runs:
-            watcher = self._watcher
-            step = watcher.num_steps + watcher.num_light_steps
+            tracer = self._tracer
+            step = tracer.num_steps + tracer.num_light_steps
             self._memory.append((step, psutil.Process().memory_info().rss))
 
 
@@ -352,19 +352,19 @@ class _Marks:
 class ProfiledWindow:
     """Goes on at the end of every step, until so many were profiled."""
 
-    def __init__(self, watcher: Watcher, cost: CostSpec, trace_file: Path) -> None:
-        self._watcher, self._by_shape = watcher, cost.by_shape
+    def __init__(self, tracer: Tracer, cost: CostSpec, trace_file: Path) -> None:
+        self._tracer, self._by_shape = tracer, cost.by_shape
         self._num_warmup, self._num_steps = cost.warmup_steps, cost.active_steps
         self._trace_file, self._trace_bytes = trace_file, cost.trace_mb * 1e6
         self.record: OperatorsRecord | None = None
 
     def protocol(self) -> Generator[None, None, None]:
         """Warm-up, steps without the profiler, one that is not counted, and those that are."""
-        watcher = self._watcher
+        tracer = self._tracer
         for _ in range(self._num_warmup):
             yield
-        device = torch.device(watcher.device)
-        watcher.watch_lightly(True)
+        device = torch.device(tracer.device)
+        tracer.trace_lightly(True)
         stopwatch = stopwatch_for(device)
         stopwatch.mark("start")
         for _ in range(self._num_steps):
@@ -374,8 +374,8 @@ class ProfiledWindow:
         # A test in between would make a step many times as long.
         usual_ms = statistics.median(bare_ms)
         bare_ms = [ms for ms in bare_ms if ms < 3 * usual_ms]
-        watcher.watch_lightly(False)
-        watcher.timeline.stopwatch = _Marks()
+        tracer.trace_lightly(False)
+        tracer.timeline.stopwatch = _Marks()
         profiler = profiler_for(device, by_shape=self._by_shape)
         profiler.__enter__()
         for _ in range(self._num_steps + 1):
@@ -384,12 +384,12 @@ class ProfiledWindow:
             with record_function(END_OF_STEP):
                 pass
         profiler.__exit__(None, None, None)
-        watcher.timeline.stopwatch = None
+        tracer.timeline.stopwatch = None
         tally = Tally(by_shape=self._by_shape)
         add_chunk(tally, profiler.events())
         self.record = tally.record(
             mode="train",
-            batch_size=samples_per_update(watcher) or 1,
+            batch_size=samples_per_update(tracer) or 1,
             bare_ms=bare_ms,
             trace_steps=self._write_trace(profiler),
         )

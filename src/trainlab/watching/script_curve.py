@@ -9,9 +9,9 @@ from typing import Any, Literal
 from trainlab.record.files import LineWriter
 from trainlab.record.script_record import num_at_the_end
 from trainlab.train.callbacks import Point
-from trainlab.watching.seeing.seen import LOSS_NAME
-from trainlab.watching.seeing.timeline import EVALUATION, PARTS, STARTUP
-from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.step_log import LOSS_NAME
+from trainlab.watching.timeline import EVALUATION, PARTS, STARTUP
+from trainlab.watching.tracer import Tracer
 from trainlab.words.numbers import is_share
 
 ALL_UP_TO = 1000
@@ -34,12 +34,12 @@ class ScriptCurve:
 
     def __init__(
         self,
-        watcher: Watcher,
+        tracer: Tracer,
         lines: LineWriter,
         written: Callable[[Point], None] = lambda point: None,
     ) -> None:
         """`written` is told of every line."""
-        self._watcher, self._lines, self._tell = watcher, lines, written
+        self._tracer, self._lines, self._tell = tracer, lines, written
         self._told: list[Told] = []
         """What the script told and no pass has taken yet."""
         self._in_percent: set[str] = set()
@@ -69,7 +69,7 @@ class ScriptCurve:
         """A metric that the script told: of the pass that is under way or has just ended. One whose name
         does not say what it is of is of the test set where the model has run without training since the
         last backward pass."""
-        part = "test" if self._watcher.is_testing else "train"
+        part = "test" if self._tracer.is_testing else "train"
         self._add(name if "/" in name else f"{part}/{name}", value)
 
     def _add(self, name: str, value: float) -> None:
@@ -80,7 +80,7 @@ class ScriptCurve:
                 self._tell_in_percent(name)
             # Known by its first value above 1; as a share it would be read as a hundred times as much.
             name += PERCENT if name in self._in_percent else ""
-        self._told.append((self._watcher.num_steps, name, value))
+        self._told.append((self._tracer.num_steps, name, value))
         self.last = {**self.last, name: value}
 
     def _tell_in_percent(self, name: str) -> None:
@@ -94,8 +94,8 @@ class ScriptCurve:
     def step_ended(self) -> bool:
         """Writes the lines of steps that have not been written, now and then: reading a loss may wait for
         the device. Whether it did."""
-        evaluations_ns = self._watcher.timeline.total_ns[EVALUATION]
-        num_new = self._watcher.num_steps - len(self._evaluations_ns)
+        evaluations_ns = self._tracer.timeline.total_ns[EVALUATION]
+        num_new = self._tracer.num_steps - len(self._evaluations_ns)
         self._evaluations_ns += [evaluations_ns] * num_new
         is_time = time.monotonic() - self._wrote_s > WRITE_EVERY_S
         if is_time:
@@ -105,18 +105,18 @@ class ScriptCurve:
     def finish(self, *, is_cut: bool = False) -> None:
         """The script has ended; where it was cut short, amid a pass over the data unless all were given."""
         self._write_steps()
-        loader = self._watcher.course.loader
+        loader = self._tracer.log.loader
         is_whole = not is_cut or (loader is not None and loader.has_run_out)
-        if self._watcher.num_steps and is_whole:
+        if self._tracer.num_steps and is_whole:
             # Nothing has told what a pass over the data is.
             is_all = self.num_epochs == 0 and loader is None
-            self._write_epoch(self._watcher.timeline.total_ns[EVALUATION], is_all=is_all)
+            self._write_epoch(self._tracer.timeline.total_ns[EVALUATION], is_all=is_all)
         self._flush()
         self._lines.close()
 
     def _write_steps(self) -> None:
         self._wrote_s = time.monotonic()
-        epochs = self._watcher.course.epochs[self._written : self._watcher.num_steps]
+        epochs = self._tracer.log.epochs[self._written : self._tracer.num_steps]
         for epoch, steps in groupby(epochs):
             if epoch > self._epoch:
                 # What followed the last step of an epoch has ended by the end of the next step.
@@ -126,14 +126,14 @@ class ScriptCurve:
             self._write_steps_of_epoch(self._written, self._written + len(list(steps)))
         self._flush()
         if self._written:
-            self.last = {**self.last, **self._watcher.course.losses_of(self._written - 1)}
+            self.last = {**self.last, **self._tracer.log.losses_of(self._written - 1)}
 
     def _write_steps_of_epoch(self, first: int, end: int) -> None:
         """All at once: it is done while the script waits."""
-        course = self._watcher.course
-        steps_s = self._watcher.steps_ns.totals_s(first, end)
+        log = self._tracer.log
+        steps_s = self._tracer.steps_ns.totals_s(first, end)
         times_s = list(accumulate(steps_s, initial=self._time_s))
-        losses = course.losses_between(first, end)
+        losses = log.losses_between(first, end)
         are_alike = all(len(values) == end - first for values in losses.values())
         for step in kept_between(first + 1, end + 1):
             told = dict[str, float]()
@@ -145,7 +145,7 @@ class ScriptCurve:
             if are_alike:
                 own = {name: values[step - 1 - first] for name, values in losses.items()}
             else:
-                own = course.losses_of(step - 1)
+                own = log.losses_of(step - 1)
             self._write("step", step - 1, {**own, **told}, times)
         for name, values in losses.items():
             self._sums.setdefault(name, []).extend(values)
@@ -211,7 +211,7 @@ class ScriptCurve:
             kind,
             self._epoch,
             place + 1,
-            self._watcher.course.samples[place],
+            self._tracer.log.samples[place],
             metrics,
             {name: round(seconds, 6) for name, seconds in times.items()},
         )

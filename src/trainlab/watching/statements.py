@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from trainlab.record.script_record import GrowingRow, StatementRow, WatchedRecord
-from trainlab.watching.seeing.timeline import LOSS, OTHER, PARTS, PREPARE, Timeline
-from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.timeline import LOSS, OTHER, PARTS, PREPARE, Timeline
+from trainlab.watching.tracer import Tracer
 
 # Containers of a script that grow from step to step, and the memory of the tensors that they hold.
 
@@ -215,8 +215,8 @@ WARM_STEPS = 3
 class Search:
     """Samples statements, and looks at containers now and then."""
 
-    def __init__(self, script: Path, watcher: Watcher) -> None:
-        self._script, self._watcher = script, watcher
+    def __init__(self, script: Path, tracer: Tracer) -> None:
+        self._script, self._tracer = script, tracer
         self._growth = Growth(self._script)
         self._sampler: StatementSampler | None = None
         self._next_look = NEXT_LOOK
@@ -225,7 +225,7 @@ class Search:
     def step_ended(self, step: int) -> None:
         """At the end of each."""
         if step == WARM_STEPS:
-            self._sampler = StatementSampler(self._script, self._watcher.timeline)
+            self._sampler = StatementSampler(self._script, self._tracer.timeline)
         elif step == FIRST_LOOK:
             self._growth.begin(step)
         elif step == self._next_look:

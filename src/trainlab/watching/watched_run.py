@@ -18,8 +18,7 @@ from trainlab.watching import own_metrics as told
 from trainlab.watching.followed_model import FollowedModel
 from trainlab.watching.own_metrics import CsvColumns, OwnScalars, search_output
 from trainlab.watching.script_curve import ScriptCurve
-from trainlab.watching.seeing.looks import Looks
-from trainlab.watching.seeing.watcher import Watcher
+from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_record import course_facts, facts_of, watched_record
 
 OnStep = Callable[[int, Mapping[str, float]], None]
@@ -43,19 +42,17 @@ class WholeWatch:
         on_step: OnStep = lambda step, metrics: None,
         refusal: Callable[[SpecError], BaseException] = lambda error: error,
         rank: int = 0,
-        num_steps: int | None = None,
         sees_all: bool = False,
     ) -> None:
         """`metrics` are patterns of what is printed, `columns` files and columns that are written. `model`
         is the one to look into, by default the first that trains; `refusal` is what is raised in the script
-        for probes that cannot be. Of several processes the first, of rank 0, looks into the model. After
-        `num_steps` the script is ended. Of a long training most steps are passed by, and `on_step` is not
-        told of each, unless `sees_all`."""
+        for probes that cannot be. Of several processes the first, of rank 0, looks into the model. Of a
+        long training most steps are only counted, unless `sees_all`."""
         self._folder, self._on_step, self._rank = folder, on_step, rank
         lines = LineWriter(folder.curve_of(rank))  # what may fail comes before the hooks
-        self.watcher = Watcher(start_ns)
+        self.tracer = Tracer(start_ns)
         self._model = FollowedModel(
-            self.watcher,
+            self.tracer,
             trial,
             folder,
             () if rank else probes,
@@ -65,11 +62,10 @@ class WholeWatch:
             before_call=self._look,
             refusal=refusal,
         )
-        self._curve = ScriptCurve(self.watcher, lines, self._model.point_written)
-        self.watcher.follower, self.watcher.on_step = self._model, self._step_ended
+        self._curve = ScriptCurve(self.tracer, lines, self._model.point_written)
+        self.tracer.follower, self.tracer.on_step = self._model, self._step_ended
         self._sees_all = sees_all or bool(probes) or bool(columns)
-        if not self._sees_all:
-            self.watcher.looks = Looks(num_steps)
+        self.tracer.is_sampled = not self._sees_all
         told.listen(self._curve.metric)
         self._not_found = _not_found(metrics or {}, columns or {})
         self._end_search = search_output(metrics or {}, self._printed)
@@ -93,20 +89,20 @@ class WholeWatch:
         """How far it came."""
         return Progress(
             epochs_done=self._curve.num_epochs,
-            steps_done=self.watcher.num_steps,
+            steps_done=self.tracer.num_steps,
             final=dict(self._curve.final),
         )
 
     @property
     def facts(self) -> dict[str, Any]:
         """What the settings were seen to be."""
-        return facts_of(self.watcher) | course_facts(self.watcher)
+        return facts_of(self.tracer) | course_facts(self.tracer)
 
     def close(self, arguments: Sequence[str] = (), *, is_cut: bool = False) -> None:
         """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
         are those of the script; `is_cut`: it did not come to its end."""
         _under_way.discard(self)
-        self.watcher.close()
+        self.tracer.close()
         self._look()
         self._scalars.close()
         told.stop_listening(self._curve.metric)
@@ -114,14 +110,14 @@ class WholeWatch:
         self._model.close()
         self._curve.finish(is_cut=is_cut)
         self._model.finish(self.progress)
-        record = watched_record(self.watcher, arguments, self._rank)
+        record = watched_record(self.tracer, arguments, self._rank)
         self._folder.watched_by(self._rank).write(record)
 
     def let_go(self) -> None:
         """Nothing is seen or written any more: for a process that was forked while this one is watched,
         whose records it would write into."""
-        self.watcher.follower = None
-        self.watcher.close()
+        self.tracer.follower = None
+        self.tracer.close()
 
     def _printed(self, name: str, value: float) -> None:
         self._not_found.pop(name, None)
@@ -136,7 +132,7 @@ class WholeWatch:
     def _step_ended(self, step: int) -> None:
         self._model.step_ended(step)
         if not self._sees_all:
-            self.watcher.follower = None  # its one look at the model was in the first step
+            self.tracer.follower = None  # its one look at the model was in the first step
         self._scalars.look()
         if self._curve.step_ended():
             self._model.flush()

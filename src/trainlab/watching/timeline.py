@@ -2,19 +2,20 @@
 
 Calls of torch tell where a part begins and ends; what lies between two of them is named after them. Whether
 a pass was training shows only later, by the backward pass that follows or does not: until then its time
-is pending.
+is pending. Between two bursts nothing is timed but whole steps and their waits for data: the rest of a step
+is divided as in the latest steps seen whole.
 """
 
+import statistics
+from array import array
+from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainlab.measure.steps import Stopwatch
-from trainlab.watching.seeing.passed import DATA_ENDS, UPDATE_ENDS
-from trainlab.watching.seeing.stretches import Stretches
 
 PARTS: Final = (
     *("startup", "data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward"),
@@ -23,11 +24,13 @@ PARTS: Final = (
 STARTUP, DATA, TRANSFER, PREPARE, ZERO_GRAD, FORWARD, LOSS = range(7)
 BACKWARD, OPTIMIZER, OTHER, EVALUATION = range(7, 11)
 _EMPTY: Final = [0] * len(PARTS)
-_BETWEEN: Final = frozenset({OTHER, PREPARE, LOSS})
+BETWEEN: Final = frozenset({OTHER, PREPARE, LOSS})
 """Parts that no call makes: they lie between calls, and begin and end with others."""
-
-WARM_UP_STEPS = 10
-"""Teach nothing of later ones: torch makes what it keeps, in some parts more than in others."""
+LATEST = 10
+"""Steps seen whole by which the time of others is divided."""
+UNUSUAL = 3.0
+"""A step so many times as long as a usual one holds something else: it says nothing of other steps, and
+what is beyond that is `other`."""
 
 Clock = Callable[[], int]
 
@@ -38,7 +41,8 @@ class Timeline:
     def __init__(self, clock: Clock = perf_counter_ns, start_ns: int | None = None) -> None:
         self._clock = clock
         self._since = clock() if start_ns is None else start_ns
-        self._part = STARTUP
+        self.part = STARTUP
+        """The one that is under way."""
         self._outer: list[int] = []
         """Parts that calls under way have interrupted."""
         self._pending = list(_EMPTY)
@@ -51,35 +55,26 @@ class Timeline:
         self.num_evaluation_passes = 0
         self._passes_pending = 0
         self.num_calls = self.num_marks = 0
-        """Times that a part began or ended; of those, where nothing but marks was seen."""
+        """Times that a part began or ended; calls that were only counted."""
         self.paused_ns = 0
         """What counts nowhere."""
         self._paused_at = 0
-        self._stretches = Stretches(len(PARTS), OTHER)
-        self._stretch = list(_EMPTY)
-        """What came since the last mark, where all is seen."""
-        self._warm_up_left = WARM_UP_STEPS
-        self._mark: int | None = None
-        """The last one; None: what lies behind it was no training."""
+        self._latest: deque[list[int]] = deque(maxlen=LATEST)
+        """Steps seen whole."""
+        self._is_partial = False
+        """Whether the step under way was only counted at its beginning."""
+        self._shares, self._most_ns = [0.0] * len(PARTS), 0.0
+        """Of a usual step without its wait for data; up to how long a step is one."""
+        self._data_ns = self._asked_ns = 0
+        """Of the step under way, where it is only counted: its wait for data, and when it began last."""
         self.stopwatch: Stopwatch | None = None
         """On a GPU, for some steps: is told which part ends. A call returns before its work is done."""
         self.on_settled: Callable[[bool], None] | None = None
         """Is told that what was pending is settled, and whether it was evaluation."""
 
-    def now_ns(self) -> int:
-        """By its clock."""
-        return self._clock()
-
-    @property
-    def part(self) -> int:
-        """The part that is under way."""
-        return self._part
-
     def _spend(self) -> None:
         now = self._clock()
-        spent = now - self._since
-        self._pending[self._part] += spent
-        self._stretch[self._part] += spent
+        self._pending[self.part] += now - self._since
         self._since = now
 
     def begin(self, part: int) -> None:
@@ -87,17 +82,17 @@ class Timeline:
         self.num_calls += 2
         self._spend()
         if self.stopwatch is not None:
-            self.stopwatch.mark(PARTS[self._part])
-        self._outer.append(self._part)
-        self._part = part
+            self.stopwatch.mark(PARTS[self.part])
+        self._outer.append(self.part)
+        self.part = part
 
     def end(self, then: int) -> None:
         """That call has ended; what follows it is `then`, unless it was made within another call."""
         self._spend()
         if self.stopwatch is not None:
-            self.stopwatch.mark(PARTS[self._part])
+            self.stopwatch.mark(PARTS[self.part])
         before = self._outer.pop() if self._outer else OTHER
-        self._part = then if before in _BETWEEN or before == STARTUP else before
+        self.part = then if before in BETWEEN or before == STARTUP else before
 
     def data_begins(self, *, begins_pass: bool = False) -> None:
         """A batch is asked for: a pass that no backward pass has followed was no training. `begins_pass`:
@@ -133,12 +128,17 @@ class Timeline:
         """An update has been made: the parts of the step that it ends, in nanoseconds."""
         self._spend()
         self._settle_training()
-        self._warm_up_left -= 1
+        step = self._ended()
+        step[STARTUP] = 0
+        if not self._is_partial:
+            self._latest.append(step)
+        self._is_partial = False
+        return step
+
+    def _ended(self) -> list[int]:
         step, self._step = self._step, list(_EMPTY)
-        total = self.total_ns
         for part, spent in enumerate(step):
-            total[part] += spent
-        total[STARTUP], step[STARTUP] = total[STARTUP], 0
+            self.total_ns[part] += spent
         return step
 
     def restart(self) -> None:
@@ -147,69 +147,68 @@ class Timeline:
         self._has_forward = self._is_evaluating = False
         self._passes_pending = 0
         self._outer.clear()
-        self._mark, self._stretch = None, list(_EMPTY)
-        self._part, self._since = OTHER, self._clock()
+        self.part, self._since = OTHER, self._clock()
 
     def recover(self) -> None:
         """Calls under way have raised: none is any more."""
         self._spend()
         self._outer.clear()
-        self._part = OTHER
+        self.part = OTHER
 
-    def mark(self, mark: int) -> None:
-        """The call that begins or has ended here is a mark, and all before it was seen."""
-        if self._mark is not None and self._warm_up_left <= 0:
-            self._stretches.learn(self._mark, mark, self._stretch)
-        self._stretch = list(_EMPTY)
-        self._mark = mark
-
-    def see_marks(self) -> None:
-        """From here, the end of a step, on nothing but marks is seen."""
+    def count(self) -> None:
+        """From here, the end of a step, on only whole steps and their waits for data are timed."""
+        rests_ns = [sum(step) - step[DATA] for step in self._latest]
+        self._most_ns = UNUSUAL * (statistics.median(rests_ns) if rests_ns else 0)
+        usual = [
+            step for step, rest in zip(self._latest, rests_ns, strict=True) if rest <= self._most_ns
+        ]
+        sums = [sum(spent) for spent in zip(*usual, strict=True)] or list(_EMPTY)
+        sums[DATA] = 0
+        self._shares = [spent / max(1, sum(sums)) for spent in sums]
         self._outer.clear()
-        self._part, self._mark = OTHER, UPDATE_ENDS
+        self.part = OTHER
 
-    def catch_up(
-        self, marks: NDArray[np.int64], at_ns: NDArray[np.int64], ends: Sequence[int]
-    ) -> tuple[NDArray[np.int64], bool]:
-        """Deals with marks that were passed by, of which those at the places `ends` end steps: the parts of
-        these, a row each, and whether nothing was unusual about any."""
-        assert self._mark is not None
-        with_last = np.concatenate([[self._mark], marks])
-        spent_ns = np.diff(at_ns, prepend=self._since)
-        steps_of = np.searchsorted(ends, np.arange(len(marks)))
-        sums_ns = np.zeros((len(ends) + 1, len(PARTS)), dtype=np.int64)
-        # The last is that of the step under way, which may not have begun.
-        sums_ns[: steps_of[-1] + 1], is_usual = self._stretches.divide(
-            with_last, spent_ns, steps_of
-        )
-        # What came before, between the last step and a pause, is of the first.
-        sums_ns[0] += self._step
-        sums_ns[0, OTHER] += self._pending[OTHER]
+    def data_is_asked_for(self) -> None:
+        """Where only whole steps are timed."""
+        self._asked_ns = self._clock()
+
+    def data_is_given(self) -> None:
+        """The wait has ended."""
+        self._data_ns += self._clock() - self._asked_ns
+
+    def step_is_counted(self) -> list[int]:
+        """As `step_ends`."""
+        now, step = self._clock(), self._step
+        data_ns, self._data_ns = self._data_ns, 0
+        rest_ns, self._since = now - self._since - data_ns, now
+        known_ns = min(rest_ns, self._most_ns)
+        for part, share in enumerate(self._shares):
+            if share:
+                spent = int(share * known_ns)
+                step[part] += spent
+                rest_ns -= spent
+        step[DATA] += data_ns
+        step[OTHER] += rest_ns + self._pending[OTHER]
         self._pending[OTHER] = 0
-        steps, self._step = sums_ns[:-1], sums_ns[-1].tolist()
-        self.total_ns = (steps.sum(axis=0) + self.total_ns).tolist()
-        self.num_marks += len(marks)
-        self._mark, self._since = int(marks[-1]), int(at_ns[-1])
-        return steps, is_usual
+        return self._ended()
 
-    def see_all(self, since_ns: int) -> None:
-        """From then on, which may have been amid a step; what we did since counts nowhere."""
-        self._part = PREPARE if self._mark == DATA_ENDS else OTHER
-        self._pending[self._part] += since_ns - self._since
-        self._stretch = list(_EMPTY)
-        self._stretch[self._part] = since_ns - self._since
-        self._paused_at = since_ns
-        self.go_on()
+    def see_whole(self, *, is_amid_step: bool) -> None:
+        """From here on all calls are seen."""
+        spent_ns, self._data_ns, data_ns = self._clock() - self._since, 0, self._data_ns
+        self._since += spent_ns
+        self._step[DATA] += data_ns
+        self._step[OTHER] += spent_ns - data_ns
+        self._is_partial = is_amid_step
 
     def pause(self) -> None:
         """What follows counts nowhere, until `go_on`."""
-        self._spend()
-        self._paused_at = self._since
+        self._paused_at = self._clock()
 
     def go_on(self) -> None:
         """The pause is over."""
-        self._since = self._clock()
-        self.paused_ns += self._since - self._paused_at
+        paused_ns = self._clock() - self._paused_at
+        self._since += paused_ns
+        self.paused_ns += paused_ns
 
     def finish(self) -> list[int]:
         """The process ends: all its time by part."""
@@ -234,7 +233,6 @@ class Timeline:
 
     def _settle_evaluation(self) -> None:
         pending = self._pending
-        self._mark = None
         self.total_ns[STARTUP] += pending[STARTUP]
         pending[STARTUP] = 0
         self.total_ns[EVALUATION] += sum(pending)
@@ -244,3 +242,28 @@ class Timeline:
         self._passes_pending = 0
         if self.on_settled is not None:
             self.on_settled(True)
+
+
+class StepTimes:
+    """The parts of every step, in nanoseconds, in as little memory as they need."""
+
+    def __init__(self) -> None:
+        self._flat = array("q")
+
+    def __len__(self) -> int:
+        return len(self._flat) // len(PARTS)
+
+    def __getitem__(self, step: int) -> list[int]:
+        """It may be counted from the end."""
+        number = range(len(self))[step]
+        return self._flat[number * len(PARTS) : (number + 1) * len(PARTS)].tolist()
+
+    def append(self, parts_ns: Sequence[int]) -> None:
+        """Of the next step."""
+        self._flat.extend(parts_ns)
+
+    def totals_s(self, first: int, end: int) -> list[float]:
+        """What these steps took, in seconds."""
+        flat = np.array(self._flat[first * len(PARTS) : end * len(PARTS)])
+        totals: list[float] = (flat.reshape(-1, len(PARTS)).sum(axis=1) / 1e9).tolist()
+        return totals

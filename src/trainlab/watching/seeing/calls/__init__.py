@@ -1,1 +1,0 @@
-"""What is seen of torch: its calls, told to whoever watches."""

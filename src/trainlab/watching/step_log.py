@@ -1,0 +1,463 @@
+"""StepLog: what each update of a script was, beside its time: its losses, its samples, its epoch; and the
+loaders, models and optimizers that it was seen to use."""
+
+import hashlib
+import math
+import weakref
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain, count
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+
+from trainlab.data.nesting import tensors_in
+
+LOSS_NAME = "train/loss"
+MOST_DIGESTED = 3
+"""So many passes are compared by their first batch."""
+DIGESTED_VALUES = 4096
+MOST_BY_OTHERS = 20
+"""After so many updates without one of the optimizer that ends steps, another one does."""
+
+
+@dataclass(eq=False)
+class SeenLoader:
+    """A DataLoader, and what it gave."""
+
+    batch_size: int | None
+    num_samples: int | None
+    num_batches: int | None
+    num_workers: int
+    pin_memory: bool
+    order: str
+    """shuffled, in order, or by a sampler of its own."""
+    drop_last: bool
+    num_given: int = 0
+    num_passes: int = 0
+    num_trained: int = 0
+    """Of those that were trained on."""
+    trained_pass: int = 0
+    """The last of them."""
+    epochs_before: int = 0
+    """Of loaders that were trained on before it."""
+    has_run_out: bool = False
+    """Whether the pass has given all of its batches."""
+    ahead: list[int] = field(default_factory=list)
+    """Sizes of batches that the pass gave before any was trained on: libraries read some ahead, and train
+    on the last when the pass has run out."""
+    is_trained_on: bool = False
+    begins_alike: bool | None = None
+    """Whether passes over it began with the same batch; None where only one was seen."""
+    first_batch: str = ""
+    """A digest of it."""
+    digested_pass: int = 0
+
+    def begin_pass(self) -> None:
+        """From its first batch on."""
+        self.num_passes += 1
+        self.has_run_out = False
+        self.ahead.clear()
+
+    @property
+    def is_trained_now(self) -> bool:
+        """Whether batches of the pass that is under way are trained on."""
+        return self.trained_pass == self.num_passes
+
+    def train_on(self, epoch: int, last: "SeenLoader | None") -> int:
+        """A batch of the pass that is under way is trained on, in this epoch, after one of `last`: the
+        epoch that it is of. A loader that takes over from one that has run out goes on counting; those
+        that are used side by side count the same."""
+        if self.is_trained_now:
+            return epoch
+        if not self.num_trained:
+            goes_on = last is not None and last.has_run_out
+            self.epochs_before = epoch if goes_on else epoch - 1
+        self.trained_pass = self.num_passes
+        self.num_trained += 1
+        self.is_trained_on = True
+        return max(epoch, self.epochs_before + self.num_trained)
+
+    def is_like(self, other: "SeenLoader") -> bool:
+        """Whether both give batches in the same way."""
+        ways = ("batch_size", "num_samples", "num_workers", "pin_memory", "order", "drop_last")
+        return all(getattr(self, way) == getattr(other, way) for way in ways)
+
+    def see_batch(self, batch: object) -> None:
+        """A batch that it gave: the first of a pass is compared with that of the pass before."""
+        self.num_given += 1
+        if self.digested_pass == self.num_passes or self.num_passes > MOST_DIGESTED:
+            return
+        self.digested_pass = self.num_passes
+        digest = digest_of(batch)
+        if self.first_batch:
+            self.begins_alike = digest == self.first_batch and self.begins_alike is not False
+        self.first_batch = digest
+
+
+@dataclass(eq=False)
+class SeenModel:
+    """A module that the script itself calls."""
+
+    name: str
+    num_parameters: int
+    devices: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    is_compiled: bool
+
+
+@dataclass(eq=False)
+class SeenOptimizer:
+    """An optimizer whose step was called."""
+
+    name: str
+    lr: float | None
+    code: str
+    """fused, foreach or loop, as far as its options say; auto: torch's choice."""
+    loss_name: str = LOSS_NAME
+    """The metric of the losses whose gradients it applies."""
+    num_steps: int = 0
+
+
+class Seen:
+    """All that was seen so far."""
+
+    def __init__(self) -> None:
+        self.loaders: list[SeenLoader] = []
+        self._of_loader: weakref.WeakKeyDictionary[DataLoader[Any], SeenLoader]
+        self._of_loader = weakref.WeakKeyDictionary()
+        self._of_data: list[tuple[Callable[[], object], SeenLoader]] = []
+        """Data sets that are there, and a loader of each."""
+        self.models: list[SeenModel] = []
+        self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self.optimizers: list[SeenOptimizer] = []
+        self._of_optimizer: dict[int, SeenOptimizer] = {}
+        self.batch_size: int | None = None
+        """Samples of the largest batch that was trained on, as far as it shows."""
+
+    def loader(self, loader: "DataLoader[Any]") -> SeenLoader:
+        """What is known of a loader, which may be new. One made anew for every pass over the same data is
+        the same."""
+        found = self._of_loader.get(loader)
+        if found is None:
+            found = self._of_loader[loader] = self._made_before(loader, _loader(loader))
+        return found
+
+    def _made_before(self, loader: "DataLoader[Any]", new: SeenLoader) -> SeenLoader:
+        for data, known in self._of_data:
+            if data() is loader.dataset and known.is_like(new):
+                return known
+        self.loaders.append(new)
+        with suppress(TypeError):  # a list, say, cannot be told from one that took its place
+            self._of_data.append((weakref.ref(loader.dataset), new))
+        return new
+
+    def model(self, module: nn.Module) -> None:
+        """A module that the script calls, which may be new."""
+        if module in self._models:
+            return
+        self._models.add(module)
+        parameters = list(module.parameters())
+        inner = getattr(module, "_orig_mod", None)
+        self.models.append(
+            SeenModel(
+                type(module if inner is None else inner).__name__,
+                sum(p.numel() for p in parameters),
+                tuple(sorted({p.device.type for p in parameters})),
+                tuple(sorted({str(p.dtype).removeprefix("torch.") for p in parameters})),
+                inner is not None,
+            )
+        )
+
+    def optimizer(self, optimizer: Optimizer) -> SeenOptimizer:
+        """What is known of an optimizer, which may be new."""
+        found = self._of_optimizer.get(id(optimizer))
+        if found is None:
+            group = optimizer.param_groups[0] if optimizer.param_groups else {}
+            # One that is gone has left its name to the next.
+            taken = {one.loss_name for one in self._of_optimizer.values()}
+            numbered = (f"{LOSS_NAME}_{number}" for number in count(2))
+            name = next(one for one in chain([LOSS_NAME], numbered) if one not in taken)
+            found = SeenOptimizer(type(optimizer).__name__, lr_of(optimizer), _code(group), name)
+            key = id(optimizer)
+            self._of_optimizer[key] = found
+            weakref.finalize(optimizer, self._of_optimizer.pop, key, None)
+            self.optimizers.append(found)
+        return found
+
+
+def lr_of(optimizer: Optimizer) -> float | None:
+    """Of its first group; None where it has none, or where reading it would hold the device up."""
+    lr = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
+    if isinstance(lr, Tensor):
+        return lr.item() if lr.device.type == "cpu" else None
+    return float(lr) if isinstance(lr, int | float) else None
+
+
+def size_of(batch: object) -> int | None:
+    """Samples of a batch: the length of its first tensor; None where it has none."""
+    tensor = _first_tensor(batch)
+    return None if tensor is None or not tensor.dim() else tensor.size(0)
+
+
+def digest_of(batch: object) -> str:
+    """Of the values of a batch's first tensor, or a part of them; empty where it has none."""
+    tensor = _first_tensor(batch)
+    if tensor is None:
+        return ""
+    values = tensor.detach().reshape(-1)[:DIGESTED_VALUES].cpu().contiguous()
+    return hashlib.sha256(values.view(torch.uint8).numpy().tobytes()).hexdigest()[:16]
+
+
+def _first_tensor(batch: object) -> Tensor | None:
+    found = next(tensors_in(batch), None)
+    # An object of the script's own holds tensors as attributes.
+    own = list(getattr(batch, "__dict__", {}).values())
+    return found if found is not None else next(tensors_in(own), None)
+
+
+def _code(group: Mapping[str, Any]) -> str:
+    if group.get("fused"):
+        return "fused"
+    if group.get("foreach"):
+        return "foreach"
+    return "loop" if group.get("foreach") is False else "auto"
+
+
+def _loader(loader: "DataLoader[Any]") -> SeenLoader:
+    # One that was made with a sampler of batches has another of its own, which it does not ask.
+    sampled = loader if loader.batch_size is not None else getattr(loader, "batch_sampler", None)
+    sampler = getattr(sampled, "sampler", None)
+    order = "shuffled" if isinstance(sampler, RandomSampler) else "own"
+    if isinstance(sampler, SequentialSampler):
+        order = "in order"
+    return SeenLoader(
+        loader.batch_size if loader.batch_size is not None else _batch_size(loader),
+        _length(loader.dataset),
+        _length(loader),
+        loader.num_workers,
+        bool(loader.pin_memory),
+        order,
+        bool(loader.drop_last),
+    )
+
+
+def _batch_size(loader: "DataLoader[Any]") -> int | None:
+    size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return size if isinstance(size, int) else None
+
+
+def _length(sized: Any) -> int | None:
+    try:
+        return len(sized)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+class Losses:
+    """What `backward` was called on, in order: a value for every pass from one number, nan for any other
+    one. What lies on a GPU is copied, and read when somebody asks: the device is not held up."""
+
+    def __init__(self) -> None:
+        self._known = array("d")
+        """All so far; nan for what still is on a device."""
+        self._waiting: list[tuple[int, Tensor]] = []
+        """Places and copies: the script may write to its own."""
+        self._scaled: tuple[Tensor, Tensor] | None = None
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def note_scaled(self, scaled: object, loss: object) -> None:
+        """A gradient scaler has made `scaled` of `loss`: that is what the curve shows."""
+        if isinstance(scaled, Tensor) and isinstance(loss, Tensor):
+            self._scaled = scaled, loss
+
+    def add(self, roots: object) -> None:
+        """The tensors that a backward pass begins at; of several numbers, whose gradients add up, their
+        sum."""
+        if isinstance(roots, list | tuple):
+            are_numbers = all(isinstance(one, Tensor) and one.numel() == 1 for one in roots)
+            root = roots[0] if len(roots) == 1 else _sum(roots) if are_numbers else None
+        else:
+            root = roots
+        if self._scaled is not None and root is self._scaled[0]:
+            root, self._scaled = self._scaled[1], None
+        value = math.nan
+        if isinstance(root, Tensor) and root.numel() == 1:
+            if root.is_cpu:
+                value = _value_of(root)
+            elif not _is_capturing():
+                self._waiting.append((len(self._known), root.detach().clone()))
+        self._known.append(value)
+
+    def values(self) -> "array[float]":
+        """All so far; waits for what still is on a device, but for a graph that is being captured."""
+        if self._waiting and not _is_capturing():
+            waiting, self._waiting = self._waiting, []
+            with torch.no_grad():
+                try:
+                    found = torch.stack([one.reshape(()) for _, one in waiting]).tolist()
+                except RuntimeError:  # on several devices, or on none
+                    found = [_value_of(one) for _, one in waiting]
+            for (place, _), value in zip(waiting, found, strict=True):
+                self._known[place] = math.nan if isinstance(value, complex) else value
+        return self._known
+
+
+def _sum(numbers: "list[Tensor] | tuple[Tensor, ...]") -> Tensor | None:
+    are_together = len({one.device for one in numbers}) == 1
+    return (
+        torch.stack([one.detach().reshape(()) for one in numbers]).sum() if are_together else None
+    )
+
+
+def _value_of(number: Tensor) -> float:
+    """nan where it has no real value that could be read, as on `meta`."""
+    try:
+        return float(number.item())
+    except (RuntimeError, TypeError):
+        return math.nan
+
+
+def _is_capturing() -> bool:
+    """Whether what is called now is not run but becomes part of a CUDA graph."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+class StepLog:
+    """Is told of batches, backward passes and updates, in their order."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self.losses = Losses()
+        """What `backward` was called on, all of it."""
+        self.samples = array("q")
+        """Those trained on by the end of each step."""
+        self.epochs = array("q")
+        """Of each step."""
+        self.loader: SeenLoader | None = None
+        """The one that the last batch trained on came from."""
+        self._fetched: tuple[SeenLoader, int] | None = None
+        """A batch that is not trained on yet, and its size."""
+        self._num_samples, self._epoch = 0, 1
+        self._pending = 0
+        """The place of the first loss since the last update by any optimizer."""
+        self._under_way = 0, 0
+        """Of the update under way, the first of the losses before it, and their number."""
+        self._of_step: dict[str, tuple[int, int]] = {}
+        self._followed: dict[str, tuple[array[int], array[int], array[int]]] = {}
+        """By metric, steps, and of each the first of the losses whose gradients were applied, and their
+        number."""
+        self._lead: Callable[[], Optimizer | None] = lambda: None
+        """The optimizer whose updates end steps, while there is one."""
+        self._num_by_others = 0
+        """Updates since the last of that one."""
+
+    def losses_between(self, first: int, end: int) -> dict[str, list[float]]:
+        """The losses whose gradients each optimizer applied in these steps, counted from 0: sums of what
+        `backward` was called on before its update. Where gradients come from elsewhere there are none."""
+        values, found = self.losses.values(), dict[str, list[float]]()
+        for name, (steps, firsts, numbers) in self._followed.items():
+            part = slice(bisect_left(steps, first), bisect_left(steps, end))
+            sums = [
+                sum(values[at : at + number])
+                for at, number in zip(firsts[part], numbers[part], strict=True)
+            ]
+            if sums:
+                found[name] = sums
+        return found
+
+    def losses_of(self, step: int) -> dict[str, float]:
+        """Those of one."""
+        return {name: value for name, (value,) in self.losses_between(step, step + 1).items()}
+
+    def lead_by(self, optimizer: Optimizer) -> None:
+        """Its updates are those that end a step."""
+        self._lead, self._num_by_others = weakref.ref(optimizer), 0
+
+    def begin_again(self) -> None:
+        """The script is about to run once more, with objects of its own."""
+        self._lead, self._pending, self._fetched = lambda: None, len(self.losses), None
+
+    def pass_begins(self, loader: SeenLoader) -> None:
+        """What it gave last is not trained on any more."""
+        if self._fetched is not None and self._fetched[0] is loader:
+            self._fetched = None
+
+    def fetched(self, loader: SeenLoader, size: int) -> None:
+        """A batch, which may be trained on or not."""
+        if self._fetched is not None and self._fetched[0] is loader and not loader.is_trained_now:
+            loader.ahead.append(self._fetched[1])
+        self._fetched = loader, size
+
+    def trains(self) -> None:
+        """A backward pass begins, from whatever: the batch fetched last is one that is trained on."""
+        if self._fetched is None:
+            if (last := self.loader) is not None and last.has_run_out and last.is_trained_now:
+                self._num_samples += last.ahead.pop(0) if last.ahead else 0
+            return
+        loader, size = self._fetched
+        self._epoch = loader.train_on(self._epoch, self.loader)
+        self._fetched, self.loader = None, loader
+        self._num_samples += size
+        if self._seen.batch_size is None or size > self._seen.batch_size:
+            self._seen.batch_size = size
+
+    def update_begins(self) -> None:
+        """By any optimizer, but for one that another is wrapped around."""
+        self._under_way = self._pending, len(self.losses) - self._pending
+        self._pending = len(self.losses)
+
+    def update_ends(self, optimizer: Optimizer) -> None:
+        """It has followed the losses from before it began."""
+        seen = self._seen.optimizer(optimizer)
+        seen.num_steps += 1
+        first, number = self._under_way
+        if not number:
+            # A closure asks for the loss again and again: the first is that of the weights before the
+            # update.
+            first, number = self._pending, min(1, len(self.losses) - self._pending)
+        self._under_way, self._pending = (0, 0), len(self.losses)
+        if number:
+            self._of_step[seen.loss_name] = first, number
+
+    def update_by_hand(self) -> None:
+        """Weights that no optimizer of torch's updates."""
+        self.update_begins()
+        self._of_step[LOSS_NAME] = self._under_way
+
+    def ends_step(self, optimizer: Optimizer) -> bool:
+        """Whether its updates end steps: those of the first do, or of another once that is gone, or makes
+        none any more."""
+        lead = self._lead()
+        if lead is optimizer:
+            self._num_by_others = 0
+            return True
+        self._num_by_others += 1
+        if lead is not None and self._num_by_others <= MOST_BY_OTHERS:
+            return False
+        self.lead_by(optimizer)
+        return True
+
+    def step_ends(self, *, follows_test: bool) -> None:
+        """`follows_test`: there was one since the step before."""
+        if follows_test and self.loader is None and self.samples:
+            # No loader tells where a pass over the data begins: after a test, say.
+            self._epoch += 1
+        for name, (first, number) in self._of_step.items():
+            if name not in self._followed:
+                self._followed[name] = array("q"), array("q"), array("q")
+            for values, value in zip(
+                self._followed[name], (len(self.samples), first, number), strict=True
+            ):
+                values.append(value)
+        self._of_step = {}
+        self.samples.append(self._num_samples)
+        self.epochs.append(self._epoch)

@@ -1,0 +1,364 @@
+"""Tracer: hears of torch's calls and keeps what a script did: its steps, its losses, where time went.
+
+The first steps are seen whole, and then short bursts at random: what a script does now and then is met by
+chance. Between bursts batches, losses and updates are counted, so that a script runs nearly as fast as by
+itself. A burst begins, too, where a test or a pass over the data does.
+"""
+
+import gc
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from time import perf_counter_ns
+from typing import Any
+
+import psutil
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from trainlab.watching.hooks import COUNTS, LIGHT, WHOLE, Hooks
+from trainlab.watching.step_log import Seen, SeenLoader, StepLog, size_of
+from trainlab.watching.timeline import (
+    LOSS,
+    OPTIMIZER,
+    OTHER,
+    PREPARE,
+    TRANSFER,
+    ZERO_GRAD,
+    Clock,
+    StepTimes,
+    Timeline,
+)
+
+FIRST = 100
+"""All of so many steps are seen whole."""
+BURST = 10
+"""Then so many each time,"""
+EVERY = 100
+"""once in so many on average."""
+MEMORY_EVERY_S = 0.25
+"""Between two looks at how much memory the process holds."""
+
+
+class Follower:
+    """Is told of the moments of a script's training, and overrides those that it needs; the time that it
+    takes counts nowhere."""
+
+    def pass_begins(self, loader: SeenLoader) -> None:
+        """A pass over a loader begins, for training or not."""
+
+    def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        """A model that the script itself calls begins, with these arguments by place."""
+
+    def forward_ends(self) -> None:
+        """It has returned."""
+
+    def backward_ends(self) -> None:
+        """A backward pass is over."""
+
+    def update_begins(self, optimizer: Optimizer) -> None:
+        """The gradients are what the optimizer is given."""
+
+    def update_ends(self) -> None:
+        """It has changed the weights."""
+
+
+class Tracer:
+    """What one process did, from its start on."""
+
+    def __init__(self, start_ns: int | None = None, clock: Clock = perf_counter_ns) -> None:
+        self.timeline = Timeline(clock, start_ns)
+        self.seen = Seen()
+        self.log = StepLog(self.seen)
+        self.steps_ns = StepTimes()
+        """The parts of each step; the first holds what came before it, but for the start."""
+        self.memory_bytes: list[tuple[int, int]] = []
+        """Step and resident size, now and then."""
+        self.num_fetched = self.num_light_steps = 0
+        self.was_restarted = False
+        self.num_first_models: int | None = None
+        """Models seen before the script ran once more, with the same again; None: it did not."""
+        # One that was made before the first look makes updates, too.
+        self.has_optimizer = any(issubclass(type(one), Optimizer) for one in gc.get_objects())
+        self._updates_by_hand = 0
+        """Backward passes since the last step, where no optimizer of torch's was made."""
+        self._passes_before = 0
+        self._without_gradients: set[int] = set()
+        """Models that ran without gradients since the last backward pass or batch."""
+        self._process, self._looked_s = psutil.Process(), 0.0
+        self.is_testing = False
+        """Whether the model has been run without training since the last backward pass."""
+        self.on_step: Callable[[int], None] | None = None
+        """Is told that an update was made, counted from 1."""
+        self.follower: Follower | None = None
+        self.is_sampled = False
+        """Whether only bursts of steps are seen whole."""
+        self._left, self._random = FIRST, random.Random(0)  # noqa: S311  no number of the script's
+        """Steps until a burst ends, or the next begins."""
+        self._has_begun_pass = False
+        """Over a loader that has not been asked for a batch yet."""
+        self._is_told = False
+        """Whether a test would have been told since the last step, by a pass over the data or `eval`."""
+        self.hooks = Hooks(self)
+
+    @property
+    def num_steps(self) -> int:
+        """Updates so far."""
+        return len(self.steps_ns)
+
+    @property
+    def device(self) -> str:
+        """The kind of device that the models seen so far are on."""
+        kinds = {kind for model in self.seen.models for kind in model.devices}
+        return next((kind for kind in ("cuda", "mps") if kind in kinds), "cpu")
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """What runs inside is ours: nothing of it is seen."""
+        level = self.hooks.level
+        self.hooks.see(LIGHT)
+        try:
+            yield
+        finally:
+            self.hooks.see(level)
+
+    def lead_by(self, optimizer: Optimizer) -> None:
+        """Its updates are those that end a step."""
+        self.log.lead_by(optimizer)
+        self.has_optimizer = True
+
+    def close(self) -> None:
+        """The script has ended."""
+        self.on_step = None
+        if self._updates_by_hand:
+            self._step_by_hand()
+        self.see_whole()
+        self.hooks.close()
+        self.timeline.finish()
+
+    def begin_again(self) -> None:
+        """The script is about to run once more, with objects of its own."""
+        self.log.begin_again()
+        self._updates_by_hand = 0
+        self.was_restarted = True
+        if self.num_first_models is None:
+            self.num_first_models = len(self.seen.models)
+
+    def trace_lightly(self, is_light: bool) -> None:
+        """From here, the end of a step, on only batches and updates are seen, or all is again."""
+        if not self.hooks.level and not is_light:
+            self.timeline.restart()
+        # Where weights are updated by hand nothing else tells where a step ends.
+        self.hooks.see(LIGHT if is_light and self.has_optimizer else WHOLE)
+
+    def count(self) -> None:
+        """From here, the end of a step, on only batches, losses and updates are seen."""
+        self._without_gradients.clear()
+        self.timeline.count()
+        self.hooks.see(COUNTS)
+
+    def see_whole(self, *, is_amid_step: bool = True) -> None:
+        """From here on all is."""
+        if self.hooks.level == COUNTS:
+            self.timeline.see_whole(is_amid_step=is_amid_step)
+            self.hooks.see(WHOLE)
+
+    def _begin_burst(self) -> None:
+        """Amid a step: a test or a pass over the data begins."""
+        if self.is_sampled:
+            self._left = max(self._left, BURST) if self.hooks.level == WHOLE else BURST
+            self.see_whole()
+
+    def _sample(self) -> None:
+        """At the end of a step."""
+        self._left -= 1
+        if self._left > 0:
+            return
+        if self.hooks.level == WHOLE:
+            self._left = self._random.randint(1, 2 * (EVERY - BURST) - 1)
+            self.count()
+        else:
+            self._left = BURST
+            self.see_whole(is_amid_step=False)
+
+    def pass_begins(self, loader: "DataLoader[Any]") -> SeenLoader:
+        seen = self.seen.loader(loader)
+        seen.begin_pass()
+        self.log.pass_begins(seen)
+        self._is_told = self._has_begun_pass = True
+        self._follow("pass_begins", seen)
+        return seen
+
+    def test_begins(self) -> None:
+        self._is_told = True
+        self._begin_burst()
+
+    def data_begins(self, loader: SeenLoader | None) -> None:
+        self.num_fetched += 1
+        if self.hooks.level == LIGHT:
+            return
+        if self.hooks.level == COUNTS:
+            if loader is not None and loader.is_trained_now:
+                self.timeline.data_is_asked_for()
+                return
+            self._begin_burst()
+        if self.hooks.models.is_inside:
+            self.hooks.models.recover()
+            self.timeline.end(OTHER)
+        if self._updates_by_hand:
+            self._step_by_hand()
+        self.hooks.end_raised_updates()
+        self.timeline.data_begins(begins_pass=self._has_begun_pass)
+        self._has_begun_pass = False
+        self._without_gradients.clear()
+
+    def data_ends(self, loader: SeenLoader | None, batch: object, *, has_run_out: bool) -> None:
+        if self.hooks.level == LIGHT:
+            return
+        if self.hooks.level == COUNTS:
+            self.timeline.num_marks += 1
+            self.timeline.data_is_given()
+        elif has_run_out:
+            self.timeline.data_runs_out()
+        else:
+            self.timeline.end(PREPARE)
+        if loader is not None and has_run_out:
+            loader.has_run_out = True
+        elif loader is not None and batch is not None:
+            loader.see_batch(batch)
+            self.log.fetched(loader, size_of(batch) or 0)
+
+    def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        if self._updates_by_hand:
+            self._step_by_hand()
+        key, has_gradients = id(module), torch.is_grad_enabled()
+        is_repeated = key in self._without_gradients
+        self.timeline.forward_begins(is_repeated=is_repeated)
+        if is_repeated:
+            self._without_gradients.clear()
+        if not has_gradients:
+            self._without_gradients.add(key)
+        if not has_gradients or not module.training:
+            self.is_testing = True
+        self._follow("forward_begins", module, arguments)
+
+    def forward_ends(self, module: nn.Module) -> None:
+        if self.hooks.level == WHOLE:
+            self.timeline.end(LOSS)
+        self._follow("forward_ends")
+        self.seen.model(module)
+
+    def tells_gradients(self, options: Mapping[str, Any]) -> bool:
+        """Whether `torch.autograd.grad` stands for `backward`: where no optimizer makes the updates."""
+        return not self.has_optimizer and not options.get("create_graph")
+
+    def backward_begins(self, roots: object) -> None:
+        if self._updates_by_hand and roots is not None:
+            self._step_by_hand()
+        if self.hooks.level == WHOLE:
+            self.timeline.backward_begins()
+            self._without_gradients.clear()
+        else:
+            self.timeline.num_marks += 1
+        if roots is not None:
+            self.log.losses.add(roots)
+        self.log.trains()
+        self.is_testing = False
+
+    def backward_ends(self) -> None:
+        if self.hooks.level == WHOLE:
+            self.timeline.end(OTHER)
+        if not self.has_optimizer:
+            self._updates_by_hand += 1
+        self._follow("backward_ends")
+
+    def optimizer_made(self) -> None:
+        self.has_optimizer = True
+
+    def update_begins(self, optimizer: Optimizer) -> None:
+        if self.hooks.level == LIGHT:
+            return
+        # It may have been made before the watch began.
+        self.has_optimizer, self._updates_by_hand = True, 0
+        self._follow("update_begins", optimizer)
+        if self.hooks.level == WHOLE:
+            self.timeline.begin(OPTIMIZER)
+        if len(self.hooks.updating) == 1:
+            self.log.update_begins()
+
+    def update_raised(self) -> None:
+        if self.hooks.level == WHOLE:
+            self.timeline.recover()
+
+    def update_ends(self, optimizer: Optimizer) -> None:
+        if self.hooks.level == LIGHT:
+            if self.log.ends_step(optimizer):
+                self.num_light_steps += 1
+                if self.on_step is not None:
+                    self.on_step(self.num_steps + self.num_light_steps)
+            return
+        if self.hooks.level == WHOLE:
+            self.timeline.end(OTHER)
+        else:
+            self.timeline.num_marks += 1
+        self._follow("update_ends")
+        self.log.update_ends(optimizer)
+        if self.log.ends_step(optimizer):
+            self._step_ends()
+
+    def zero_grad_begins(self) -> None:
+        self.timeline.begin(ZERO_GRAD)
+
+    def zero_grad_ends(self) -> None:
+        self.timeline.end(OTHER)
+
+    def transfer_begins(self) -> None:
+        self.timeline.begin(TRANSFER)
+
+    def transfer_ends(self) -> None:
+        self.timeline.end(PREPARE)
+
+    def loss_scaled(self, scaled: object, loss: object) -> None:
+        self.log.losses.note_scaled(scaled, loss)
+
+    def _step_by_hand(self) -> None:
+        """Weights that no optimizer of torch's updates: a step ends where the next batch begins."""
+        self._updates_by_hand = 0
+        self.log.update_by_hand()
+        self._step_ends()
+
+    def _step_ends(self) -> None:
+        if self.hooks.level == WHOLE:
+            self.steps_ns.append(self.timeline.step_ends())
+        else:
+            self.steps_ns.append(self.timeline.step_is_counted())
+        passes = self.timeline.num_evaluation_passes
+        follows_test, self._passes_before = passes > self._passes_before, passes
+        self.log.step_ends(follows_test=follows_test)
+        if follows_test and not self._is_told:
+            self.is_sampled = False  # it tests, and nothing tells when
+        self._is_told = False
+        if (now_s := time.monotonic()) - self._looked_s > MEMORY_EVERY_S:
+            self._looked_s = now_s
+            with suppress(OSError, psutil.Error):  # a script may have no file left to open
+                self.memory_bytes.append((self.num_steps, self._process.memory_info().rss))
+        if self.on_step is not None:
+            self.timeline.pause()
+            try:
+                self.on_step(self.num_steps)
+            finally:
+                self.timeline.go_on()
+        if self.is_sampled and self.has_optimizer:
+            self._sample()
+
+    def _follow(self, moment: str, *arguments: Any) -> None:
+        """What the follower does counts nowhere."""
+        if self.follower is not None:
+            self.timeline.pause()
+            try:
+                getattr(self.follower, moment)(*arguments)
+            finally:
+                self.timeline.go_on()

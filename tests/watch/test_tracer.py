@@ -1,0 +1,703 @@
+"""Torch's calls are seen while a tracer is there, in bursts or all of them: what is told of a loop is what
+was; afterwards, and for all others, torch is as before."""
+
+import copy
+import io
+import math
+import pickle
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter
+from torch.nn.functional import cross_entropy
+from torch.nn.modules import module as modules
+from torch.optim import Optimizer
+from torch.optim import optimizer as optimizers
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from trainlab.watching import tracer as tracing
+from trainlab.watching.hooks import COUNTS, LIGHT, WHOLE
+from trainlab.watching.timeline import DATA, EVALUATION, FORWARD, LOSS, OTHER, PARTS
+from trainlab.watching.tracer import Tracer
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first burst ends after five steps, and others come soon."""
+    for name, value in (("FIRST", 5), ("BURST", 3), ("EVERY", 10)):
+        monkeypatch.setattr(tracing, name, value)
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def samples(number: int) -> TensorDataset:
+    return TensorDataset(torch.randn(number, 4), torch.randint(0, 2, (number,)))
+
+
+def sgd(model: nn.Module) -> Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def step(model: nn.Module, optimizer: Optimizer, inputs: Tensor | None = None) -> None:
+    optimizer.zero_grad()
+    model(torch.randn(3, 4) if inputs is None else inputs).square().mean().backward()
+    optimizer.step()
+
+
+def plain() -> None:
+    model, data = net(), samples(101)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(3):
+        for one, target in DataLoader(data, batch_size=4, shuffle=True):
+            optimizer.zero_grad()
+            cross_entropy(model(one), target).backward()
+            optimizer.step()
+        with torch.no_grad():
+            for one, _ in DataLoader(data, batch_size=32):
+                model(one)
+
+
+def accumulating() -> None:
+    model, data = net(), samples(120)
+    optimizer = sgd(model)
+    for number, (one, target) in enumerate(DataLoader(data, batch_size=2), 1):
+        (cross_entropy(model(one), target) / 3).backward()
+        if number % 3 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def adversarial() -> None:
+    first, second, data = net(), nn.Linear(2, 1), samples(100)
+    both = [sgd(first), sgd(second)]
+    for one, _ in DataLoader(data, batch_size=2):
+        second.zero_grad()
+        second(first(one).detach()).mean().backward()
+        both[1].step()
+        first.zero_grad()
+        second(first(one)).square().mean().backward()
+        both[0].step()
+
+
+def without_loader() -> None:
+    model = net()
+    optimizer = sgd(model)
+    for _ in range(60):
+        step(model, optimizer)
+
+
+def closures() -> None:
+    model, (inputs, targets) = net(), samples(16).tensors
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = cross_entropy(model(inputs), targets)
+        loss.backward()
+        return loss
+
+    for _ in range(30):
+        optimizer.step(closure)
+
+
+def scaled() -> None:
+    model, data = net(), samples(80)
+    optimizer, scaler = sgd(model), torch.amp.GradScaler("cpu")
+    for one, target in DataLoader(data, batch_size=2):
+        optimizer.zero_grad()
+        scaler.scale(cross_entropy(model(one), target)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def several_models() -> None:
+    """As of a cross-validation: each has an optimizer of its own, no loader tells."""
+    for _ in range(3):
+        model = net()
+        optimizer = sgd(model)
+        for _ in range(40):
+            step(model, optimizer)
+
+
+class Endless(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        while True:
+            yield torch.randn(4), 1
+
+
+def with_a_test_between() -> None:
+    """From an iterator that was made before."""
+    model = net()
+    optimizer, tests = sgd(model), iter(DataLoader(Endless(), batch_size=7))
+    for number, (one, target) in enumerate(islice(DataLoader(Endless(), batch_size=3), 80)):
+        optimizer.zero_grad()
+        cross_entropy(model(one), target).backward()
+        optimizer.step()
+        if number % 16 == 15:
+            with torch.no_grad():
+                model(next(tests)[0])
+
+
+def of_words() -> None:
+    """Batches that hold no tensor."""
+    model = net()
+    optimizer = sgd(model)
+    for _ in range(2):
+        for words in DataLoader([str(number) for number in range(60)], batch_size=2):
+            step(model, optimizer, torch.ones(len(words), 4))
+
+
+class Own(torch.optim.SGD):
+    """Its step is torch's and a little more: torch hooks both."""
+
+    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+        return super().step(closure)
+
+
+def within_its_own() -> None:
+    model = net()
+    sgd(nn.Linear(4, 1))
+    optimizer = Own(model.parameters(), lr=0.01)
+    for _ in range(30):
+        step(model, optimizer)
+
+
+class Around(Optimizer):
+    """Does something of its own after the update of another."""
+
+    def __init__(self, inner: Optimizer) -> None:
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+
+    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+        return self.inner.step(closure)
+
+
+def around_another() -> None:
+    model = net()
+    optimizer = Around(sgd(model))
+    for _ in range(30):
+        step(model, optimizer)
+
+
+def checkpointed() -> None:
+    """A backward pass within another."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = sgd(model)
+    for _ in range(30):
+        inputs = torch.ones(2, 4, requires_grad=True)
+        hidden = checkpoint(model[:2], inputs, use_reentrant=True)
+        optimizer.zero_grad()
+        (model[2](hidden) ** 2).mean().backward()
+        optimizer.step()
+
+
+def several_losses() -> None:
+    weight = torch.ones(1, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    for number in range(30):
+        roots = [(weight * 2).sum(), (weight * 3).sum()] if number % 2 else weight * 1j
+        torch.autograd.backward(roots, None if number % 2 else torch.tensor([1 + 0j]))
+        optimizer.step()
+
+
+def beside_a_thread() -> None:
+    model, other = net(), net()
+    optimizer, another = sgd(model), sgd(other)
+    for number in range(40):
+        if number in (3, 25):
+            thread = threading.Thread(target=lambda: step(other, another))
+            thread.start()
+            thread.join()
+        step(model, optimizer)
+
+
+def read_ahead(loader: DataLoader[Any], depth: int) -> Iterator[Any]:
+    """As libraries give batches, to know which is the last."""
+    waiting = deque[Any]()
+    for batch in loader:
+        waiting.append(batch)
+        if len(waiting) > depth:
+            yield waiting.popleft()
+    yield from waiting
+
+
+def ahead(depth: int = 2) -> None:
+    model, data = net(), samples(103)
+    optimizer = sgd(model)
+    for _ in range(3):
+        for one, _ in read_ahead(DataLoader(data, batch_size=2), depth):
+            step(model, optimizer, one)
+        with torch.no_grad():
+            for one, _ in DataLoader(data, batch_size=50):
+                model(one)
+
+
+def traced(loop: Callable[[], None], *, is_sampled: bool = True) -> Tracer:
+    torch.manual_seed(1)
+    tracer = Tracer()
+    tracer.is_sampled = is_sampled
+    try:
+        loop()
+    finally:
+        tracer.close()
+    return tracer
+
+
+LOOPS: list[Callable[[], None]] = [
+    *(plain, accumulating, adversarial, without_loader, closures, scaled, several_models),
+    *(with_a_test_between, of_words, within_its_own, around_another, checkpointed, several_losses),
+    *(beside_a_thread, ahead),
+]
+
+
+def test_all_but_the_time_is_the_same_as_where_all_is_seen() -> None:
+    for loop in LOOPS:
+        whole, sampled = traced(loop, is_sampled=False), traced(loop)
+        assert 0 < sampled.timeline.num_calls < whole.timeline.num_calls, loop
+        assert sampled.timeline.num_marks > 0, loop
+        assert sampled.num_steps == whole.num_steps > 0, loop
+        np.testing.assert_equal(list(sampled.log.losses.values()), list(whole.log.losses.values()))
+        for number in range(whole.num_steps):
+            np.testing.assert_equal(sampled.log.losses_of(number), whole.log.losses_of(number))
+        assert sampled.log.samples == whole.log.samples, loop
+        assert sampled.log.epochs == whole.log.epochs, loop
+        assert sampled.num_fetched == whole.num_fetched, loop
+        assert sampled.seen.batch_size == whole.seen.batch_size, loop
+        for name in ("loaders", "optimizers"):
+            pairs = zip(getattr(sampled.seen, name), getattr(whole.seen, name), strict=True)
+            assert all(vars(one) == vars(other) for one, other in pairs), (loop, name)
+        passes = whole.timeline.num_evaluation_passes
+        assert sampled.timeline.num_evaluation_passes == passes, loop
+        assert all(min(step_ns) >= 0 for step_ns in sampled.steps_ns), loop
+
+
+def test_steps_and_losses_are_those_of_the_loop() -> None:
+    numbers = {
+        accumulating: (20, 60),
+        several_models: (120, 120),
+        within_its_own: (30, 30),
+        around_another: (30, 30),
+        checkpointed: (30, 30),
+        beside_a_thread: (40, 40),
+    }
+    for loop, expected in numbers.items():
+        tracer = traced(loop)
+        assert (tracer.num_steps, len(tracer.log.losses)) == expected, loop
+        losses = tracer.log.losses_between(0, tracer.num_steps)
+        assert list(losses) == ["train/loss"], loop
+        assert len(losses["train/loss"]) == expected[0], loop
+    several = traced(several_losses).log.losses.values()
+    assert several[1] == 5.0  # those of one backward pass add up
+    assert all(map(math.isnan, several[::2]))  # a complex one has no value
+    gan = traced(adversarial).log
+    values = gan.losses.values()
+    assert gan.losses_of(1) == {"train/loss": values[2], "train/loss_2": values[1]}
+
+
+def test_the_loss_of_a_scaled_backward_pass_is_the_unscaled_one() -> None:
+    model = net()
+    optimizer, scaler = sgd(model), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    tracer = Tracer()
+    loss = model(torch.ones(2, 4)).square().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    tracer.close()
+    assert tracer.log.losses_of(0) == {"train/loss": loss.item()}
+
+
+class Clock:
+    """Stands still but for what is busy."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def busy(self, ms: float) -> None:
+        self.now_ns += int(ms * 1e6)
+
+
+class Fetched(Dataset[Any]):
+    """Each sample takes a known time."""
+
+    def __init__(self, clock: Clock, ms: Callable[[int], float], number: int) -> None:
+        self._clock, self._ms, self._number = clock, ms, number
+
+    def __len__(self) -> int:
+        return self._number
+
+    def __getitem__(self, index: int) -> Tensor:
+        self._clock.busy(self._ms(index))
+        return torch.ones(4)
+
+
+def test_time_between_bursts_is_divided_as_in_the_latest_but_for_waits_and_what_is_unusual() -> (
+    None
+):
+    clock, model = Clock(), net()
+    model[0].register_forward_hook(lambda *_: clock.busy(2.0))
+    tracer, optimizer = Tracer(clock=clock), sgd(model)
+    tracer.is_sampled = True
+    counted: list[int] = []
+    # A loader that stands still now and then, a file that is written once in fifty steps.
+    data = Fetched(clock, lambda index: 9.0 if index % 7 == 6 else 1.0, 400)
+    for number, one in enumerate(DataLoader(data)):
+        if tracer.hooks.level == COUNTS:
+            counted.append(number)
+        outputs = model(one)
+        clock.busy(1.0)
+        outputs.sum().backward()
+        clock.busy(0.5)
+        if number % 50 == 49:
+            clock.busy(100.0)
+        optimizer.step()
+    tracer.close()
+    assert 200 < len(counted) < 390
+    assert sum(tracer.timeline.total_ns) == clock.now_ns
+    for number in counted[1:]:
+        parts_ms = [spent / 1e6 for spent in tracer.steps_ns[number]]
+        assert parts_ms[DATA] == (9.0 if number % 7 == 6 else 1.0)
+        if number % 50 != 49:
+            expected = [parts_ms[FORWARD], parts_ms[LOSS], parts_ms[OTHER]]
+            assert expected == pytest.approx([2.0, 1.0, 0.5], abs=1e-5), number
+        else:  # three times a usual step is one, as far as anybody knows
+            assert parts_ms[FORWARD] == pytest.approx(6.0, abs=1e-5)
+            assert parts_ms[OTHER] == pytest.approx(103.5 - 9.0, abs=1e-5)
+
+
+def with_tests(num_steps: int, tests: Callable[[int], bool], *, by_eval: bool) -> Tracer:
+    """A training without a loader that is tested after some steps, for 5 ms each."""
+    clock, model = Clock(), net()
+    tracer, optimizer = Tracer(clock=clock), sgd(model)
+    tracer.is_sampled = True
+    for number in range(num_steps):
+        model.train()
+        step(model, optimizer)
+        if tests(number):
+            if by_eval:
+                model.eval()
+            with torch.no_grad():
+                model(torch.randn(3, 4))
+            clock.busy(5.0)
+    tracer.close()
+    return tracer
+
+
+def test_a_test_begins_a_burst_and_one_that_nothing_tells_of_ends_the_sampling() -> None:
+    told = with_tests(60, lambda number: number % 20 == 19, by_eval=True)
+    assert told.timeline.num_evaluation_passes == 3
+    assert told.timeline.total_ns[EVALUATION] == 15e6
+    assert told.timeline.num_marks > 0
+    untold = with_tests(40, lambda number: number in (3, 30), by_eval=False)
+    assert untold.timeline.num_evaluation_passes == 2
+    assert untold.timeline.total_ns[EVALUATION] == 10e6
+    assert untold.timeline.num_marks == 0
+
+
+def test_what_follows_a_test_and_the_start_of_loaders_are_booked_where_they_belong() -> None:
+    clock, model = Clock(), net()
+    tracer, optimizer = Tracer(clock=clock), sgd(model)
+    tracer.is_sampled = True
+
+    class Started(DataLoader[Any]):
+        def _get_iterator(self) -> Any:
+            clock.busy(20.0)  # as workers are started
+            return super()._get_iterator()
+
+    def loader(ms: float, number: int) -> DataLoader[Any]:
+        return Started(Fetched(clock, lambda index: ms, number), batch_size=2)
+
+    training, testing = loader(1.0, 40), loader(3.0, 4)
+    for _ in range(2):
+        for one in training:
+            step(model, optimizer, one)
+        with torch.no_grad():
+            for one in testing:
+                model(one)
+        clock.busy(50.0)  # a file is written
+    tracer.close()
+    assert tracer.timeline.num_marks > 0
+    total_ms = dict(zip(PARTS, (ns / 1e6 for ns in tracer.timeline.total_ns), strict=True))
+    assert total_ms["evaluation"] == 2 * (20 + 4 * 3)
+    assert total_ms["data"] + total_ms["startup"] == 2 * (20 + 40 * 1)
+    assert total_ms["other"] == 2 * 50
+
+
+def test_tensors_updated_by_hand_make_a_step_for_each_backward_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gc.get_objects", list)  # no optimizer of another test
+    for by_grad in (False, True):
+
+        def loop(by_grad: bool = by_grad) -> None:
+            weight = torch.ones(1, requires_grad=True)
+            for number in range(7):
+                loss = (weight * (1.0 + number)).square().sum()
+                if by_grad:
+                    (change,) = torch.autograd.grad(loss, [weight])
+                else:
+                    loss.backward()
+                    assert weight.grad is not None
+                    change = weight.grad
+                with torch.no_grad():
+                    weight -= 0.001 * change
+
+        tracer = traced(loop)
+        assert tracer.num_steps == 7
+        assert [list(tracer.log.losses_of(number)) for number in range(7)] == [["train/loss"]] * 7
+
+
+def test_loaders_that_follow_one_another_go_on_counting_epochs() -> None:
+    def folds() -> None:
+        """As of a cross-validation."""
+        for _ in range(3):
+            model, loader = net(), DataLoader(samples(8), batch_size=4)
+            optimizer = sgd(model)
+            for _ in range(2):
+                for one, _ in loader:
+                    step(model, optimizer, one)
+
+    def tasks() -> None:
+        """Side by side."""
+        model = net()
+        optimizer = sgd(model)
+        first, second = (DataLoader(samples(8), batch_size=4) for _ in range(2))
+        for _ in range(3):
+            others = iter(second)
+            for one, _ in first:
+                step(model, optimizer, one)
+                step(model, optimizer, next(others)[0])
+
+    assert list(traced(folds).log.epochs) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+    assert list(traced(tasks).log.epochs) == [1] * 4 + [2] * 4 + [3] * 4
+
+
+def test_loaders_made_anew_for_every_pass_make_no_other_epochs() -> None:
+    def anew() -> None:
+        model, data = net(), samples(12)
+        optimizer = sgd(model)
+        for _ in range(3):
+            for one, _ in DataLoader(data, batch_size=4, shuffle=True):
+                step(model, optimizer, one)
+            with torch.no_grad():
+                for one, _ in DataLoader(data, batch_size=4, shuffle=True):
+                    model(one)
+
+    assert sorted(set(traced(anew).log.epochs)) == [1, 2, 3]
+
+
+def test_batches_that_are_read_ahead_are_counted_when_they_are_trained_on() -> None:
+    for depth in (1, 2):
+        log = traced(lambda depth=depth: ahead(depth)).log
+        assert [log.samples[place] for place in (51, 103, 155)] == [103, 206, 309]
+        assert list(log.epochs) == [1] * 52 + [2] * 52 + [3] * 52
+
+
+class Broken(Dataset[Any]):
+    """Cannot read its last sample."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> Tensor:
+        if index == 39:
+            raise OSError("cannot be read")
+        return torch.ones(4)
+
+
+def test_a_loader_that_raises_has_not_run_out() -> None:
+    def loop() -> None:
+        model = net()
+        optimizer = sgd(model)
+        with suppress(OSError):
+            for one in DataLoader(Broken()):
+                step(model, optimizer, one)
+
+    for is_sampled in (False, True):
+        tracer = traced(loop, is_sampled=is_sampled)
+        assert (tracer.num_steps, tracer.seen.loaders[0].has_run_out) == (39, False)
+
+
+def test_an_optimizer_that_takes_over_ends_the_steps_from_then_on() -> None:
+    """Both were made before; the first one lives on."""
+
+    def switching(*numbers: int) -> Tracer:
+        def loop() -> None:
+            model = net()
+            both = sgd(model), torch.optim.Adam(model.parameters())
+            for place, number in enumerate(numbers):
+                for _ in range(number):
+                    step(model, both[place % 2])
+
+        return traced(loop)
+
+    tracer = switching(50, 100)
+    assert tracer.num_steps == 130  # some pass until it is known
+    assert [one.num_steps for one in tracer.seen.optimizers] == [50, 100]
+    assert switching(50, 15, 60, 15, 50).num_steps == 160
+
+
+def test_an_update_that_raises_is_over() -> None:
+    class Fails(torch.optim.SGD):
+        fails = False
+
+        def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+            if self.fails:
+                raise RuntimeError("told to")
+            return super().step(closure)
+
+    def loop() -> None:
+        model = net()
+        optimizer = Fails(model.parameters(), lr=0.01)
+        for number in range(30):
+            optimizer.fails = number % 7 == 3
+            with suppress(RuntimeError):
+                step(model, optimizer)
+
+    tracer = traced(loop, is_sampled=False)
+    assert tracer.num_steps == 26
+    assert all(step_ns[FORWARD] for step_ns in tracer.steps_ns)
+
+
+def test_a_script_that_has_no_file_left_to_open_trains_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(process: object) -> None:
+        raise OSError("Too many open files")
+
+    monkeypatch.setattr("psutil.Process.memory_info", refuses)
+    tracer = traced(without_loader)
+    assert (tracer.num_steps, tracer.memory_bytes) == (60, [])
+
+
+def state_of_torch() -> list[Any]:
+    """All that hooks could change."""
+    return [
+        dict(modules._global_forward_pre_hooks),
+        dict(modules._global_forward_hooks),
+        [one for one in warnings.filters if "global hooks" in str(one[1])],
+        dict(optimizers._global_optimizer_pre_hooks),
+        dict(optimizers._global_optimizer_post_hooks),
+        *(torch.autograd.backward, torch.autograd.grad, torch.amp.GradScaler.scale),
+        *(Optimizer.zero_grad, Optimizer.__init__, nn.Module.zero_grad, nn.Module.eval),
+        *(DataLoader.__iter__, _BaseDataLoaderIter.__next__, Tensor.__dict__.get("to")),
+    ]
+
+
+def test_torch_is_as_before_once_the_tracer_is_closed() -> None:
+    before = state_of_torch()
+    tracer = Tracer()
+    assert state_of_torch() != before
+    without_loader()
+    tracer.close()
+    assert state_of_torch() == before
+
+
+def test_an_optimizer_made_before_the_tracer_is_seen() -> None:
+    model = net()
+    optimizer = sgd(model)
+    tracer = Tracer()
+    step(model, optimizer)
+    tracer.close()
+    assert tracer.num_steps == 1
+
+
+def test_copies_and_files_of_a_model_hold_nothing_of_ours() -> None:
+    model = net()
+    tracer = Tracer()
+    step(model, sgd(model))
+    assert all(not one._forward_hooks for one in model.modules())
+    copied, stream = copy.deepcopy(model), io.BytesIO()
+    torch.save(model, stream)
+    tracer.close()
+    assert b"trainlab" not in stream.getvalue()
+    assert b"trainlab" not in pickle.dumps(copied)
+
+
+class Looking(nn.Module):
+    """Raises when told to, and counts hooks of all modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raises, self.hooks = False, list[int]()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.raises:
+            raise ValueError("told to")
+        self.hooks.append(len(modules._global_forward_pre_hooks))
+        return inputs
+
+
+def test_a_script_that_goes_on_after_its_model_raised_is_seen_on() -> None:
+    looking = Looking()
+    model = nn.Sequential(nn.Linear(4, 2), looking)
+    optimizer, loader = sgd(model), DataLoader(TensorDataset(torch.ones(3, 4)))
+    tracer = Tracer()
+    for raises in (False, True, False):
+        looking.raises = raises
+        with suppress(ValueError):
+            for (one,) in loader:
+                step(model, optimizer, one)
+    tracer.close()
+    assert tracer.num_steps == 6
+    assert not model._forward_hooks
+    assert all(step_ns[FORWARD] for step_ns in tracer.steps_ns)
+    assert set(looking.hooks) == {0}
+
+
+def test_a_compiled_model_makes_torch_warn_of_nothing_of_ours() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        tracer = Tracer()
+        torch.compile(net(), backend="eager")
+        tracer.close()
+    assert [str(one.message) for one in told if "global hooks" in str(one.message)] == []
+
+
+def test_what_torch_compiles_depends_on_nothing_of_ours() -> None:
+    """Else it would compile anew each time that more or less is seen."""
+    for with_backward in (False, True):
+        model = net()
+        optimizer, compiled = sgd(model), CompileCounter()
+
+        def go_back(model: nn.Module = model) -> None:
+            model(torch.ones(2, 4)).mean().backward()
+
+        def update(
+            optimizer: Optimizer = optimizer,
+            go_back: Callable[[], None] | None = go_back if with_backward else None,
+        ) -> None:
+            if go_back is not None:
+                go_back()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        compiled_update = torch.compile(update, backend=compiled)
+        tracer = Tracer()
+        nums: list[int] = []
+        for level in (WHOLE, COUNTS, WHOLE, LIGHT, COUNTS, WHOLE):
+            tracer.hooks.see(level)
+            for _ in range(2):
+                if not with_backward:
+                    go_back()
+                compiled_update()
+            nums.append(compiled.frame_count)
+        tracer.close()
+        assert nums[0] > 0
+        # But for a function of ours that torch meets on its way, when steps are first counted.
+        assert nums[1] <= nums[0] + with_backward
+        assert nums[1:] == [nums[1]] * 5
