@@ -78,19 +78,6 @@ def test_the_bundled_folder_is_small_and_names_the_licence_of_each_set():
 
 
 @settings(deadline=None)
-@given(
-    labels=st.lists(st.integers(0, 5), min_size=1, max_size=60),
-    share=st.floats(0, 1),
-)
-def test_stratified_rows_are_ascending_and_of_the_wanted_number(script, labels, share):
-    wanted = round(share * len(labels))
-    rows = script.stratified_rows(torch.tensor(labels, dtype=torch.uint8), wanted).tolist()
-    assert len(rows) == wanted
-    assert rows == sorted(set(rows))
-    assert set(rows) <= set(range(len(labels)))
-
-
-@settings(deadline=None)
 @given(labels=st.lists(st.integers(0, 5), min_size=1, max_size=60), share=st.floats(0, 1))
 def test_stratified_rows_give_every_class_its_share_to_within_one(script, labels, share):
     wanted = round(share * len(labels))
@@ -98,13 +85,6 @@ def test_stratified_rows_give_every_class_its_share_to_within_one(script, labels
     kept = [labels[row] for row in rows.tolist()]
     for label in set(labels):
         assert abs(kept.count(label) - labels.count(label) * wanted / len(labels)) < 1
-
-
-def test_the_largest_remainders_get_the_rows_left_over(script):
-    labels = torch.tensor([0] * 13 + [1] * 5 + [2] * 2)
-    # Exact quotas of 6: 3.9, 1.5 and 0.6, so classes 0 and 2 get the two rows left over.
-    kept = labels[script.stratified_rows(labels, 6)]
-    assert torch.bincount(kept).tolist() == [4, 1, 1]
 
 
 def test_stratified_rows_are_the_same_each_time_and_not_just_the_first_ones(script):

@@ -5,10 +5,10 @@ import pytest
 
 CHECK = """
 import torch
-from trainlab.machine.process_state import flush_denormals, flushes_denormals
+from trainlab.machine.process_state import flushes_denormals
 torch.set_num_threads(2)
 {before}
-flush_denormals({flush})
+torch.set_flush_denormal({flush})
 print(flushes_denormals())
 """
 

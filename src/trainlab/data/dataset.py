@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -22,8 +21,6 @@ from torch.utils.data import (
 
 from trainlab.errors import DataError, TrainlabError
 from trainlab.spec.base import name_hint
-
-# Loaded: samples that are fetched one by one and put together into batches, as torch's loaders do it.
 
 Collate = Callable[[list[Any]], Any]
 
@@ -134,8 +131,6 @@ def generator_of(sampler: Any) -> torch.Generator | None:
     return found
 
 
-# Constructors that users call: what they are given by a wrong name, or not at all, is told by name.
-
 Kind = TypeVar("Kind")
 PLACE = "_trainlab_place"
 """The attribute of what a user makes that has the file and the line of her call."""
@@ -152,7 +147,8 @@ def tells_names(
         fields = [one for one in dataclasses.fields(kind) if not one.name.startswith("_")]  # type: ignore[arg-type]
         names = [one.name for one in fields]
         placed = [one.name for one in fields if not one.kw_only]
-        needed = [one.name for one in fields if _is_needed(one)]
+        given_by_default = (one.default is not one.default_factory for one in fields)
+        needed = [name for name, has in zip(names, given_by_default, strict=True) if not has]
 
         @wraps(made)
         def construct(self: Any, *given: Any, **named: Any) -> None:
@@ -161,13 +157,15 @@ def tells_names(
                     hint = name_hint(name, names, f"known: {', '.join(names)}", also_called)
                     raise raised(f"{kind.__name__}: has no field {name!r}; {hint}")
             if len(given) > len(placed):
-                rule = f"write {names[len(placed)]}=…" if len(names) > len(placed) else ""
-                told = f"{kind.__name__}: got a value without a name"
-                raise raised(f"{told}; {rule}" if rule else told)
+                rule = f"; write {names[len(placed)]}=…" if len(names) > len(placed) else ""
+                raise raised(f"{kind.__name__}: got a value without a name{rule}")
             if missing := [one for one in needed if one not in (*placed[: len(given)], *named)]:
                 told = ", ".join(f"{one}=…" for one in missing)
                 raise raised(f"{kind.__name__}: lacks {', '.join(missing)}; give {told}")
-            object.__setattr__(self, PLACE, _line_of(sys._getframe(1)))
+            caller = sys._getframe(1)
+            file = caller.f_code.co_filename
+            place = f"{file}:{caller.f_lineno}" if Path(file).is_file() else ""
+            object.__setattr__(self, PLACE, place)
             try:
                 made(self, *given, **named)
             except TrainlabError as error:
@@ -177,17 +175,6 @@ def tells_names(
         return kind
 
     return explained
-
-
-def _is_needed(one: "dataclasses.Field[Any]") -> bool:
-    missing = dataclasses.MISSING
-    return one.default is missing and one.default_factory is missing
-
-
-def _line_of(frame: FrameType) -> str:
-    """`folder/file.py:12`; empty for what was typed into a session."""
-    file = frame.f_code.co_filename
-    return f"{file}:{frame.f_lineno}" if Path(file).is_file() else ""
 
 
 @tells_names({"x": "inputs", "data": "inputs", "y": "targets", "labels": "targets"})

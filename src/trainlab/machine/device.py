@@ -67,8 +67,6 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-# How much memory a process takes, and whether another like it would fit beside it.
-
 CONTEXT_BYTES = 600 * 2**20
 """What a process takes of a GPU beside its tensors."""
 
@@ -99,8 +97,6 @@ def footprint(device: torch.device) -> Footprint:
     own_bytes = torch.cuda.memory_reserved(device) + CONTEXT_BYTES
     return Footprint(host_bytes, own_bytes, free_bytes, total_bytes)
 
-
-# Whether an error says that memory ran out: of the machine, or of a device.
 
 OUT_OF_MEMORY = "OutOfMemory"
 """The kind of failure of a trial that had too little, whoever noticed."""

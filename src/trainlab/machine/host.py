@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,26 +17,14 @@ from trainlab.errors import DataError, SpecError
 from trainlab.record.study_record import Environment, Gpu
 
 PACKAGES = (
-    "trainlab",
-    "torch",
-    "numpy",
-    "tensorboard",
-    "pydantic",
-    "scipy",
-    "pandas",
-    "torchvision",
-    "lightning",
+    *("trainlab", "torch", "numpy", "tensorboard", "pydantic", "scipy", "pandas"),
+    *("torchvision", "lightning"),
 )
 """Those whose version can change a number or a file."""
 
 THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OMP_PROC_BIND",
-    "KMP_AFFINITY",
-    "CUDA_VISIBLE_DEVICES",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "NVIDIA_TF32_OVERRIDE",
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_PROC_BIND", "KMP_AFFINITY"),
+    *("CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE"),
 )
 
 
@@ -45,6 +34,8 @@ def capture(folder: Path) -> Environment:
 
     commit, dirty = _git(folder)
     gpus, driver = _gpus()
+    cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
+    versions = dict(_versions())
     return Environment(
         host=platform.node(),
         cpu=cpu_model(),
@@ -57,11 +48,15 @@ def capture(folder: Path) -> Environment:
         kernel=platform.release(),
         python=platform.python_version(),
         # torch's own word: its build (+cpu, +cu130) is part of its version.
-        packages=_packages() | {"torch": torch.__version__},
+        packages=versions | {"torch": torch.__version__},
         variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         git_commit=commit,
         git_dirty=dirty,
-        **_torch_facts(),
+        cuda=torch.version.cuda,
+        cudnn=None if cudnn is None else str(cudnn),
+        torch_threads=torch.get_num_threads(),
+        torch_interop_threads=torch.get_num_interop_threads(),
+        tf32=tf32_modes(),
     )
 
 
@@ -113,10 +108,8 @@ def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
     except pynvml.NVMLError:
         return (), None
     try:
-        handles = [
-            pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
-        ]
-        return tuple(_gpu(handle) for handle in handles), _text(pynvml.nvmlSystemGetDriverVersion())
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        return tuple(map(_gpu, handles)), pynvml.nvmlSystemGetDriverVersion()
     finally:
         pynvml.nvmlShutdown()
 
@@ -133,55 +126,28 @@ def _gpu(handle: Any) -> Gpu:
     memory = queried(pynvml.nvmlDeviceGetMemoryInfo)
     power_mw = queried(pynvml.nvmlDeviceGetPowerManagementLimit)
     return Gpu(
-        name=_text(pynvml.nvmlDeviceGetName(handle)),
+        name=pynvml.nvmlDeviceGetName(handle),
         memory_gib=None if memory is None else round(memory.total / 2**30, 1),
         power_limit_w=None if power_mw is None else power_mw / 1000,
         sm_clock_max_mhz=queried(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
     )
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def _packages() -> dict[str, str]:
-    versions = {}
+def _versions() -> Iterator[tuple[str, str]]:
     for name in PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-def _torch_facts() -> dict[str, Any]:
-    import torch
-
-    cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
-    return {
-        "cuda": torch.version.cuda,
-        "cudnn": None if cudnn is None else str(cudnn),
-        "torch_threads": torch.get_num_threads(),
-        "torch_interop_threads": torch.get_num_interop_threads(),
-        "tf32": tf32_modes(),
-    }
+        with suppress(metadata.PackageNotFoundError):
+            yield name, metadata.version(name)
 
 
 def tf32_modes() -> dict[str, bool]:
     """Whether fp32 matrix products and convolutions may run as TF32 on a GPU."""
     import torch
 
-    if hasattr(
-        torch.backends.cuda.matmul, "fp32_precision"
-    ):  # since 2.9; the old names may then raise
-        return {
-            "matmul": torch.backends.cuda.matmul.fp32_precision == "tf32",
-            "convolution": torch.backends.cudnn.conv.fp32_precision == "tf32",  # type: ignore[attr-defined]
-        }
-    return {
-        "matmul": torch.backends.cuda.matmul.allow_tf32,
-        "convolution": torch.backends.cudnn.allow_tf32,
-    }
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    if hasattr(matmul, "fp32_precision"):  # since 2.9; the old names may then raise
+        of_conv = cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+        return {"matmul": matmul.fp32_precision == "tf32", "convolution": of_conv == "tf32"}
+    return {"matmul": matmul.allow_tf32, "convolution": cudnn.allow_tf32}
 
 
 def _git(folder: Path) -> tuple[str | None, bool | None]:
@@ -199,8 +165,6 @@ def _output(command: list[str]) -> str | None:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
 
-
-# What this machine can do, as far as that is known without torch.
 
 SPARE_SHARE = 0.1
 """Of the memory there is, kept free."""
@@ -234,27 +198,17 @@ def num_killed_for_memory() -> int:
 
 
 def check_capacity(threads: Iterable[Any], devices: Iterable[Any]) -> None:
-    """SpecError where one of these settings asks for more than this machine has."""
-    problems = [*_thread_problems(threads), *_device_problems(devices)]
+    """SpecError where one of these settings asks for more than this machine has: torch starts as many
+    threads as it is told to, and crashes where the system gives no more."""
+    num_cpus = os.cpu_count() or 1
+    rule = f"but this machine has {cpus_text(num_cpus)}; use at most {num_cpus}"
+    too_many = [count for count in threads if isinstance(count, int) and count > num_cpus]
+    problems = [f"threads: got {count}, {rule}" for count in too_many]
+    if "mps" in devices and sys.platform != "darwin":
+        problems.append("device: got mps, but this machine has no Apple GPU; use --device cpu")
     if problems:
         raise SpecError(dict.fromkeys(problems))
 
-
-def _thread_problems(counts: Iterable[Any]) -> Iterator[str]:
-    """torch starts as many threads as it is told to, and crashes where the system gives no more."""
-    num_cpus = os.cpu_count() or 1
-    for count in counts:
-        if isinstance(count, int) and count > num_cpus:
-            rule = f"but this machine has {cpus_text(num_cpus)}; use at most {num_cpus}"
-            yield f"threads: got {count}, {rule}"
-
-
-def _device_problems(devices: Iterable[Any]) -> Iterator[str]:
-    if "mps" in devices and sys.platform != "darwin":
-        yield "device: got mps, but this machine has no Apple GPU; use --device cpu"
-
-
-# The user's cache: where fetched data and the machine's measured limits are kept.
 
 CACHE_VARIABLE = "TRAINLAB_CACHE"
 

@@ -64,8 +64,6 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-# Orphans: processes whose parent has died. Ours end with their parent, and a server ends what its children
-
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 1.0
 """Between two looks at the parent where the system does not tell."""
@@ -76,8 +74,15 @@ def end_with_parent(by: int = signal.SIGKILL) -> None:
     systems than Linux it leaves when it finds itself an orphan."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, by)
-    else:
-        threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+        return
+    parent = os.getppid()
+
+    def leave_as_orphan() -> None:
+        while os.getppid() == parent:
+            time.sleep(POLL_S)
+        os._exit(1)
+
+    threading.Thread(target=leave_as_orphan, daemon=True).start()
 
 
 def adopt_orphans() -> None:
@@ -94,14 +99,6 @@ def children() -> set[int]:
             found |= {int(pid) for pid in (task / "children").read_text().split()}
     return found
 
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(POLL_S)
-    os._exit(1)
-
-
-# Streams that outlast what they are connected to: a closed terminal or pipe must not fail what prints.
 
 GONE = frozenset({errno.EPIPE, errno.EIO, errno.ENXIO, errno.ESHUTDOWN})
 """Nobody is left to read."""

@@ -1,4 +1,9 @@
-"""Finds a workload by what the user wrote: a built-in's name, `file.py:name` or `package.module:name`."""
+"""Finds a workload by what the user wrote: a built-in's name, `file.py:name` or `package.module:name`.
+
+One that was given as an object goes to fresh processes of this machine as a file, in a folder that only
+this user can read: what is importable by its name, as in any pickle; what was typed into a notebook, a
+session or a script by value.
+"""
 
 import importlib
 import importlib.util
@@ -27,17 +32,14 @@ def find_workload(reference: str) -> Workload:
         place, name = check_reference(with_name(reference))
         module = _from_file(Path(place)) if place.endswith(".py") else _from_package(place)
         if not hasattr(module, name):
-            raise WorkloadError(f"{place}: has no {name!r}{_workloads_in(module)}")
+            names = [n for n, value in vars(module).items() if isinstance(value, Workload)]
+            known = f"it has {', '.join(names)}" if names else "it has no Workload at all"
+            raise WorkloadError(f"{place}: has no {name!r}; {known}")
         workload = getattr(module, name)
     if not isinstance(workload, Workload):
         kind = type(workload).__name__
         raise WorkloadError(f"{reference}: is a {kind}, must be a trainlab.Workload")
     return workload
-
-
-def _workloads_in(module: ModuleType) -> str:
-    names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
-    return f"; it has {', '.join(names)}" if names else "; it has no Workload at all"
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -49,18 +51,23 @@ def _from_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # The file's own folder is importable and stays so, as it is for `python file.py`.
-    _importable(path.resolve().parent)
+    _make_importable(path.resolve().parent)
     try:
         with FILE:
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
-        raise WorkloadError(f"{path}{_line_of(error, path)}: {_error_text(error)}") from error
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if Path(frame.filename) == path.resolve()]
+        if isinstance(error, SyntaxError) and error.filename == str(path):
+            lines = [error.lineno]
+        where = f"{path}:{lines[-1]}" if lines else str(path)
+        raise WorkloadError(f"{where}: {_error_text(error)}") from error
     return module
 
 
 def _from_package(name: str) -> ModuleType:
-    _importable(Path.cwd())
+    _make_importable(Path.cwd())
     try:
         with FILE:
             return importlib.import_module(name)
@@ -68,26 +75,14 @@ def _from_package(name: str) -> ModuleType:
         raise WorkloadError(f"{name}: cannot be imported: {_error_text(error)}") from error
 
 
-def _importable(folder: Path) -> None:
+def _make_importable(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
 
-def _line_of(error: BaseException, path: Path) -> str:
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f":{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename) == path.resolve()]
-    return f":{lines[-1]}" if lines else ""
-
-
 def _error_text(error: BaseException) -> str:
-    if isinstance(error, TrainlabError):
-        return str(error)
-    return f"{type(error).__name__}: {said_by(error)}"
-
-
-# Workloads given as objects, as files that fresh processes on this machine read.
+    own = isinstance(error, TrainlabError)
+    return str(error) if own else f"{type(error).__name__}: {said_by(error)}"
 
 
 @contextmanager
@@ -97,8 +92,18 @@ def sent_files(workloads: Mapping[str, Workload]) -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="trainlab-sent-") as folder:
         files = {}
         for number, (name, workload) in enumerate(workloads.items()):
+            # Both are kept in the object: a fresh process could not look at its source again.
+            assert workload.code is not None
+            assert workload.facts is not None
             file = Path(folder, f"{number}.pickle")
-            file.write_bytes(_packed(workload))
+            try:
+                file.write_bytes(cloudpickle.dumps(workload))
+            except TrainlabError:
+                raise
+            except Exception as error:
+                reason = _error_text(error).partition("\n")[0]
+                rule = f"cannot go to a fresh process: {reason}; name it as FILE.py:NAME"
+                raise WorkloadError(f"{workload.name}: {rule}") from error
             files[name] = str(file)
         yield files
 
@@ -112,19 +117,3 @@ def received(file: str, name: str) -> Workload:
         raise WorkloadError(f"{name}: a fresh process cannot make it: {reason}") from error
     assert isinstance(workload, Workload)
     return workload
-
-
-def _packed(workload: Workload) -> bytes:
-    # Both are kept in the object: a fresh process could not look at its source again.
-    assert workload.code is not None
-    assert workload.facts is not None
-    try:
-        packed: bytes = cloudpickle.dumps(workload)
-    except TrainlabError:
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {said_by(error)}".partition("\n")[0]
-        raise WorkloadError(
-            f"{workload.name}: cannot go to a fresh process: {reason}; name it as FILE.py:NAME"
-        ) from error
-    return packed

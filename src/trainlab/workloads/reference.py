@@ -1,4 +1,5 @@
-"""A workload as it is written: a built-in's name, `file.py:name` or `package.module:name`."""
+"""A workload as it is written: a built-in's name, `file.py:name` or `package.module:name`. No torch here:
+built-ins are described for help texts, tables and plans, and a file is read without running it."""
 
 import ast
 import hashlib
@@ -12,7 +13,8 @@ from trainlab.errors import WorkloadError
 from trainlab.spec.base import name_hint
 from trainlab.spec.facts import WorkloadFacts, is_script
 
-# The built-in workloads, described without importing torch: for help texts, tables and plans.
+NUM_TRAIN = MappingProxyType({"full": 60_000, "bundled": 6_000})
+"""Training samples of both data sets, by what `data` chooses."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +49,14 @@ class Entry:
         )
 
 
-NUM_TRAIN = MappingProxyType({"full": 60_000, "bundled": 6_000})
-"""Training samples of both data sets, by what `data` chooses."""
-
+_STEPPED = {"schedule": "step", "lr_gamma": 0.7}
 _ENTRIES = (
     Entry(
         name="mnist-cnn",
         summary="two convolutions and two linear layers on MNIST (the PyTorch example)",
         module="trainlab.workloads.mnist_cnn",
         images="mnist",
-        defaults={
-            "epochs": 1,
-            "batch_size": 64,
-            "optimizer": "adadelta",
-            "lr": 1.0,
-            "schedule": "step",
-            "lr_gamma": 0.7,
-        },
+        defaults={"epochs": 1, "batch_size": 64, "optimizer": "adadelta", "lr": 1.0, **_STEPPED},
         loss_parameters=("ignore_index", "reduction"),
     ),
     Entry(
@@ -77,7 +70,6 @@ _ENTRIES = (
         loss_parameters=("ignore_index", "reduction", "label_smoothing"),
     ),
 )
-
 BUILTIN: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 
 
@@ -91,10 +83,12 @@ class Reference(NamedTuple):
 
 def check_reference(text: str, where: str = "") -> Reference:
     """The parts of what a user wrote, `where` she did, for a workload of her own; WorkloadError where it
-    cannot be one. Reads a file without running it: that takes torch."""
+    cannot be one."""
     place, _, name = text.rpartition(":")
     if not place or not name:
-        raise WorkloadError(f"{where}: {_unknown(text)}" if where else _unknown(text))
+        hint = name_hint(text, BUILTIN, f"built in: {', '.join(BUILTIN)}")
+        problem = f"workload {text!r} is not known; {hint}; your own is FILE.py:NAME"
+        raise WorkloadError(f"{where}: {problem}" if where else problem)
     if place.endswith(".py"):
         _check_file(Path(place))
     return Reference(place, name)
@@ -107,8 +101,7 @@ def with_name(text: str, where: str = "") -> str:
     if not file.endswith(".py"):
         return text
     before = f"{where}: " if where else ""
-    source = _check_file(Path(file))
-    names = _workloads_made(source)
+    names = _workloads_made(_check_file(Path(file)))
     if not names:
         rule = "has no workload; write one, as NAME = trainlab.Workload(…)"
         raise WorkloadError(f"{before}{file}: {rule}, or name what makes it: {file}:NAME")
@@ -126,23 +119,15 @@ def file_digest(text: str) -> str | None:
     return hashlib.sha256(Path(place).read_bytes()).hexdigest()
 
 
-def _unknown(text: str) -> str:
-    hint = name_hint(text, BUILTIN, f"built in: {', '.join(BUILTIN)}")
-    return f"workload {text!r} is not known; {hint}; your own is FILE.py:NAME"
-
-
 def _check_file(path: Path) -> ast.Module:
     """The file as Python reads it."""
     try:
-        source = path.read_bytes()
+        return ast.parse(path.read_bytes(), str(path))
     except FileNotFoundError:
-        raise WorkloadError(
-            f"{path}: no such file; name one that has a trainlab.Workload"
-        ) from None
+        rule = "no such file; name one that has a trainlab.Workload"
+        raise WorkloadError(f"{path}: {rule}") from None
     except OSError as error:
         raise WorkloadError(f"{path}: cannot be read: {error.strerror or error}") from None
-    try:
-        return ast.parse(source, str(path))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         where = f":{line}" if line else ""
@@ -150,17 +135,14 @@ def _check_file(path: Path) -> ast.Module:
 
 
 def _workloads_made(source: ast.Module) -> list[str]:
-    """The names that a file gives to `Workload(…)`, however it calls that."""
-    called = {"Workload"}
+    """The names that a file gives to `Workload(…)`."""
     names: dict[str, None] = {}
     for line in source.body:
-        if isinstance(line, ast.ImportFrom):
-            called |= {one.asname for one in line.names if one.name == "Workload" and one.asname}
         if not isinstance(line, ast.Assign | ast.AnnAssign) or not isinstance(line.value, ast.Call):
             continue
         function = line.value.func
         made = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if made in called:
+        if made == "Workload":
             targets = line.targets if isinstance(line, ast.Assign) else [line.target]
             names |= {one.id: None for one in targets if isinstance(one, ast.Name)}
     return list(names)

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from trainlab.errors import MOST_SAID, Interrupted, said_by
 from trainlab.record.trial_record import mistake_line
@@ -49,13 +49,10 @@ class Running:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None or trace is None:
+        is_theirs = isinstance(error, Exception | SystemExit | KeyboardInterrupt)
+        if trace is None or not is_theirs or isinstance(error, Interrupted):
             return
-        if not isinstance(error, Exception | SystemExit | KeyboardInterrupt):
-            return
-        if isinstance(error, Interrupted) or hasattr(error, FIELD):
-            return
-        if not _is_ours(trace):
+        if not hasattr(error, FIELD) and not _is_ours(trace):
             layer = _layer_of(trace)
             setattr(error, FIELD, f"{self._field}, in layer {layer}" if layer else self._field)
 
@@ -177,7 +174,12 @@ def own_traceback(error: BaseException) -> str:
     """As Python prints it, without its first line and without frames of trainlab, torch and Python; lines
     that are too long are cut."""
     told = traceback.TracebackException.from_exception(error)
-    _keep_own(told)
+    pending = [told]
+    while pending:
+        one = pending.pop()
+        own = [frame for frame in one.stack if is_own(frame.filename)]
+        one.stack = traceback.StackSummary.from_list(own)
+        pending += filter(None, (one.__context__, one.__cause__))
     lines = "".join(told.format()).splitlines(keepends=True)
     if lines and lines[0].startswith("Traceback"):
         lines = lines[1:]
@@ -203,10 +205,10 @@ def is_own(file: str) -> bool:
     """Whether a file is the user's, or of a library that she uses beside torch."""
     if file.startswith("<frozen "):
         return False
-    path = Path(file)
-    if not _library_of(file) and any(path.is_relative_to(folder) for folder in _python_folders()):
+    path, (of_torch, of_python) = Path(file), _folders_of_torch_and_python()
+    if not _library_of(file) and any(map(path.is_relative_to, of_python)):
         return False
-    return not path.is_relative_to(OURS) and not any(map(path.is_relative_to, _torch_folders()))
+    return not any(map(path.is_relative_to, (OURS, *of_torch)))
 
 
 def _library_of(file: str) -> str:
@@ -214,14 +216,6 @@ def _library_of(file: str) -> str:
     parts = Path(file).parts
     homes = [n for n, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
     return parts[homes[-1] + 1].partition(".py")[0] if homes and homes[-1] + 1 < len(parts) else ""
-
-
-def _keep_own(told: traceback.TracebackException | None) -> None:
-    while told is not None:
-        own = [one for one in told.stack if is_own(one.filename)]
-        told.stack = traceback.StackSummary.from_list(own)
-        _keep_own(told.__context__)
-        told = told.__cause__
 
 
 def _is_ours(trace: TracebackType) -> bool:
@@ -238,7 +232,8 @@ def _layer_of(trace: TracebackType) -> str:
     torch = sys.modules.get("torch")
     if torch is None:
         return ""
-    layers = [one for one in _selves(trace) if isinstance(one, torch.nn.Module)]
+    selves = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(trace)]
+    layers = [one for one in selves if isinstance(one, torch.nn.Module)]
     # Without its set-up, for want of super().__init__(), a model cannot list its layers.
     if len(layers) < 2 or "_modules" not in vars(layers[0]):
         return ""
@@ -247,118 +242,64 @@ def _layer_of(trace: TracebackType) -> str:
     return f"{name} ({type(layers[-1]).__name__})" if name else ""
 
 
-def _selves(trace: TracebackType) -> Iterator[Any]:
-    for frame, _ in traceback.walk_tb(trace):
-        if "self" in frame.f_locals:
-            yield frame.f_locals["self"]
-
-
 @cache
-def _torch_folders() -> tuple[Path, ...]:
+def _folders_of_torch_and_python() -> tuple[list[Path], set[Path]]:
     spec = find_spec("torch")
-    return (Path(spec.origin).parent,) if spec is not None and spec.origin else ()
+    of_torch = [Path(spec.origin).parent] if spec is not None and spec.origin else []
+    return of_torch, {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
 
 
-@cache
-def _python_folders() -> tuple[Path, ...]:
-    return tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")})
-
-
-# What to do about errors of torch and Python that people meet often.
-
-HINTS = (
-    (
-        r"Expected more than 1 value per channel",
-        "a batch of one sample has no spread for batch norm; leave a last batch of one out with "
-        "Dataset(…, drop_last=True), or use another batch size",
-    ),
-    (
-        r"shapes cannot be multiplied|size of tensor a|to have \d+ channels|same size|doesn't match",
-        "shapes do not fit; print the shape of what goes into this layer, or see trainlab probes",
-    ),
-    (
-        r"Target -?\d+ is out of bounds|class \d+|cur_target",
-        "targets must be class numbers from 0 to one less than the model has outputs",
-    ),
-    (
-        r"multi-target not supported",
-        "cross-entropy takes one class number per sample; make targets of shape (n, 1) flat with "
-        ".squeeze(1), or those of one column per class float",
-    ),
-    (
-        r"before Module\.__init__\(\) call",
-        "the model does not call super().__init__(); make that the first line of its __init__",
-    ),
-    (
-        r"must be Tensor, not NoneType|'NoneType' object (has no attribute|is not)",
-        "None came where a value is due; a function without `return` gives None",
-    ),
-    (
-        r"takes (from )?\d+ .*positional arguments? .*but \d+ (was|were) given",
-        "the function takes fewer than it is given; loss and metrics get (outputs, targets), step gets "
-        "(model, batch), optimizer (model, settings)",
-    ),
-    (
-        r"same dtype|scalar type (Double|Float) but found|Found dtype (Double|Float)|dtype.*Double",
-        "numbers of different types meet; make data and model float32, with .float()",
-    ),
-    (
-        r"expected target dtype|expected scalar type Long|nll_loss.*not implemented|must be Long"
-        r"|expected floating point",
-        "class numbers must be of type int64; make the targets so with .long()",
-    ),
-    (
-        r"does not require grad and does not have a grad_fn",
-        "the loss has no gradient; it was detached, or made of numbers, or all parameters are frozen",
-    ),
-    (
-        r"leaf Variable that requires grad",
-        "a parameter is changed in place; do so under torch.no_grad(), or work on a clone of it",
-    ),
-    (
-        r"modified by an inplace operation",
-        "a tensor that the backward pass needs was changed in place; use x = x + 1, not x += 1",
-    ),
-    (
-        r"backward through the graph a second time",
-        "a graph of an earlier step is used again; detach what is kept from step to step",
-    ),
-    (
-        r"on the same device|not on the expected device|Expected.*device type|device type .* but got",
-        "tensors of two devices meet; make new ones on the device of the inputs, and register those that "
-        "the model keeps as buffers",
-    ),
-    (
-        r"index out of range in self",
-        "an embedding was asked for a number that it does not have; make num_embeddings larger",
-    ),
-    (
-        r"missing \d+ required (positional|keyword-only) argument",
-        "give the parameter a default in your function, or, of a model, set it with --model NAME=VALUE",
-    ),
-    (
-        r"circular import",
-        "two files import each other; move what both need into a third",
-    ),
-    (
-        r"No module named '(?P<name>[\w.]+)'",
-        "install {name} where trainlab is installed, or put its file beside this one",
-    ),
-    (
-        r"(tuple|dict|list)' object has no attribute|must be Tensor, not (tuple|dict|list)",
-        "a tensor is due, and something that holds tensors came; take the part that is meant",
-    ),
-    (
-        r"stack expects each tensor to be equal size|default_collate",
-        "samples cannot be put together; give all the same shape and type, or a collate_fn",
-    ),
-)
-"""What an error says, and what to do; the first that fits."""
+HINTS = {
+    r"Expected more than 1 value per channel": "a batch of one sample has no spread for batch norm; "
+    "leave a last batch of one out with Dataset(…, drop_last=True), or use another batch size",
+    r"shapes cannot be multiplied|size of tensor a|to have \d+ channels|same size"
+    r"|doesn't match": "shapes do not fit; print the shape of what goes into this layer, or see "
+    "trainlab probes",
+    r"Target -?\d+ is out of bounds|class \d+|cur_target": "targets must be class numbers from 0 to "
+    "one less than the model has outputs",
+    r"multi-target not supported": "cross-entropy takes one class number per sample; make targets of "
+    "shape (n, 1) flat with .squeeze(1), or those of one column per class float",
+    r"before Module\.__init__\(\) call": "the model does not call super().__init__(); make that the "
+    "first line of its __init__",
+    r"must be Tensor, not NoneType|'NoneType' object (has no attribute|is not)": "None came where a "
+    "value is due; a function without `return` gives None",
+    r"takes (from )?\d+ .*positional arguments? .*but \d+ (was|were) given": "the function takes fewer "
+    "than it is given; loss and metrics get (outputs, targets), step gets (model, batch), optimizer "
+    "(model, settings)",
+    r"same dtype|scalar type (Double|Float) but found|Found dtype (Double|Float)|dtype.*Double": ""
+    "numbers of different types meet; make data and model float32, with .float()",
+    r"expected target dtype|expected scalar type Long|nll_loss.*not implemented"
+    r"|must be Long|expected floating point": "class numbers must be of type int64; make the targets "
+    "so with .long()",
+    r"does not require grad and does not have a grad_fn": "the loss has no gradient; it was detached, "
+    "or made of numbers, or all parameters are frozen",
+    r"leaf Variable that requires grad": "a parameter is changed in place; do so under "
+    "torch.no_grad(), or work on a clone of it",
+    r"modified by an inplace operation": "a tensor that the backward pass needs was changed in place; "
+    "use x = x + 1, not x += 1",
+    r"backward through the graph a second time": "a graph of an earlier step is used again; detach "
+    "what is kept from step to step",
+    r"on the same device|not on the expected device|Expected.*device type"
+    r"|device type .* but got": "tensors of two devices meet; make new ones on the device of the "
+    "inputs, and register those that the model keeps as buffers",
+    r"index out of range in self": "an embedding was asked for a number that it does not have; make "
+    "num_embeddings larger",
+    r"missing \d+ required (positional|keyword-only) argument": "give the parameter a default in your "
+    "function, or, of a model, set it with --model NAME=VALUE",
+    r"circular import": "two files import each other; move what both need into a third",
+    r"No module named '(?P<name>[\w.]+)'": "install {name} where trainlab is installed, or put its "
+    "file beside this one",
+    r"(tuple|dict|list)' object has no attribute|must be Tensor, not (tuple|dict|list)": "a tensor is "
+    "due, and something that holds tensors came; take the part that is meant",
+    r"stack expects each tensor to be equal size|default_collate": "samples cannot be put together; "
+    "give all the same shape and type, or a collate_fn",
+}
+"""What errors of torch and Python that people meet often say, and what to do; the first that fits."""
 
 
 def hint_for(message: str) -> str | None:
     """What to do about an error with this message, where that is known."""
-    for pattern, hint in HINTS:
+    for pattern, hint in HINTS.items():
         if match := re.search(pattern, message, re.DOTALL):
             return hint.format(**match.groupdict())
     return None

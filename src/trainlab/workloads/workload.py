@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from types import CodeType, MappingProxyType
 from typing import Any, Protocol, runtime_checkable
@@ -21,8 +20,6 @@ from trainlab.errors import WorkloadError
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.settings import Scalar
 from trainlab.workloads.user_code import DATA, MODEL, gave, is_hers, told_place
-
-# Metrics of a whole set: those that are no mean over samples, as RMSE, AUC or perplexity.
 
 
 @runtime_checkable
@@ -120,6 +117,10 @@ ALSO_CALLED = {
 """What others call the fields."""
 
 NOT_GIVEN: Mapping[str, Any] = MappingProxyType({})
+_MAPPINGS = {
+    "metrics": 'name to metric, as {"f1": f1}',
+    "defaults": 'setting to value, as {"epochs": 3}',
+}
 
 
 @tells_names(ALSO_CALLED, WorkloadError)
@@ -174,14 +175,10 @@ class Workload:
         if self.metrics is NOT_GIVEN:
             own = {} if self.loss is None else {"accuracy": accuracy}
             object.__setattr__(self, "metrics", own)
-        if not isinstance(self.metrics, Mapping):
-            kind = type(self.metrics).__name__
-            rule = 'must be a mapping from name to metric, as {"f1": f1}'
-            raise WorkloadError(f"{self.name}: metrics: is a {kind}, {rule}")
-        if not isinstance(self.defaults, Mapping):
-            kind = type(self.defaults).__name__
-            rule = 'must be a mapping from setting to value, as {"epochs": 3}'
-            raise WorkloadError(f"{self.name}: defaults: is a {kind}, {rule}")
+        for name, rule in _MAPPINGS.items():
+            if not isinstance(given := getattr(self, name), Mapping):
+                problem = f"{name}: is a {type(given).__name__}, must be a mapping from {rule}"
+                raise WorkloadError(f"{self.name}: {problem}")
         for problem in self._problems():
             raise WorkloadError(f"{self.name}: {problem}")
 
@@ -196,7 +193,16 @@ class Workload:
                 yield "model: is None, must be a function"
             elif value is not None and not callable(value):
                 yield f"{name}: is a {type(value).__name__}, must be a function"
-        yield from self._made_too_late()
+        yield from self._misfits()
+
+    def _misfits(self) -> Iterator[str]:
+        # Classes where one of them is due, and metrics that are none.
+        given = {"loss": self.loss, **{f"metrics.{n}": one for n, one in self.metrics.items()}}
+        for name, one in given.items():
+            if isinstance(one, type) and issubclass(one, nn.Module | OfWholeSet):
+                yield f"{name}: is the class {one.__name__}; make one: {one.__name__}(…)"
+            elif one is not None and not callable(one) and not isinstance(one, WholeMetric):
+                yield f"{name}: is a {type(one).__name__}, must be a function"
         if not callable(self.data) and not isinstance(self.data, Dataset):
             kind = "None" if self.data is None else f"a {type(self.data).__name__}"
             yield f"data: is {kind}, must be a trainlab.Dataset or a function that gives one"
@@ -209,20 +215,10 @@ class Workload:
             yield "metrics.loss: the loss is recorded by itself; rename it"
         yield from self._contradictions()
 
-    def _made_too_late(self) -> Iterator[str]:
-        """Classes where one of them is due, and metrics that are none."""
-        given = {"loss": self.loss, **{f"metrics.{n}": one for n, one in self.metrics.items()}}
-        for name, one in given.items():
-            if isinstance(one, type) and issubclass(one, nn.Module | OfWholeSet):
-                remedy = f"make one: {one.__name__}(…)"
-                yield f"{name}: is the class {one.__name__}; {remedy}"
-            elif one is not None and not callable(one) and not isinstance(one, WholeMetric):
-                yield f"{name}: is a {type(one).__name__}, must be a function"
-
     def _contradictions(self) -> Iterator[str]:
-        given = [one for one in ("loss", "step", "update") if getattr(self, one) is not None]
-        if len(given) != 1:
-            has = " and ".join(given) if given else "none of them"
+        ways = [one for one in ("loss", "step", "update") if getattr(self, one) is not None]
+        if len(ways) != 1:
+            has = " and ".join(ways) if ways else "none of them"
             yield f"loss, step, update: has {has}, must have one of them"
         if self.update is not None and self.evaluate is None:
             yield "update: needs evaluate beside it, which says what is measured on the test data"
@@ -262,44 +258,32 @@ class Workload:
         files = dict.fromkeys(filter(None, map(_file_of, parts)))
         content = b"".join(file.read_bytes() for file in sorted(files, key=lambda file: file.name))
         typed = (part for part in parts if _file_of(part) is None)
-        content += b"".join(chain.from_iterable(map(_instructions, typed)))
+        content += b"".join(map(_instructions, typed))
         return hashlib.sha256(content).hexdigest()[:12]
 
     @cached_property
     def facts(self) -> WorkloadFacts:
         """What a study needs to know of it."""
         parameters = inspect.signature(self.model).parameters
-        takes_any = any(
-            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
-        )
-        names = None if takes_any else tuple(parameters)
-        model_defaults = {
-            name: parameter.default
-            for name, parameter in parameters.items()
-            if isinstance(parameter.default, Scalar)
-        }
-        metrics = tuple(self.metrics)
-        higher = directions(self.metrics)
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+        defaults = {name: one.default for name, one in parameters.items()}
+        own = filter(None, (self.loss, self.step, self.evaluate, self.update))
+        of_loss = [named_parameters(one, 2) for one in own]
+        of_data: tuple[str, ...] | None = ()
+        if not isinstance(self.data, Dataset):
+            of_data = named_parameters(self.data, int(_takes_choice(self.data)))
         return WorkloadFacts(
             self.name,
             self.defaults,
-            names,
-            metrics,
-            model_defaults,
-            higher_is_better=higher,
-            loss_parameters=self._loss_parameters(),
-            data_parameters=()
-            if isinstance(self.data, Dataset)
-            else named_parameters(self.data, int(_takes_choice(self.data))),
+            None if takes_any else tuple(parameters),
+            tuple(self.metrics),
+            {name: one for name, one in defaults.items() if isinstance(one, Scalar)},
+            higher_is_better=directions(self.metrics),
+            loss_parameters=None
+            if None in of_loss
+            else tuple(dict.fromkeys(name for names in of_loss for name in names or ())),
+            data_parameters=of_data,
         )
-
-    def _loss_parameters(self) -> tuple[str, ...] | None:
-        """Of loss, step, evaluate and update: what has a name and a default."""
-        own = filter(None, (self.loss, self.step, self.evaluate, self.update))
-        found = [named_parameters(one, 2) for one in own]
-        if None in found:
-            return None
-        return tuple(dict.fromkeys(name for names in found for name in names or ()))
 
     def dataset(self, choice: str, options: Mapping[str, Any] | None = None) -> Dataset:
         """The data for a choice, made with these options."""
@@ -361,13 +345,18 @@ def _check_own(model: nn.Module) -> None:
     _LEARNED.update({id(one): one for one in learned.values()})
 
 
+def _parameters_of(own: Callable[..., Any]) -> list[inspect.Parameter]:
+    """None of what has no signature, such as some functions in C."""
+    try:
+        return list(inspect.signature(own).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
 def named_parameters(own: Callable[..., Any], num_given: int) -> tuple[str, ...] | None:
     """What can be set of a function beyond the first arguments, which it is given: parameters whose default
     is a number, a text, true or false. None where it takes any."""
-    try:
-        parameters = list(inspect.signature(own).parameters.values())
-    except (TypeError, ValueError):
-        return ()
+    parameters = _parameters_of(own)
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
         return None
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -378,21 +367,14 @@ def named_parameters(own: Callable[..., Any], num_given: int) -> tuple[str, ...]
 
 def _takes_choice(own: Callable[..., Any]) -> bool:
     """Whether what gives the data takes an argument by its place; without one it has no choice of data."""
-    try:
-        parameters = inspect.signature(own).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD) for one in parameters)
+    placed = [one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD) for one in _parameters_of(own)]
+    return any(placed)
 
 
 def takes_carried(own: Callable[..., Any]) -> bool:
     """Whether a step takes a third argument: what is handed on from batch to batch."""
-    try:
-        parameters = inspect.signature(own).parameters.values()
-    except (TypeError, ValueError):
-        return False
     placed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [one for one in parameters if one.kind in placed and one.default is one.empty]
+    needed = [one for one in _parameters_of(own) if one.kind in placed and one.default is one.empty]
     return len(needed) == 3
 
 
@@ -407,24 +389,18 @@ def _file_of(part: object) -> Path | None:
     return Path(file) if file and Path(file).is_file() else None
 
 
-def _instructions(part: object) -> Iterator[bytes]:
+def _instructions(part: object) -> bytes:
     """What a function or the functions of a class do, wherever and in whichever cell they stand."""
     part = part.func if isinstance(part, partial) else part
-    owner = part if inspect.isclass(part) else type(part)
-    functions = [part] if inspect.isfunction(part) else vars(owner).values()
-    for function in functions:
-        if isinstance(code := getattr(function, "__code__", None), CodeType):
-            yield from _instructions_of(code)
-
-
-def _instructions_of(code: CodeType) -> Iterator[bytes]:
-    yield code.co_code
-    yield repr(code.co_names).encode()
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _instructions_of(constant)
-        else:
-            yield repr(constant).encode()
+    if isinstance(part, CodeType):
+        inner = b"".join(map(_instructions, part.co_consts))
+        return part.co_code + repr(part.co_names).encode() + inner
+    if inspect.isfunction(part):
+        return _instructions(part.__code__)
+    if not inspect.isclass(part):
+        return repr(part).encode()
+    codes = (getattr(one, "__code__", None) for one in vars(part).values())
+    return b"".join(_instructions(one) for one in codes if one is not None)
 
 
 def line_in_file(error: BaseException, part: object) -> str:
