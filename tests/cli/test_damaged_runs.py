@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,77 +34,41 @@ def told(trainlab: Verb, verb: str = "show") -> str:
     return line.removeprefix("Left out: ")
 
 
-def change(path: Path, **values: Any) -> None:
-    """As somebody would who also knows of the digest."""
-    write_json(path, read_json(path) | values)
-
-
-@pytest.mark.parametrize(
-    ("line", "rule"),
-    [
-        (b'{"kind": "epoch", "epoch": 2, "step": 1, "samples": 1, "time_s": 1}', "train_s: Field"),
-        (b'["kind", "epoch", 2]', "holds a list, must be an object"),
-        (b"[2]", "holds a list, must be an object"),
-        (b"\xff", "is not UTF-8"),
-        (b'{"kind": "epoch", "epoch": NaN', "is not JSON"),
-        (
-            b'{"kind": "epoch", "epoch": 2, "step": 1, "samples": 1, "train_s": NaN, "time_s": 1}',
-            "is not JSON: NaN is no number",
-        ),
-        (
-            b'{"kind": "epoch", "epoch": 2, "step": 1, "samples": 1, "train_s": 1, "time_s": 1, '
-            b'"test/loss": "x"}',
-            "test/loss: Input should be a valid number",
-        ),
-    ],
-)
-def test_a_damaged_line_of_a_curve_is_told_with_its_number(
-    line: bytes, rule: str, trainlab: Verb, damaged: Path
-) -> None:
+def test_a_damaged_line_of_a_curve_is_told_with_its_number(trainlab: Verb, damaged: Path) -> None:
     path = damaged / CURVE
-    lines = path.read_bytes().split(b"\n")
-    lines.insert(2, line)
-    path.write_bytes(b"\n".join(lines))
-    assert told(trainlab).startswith(f"{CURVE}: line 3: {rule}")
-
-
-def test_a_damaged_line_of_a_step_is_told_too(trainlab: Verb, damaged: Path) -> None:
-    path = damaged / CURVE
-    path.write_text('{"kind": "step", "epoch": 1}\n' + path.read_text())
-    assert told(trainlab).startswith(f"{CURVE}: line 1: step: Field required")
-
-
-@pytest.mark.parametrize(
-    ("values", "rule"),
-    [
-        ({"step_ms": []}, "step_ms: List should have at least 1 item"),
-        ({"step_ms": [0.0] * 5}, "step_ms.0: Input should be greater than or equal to 0.000000001"),
-        ({"step_ms": [1.0] * 4}, "step_ms has 4 steps, the turns 5"),
-        ({"batch_size": 0}, "batch_size: Input should be greater than 0"),
-    ],
-)
-def test_a_cost_without_a_single_sound_step_is_told(
-    values: dict[str, Any], rule: str, trainlab: Verb, damaged: Path
-) -> None:
-    change(damaged / COST, **values)
-    assert told(trainlab).startswith(f"{COST}: {rule}")
-
-
-def test_numbers_that_no_record_holds_are_told(trainlab: Verb, damaged: Path) -> None:
-    path = damaged / COST
-    sound = path.read_text()
-    for number, rule in (
-        ("NaN", "NaN is no number"),
-        ("1e999", "too large"),
-        ("9" * 400, "too large"),
+    sound, start = path.read_bytes(), b'{"kind": "epoch", "epoch": 2, "step": 1, "samples": 1, '
+    for line, rule in (
+        (start + b'"time_s": 1}', "train_s: Field"),
+        (b'["kind", "epoch", 2]', "is not JSON: holds a list, must be an object"),
+        (b"\xff", "is not JSON"),
+        (start + b'"train_s": NaN, "time_s": 1}', "is not JSON: NaN is no number"),
+        (start + b'"train_s": 1, "time_s": 1, "test/loss": "x"}', "test/loss: Input should be a"),
+        (b'{"kind": "step", "epoch": 1}', "step: Field required"),
     ):
-        path.write_text(sound.replace('"step_ms": [', f'"step_ms": [{number}, ', 1))
-        assert rule in told(trainlab)
+        lines = sound.split(b"\n")
+        lines.insert(2, line)
+        path.write_bytes(b"\n".join(lines))
+        assert told(trainlab).startswith(f"{CURVE}: line 3: {rule}")
+
+
+def test_values_that_no_record_holds_are_told(trainlab: Verb, damaged: Path) -> None:
+    path = damaged / COST
+    sound = read_json(path)
+    for values, rule in (
+        ({"step_ms": []}, "step_ms: List should have at least 1 item"),
+        ({"step_ms": [0.0] * 5}, "step_ms.0: Input should be greater than or equal to"),
+        ({"batch_size": 0}, "batch_size: Input should be greater than 0"),
+    ):
+        write_json(path, sound | values)
+        assert told(trainlab).startswith(f"{COST}: {rule}")
+    path.write_text(json.dumps(sound).replace('"step_ms": [', '"step_ms": [NaN, ', 1))
+    assert "NaN is no number" in told(trainlab)
 
 
 def test_cells_that_the_trials_name_must_be_in_the_study(trainlab: Verb, damaged: Path) -> None:
     path = damaged / "study.json"
-    change(path, study=read_json(path)["study"] | {"cells": []})
+    record = read_json(path)
+    write_json(path, record | {"study": record["study"] | {"cells": []}})
     (line,) = trainlab("show", "r", code=2).stderr.splitlines()
     assert "r: no trial is sound: study.json: study.cells: has no lr=0." in line
     assert line.endswith("the file was changed by hand?")
@@ -121,32 +84,11 @@ def test_a_record_without_a_format_is_not_taken_for_a_newer_one(
     assert told(trainlab).endswith(f"format 99, this trainlab reads up to {FORMAT}; update it")
 
 
-def test_counts_below_nothing_and_beyond_what_is_there_are_told(
-    trainlab: Verb, damaged: Path
-) -> None:
-    whole = json.loads((damaged / COST).read_text())
-    turn = {"num_marked": -1}
-    change(damaged / COST, turns=[one | turn for one in whole["turns"]])
-    assert "num_marked: Input should be greater than or equal to 0" in told(trainlab)
-    turn = {"num_marked": 2**40}
-    change(damaged / COST, turns=[one | turn for one in whole["turns"]])
-    assert "phases_ms has " in told(trainlab)
-
-
-def test_a_trial_with_fewer_samples_than_none_is_told(trainlab: Verb, damaged: Path) -> None:
-    file = damaged / "trials/learn-lr=0.1-seed1/trial.json"
-    whole = json.loads(file.read_text())
-    data = {"name": "d", "source": "s", "is_subset": False, "num_train": 1, "num_test": -4}
-    change(file, data=(whole["data"] or data) | {"num_test": -4})
-    assert "data.num_test: Input should be greater than or equal to 0" in told(trainlab)
-
-
-@pytest.mark.parametrize("file", ["trials/learn-lr=0.1-seed1/trial.json", COST])
-def test_a_file_that_is_missing_inside_a_run_is_named(
-    file: str, trainlab: Verb, damaged: Path
-) -> None:
-    (damaged / file).unlink()
-    assert told(trainlab) == f"{file}: is missing; was the run folder copied whole?"
+def test_a_file_that_is_missing_inside_a_run_is_named(trainlab: Verb, damaged: Path) -> None:
+    for file in ("trials/learn-lr=0.1-seed1/trial.json", COST):
+        (damaged / file).rename(damaged / "aside")
+        assert told(trainlab) == f"{file}: is missing; was the run folder copied whole?"
+        (damaged / "aside").rename(damaged / file)
 
 
 def test_damaged_trials_are_named_and_left_out_by_every_verb(
@@ -214,15 +156,3 @@ def test_every_flipped_bit_of_a_finished_trial_is_noticed(tmp_path: Path) -> Non
             path.write_bytes(flipped)
             assert [line for line in verify(folder).damaged if str(path) in line], flipped
         path.write_bytes(sound)
-
-
-@pytest.mark.parametrize("link", ["report", "report/figures"])
-def test_a_report_is_not_written_through_a_link_in_the_run(
-    link: str, trainlab: Verb, damaged: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "outside").mkdir()
-    (damaged / link).parent.mkdir(exist_ok=True)
-    (damaged / link).symlink_to(tmp_path / "outside")
-    done = trainlab("report", "r", "--format", "md", code=2)
-    assert f"r/{link}: is a link, and may lead anywhere; choose another --out" in done.stderr
-    assert not list((tmp_path / "outside").iterdir())

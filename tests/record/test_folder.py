@@ -1,5 +1,4 @@
 import math
-import os
 import subprocess
 import sys
 import tempfile
@@ -75,11 +74,11 @@ def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
         RunFolder(tmp_path).study()
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "\x00", '{"format": '])
-def test_a_broken_json_file_is_our_error(tmp_path: Path, text: str) -> None:
-    (tmp_path / "study.json").write_text(text)
-    with pytest.raises(RecordError, match=r"study\.json"):
-        RunFolder(tmp_path).study()
+def test_a_broken_json_file_is_our_error(tmp_path: Path) -> None:
+    for text in ("{", "[1]", "\x00", '{"format": ', '{"x": ' + 10_000 * "["):
+        (tmp_path / "study.json").write_text(text)
+        with pytest.raises(RecordError, match=r"study\.json: is not JSON"):
+            RunFolder(tmp_path).study()
 
 
 def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path: Path) -> None:
@@ -88,15 +87,8 @@ def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path: Path) -> None:
     lines.write({"step": 1})
     lines.write({"step": 2})
     lines.close()
-    path.write_text(path.read_text() + '{"step": 3, "tr')
+    path.write_bytes(path.read_bytes() + '{"step": 3, "好'.encode()[:-1])
     assert [line for _, line in numbered_lines(path)] == [{"step": 1}, {"step": 2}]
-
-
-def test_lines_are_on_disk_before_the_file_is_closed(tmp_path: Path) -> None:
-    lines = LineWriter(tmp_path / "curve.jsonl")
-    lines.write({"step": 1})
-    assert [line for _, line in numbered_lines(tmp_path / "curve.jsonl")] == [{"step": 1}]
-    lines.close()
 
 
 def test_json_that_is_not_json_is_never_written(tmp_path: Path) -> None:
@@ -130,49 +122,13 @@ def test_what_an_attempt_fills_in_is_all_that_was_not_planned() -> None:
     assert TrialRecord.model_fields.keys() - Trial.model_fields.keys() == OUTCOME
 
 
-def test_a_link_where_a_part_was_to_be_written_leads_nowhere(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.write_text("precious")
-    path = tmp_path / "study.json"
-    (tmp_path / f".{path.name}.{os.getpid()}.part").symlink_to(outside)
-    path.symlink_to(outside)
-    write_json(path, {"a": 1})
-    assert outside.read_text() == "precious"
-    assert read_json(path) == {"a": 1}
-
-
-def test_a_trials_folder_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "t").symlink_to(tmp_path / "outside")
-    with pytest.raises(RecordError, match="t: is a link, and may lead anywhere"):
-        TrialFolder(tmp_path / "t").write(TRIAL)
-    assert not list((tmp_path / "outside").iterdir())
-
-
-def test_a_pipe_and_endless_zeros_are_no_records(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "zeros").symlink_to("/dev/zero")
-    for name in ("pipe", "zeros"):
-        with pytest.raises(RecordError, match="is no plain file; copy the run folder again"):
-            read_json(tmp_path / name)
-        with pytest.raises(RecordError, match="is no plain file"):
-            list(numbered_lines(tmp_path / name))
-
-
-@pytest.mark.parametrize("depth", [60, 100_000])
-def test_json_nested_deeply_is_refused(tmp_path: Path, depth: int) -> None:
-    (tmp_path / "x.json").write_text('{"x": ' + "[" * depth + "]" * depth + "}")
-    with pytest.raises(RecordError, match=r"x\.json: is not JSON: "):
-        read_json(tmp_path / "x.json")
-
-
-@pytest.mark.parametrize("trial", ["..", "../../outside", "a/b", "/etc", ""])
-def test_a_trial_cannot_be_named_so_that_it_lies_elsewhere(tmp_path: Path, trial: str) -> None:
+def test_a_trial_cannot_be_named_so_that_it_lies_elsewhere(tmp_path: Path) -> None:
     asked = {"name": "s", "created": "", "trainlab": "", "command": "", "study": {}}
-    groups = [{"trials": [trial], "is_alone": False}]
-    write_json(tmp_path / "study.json", {"format": FORMAT, **asked, "groups": groups})
-    with pytest.raises(RecordError, match=r"groups\.0\.trials\.0: "):
-        RunFolder(tmp_path).study()
+    for trial in ("..", "../../outside", "a/b", "/etc", ""):
+        groups = [{"trials": [trial], "is_alone": False}]
+        write_json(tmp_path / "study.json", {"format": FORMAT, **asked, "groups": groups})
+        with pytest.raises(RecordError, match=r"groups\.0\.trials\.0: "):
+            RunFolder(tmp_path).study()
 
 
 def test_texts_of_records_are_plain_when_they_are_read(tmp_path: Path) -> None:
@@ -183,12 +139,6 @@ def test_texts_of_records_are_plain_when_they_are_read(tmp_path: Path) -> None:
     lines.write({"test/\x1b\ud800": 1.0})
     lines.close()
     assert list(numbered_lines(tmp_path / "x.jsonl")) == [(1, {f"test/{plain}{plain}": 1.0})]
-
-
-def test_a_character_cut_at_the_end_of_a_curve_is_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "curve.jsonl"
-    path.write_bytes('{"a": 1}\n{"好": 2'.encode()[:-5])
-    assert [line for _, line in numbered_lines(path)] == [{"a": 1}]
 
 
 def test_without_a_place_for_temporary_files_it_is_told_what_to_set(

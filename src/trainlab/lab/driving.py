@@ -148,7 +148,6 @@ def go_on(
     from trainlab.execute.planned_run import check_resumable, mark_interrupted, unfinished_groups
 
     watcher = watcher or Watcher()
-    run.check_links()
     record = run.study()
     study = record.to_study(str(run.study_file))
     check_resumable(run, record, allow_changed=allow_changed)

@@ -10,7 +10,6 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    model_validator,
 )
 
 from trainlab.record.schema import FileRecord, Note, Record
@@ -106,17 +105,6 @@ class CostRecord(StepRecord):
     memory: list[tuple[int, int]] = []
     """Of a script: update and resident bytes of its process, at the ends of turns until it first ended."""
     load: LoadRecord
-
-    @model_validator(mode="after")
-    def _turns_hold_all_steps(self) -> "CostRecord":
-        num_bare = sum(turn.num_bare for turn in self.turns)
-        if self.turns and num_bare != len(self.step_ms):
-            raise ValueError(f"step_ms has {len(self.step_ms)} steps, the turns {num_bare}")
-        marked = sum(turn.num_marked for turn in self.turns)
-        there = min(map(len, self.phases_ms.values()), default=0)
-        if self.turns and marked > there:
-            raise ValueError(f"phases_ms has {there} steps, the turns {marked}")
-        return self
 
     def bare_turns_ms(self) -> list[list[float]]:
         """The bare steps of each turn; all as one where there were no turns."""

@@ -3,29 +3,22 @@
 import errno
 import hashlib
 import json
-import math
 import os
 import re
 import secrets
-import shutil
-import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 from trainlab.errors import RecordError
-from trainlab.spec.base import LARGEST, STEERING, plain_value
+from trainlab.spec.base import STEERING, plain_value
 
 WAS_CHANGED = "was changed or damaged after it was written"
 COPY_AGAIN = "copy the run folder again"
-SEAL = re.compile(rb'\n  "([^"\n]*)": "([0-9a-f]{64})"\n}\n\Z')
+SEAL = re.compile(rb'\n  "[^"\n]*": "([0-9a-f]{64})"\n}\n\Z')
 """The last lines of a JSON file: the sha256 of all lines before them (`head -n -2 FILE | sha256sum`)."""
-SYNCED_AT_ONCE = 16
-DEEPEST = 40
-"""Lists and objects in each other; records have less than ten."""
 
 
 @contextmanager
@@ -67,10 +60,9 @@ def replacing(path: Path, *, synced: bool = True) -> Iterator[Path]:
 
 
 def new_part(path: Path) -> Path:
-    """An empty file beside a path, of a name that nobody can foresee to put a link there."""
+    """An empty file beside a path, to be renamed to it."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-    os.close(os.open(part, flags, 0o666))
+    part.touch(exist_ok=False)
     return part
 
 
@@ -84,16 +76,14 @@ def remove_parts(folder: Path) -> None:
 def temporary_folder(prefix: str = "trainlab-") -> Iterator[Path]:
     """A folder that is gone afterwards; RecordError where the machine has no place for one."""
     try:
-        folder = tempfile.mkdtemp(prefix=prefix)
+        made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     except OSError as error:
         reason = error.strerror or error
         raise RecordError(
             f"temporary folder: cannot be made: {reason}; set TMPDIR to a folder with room"
         ) from None
-    try:
+    with made as folder:
         yield Path(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sync(path: Path) -> None:
@@ -107,19 +97,10 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_all(paths: Iterable[Path]) -> None:
-    """Many files at once takes a third of the time of one after the other."""
-    with ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
-        for _ in pool.map(sync, paths):
-            pass
-
-
 def make_folder(path: Path) -> None:
-    """Makes a folder, or takes one that is there; not a link, which may lead anywhere."""
+    """Makes a folder, or takes one that is there."""
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-    if path.is_symlink():
-        raise RecordError(f"{path}: is a link, and may lead anywhere; choose another --out")
 
 
 def write_json(path: Path, value: Mapping[str, Any], *, synced: bool = True) -> None:
@@ -133,12 +114,9 @@ def write_json(path: Path, value: Mapping[str, Any], *, synced: bool = True) -> 
 
 
 def read_bytes(path: Path, start: int = 0) -> bytes:
-    """What a file of a run holds; RecordError where it cannot be read, or is no file: a pipe never ends."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    """What a file of a run holds; RecordError where it cannot be read."""
     try:
-        with os.fdopen(os.open(path, flags), "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise RecordError(f"{path}: is no plain file; {COPY_AGAIN}")
+        with path.open("rb") as stream:
             stream.seek(start)
             return stream.read()
     except FileNotFoundError:
@@ -153,42 +131,18 @@ def sha256_of(path: Path) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, its texts plain, or a RecordError that names the file and the fault."""
+    """A JSON object, its texts plain, or a RecordError that names the file and the fault: also where it is
+    not as it was written. Files of earlier versions have no sha256."""
     content = read_bytes(path)
     try:
-        text = content.decode("utf-8")
-        value = json.loads(text, parse_constant=_refuse)
-        _check_values(value)
+        value = _object_in(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{path}: is not JSON: {error}; {COPY_AGAIN}") from None
-    if not isinstance(value, dict):
-        kind = type(value).__name__
-        raise RecordError(f"{path}: holds a {kind}, must be an object; {COPY_AGAIN}")
-    _check_seal(path, content, value.pop("sha256", None))
-    return _plain_object(value, text)
-
-
-def _check_seal(path: Path, content: bytes, digest: object) -> None:
-    """RecordError where a file is not as it was written; those of earlier versions have no sha256."""
-    seal = SEAL.search(content)
-    if seal is None and digest is None:
-        return
+    seal, digest = SEAL.search(content), value.pop("sha256", None)
     lines = content[: seal.start() + 1] if seal else b""
-    if seal is None or seal[1] != b"sha256" or digest != hashlib.sha256(lines).hexdigest():
+    if (seal or digest) and digest != hashlib.sha256(lines).hexdigest():
         raise RecordError(f"{path}: {WAS_CHANGED}; {COPY_AGAIN}")
-
-
-def _check_values(value: Any, depth: int = 0) -> None:
-    """ValueError for what no record holds: deep nesting, numbers beyond all that is counted."""
-    if depth > DEEPEST:
-        raise ValueError(f"nested more than {DEEPEST} deep")
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            _check_values(inner, depth + 1)
-    elif isinstance(value, int | float):
-        limit = LARGEST if isinstance(value, int) else math.inf
-        if not abs(value) < limit:
-            raise ValueError("a number is too large")
+    return value
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -221,30 +175,22 @@ def numbered_lines(path: Path, holding: str = "") -> Iterator[tuple[int, dict[st
     """The complete lines of a JSON-lines file that hold a text, each with its number from 1; one cut off by
     a crash is left out. A RecordError names the line that is no JSON object."""
     content = read_bytes(path)
-    content = content[: content.rfind(b"\n") + 1]
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        number = content.count(b"\n", 0, error.start) + 1
-        raise RecordError(f"{path}: line {number}: is not UTF-8: {error.reason}") from None
-    for number, line in enumerate(text.split("\n")[:-1], 1):
-        if holding not in line and line[:1] == "{" and line[-1:] == "}":
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
+        if holding.encode() not in line and line[:1] == b"{" and line[-1:] == b"}":
             continue
         try:
-            value = json.loads(line, parse_constant=_refuse)
-            _check_values(value)
+            yield number, _object_in(line.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             raise RecordError(f"{path}: line {number}: is not JSON: {error}") from None
-        if not isinstance(value, dict):
-            kind = type(value).__name__
-            raise RecordError(f"{path}: line {number}: holds a {kind}, must be an object")
-        yield number, _plain_object(value, line)
 
 
-def _plain_object(value: dict[str, Any], text: str) -> dict[str, Any]:
-    """With its texts plain; most files hold no character that is not, written as it is or as its escape."""
-    has_steering = "\\u" in text or STEERING.search(text)
-    plain: dict[str, Any] = plain_value(value) if has_steering else value
+def _object_in(text: str) -> dict[str, Any]:
+    """A JSON object with its texts plain: without characters that would steer a terminal."""
+    value = json.loads(text, parse_constant=_refuse)
+    if not isinstance(value, dict):
+        raise ValueError(f"holds a {type(value).__name__}, must be an object")
+    # Most files hold no such character, neither as it is nor as its escape.
+    plain: dict[str, Any] = plain_value(value) if "\\u" in text or STEERING.search(text) else value
     return plain
 
 

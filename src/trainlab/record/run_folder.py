@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,15 +14,8 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from trainlab.errors import RecordError
-from trainlab.record.cost_record import (
-    CostRecord,
-    LayersRecord,
-    LimitsRecord,
-    MemoryRecord,
-    NetworkRecord,
-    OperatorsRecord,
-    ProbeCostRecord,
-)
+from trainlab.record import cost_record as cost
+from trainlab.record import learning_record as learning
 from trainlab.record.files import (
     COPY_AGAIN,
     SEAL,
@@ -36,16 +28,8 @@ from trainlab.record.files import (
     replacing,
     sha256_of,
     sync,
-    sync_all,
     write_json,
     writing,
-)
-from trainlab.record.learning_record import (
-    ConfusionRecord,
-    CurveLine,
-    EpochLine,
-    ProbeRecord,
-    ProbesRecord,
 )
 from trainlab.record.schema import FORMAT, Record, first_problem, migrated
 from trainlab.record.script_record import DiagnosisRecord, WatchedRecord
@@ -105,10 +89,6 @@ def checked_lines(
             raise RecordError(f"{path}: line {number}: {problem}; {CHANGED}") from None
 
 
-SPARE_BYTES = 16 * 1024
-"""Kept free while a trial runs: more than the record of how it ended takes, but for the longest errors."""
-
-
 class TrialFolder:
     """The records of one trial."""
 
@@ -116,15 +96,15 @@ class TrialFolder:
         self.path = path
         self.trial_file = path / "trial.json"
         self.curve_file = path / "curve.jsonl"
-        self.network = RecordFile(path / "network.json", NetworkRecord)
-        self.confusion = RecordFile(path / "confusion.json", ConfusionRecord)
-        self.cost = RecordFile(path / "cost.json", CostRecord)
-        self.operators = RecordFile(path / "operators.json", OperatorsRecord)
-        self.layers = RecordFile(path / "layers.json", LayersRecord)
-        self.memory = RecordFile(path / "memory.json", MemoryRecord)
-        self.limits = RecordFile(path / "limits.json", LimitsRecord)
-        self.probe_price = RecordFile(path / "probe_price.json", ProbeCostRecord)
-        self.probes = RecordFile(path / "probes.json", ProbesRecord)
+        self.network = RecordFile(path / "network.json", cost.NetworkRecord)
+        self.confusion = RecordFile(path / "confusion.json", learning.ConfusionRecord)
+        self.cost = RecordFile(path / "cost.json", cost.CostRecord)
+        self.operators = RecordFile(path / "operators.json", cost.OperatorsRecord)
+        self.layers = RecordFile(path / "layers.json", cost.LayersRecord)
+        self.memory = RecordFile(path / "memory.json", cost.MemoryRecord)
+        self.limits = RecordFile(path / "limits.json", cost.LimitsRecord)
+        self.probe_price = RecordFile(path / "probe_price.json", cost.ProbeCostRecord)
+        self.probes = RecordFile(path / "probes.json", learning.ProbesRecord)
         self.watched = RecordFile(path / "watched.json", WatchedRecord)
         self.answers_pipe = path / ".answers"
         self.output_file = path / "output.txt"
@@ -136,14 +116,13 @@ class TrialFolder:
         self.model_file = self.checkpoint_folder / "model.pt"
         self.resume_folder = path / "resume"
         self.attempts_folder = path / "attempts"
-        self._spare_file = path / ".spare"
         self._ended_file = path / ".ended.json"
 
     def write(self, record: TrialRecord, *, synced: bool = True) -> None:
         """Writes trial.json; RecordError where another attempt has taken the trial over meanwhile."""
         make_folder(self.path)
         self.check_current(record.token)
-        self._replace(record, synced=synced)
+        write_json(self.trial_file, record.model_dump(mode="json"), synced=synced)
 
     def check_current(self, token: str | None) -> None:
         """RecordError where the last attempt at the trial, as it is recorded, has another token."""
@@ -156,18 +135,13 @@ class TrialFolder:
                 f"{self.trial_file}: another attempt runs this trial now; this one is given up"
             )
 
-    def _replace(self, record: TrialRecord, *, synced: bool = True) -> None:
-        write_json(self.trial_file, record.model_dump(mode="json"), synced=synced)
-
     def read(self) -> TrialRecord:
         """Reads trial.json."""
         return read_record(self.trial_file, TrialRecord)
 
     def end(self, record: TrialRecord) -> None:
-        """Writes trial.json for the last time, where the disk is full into the room kept for it. The other
-        records are on the disk before it says that the trial has ended, and it holds their digests."""
-        with writing(self._spare_file):
-            self._spare_file.unlink(missing_ok=True)
+        """Writes trial.json for the last time. The other records are on the disk before it says that the
+        trial has ended, and it holds their digests."""
         records = [path for path in self.readers() if path.exists()]
         for path in records:
             with suppress(OSError):  # what a failing disk loses is noticed by its digest
@@ -204,22 +178,12 @@ class TrialFolder:
                 raise RecordError(f"{path}: {WAS_CHANGED}; {COPY_AGAIN}")
 
     def begin_attempt(self, **changes: Any) -> TrialRecord:
-        """Writes trial.json with the next attempt counted; what an earlier one left is set aside, not lost.
-
-        Room is kept for how it ends, since the disk may be full by then; none where it cannot even begin.
-        """
+        """Writes trial.json with the next attempt counted; what an earlier one left is set aside."""
         record = self.read()
-        with replacing(self._spare_file) as part:
-            # Random: a disk that compresses must keep room for it, too.
-            part.write_bytes(os.urandom(SPARE_BYTES))
-        try:
-            if record.attempt:
-                self._set_aside(record)
-            begun = record.next_attempt().model_copy(update=changes)
-            self._replace(begun)
-        except BaseException:
-            self._spare_file.unlink(missing_ok=True)
-            raise
+        if record.attempt:
+            self._set_aside(record)
+        begun = record.next_attempt().model_copy(update=changes)
+        write_json(self.trial_file, begun.model_dump(mode="json"))
         return begun
 
     def set_aside(self, attempt: int) -> "TrialFolder":
@@ -238,10 +202,6 @@ class TrialFolder:
             if self.resume_folder.is_dir():
                 rmtree(self.resume_folder)
 
-    @property
-    def _kept_in_place(self) -> tuple[Path, ...]:
-        return self.trial_file, self._spare_file, self.attempts_folder, self.resume_folder
-
     def _set_aside(self, record: TrialRecord) -> None:
         """Moves what an attempt left into a folder of its own; a half-written file is nobody's record."""
         aside = self.set_aside(record.attempt).path
@@ -249,26 +209,20 @@ class TrialFolder:
             aside.mkdir(parents=True, exist_ok=True)
             remove_parts(self.path)
             for path in self.path.iterdir():
-                if path not in self._kept_in_place:
+                if path not in (self.trial_file, self.attempts_folder, self.resume_folder):
                     path.rename(aside / path.name)
         write_json(aside / self.trial_file.name, record.model_dump(mode="json"))
 
     def readers(self) -> dict[Path, Callable[[], object]]:
         """Every record of a trial beside trial.json, and what reads and checks it."""
-        files: tuple[RecordFile[Any], ...] = (
-            *(self.network, self.cost, self.operators, self.layers, self.memory, self.limits),
-            *(self.probe_price, self.probes, self.confusion, self.watched),
-        )
+        files = [file for file in vars(self).values() if isinstance(file, RecordFile)]
         read: dict[Path, Callable[[], object]] = {file.path: file.read for file in files}
         return read | {self.curve_file: self.curve, self.probes_file: self.probe_lines}
 
     def watched_by(self, rank: int) -> RecordFile[WatchedRecord]:
         """What one of the processes that torchrun started was seen to do."""
-        return (
-            RecordFile(self.path / f"watched-rank{rank}.json", WatchedRecord)
-            if rank
-            else self.watched
-        )
+        name = f"watched-rank{rank}.json" if rank else "watched.json"
+        return RecordFile(self.path / name, WatchedRecord)
 
     def curve_of(self, rank: int) -> Path:
         """The curve that this process saw; that of the first is the trial's."""
@@ -276,15 +230,15 @@ class TrialFolder:
 
     def curve(self) -> list[dict[str, Any]]:
         """The points of the curve so far, oldest first."""
-        return [line for line, _ in checked_lines(self.curve_file, CurveLine)]
+        return [line for line, _ in checked_lines(self.curve_file, learning.CurveLine)]
 
     def epochs(self) -> list[dict[str, Any]]:
         """The points of kind `epoch` alone: few of many, and the others are never parsed."""
-        return [line for line, _ in checked_lines(self.curve_file, EpochLine, '"epoch",')]
+        return [line for line, _ in checked_lines(self.curve_file, learning.EpochLine, '"epoch",')]
 
-    def probe_lines(self) -> list[ProbeRecord]:
+    def probe_lines(self) -> list[learning.ProbeRecord]:
         """The values of the probes so far, oldest first."""
-        return [record for _, record in checked_lines(self.probes_file, ProbeRecord)]
+        return [record for _, record in checked_lines(self.probes_file, learning.ProbeRecord)]
 
 
 class RunFolder:
@@ -317,13 +271,8 @@ class RunFolder:
 
     def write_trials(self, records: Iterable[TrialRecord]) -> None:
         """Writes trial.json of many trials that are planned."""
-        written = []
         for record in records:
-            files = self.trial(record.id)
-            files.write(record, synced=False)
-            written.append(files.trial_file)
-        with writing(self.trials_folder):
-            sync_all(written)
+            self.trial(record.id).write(record, synced=False)
 
     def write_study(self, record: StudyRecord) -> None:
         """Writes study.json."""
@@ -358,17 +307,6 @@ class RunFolder:
         """The machines of the run, read."""
         return {name: file.read() for name, file in self.environment_files().items()}
 
-    def check_links(self) -> None:
-        """RecordError where a folder inside the run is a link: what is written there would lie outside.
-        Where a script runs there may be links; nothing of ours is written there."""
-        for parent, folders, _ in os.walk(self.path):
-            for name in folders:
-                if (place := Path(parent, name)).is_symlink():
-                    rule = "is a link, and may lead anywhere"
-                    raise RecordError(f"{place}: {rule}; put a folder in its place")
-            if (trial := TrialFolder(Path(parent))).trial_file.exists():
-                folders[:] = [name for name in folders if name != trial.work_folder.name]
-
     def file_names(self) -> frozenset[str]:
         """The names of all files and folders there are: the run's own, and those of any trial."""
         own = {path.name for path in self.path.iterdir()}
@@ -387,56 +325,40 @@ RUNS = Path("runs")
 
 def create_run(out: Path | None, name: str, now: datetime, base: Path | None = None) -> RunFolder:
     """A new run folder: `out`, or `runs/<name>-<time>`. Never one that another run has."""
-    if out is not None:
-        return _claim(out)
     stem = (base or RUNS) / f"{name}-{now.strftime('%Y-%m-%dT%H-%M-%S')}"
-    path, count = stem, 1
-    while True:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                path.mkdir()
-            except FileExistsError:
-                count += 1
-                path = stem.with_name(f"{stem.name}-{count}")
-            else:
-                return _claim(path)
-
-
-def check_unused(path: Path) -> None:
-    """RecordError where no run folder can be made at a path; writes nothing."""
-    with writing(path):
-        if _holds_unfinished(path):
-            remedy = f"go on with it by `trainlab resume {path}`, or choose another --out"
-            raise RecordError(f"{path}: holds a run that is not finished; {remedy}")
-        if path.is_dir() and any(path.iterdir()):
-            raise RecordError(f"{path}: is not empty; choose another --out, or remove it")
-        above = next(p for p in (path, *path.absolute().parents) if p.exists())
-    if not above.is_dir():
-        raise RecordError(f"{path}: cannot be written: {above} is a file; choose another --out")
-
-
-def _holds_unfinished(path: Path) -> bool:
-    run = RunFolder(path)
-    try:
-        return run.study_file.is_file() and not all(trial.is_finished for trial in run.trials())
-    except RecordError:
-        return False
-
-
-def _claim(path: Path) -> RunFolder:
-    """Takes an empty folder; making `trials` fails for all but one of those who try at once."""
-    folder = RunFolder(path)
+    path, count = out or stem, 1
+    while out is None and path.exists():
+        count += 1
+        path = stem.with_name(f"{stem.name}-{count}")
     check_unused(path)
+    folder = RunFolder(path)
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
         try:
+            # Of those who try at once, it fails for all but one.
             folder.trials_folder.mkdir()
         except FileExistsError:
+            if out is None:
+                return create_run(out, name, now, base)
             raise RecordError(
                 f"{path}: another run has just taken it; choose another --out"
             ) from None
     return folder
+
+
+def check_unused(path: Path) -> None:
+    """RecordError where no run folder can be made at a path; writes nothing."""
+    run, rule = RunFolder(path), "is not empty; choose another --out, or remove it"
+    with suppress(RecordError):
+        if run.study_file.is_file() and not all(trial.is_finished for trial in run.trials()):
+            remedy = f"go on with it by `trainlab resume {path}`, or choose another --out"
+            rule = f"holds a run that is not finished; {remedy}"
+    with writing(path):
+        if path.is_dir() and any(path.iterdir()):
+            raise RecordError(f"{path}: {rule}")
+        above = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not above.is_dir():
+        raise RecordError(f"{path}: cannot be written: {above} is a file; choose another --out")
 
 
 def check_run(path: Path) -> None:
@@ -515,47 +437,31 @@ def verify(run: RunFolder) -> Verification:
     return Verification(num_files, num_unproven, tuple(damaged))
 
 
-Recorded = tuple[Path, str | None, Callable[[], object]]
-"""A file, its digest where another record holds it, and what reads it."""
-
-
-def _records(run: RunFolder) -> Iterator[Recorded]:
+def _records(run: RunFolder) -> Iterator[tuple[Path, str | None, Callable[[], object]]]:
+    """Each file, its digest where another record holds it, and what reads it."""
     yield run.study_file, None, run.study
     machines = run.environment_files()
     for file in machines.values():
         yield file.path, None, file.read
-    try:
+    planned: tuple[str, ...] = ()
+    with suppress(RecordError):
         planned = run.study().trials
-    except RecordError:
-        planned = ()
-    for name in sorted(_machines_of(run, planned) - machines.keys()):
-        path = run.environments_folder / f"{name}.json"
-        yield path, None, lambda: None
     found = (path.name for path in run.trials_folder.glob("*") if path.is_dir())
     for trial_id in dict.fromkeys((*planned, *sorted(found))):
-        yield from _trial_records(run.trial(trial_id))
-
-
-def _machines_of(run: RunFolder, planned: Iterable[str]) -> set[str]:
-    """The machines that trials say they ran on."""
-    found: set[str] = set()
-    for trial_id in planned:
+        files, digests = run.trial(trial_id), dict[str, str]()
+        yield files.trial_file, None, files.read
         with suppress(RecordError):
-            if (name := run.trial(trial_id).read().environment) is not None:
-                found.add(name)
-    return found
-
-
-def _trial_records(files: TrialFolder) -> Iterator[Recorded]:
-    """trial.json, then those that it lists or that are there."""
-    yield files.trial_file, None, files.read
-    try:
-        digests = files.read().files
-    except RecordError:
-        digests = {}
-    for path, read in files.readers().items():
-        if path.name in digests or path.exists():
-            yield path, digests.get(path.name), read
+            record = files.read()
+            digests = record.files
+            if record.environment is not None and record.environment not in machines:
+                machine = RecordFile(
+                    run.environments_folder / f"{record.environment}.json", Environment
+                )
+                machines[record.environment] = machine
+                yield machine.path, None, machine.read
+        for path, read in files.readers().items():
+            if path.name in digests or path.exists():
+                yield path, digests.get(path.name), read
 
 
 def run_digests(run: RunFolder) -> Digests:
@@ -568,27 +474,20 @@ def run_digests(run: RunFolder) -> Digests:
     paths += [p for p in run.trials_folder.glob("*/*") if p.suffix in (".json", ".jsonl")]
     listed = {path.relative_to(run.path).as_posix(): sha256_of(path) for path in paths}
     parts: dict[str, dict[str, str]] = {}
-    for name in sorted(listed, key=str.encode):
-        parts.setdefault(_part(name), {})[name] = listed[name]
+    for name, digest in listed.items():
+        # `trials/<id>` for a file of a trial, and the file itself for others.
+        parts.setdefault("/".join(name.split("/")[:2]), {})[name] = digest
     return Digests(
         all=_digest_of(listed),
         parts={
-            part: next(iter(files.values())) if part in files else _digest_of(files)
-            for part, files in parts.items()
+            part: files[part] if part in files else _digest_of(files)
+            for part, files in sorted(parts.items(), key=lambda one: one[0].encode())
         },
         num_files=len(listed),
     )
 
 
-def _part(name: str) -> str:
-    """`trials/<id>` for a file of a trial, and the file itself for others."""
-    return "/".join(name.split("/")[:2])
-
-
 def _digest_of(files: Mapping[str, str]) -> str:
-    return hashlib.sha256(b"".join(_lines(files))).hexdigest()
-
-
-def _lines(files: Mapping[str, str]) -> Iterable[bytes]:
-    for name in sorted(files, key=str.encode):
-        yield f"{files[name]}  {name}\n".encode()
+    """Of the lines that `sha256sum` writes of the files, in the order of their names' bytes."""
+    names = sorted(files, key=str.encode)
+    return hashlib.sha256("".join(f"{files[n]}  {n}\n" for n in names).encode()).hexdigest()

@@ -8,7 +8,6 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    model_validator,
 )
 
 from trainlab.record.schema import FileRecord, Record
@@ -124,14 +123,6 @@ class WatchedRecord(FileRecord):
     instruments_s: Amount = 0.0
     """What curves, progress, TensorBoard and probes took; it is in no part."""
 
-    @model_validator(mode="after")
-    def _steps_have_all_parts(self) -> "WatchedRecord":
-        for part, values in self.steps_ms.items():
-            if len(values) != len(self.steps):
-                rule = f"steps has {len(self.steps)}"
-                raise ValueError(f"steps_ms.{part} has {len(values)} values, {rule}")
-        return self
-
     @property
     def overhead_s(self) -> float:
         """What watching added to the calls of torch; it is in their parts."""
@@ -193,13 +184,6 @@ class TriedRow(Record):
     reason: str = ""
     """Why it could not be tried: a key among the words, or what the script raised."""
 
-    @model_validator(mode="after")
-    def _a_verdict_has_its_numbers(self) -> "TriedRow":
-        is_timed = None not in (self.ratio, self.low, self.high)
-        if self.verdict == "confirmed" and not is_timed and self.growth_bytes is None:
-            raise ValueError("verdict: got confirmed, but ratio, low and high are not all there")
-        return self
-
 
 class LimitRow(Record):
     """One thing that may limit the script."""
@@ -222,12 +206,6 @@ class LimitRow(Record):
     def proofs(self) -> list[TriedRow]:
         """Changes that showed it."""
         return [one for one in self.tried if one.verdict == "confirmed" and not one.is_remedy]
-
-    @model_validator(mode="after")
-    def _what_is_confirmed_has_a_proof(self) -> "LimitRow":
-        if self.verdict == "confirmed" and not self.proofs:
-            raise ValueError("verdict: got confirmed, but nothing that was tried shows it")
-        return self
 
 
 class DiagnosisRecord(FileRecord):

@@ -1,12 +1,11 @@
 """study.json, environments/*.json and events/*.jsonl: what was asked, on which machines, how far it got."""
 
 import json
-from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError, field_validator
+from pydantic import ValidationError
 
 from trainlab.errors import RecordError
 from trainlab.record.files import read_bytes
@@ -55,14 +54,6 @@ class StudyRecord(FileRecord):
     groups: tuple[GroupRecord, ...]
     """In the order planned."""
 
-    @field_validator("groups")
-    @classmethod
-    def _trials_are_distinct(cls, groups: tuple[GroupRecord, ...]) -> tuple[GroupRecord, ...]:
-        counts = Counter(trial for group in groups for trial in group.trials)
-        if twice := [trial for trial, count in counts.items() if count > 1]:
-            raise ValueError(f"has {twice[0]} twice")
-        return groups
-
     @property
     def trials(self) -> tuple[str, ...]:
         """The ids of all trials, in the order planned."""
@@ -92,50 +83,30 @@ class Environment(FileRecord):
 
     host: str = ""
     """The machine's own name."""
-    cpu: str
-    num_vcpus: int
-    num_vcpus_usable: int
+    cpu: str = "unknown"
+    num_vcpus: int = 0
+    num_vcpus_usable: int = 0
     """What this process may use: affinity and container quota counted in."""
-    memory_gib: float
-    gpus: tuple[Gpu, ...]
-    driver: str | None
-    os: str
-    kernel: str
-    python: str
-    packages: dict[str, str]
-    cuda: str | None
-    cudnn: str | None
-    torch_threads: int | None
-    torch_interop_threads: int | None
-    tf32: dict[str, bool] | None
-    variables: dict[str, str]
+    memory_gib: float = 0.0
+    gpus: tuple[Gpu, ...] = ()
+    driver: str | None = None
+    os: str = "unknown"
+    kernel: str = "unknown"
+    python: str = "unknown"
+    packages: dict[str, str] = {}
+    cuda: str | None = None
+    cudnn: str | None = None
+    torch_threads: int | None = None
+    torch_interop_threads: int | None = None
+    tf32: dict[str, bool] | None = None
+    variables: dict[str, str] = {}
     """Environment variables that steer threads and GPUs, where set."""
-    git_commit: str | None
-    git_dirty: bool | None
+    git_commit: str | None = None
+    git_dirty: bool | None = None
 
 
-UNKNOWN = Environment(
-    cpu="unknown",
-    num_vcpus=0,
-    num_vcpus_usable=0,
-    memory_gib=0.0,
-    gpus=(),
-    driver=None,
-    os="unknown",
-    kernel="unknown",
-    python="unknown",
-    packages={},
-    cuda=None,
-    cudnn=None,
-    torch_threads=None,
-    torch_interop_threads=None,
-    tf32=None,
-    variables={},
-    git_commit=None,
-    git_dirty=None,
-)
+UNKNOWN = Environment()
 """For a run in which no trial has been started."""
-
 
 Kind = Literal["starting", "ready", "group_begins", "group_ends", "progress", "epoch"]
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import NonNegativeInt, PositiveInt, field_validator
+from pydantic import NonNegativeInt
 
 from trainlab.record.cost_record import LoadRecord
 from trainlab.record.schema import FileRecord, Note, Record, TrialId
@@ -73,20 +73,6 @@ def mistake_line(line: str, field: str, kind: str, message: str) -> str:
     return f"{line}: {told}" if line else told
 
 
-class ResolvedFacts(Record):
-    """What settings became, as far as anything is concluded from it; older runs lack some."""
-
-    device: str = ""
-    device_name: str = ""
-    lr: float = 0.0
-    batch_size: PositiveInt = 1
-    threads: PositiveInt = 1
-    tf32: dict[str, bool] | None = None
-    code: str | None = None
-    engine: str = ""
-    trials_together: PositiveInt = 1
-
-
 class TrialRecord(FileRecord):
     """The trial as asked, as resolved, and what became of it."""
 
@@ -138,19 +124,6 @@ class TrialRecord(FileRecord):
     """What an instrument could not do, and why."""
     files: dict[str, str] = {}
     """The sha256 of each of its other records as the trial ended; none in runs from before it was kept."""
-
-    @field_validator("resolved")
-    @classmethod
-    def _resolved_as_setups_do(cls, resolved: dict[str, Any]) -> dict[str, Any]:
-        ResolvedFacts.model_validate(resolved, strict=True)
-        return resolved
-
-    @field_validator("cost")
-    @classmethod
-    def _mode_is_one(cls, cost: dict[str, Any] | None) -> dict[str, Any] | None:
-        if cost is not None and cost.get("mode") not in ("train", "inference"):
-            raise ValueError("mode: must be train or inference")
-        return cost
 
     def next_attempt(self) -> "TrialRecord":
         """The trial as it was planned, nothing of its outcome left, with one more attempt counted."""
