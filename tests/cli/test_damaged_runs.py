@@ -39,7 +39,7 @@ def test_a_damaged_line_of_a_curve_is_told_with_its_number(trainlab: Verb, damag
     sound, start = path.read_bytes(), b'{"kind": "epoch", "epoch": 2, "step": 1, "samples": 1, '
     for line, rule in (
         (start + b'"time_s": 1}', "train_s: Field"),
-        (b'["kind", "epoch", 2]', "is not JSON: holds a list, must be an object"),
+        (b'["kind", "epoch", 2]', "holds a list, must be an object"),
         (b"\xff", "is not JSON"),
         (start + b'"train_s": NaN, "time_s": 1}', "is not JSON: NaN is no number"),
         (start + b'"train_s": 1, "time_s": 1, "test/loss": "x"}', "test/loss: Input should be a"),

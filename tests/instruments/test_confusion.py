@@ -1,8 +1,6 @@
 """confusion.json: counts and mistakes of a test set, worked out by hand and held against the accuracy."""
 
-import base64
 import dataclasses
-import json
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -328,72 +326,6 @@ def test_only_what_looks_like_an_image_is_drawn(
 def test_rows_of_a_table_with_negative_numbers_are_no_image() -> None:
     assert pictures_of([torch.randn(20, 6, generator=torch.Generator().manual_seed(0))]) == []
     assert len(pictures_of([torch.rand(20, 6)])) == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"counts": [[1, 2], [3, 4]]}, "must add up to num_samples"),
-        ({"counts": [[1, 2, 0], [3, 2]]}, "as many columns as rows"),
-        ({"num_samples": -8}, "num_samples"),
-        ({"classes": ["a"]}, "classes: must be as many"),
-        (
-            {
-                "worst": [
-                    {"index": 9, "true": 0, "said": 1, "said_probability": 1, "true_probability": 0}
-                ]
-            },
-            "sample",
-        ),
-        (
-            {
-                "worst": [
-                    {"index": 1, "true": 0, "said": 7, "said_probability": 1, "true_probability": 0}
-                ]
-            },
-            "class",
-        ),
-        (
-            {
-                "worst": [
-                    {"index": 1, "true": 0, "said": 1, "said_probability": 2, "true_probability": 0}
-                ]
-            },
-            "said_probability",
-        ),
-        (
-            {
-                "worst": [
-                    {
-                        "index": 1,
-                        "true": 0,
-                        "said": 1,
-                        "said_probability": 1,
-                        "true_probability": 0,
-                        "picture": {
-                            "height": 9,
-                            "width": 9,
-                            "channels": 1,
-                            "pixels": base64.b64encode(bytes(80)).decode(),
-                        },
-                    }
-                ]
-            },
-            "pixels",
-        ),
-    ],
-)
-def test_a_record_that_contradicts_itself_is_told(
-    change: dict[str, Any], problem: str, make_setup: MakeSetup
-) -> None:
-    setup = make_setup(workload=known(), epochs=1)
-    confused(setup)
-    file = setup.folder.confusion
-    value = json.loads(file.path.read_text())
-    del value["sha256"]
-    file.path.write_text(json.dumps(value | change))
-    with pytest.raises(RecordError, match=problem):
-        file.read()
 
 
 def spread(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -135,9 +135,9 @@ def read_json(path: Path) -> dict[str, Any]:
     not as it was written. Files of earlier versions have no sha256."""
     content = read_bytes(path)
     try:
-        value = _object_in(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise RecordError(f"{path}: is not JSON: {error}; {COPY_AGAIN}") from None
+        value = _object_in(content)
+    except ValueError as error:
+        raise RecordError(f"{path}: {error}; {COPY_AGAIN}") from None
     seal, digest = SEAL.search(content), value.pop("sha256", None)
     lines = content[: seal.start() + 1] if seal else b""
     if (seal or digest) and digest != hashlib.sha256(lines).hexdigest():
@@ -179,14 +179,18 @@ def numbered_lines(path: Path, holding: str = "") -> Iterator[tuple[int, dict[st
         if holding.encode() not in line and line[:1] == b"{" and line[-1:] == b"}":
             continue
         try:
-            yield number, _object_in(line.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise RecordError(f"{path}: line {number}: is not JSON: {error}") from None
+            yield number, _object_in(line)
+        except ValueError as error:
+            raise RecordError(f"{path}: line {number}: {error}") from None
 
 
-def _object_in(text: str) -> dict[str, Any]:
-    """A JSON object with its texts plain: without characters that would steer a terminal."""
-    value = json.loads(text, parse_constant=_refuse)
+def _object_in(content: bytes) -> dict[str, Any]:
+    """A JSON object with its texts plain: without characters that would steer a terminal. ValueError."""
+    try:
+        text = content.decode("utf-8")
+        value = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise ValueError(f"holds a {type(value).__name__}, must be an object")
     # Most files hold no such character, neither as it is nor as its escape.
