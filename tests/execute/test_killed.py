@@ -16,7 +16,7 @@ import pytest
 from command import Verb
 from trainlab.machine.host import usable_vcpus
 from trainlab.record.run_folder import RunFolder
-from trainlab.train.checkpoint.checkpoints import VARIABLE
+from trainlab.train.checkpoints import VARIABLE
 
 JOBS = str(min(2, usable_vcpus()))
 NUM_KILLS = 50
@@ -111,7 +111,7 @@ def assert_whole(run: RunFolder, whole: RunFolder) -> None:
     assert curves(run) == curves(whole)
     assert {trial.state for trial in run.trials()} == {"done"}
     assert [trial.id for trial in run.trials()] == [trial.id for trial in whole.trials()]
-    assert not list(run.path.rglob("*.safetensors"))
+    assert not list(run.path.rglob("resume/*"))
     assert not list(run.path.rglob("*.part"))
 
 
@@ -133,7 +133,7 @@ def test_a_study_that_is_killed_and_resumed_has_the_curves_of_an_undisturbed_one
     run = RunFolder(tmp_path / "run")
 
     def trains() -> bool:
-        return any(run.trials_folder.glob("*/resume/*.safetensors"))
+        return any(run.trials_folder.glob("*/resume/*.pt"))
 
     def measures() -> bool:
         cost = (trial for trial in run.trials() if trial.kind == "cost")

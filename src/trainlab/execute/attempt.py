@@ -21,7 +21,7 @@ from trainlab.record.schema import Note, note
 from trainlab.record.study_record import Event
 from trainlab.record.trial_record import DataRecord, Failure, State, TrialRecord
 from trainlab.train.callbacks import Progress
-from trainlab.train.checkpoint.checkpoints import CheckpointedTrial
+from trainlab.train.checkpoints import CheckpointedTrial
 from trainlab.train.setup import Setup
 from trainlab.watching.script_process import ScriptError
 from trainlab.workloads.user_code import mistake_in

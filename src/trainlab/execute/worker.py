@@ -36,7 +36,7 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.record.schema import note
 from trainlab.spec import Study
 from trainlab.train.callbacks import Instrument, Moments
-from trainlab.train.checkpoint.checkpoints import Checkpoints
+from trainlab.train.checkpoints import Checkpoints
 from trainlab.train.ending import heeding_end
 from trainlab.train.engines import engine_for, engines_for, too_coarse_for
 from trainlab.train.engines.ddp import dismiss_crew
@@ -44,7 +44,6 @@ from trainlab.train.engines.engine import Engine, Member, Session, Unsuited
 from trainlab.train.engines.lane_updates import update_key
 from trainlab.train.loader import Loader
 from trainlab.train.loop import train
-from trainlab.train.saved.group import SavedGroup
 from trainlab.train.setup import Setup, set_up
 
 # Learn trials of a group: trained together where an engine can, else one after the other.
@@ -111,7 +110,7 @@ def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
             engine, session = opened
             for one in ready:
                 _record_engine(one, engine)
-            saved = _saved(ready, session)
+            saved = _saved(ready)
             for number, one in enumerate(ready):
                 steps_before = 0 if saved is None else saved.steps_before(number)
                 view = one.member.setup.view(one.attempt.folder, steps_before)
@@ -131,12 +130,12 @@ def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
                 record_confusion(session, number, one.member, one.attempt.folder)
 
 
-def _saved(ready: Sequence[Ready], session: Session) -> SavedGroup | None:
+def _saved(ready: Sequence[Ready]) -> Checkpoints | None:
     """The checkpoints of the trials; None where an instrument could not go on from them."""
     if not all(one.member.moments.go_on for one in ready):
         return None
-    checkpoints = Checkpoints([one.attempt.checkpointed() for one in ready])
-    return SavedGroup(checkpoints, [one.member for one in ready], session)
+    trials = [one.attempt.checkpointed() for one in ready]
+    return Checkpoints(trials, [one.member for one in ready])
 
 
 def _train_apart(apart: Apart) -> None:

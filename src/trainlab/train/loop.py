@@ -33,35 +33,54 @@ An engine makes the steps. Instruments watch; the losses are the same with all o
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 from trainlab.data.dataset import Split
 from trainlab.record.schema import note
 from trainlab.train.callbacks import Point, Progress
-from trainlab.train.checkpoint.state import State
-from trainlab.train.engines.engine import Member, Session
+from trainlab.train.checkpoints import Checkpoints, Place
+from trainlab.train.engines.engine import Member, Session, State
 from trainlab.train.metering import Means
-from trainlab.train.saved.group import SavedGroup
-from trainlab.train.saved.place import Clock, Place, Stopwatch
 from trainlab.train.setup import Setup
 
-SAMPLES = "/samples"
-"""Among the totals of an epoch: how many have been seen. No metric is called so."""
-SAMPLES_OF = f"{SAMPLES} of "
-"""Before a name, among the same: the samples of those steps that logged it."""
+SAMPLES_OF = "/samples of "
+"""Before a name, among the totals of an epoch: the samples of the steps that logged it. No metric is called
+so."""
+Clock = Callable[[], float]
+
+
+class Stopwatch:
+    """Time spent on training, of which each member of a group counts a share."""
+
+    def __init__(self, clock: Clock, share: float, before_s: float = 0.0) -> None:
+        """`before_s` was spent by an earlier attempt."""
+        self._clock, self._share = clock, share
+        self._start_s, self._before_s = clock(), before_s
+
+    def read(self) -> float:
+        """So far."""
+        return self._before_s + self._share * (self._clock() - self._start_s)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """What happens in this block is not training."""
+        begun_s = self._clock()
+        yield
+        self._start_s += self._clock() - begun_s
 
 
 def train(
     session: Session,
     group: Sequence[Member],
     clock: Clock = time.perf_counter,
-    saved: SavedGroup | None = None,
+    saved: Checkpoints | None = None,
 ) -> None:
     """Trains a group until every member is done or has diverged: its loss is not finite, or has exploded
     (`meter.EXPLODED`). Each member's progress is up to date at any time. Goes on from what is `saved` of
     the group, and saves it again now and then."""
-    place, resumed = (Place(), None) if saved is None else saved.restored(session, group)
+    place, resumed = (Place(), None) if saved is None else saved.restored(session)
     for epoch in range(place.epoch, group[0].setup.num_epochs + 1):
         for member in _running(group):
             member.moments.epoch_begins(epoch)
@@ -71,7 +90,7 @@ def train(
         session.change_learning_rates()
         place, resumed = Place(epoch + 1), None
         if saved is not None:
-            saved.save_if_due(session, group, place)
+            saved.save_if_due(session, place)
     for member in _running(group):
         member.progress.state = "done"
     session.settle()
@@ -86,7 +105,7 @@ def _run_epoch(
     group: Sequence[Member],
     place: Place,
     clock: Clock,
-    saved: SavedGroup | None,
+    saved: Checkpoints | None,
     resumed: State | None,
 ) -> None:
     """Training, test, records; times are of the first two, which wait until the device is done.
@@ -159,7 +178,7 @@ def _train_epoch(
     group: Sequence[Member],
     place: Place,
     watch: Stopwatch,
-    saved: SavedGroup | None,
+    saved: Checkpoints | None,
     resumed: State | None,
 ) -> list[dict[str, float]]:
     """All updates of one epoch that are left; returns each member's sample-weighted means over it."""
@@ -193,28 +212,24 @@ def _train_epoch(
                 break
             if saved is not None and place.steps < in_epoch:
                 with watch.stopped():
-                    saved.save_if_due(session, group, place)
+                    saved.save_if_due(session, place)
     return [_means_of(total) for total in totals]
 
 
 def _add(total: dict[str, float], means: Means) -> None:
     """To the totals of an epoch; a value counts for the samples of the steps that logged it."""
-    before = total.get(SAMPLES, 0)
     for name, value in means.values.items():
         num_samples = means.samples_of.get(name, means.num_samples)
-        # A checkpoint of an earlier version has no such number: every step then logged the name.
-        known = total.get(SAMPLES_OF + name, before if name in total else 0)
-        total[SAMPLES_OF + name] = known + num_samples
+        total[SAMPLES_OF + name] = total.get(SAMPLES_OF + name, 0) + num_samples
         total[name] = total.get(name, 0.0) + value * num_samples
-    total[SAMPLES] = before + means.num_samples
 
 
 def _means_of(total: Mapping[str, float]) -> dict[str, float]:
     """Over the samples of an epoch."""
     return {
-        name: value / total.get(SAMPLES_OF + name, total[SAMPLES])
+        name: value / total[SAMPLES_OF + name]
         for name, value in total.items()
-        if not name.startswith(SAMPLES)
+        if not name.startswith(SAMPLES_OF)
     }
 
 

@@ -72,21 +72,13 @@ class Meter:
         self._max_pending_bytes = max_pending_bytes
         self._max_pending_steps = max_pending_steps
         self._stops_explosions = stops_explosions
-        self._limit: float | None = None
+        self.limit: float | None = None
+        """The loss beyond which training has exploded; None before the first was read."""
         self._joins: bool | None = None
         self._last_shape: torch.Size | None = None
         """Of the outputs of the last step, which with its targets keep so many bytes alive."""
         self._last_bytes = 0
         self.reset()
-
-    @property
-    def limit(self) -> float | None:
-        """The loss beyond which training has exploded; None before the first was read."""
-        return self._limit
-
-    def keep_limit(self, limit: float | None) -> None:
-        """Takes the limit of an earlier attempt at the same training."""
-        self._limit = limit
 
     def reset(self) -> None:
         """Forgets everything added so far."""
@@ -178,9 +170,9 @@ class Meter:
         """Set by the first loss there ever was; read from the device once."""
         if not self._stops_explosions or not self._reduced_losses:
             return math.inf
-        if self._limit is None:
-            self._limit = explosion_limit(float(self._reduced_losses[0][0]))
-        return self._limit
+        if self.limit is None:
+            self.limit = explosion_limit(float(self._reduced_losses[0][0]))
+        return self.limit
 
     def _reduce(self) -> None:
         if not self._losses:

@@ -4,6 +4,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,3 +40,24 @@ def seeded(
         finally:
             random.setstate(python_state)
             np.random.set_state(numpy_state)
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """Of all generators that a model may draw from without being told: torch's, numpy's, Python's."""
+    kind, words, *rest = np.random.get_state(legacy=True)
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+        "python": random.getstate(),
+        "numpy": (str(kind), [int(word) for word in words], *rest),
+    }
+
+
+def restore_random(device: torch.device, state: dict[str, Any]) -> None:
+    """Draws go on where they were."""
+    torch.set_rng_state(state["torch"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)
+    random.setstate(state["python"])
+    kind, words, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(words, np.uint32), *rest))

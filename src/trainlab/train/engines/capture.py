@@ -24,7 +24,7 @@ from trainlab.train.setup import Setup
 from trainlab.train.step import check_gradient, check_mean
 from trainlab.workloads.user_code import BACKWARD, LOSS, MODEL, PREPARE, Running
 
-TORCH_OWN = frozenset(vars(nn.Module())) - {"training"}
+TORCH_OWN = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 MOST_ITEMS = 1000
@@ -41,15 +41,22 @@ def is_plain(value: Any) -> bool:
     return isinstance(value, PLAIN)
 
 
+def attributes_of(model: nn.Module) -> dict[str, Any]:
+    """What the modules keep in Python beside parameters and buffers, a counter say, as far as it shows."""
+    return {
+        f"{path}.{name}".lstrip("."): fingerprint(value)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if name not in TORCH_OWN
+    }
+
+
 def state_of(part: Any, *, with_buffers: bool) -> dict[str, Any]:
     """Of a model, a loss or a function: what its attributes hold, by name."""
     if not isinstance(part, nn.Module):
         return {"": fingerprint(part)}
-    attributes = {
-        f"{path}.{name}".lstrip("."): fingerprint(value)
-        for path, module in part.named_modules()
-        for name, value in vars(module).items()
-        if name not in TORCH_OWN
+    attributes = attributes_of(part) | {
+        f"{path}.training": module.training for path, module in part.named_modules()
     }
     tensors = dict(part.named_parameters()) | (dict(part.named_buffers()) if with_buffers else {})
     # The version too: an average of the weights is what they are until these have moved.

@@ -40,10 +40,8 @@ from trainlab.record.schema import note
 from trainlab.spec import Spec
 from trainlab.train.batches import Rank
 from trainlab.train.callbacks import Moments, Progress
-from trainlab.train.checkpoint.state import State
-from trainlab.train.checkpoint.tensor_file import read_state, to_bytes, write_content
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
-from trainlab.train.engines.engine import Member, Update
+from trainlab.train.engines.engine import Member, State, Update
 from trainlab.train.loader import Loader
 from trainlab.train.metering import Means, Meter
 from trainlab.train.seeds import derived_seed, seeded
@@ -357,7 +355,8 @@ class Crew:
 
     def restore(self, state: State) -> None:
         """Gives all a state to go on from."""
-        path = write_content(self._followers.folder, "state", to_bytes(state))
+        path = self._followers.folder / "state.pt"
+        torch.save(state, path)
         self.tell("restore", path=str(path))
 
     def reason_of(self, error: Exception) -> Exception:
@@ -432,7 +431,7 @@ class SharingSession(EagerSession):
     @contextmanager
     def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
         setup = self._setup
-        self.begin_epoch(epoch, 0 if resumed is None else resumed.values["done"])
+        self.begin_epoch(epoch, 0 if resumed is None else resumed["done"])
         with seeded(setup.trial.seed_of("dropout"), "dropout", epoch, setup.device):
             yield
 
@@ -603,7 +602,7 @@ class _Follower:
         self._session = SharingSession(Member(setup, Moments([]), Progress()), self._model)
 
     def restore(self, *, path: str) -> None:
-        self._session.restore(read_state(Path(path)))
+        self._session.restore(torch.load(path, map_location="cpu", weights_only=True))
 
     def begin_epoch(self, *, epoch: int, num_done: int) -> None:
         self._session.begin_epoch(epoch, num_done)

@@ -16,20 +16,10 @@ from trainlab.errors import TrainlabError
 from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train.batches import Batch, Piece
 from trainlab.train.callbacks import Grain, Moments
-from trainlab.train.checkpoint.state import (
-    State,
-    merged,
-    model_state,
-    nested_state,
-    random_state,
-    restore_model,
-    restore_random,
-    restored_nested,
-)
-from trainlab.train.engines.engine import Member, Unsuited, Update, reason_of
+from trainlab.train.engines.engine import Member, State, Unsuited, Update, reason_of
 from trainlab.train.evaluation import Evaluation, KeptScores, make_inference_step
 from trainlab.train.metering import Means, Meter
-from trainlab.train.seeds import seeded
+from trainlab.train.seeds import random_state, restore_random, seeded
 from trainlab.train.setup import Setup
 from trainlab.train.step import CallModel, Carried, Context, Descent, Forward, Outcome, outcome_of
 from trainlab.workloads.user_code import DATA, SCHEDULE, UPDATE
@@ -102,11 +92,11 @@ class EagerSession:
     @contextmanager
     def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
         setup = self._setup
-        self._begin_epoch(epoch, 0 if resumed is None else resumed.values["done"])
+        self._begin_epoch(epoch, 0 if resumed is None else resumed["done"])
         with seeded(setup.trial.seed_of("dropout"), "dropout", epoch, setup.device):
             if resumed is not None:
-                self._carried.update(moved(restored_nested("carried", resumed), setup.device))
-                restore_random(setup.device, resumed)
+                self._carried.update(moved(resumed["carried"], setup.device))
+                restore_random(setup.device, resumed["random"])
             yield
 
     def _begin_epoch(self, epoch: int, num_done: int) -> None:
@@ -174,43 +164,43 @@ class EagerSession:
                 self._schedule.step()
 
     def state(self) -> State:
-        setup, schedule = self._setup, self._schedule
-        own = {
+        setup, model = self._setup, self._setup.model
+        parameters = {} if setup.settings.zero_grad else dict(model.named_parameters())
+        return {
+            "model": model.state_dict(),
+            "buffers": dict(model.named_buffers()),  # those too that are not saved with the model
+            "gradients": {name: one.grad for name, one in parameters.items()},
+            "optimizers": {n: one.state_dict() for n, one in setup.optimizers.by_name.items()},
+            "schedule": None if self._schedule is None else self._schedule.state_dict(),
+            "scaler": None if setup.scaler is None else setup.scaler.state_dict(),
+            "average": None if setup.average is None else setup.average.state_dict(),
+            "best": self._best,
+            "carried": dict(self._carried),
             "done": self._done,
             "limit": self._meter.limit,
-            "schedule": None if schedule is None else schedule.state_dict(),
             "rate": self._rate,
+            "random": random_state(setup.device),
         }
-        kept = {
-            "scaler": None if setup.scaler is None else setup.scaler.state_dict(),
-            "average": None if setup.average is None else dict(setup.average.state_dict()),
-            "best": self._best,
-        }
-        optimizers = {name: one.state_dict() for name, one in setup.optimizers.by_name.items()}
-        return merged(
-            model_state(setup.model, with_gradients=not setup.settings.zero_grad),
-            nested_state("optimizers", optimizers),
-            nested_state("carried", dict(self._carried)),
-            nested_state("kept", kept),
-            random_state(setup.device),
-            State({}, own),
-        )
 
     def restore(self, state: State) -> None:
-        restore_model(self._setup.model, state)
-        told = restored_nested("optimizers", state)
-        for name, one in self._setup.optimizers.by_name.items():
-            one.load_state_dict(told[name])
-        self._meter.keep_limit(state.values["limit"])
-        if self._schedule is not None:
-            self._schedule.load_state_dict(state.values["schedule"])
-        self._rate = state.values["rate"]
-        kept = restored_nested("kept", state)
-        if self._setup.scaler is not None:
-            self._setup.scaler.load_state_dict(kept["scaler"])
-        if self._setup.average is not None:
-            self._setup.average.load_state_dict(kept["average"])
-        self._best = kept["best"]
+        setup, model = self._setup, self._setup.model
+        model.load_state_dict(state["model"])
+        parameters = dict(model.named_parameters())
+        with torch.no_grad():
+            for name, buffer in model.named_buffers():
+                buffer.copy_(state["buffers"][name])
+        for name, gradient in state["gradients"].items():
+            parameters[name].grad = moved(gradient, setup.device)
+        for name, one in setup.optimizers.by_name.items():
+            one.load_state_dict(state["optimizers"][name])
+        for part, name in (
+            (self._schedule, "schedule"),
+            (setup.scaler, "scaler"),
+            (setup.average, "average"),
+        ):
+            if part is not None:
+                part.load_state_dict(state[name])
+        self._best, self._rate, self._meter.limit = state["best"], state["rate"], state["limit"]
 
 
 def make_training_step(

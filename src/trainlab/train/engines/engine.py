@@ -13,7 +13,6 @@ from trainlab.errors import said_by
 from trainlab.record.learning_record import ConfusionRecord
 from trainlab.record.schema import Value
 from trainlab.train.callbacks import Grain, Moments, Progress
-from trainlab.train.checkpoint.state import State
 from trainlab.train.metering import Means
 from trainlab.train.setup import Setup
 
@@ -34,6 +33,8 @@ def reason_of(error: BaseException) -> str:
     return text.splitlines()[0]
 
 
+State = dict[str, Any]
+"""What a checkpoint holds of a session: tensors and plain values, however nested."""
 Update = Callable[[Any], object]
 """Runs one step on a batch: row numbers of the training set, or a batch of the test set as stored."""
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from trainlab.errors import TrainlabError
 from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train.callbacks import Grain, Moments, ProgramView, Progress, program_watch
-from trainlab.train.checkpoint.state import State, merged, random_state, restore_random
 from trainlab.train.engines.capture import (
     Rehearsal,
     Repeated,
@@ -19,7 +18,7 @@ from trainlab.train.engines.capture import (
     check_model,
     rehearse,
 )
-from trainlab.train.engines.engine import Member, Unsuited, Update, reason_of
+from trainlab.train.engines.engine import Member, State, Unsuited, Update, reason_of
 from trainlab.train.engines.lane_updates import LaneUpdate
 from trainlab.train.engines.vectorized import (
     Gradients,
@@ -32,7 +31,7 @@ from trainlab.train.engines.vectorized import (
 from trainlab.train.evaluation import Evaluation, make_inference_step
 from trainlab.train.metering import Means
 from trainlab.train.optimizers import Rates
-from trainlab.train.seeds import derived_seed, seeded
+from trainlab.train.seeds import derived_seed, random_state, restore_random, seeded
 from trainlab.train.setup import Setup
 
 
@@ -81,20 +80,21 @@ class ProgramSession:
         self._group.update.set_rates(self.learning_rates())
 
     def state(self) -> State:
-        tensors = {f"program.{number}": one for number, one in enumerate(self._changes())}
-        generators = enumerate(self._generators)
-        tensors |= {f"generator.{number}": one.get_state() for number, one in generators}
-        limits = {str(trial): limit for trial, limit in self._group.sums.limits.items()}
-        own = {"done": self._done, "rate_changes": self._num_changes, "limits": limits}
-        return merged(State(tensors, own), random_state(self._device))
+        return {
+            "program": self._changes(),
+            "generators": [one.get_state() for one in self._generators],
+            "limits": dict(self._group.sums.limits),
+            "done": self._done,
+            "rate_changes": self._num_changes,
+            "random": random_state(self._device),
+        }
 
     def restore(self, state: State) -> None:
         with torch.no_grad():
-            for number, tensor in enumerate(self._changes()):
-                tensor.copy_(state.tensors[f"program.{number}"])
-        limits = state.values["limits"].items()
-        self._group.sums.limits.update({int(trial): limit for trial, limit in limits})
-        for _ in range(state.values["rate_changes"]):
+            for tensor, saved in zip(self._changes(), state["program"], strict=True):
+                tensor.copy_(saved)
+        self._group.sums.limits.update(state["limits"])
+        for _ in range(state["rate_changes"]):
             self.change_learning_rates()
 
     @contextmanager
@@ -103,13 +103,13 @@ class ProgramSession:
             [self._batches.order(one.trial.seed_of("order"), epoch) for one in self._setups]
         )
         self._fill(orders.to(self._device))
-        self._done = 0 if resumed is None else resumed.values["done"]
+        self._done = 0 if resumed is None else resumed["done"]
         self._group.position.fill_(self._done)
         with self._drawing(epoch):
             if resumed is not None:
-                restore_random(self._device, resumed)
-                for number, generator in enumerate(self._generators):
-                    generator.set_state(resumed.tensors[f"generator.{number}"])
+                restore_random(self._device, resumed["random"])
+                for generator, saved in zip(self._generators, resumed["generators"], strict=True):
+                    generator.set_state(saved)
             yield
 
     def advance(self, num_steps: int) -> Sequence[Means]:

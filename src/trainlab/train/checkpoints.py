@@ -1,0 +1,267 @@
+"""Checkpoints of trials that train together, so that a curve that was cut is the same to the last bit.
+
+A checkpoint is one file of `torch.save` in the `resume` folder of the first of the trials, written beside
+and renamed; the one before is kept. It is used only by the same trials, set up alike on this torch, and
+only where the curves of the attempt that made it begin as they were then.
+"""
+
+import hashlib
+import io
+import math
+import os
+import pickle
+import time
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import torch
+
+from trainlab.errors import RecordError
+from trainlab.record.files import replacing, sync, writing
+from trainlab.record.run_folder import TrialFolder
+from trainlab.record.schema import note
+from trainlab.train.ending import end_if_asked, is_asked_to_end
+from trainlab.train.engines.capture import attributes_of
+from trainlab.train.engines.engine import Member, Session, State
+
+INTERVAL_S = 30.0
+LEAST_S = 1.0
+"""Between two checkpoints at ends of epochs: less is not worth the writing."""
+MOST_SHARE = 0.02
+"""Of the time, that checkpoints at ends of epochs may take."""
+VARIABLE = "TRAINLAB_CHECKPOINT_S"
+"""Sets another interval; 0: at every point of the curve."""
+NUM_KEPT = 2
+SUFFIX = ".pt"
+
+
+@dataclass
+class Place:
+    """Where in an epoch the training of a group is."""
+
+    epoch: int = 1
+    steps: int = 0
+    """Updates of the epoch that are done."""
+    totals: list[dict[str, float]] = field(default_factory=list)
+    """Of each member: loss and metrics of the epoch so far, times their samples."""
+    train_s: float = 0.0
+    """Of the epoch so far."""
+
+
+@dataclass(frozen=True)
+class CheckpointedTrial:
+    """A trial of the group, as the attempt that runs it sees it."""
+
+    folder: TrialFolder
+    attempt: int
+    token: str
+    facts: Mapping[str, Any]
+    """What its settings became, as recorded."""
+
+
+class Checkpoints:
+    """Those of one group of trials, opened before the first update: the files of its members are put back
+    as they were at the last checkpoint that can be gone on from, where there is one."""
+
+    def __init__(
+        self,
+        trials: Sequence[CheckpointedTrial],
+        group: Sequence[Member],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._trials, self._group, self._clock = trials, group, clock
+        self._folder = trials[0].folder.resume_folder
+        self._interval_s, self._made_s, self._last_took_s = interval_s(), clock(), 0.0
+        self._attributes = self._attributes_now()
+        self._can_be_made, self._is_tried = True, False
+        self._found = self._newest()
+        if self._found is not None:
+            self._put_back(self._found)
+
+    def steps_before(self, number: int) -> int:
+        """Updates of that member that are not made again."""
+        return 0 if self._found is None else int(self._found["members"][number]["steps_done"])
+
+    def instruments(self, number: int) -> Sequence[Mapping[str, Any]]:
+        """What was saved of those that watch that member."""
+        return () if self._found is None else self._found["instruments"][number]
+
+    def restored(self, session: Session) -> tuple[Place, State | None]:
+        """Where the group goes on, and the state of the session within that epoch."""
+        if self._found is None:
+            return Place(), None
+        found, self._found = self._found, None
+        session.restore(found["session"])
+        for member, told in zip(self._group, found["members"], strict=True):
+            vars(member.progress).update(told)
+        place = Place(**found["place"])
+        return place, found["session"] if place.steps else None
+
+    def save_if_due(self, session: Session, place: Place) -> None:
+        """Makes a checkpoint where enough time has passed since the last one. One is made, too, where the
+        process was asked to end: Interrupted then."""
+        if is_asked_to_end() or self._is_due(at_epoch_end=place.steps == 0):
+            self._save(session, place)
+        end_if_asked()
+
+    def _is_due(self, *, at_epoch_end: bool) -> bool:
+        pause_s = self._interval_s
+        if at_epoch_end:
+            pause_s = min(pause_s, max(LEAST_S, self._last_took_s / MOST_SHARE))
+        return self._clock() - self._made_s >= pause_s
+
+    def _save(self, session: Session, place: Place) -> None:
+        """A disk that is full is no reason to stop training; that another attempt has taken the trials over
+        is."""
+        if self._attributes_now() != self._attributes:
+            self._can_be_made = False  # a counter in Python, say, which no checkpoint holds
+        instruments = [member.moments.saved_state() for member in self._group]
+        if not self._can_be_made or None in instruments:
+            return
+        for member in self._group:
+            if member.progress.state == "running":
+                member.moments.flush()
+        for trial in self._trials:
+            trial.folder.check_current(trial.token)
+        begun_s = self._clock()
+        content = self._content(
+            {
+                "torch": str(torch.__version__),
+                "trials": [_described(trial) for trial in self._trials],
+                "place": asdict(place),
+                "members": [asdict(member.progress) for member in self._group],
+                "instruments": instruments,
+                "session": session.state(),
+            }
+        )
+        if content is not None:
+            step = max(member.progress.steps_done for member in self._group)
+            with suppress(RecordError, OSError):
+                self._write(f"{step}-{self._trials[0].attempt}{SUFFIX}", content)
+        self._made_s = self._clock()
+        self._last_took_s = self._made_s - begun_s
+
+    def _content(self, saved: Mapping[str, Any]) -> bytes | None:
+        """Of a file; None where something in it is no tensor and no plain value: none are made then."""
+        stream = io.BytesIO()
+        try:
+            torch.save(saved, stream)
+            if not self._is_tried:
+                stream.seek(0)
+                torch.load(stream, map_location="meta", weights_only=True)
+                self._is_tried = True
+        except (pickle.PickleError, AttributeError, TypeError, RuntimeError, ValueError):
+            self._can_be_made = False
+            return None
+        return stream.getvalue()
+
+    def _write(self, name: str, content: bytes) -> None:
+        with writing(self._folder):
+            self._folder.mkdir(exist_ok=True)
+        with replacing(self._folder / name) as part:
+            part.write_bytes(content)
+        sync(self._folder)
+        for old in self._paths()[NUM_KEPT:]:
+            old.unlink(missing_ok=True)
+
+    def _newest(self) -> dict[str, Any] | None:
+        """The last one that can be gone on from; one that cannot be read is noted."""
+        for path in self._paths():
+            try:
+                found = _read(path)
+            except Exception:  # noqa: BLE001  what a file that is none makes torch raise
+                for member in self._group:
+                    if (told := note("checkpoint_unfit")) not in member.setup.notes:
+                        member.setup.notes.append(told)
+                continue
+            if self._fits(found):
+                return found
+        return None
+
+    def _fits(self, found: Mapping[str, Any]) -> bool:
+        told = found["trials"]
+        if found["torch"] != str(torch.__version__) or len(told) != len(self._trials):
+            return False
+        return all(
+            one["id"] == trial.folder.path.name
+            and one["facts"] == trial.facts
+            and _begins_with(trial.folder.set_aside(one["attempt"]), one)
+            for one, trial in zip(told, self._trials, strict=True)
+        )
+
+    def _put_back(self, found: Mapping[str, Any]) -> None:
+        """Curves and event files, as they were then, from the attempts that were set aside."""
+        for trial, told in zip(self._trials, found["trials"], strict=True):
+            folder, earlier = trial.folder, trial.folder.set_aside(told["attempt"])
+            for path, source, digest in (
+                (folder.curve_file, earlier.curve_file, told["curve"]),
+                (folder.probes_file, earlier.probes_file, told["probes"]),
+            ):
+                with writing(path):
+                    if digest is not None:
+                        path.write_bytes(source.read_bytes()[: digest[0]])
+            with writing(folder.tensorboard_folder):
+                if earlier.tensorboard_folder.is_dir():
+                    copytree(earlier.tensorboard_folder, folder.tensorboard_folder)
+
+    def _paths(self) -> list[Path]:
+        """The last one first; those of another format behind."""
+        return sorted(self._folder.glob("[0-9]*-*"), key=_place_of, reverse=True)
+
+    def _attributes_now(self) -> list[dict[str, Any]]:
+        return [attributes_of(member.setup.model) for member in self._group]
+
+
+def interval_s() -> float:
+    """Between two checkpoints within an epoch."""
+    try:
+        asked = float(os.environ.get(VARIABLE, INTERVAL_S))
+    except ValueError:
+        return INTERVAL_S
+    return asked if math.isfinite(asked) and asked >= 0 else INTERVAL_S
+
+
+def _place_of(path: Path) -> tuple[bool, list[int]]:
+    numbers = path.stem.split("-")[:2]
+    return path.suffix == SUFFIX, [int(one) if one.isdecimal() else 0 for one in numbers]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as file:
+        if (damaged := file.testzip()) is not None:
+            raise pickle.UnpicklingError(damaged)
+    found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return found
+
+
+def _described(trial: CheckpointedTrial) -> dict[str, Any]:
+    curve, probes = trial.folder.curve_file, trial.folder.probes_file
+    for path in (curve, probes):
+        with suppress(OSError):
+            sync(path)
+    return {
+        "id": trial.folder.path.name,
+        "attempt": trial.attempt,
+        "facts": dict(trial.facts),
+        "curve": _digest(curve),
+        "probes": _digest(probes) if probes.exists() else None,
+    }
+
+
+def _digest(path: Path, num_bytes: int | None = None) -> tuple[int, str]:
+    """How long a file is, or a part of it, and its sha256."""
+    content = path.read_bytes()[:num_bytes]
+    return len(content), hashlib.sha256(content).hexdigest()
+
+
+def _begins_with(earlier: TrialFolder, told: Mapping[str, Any]) -> bool:
+    """Whether the files of an attempt begin with what they held then."""
+    files = ((earlier.curve_file, told["curve"]), (earlier.probes_file, told["probes"]))
+    with suppress(OSError):
+        return all(one is None or _digest(path, one[0]) == one for path, one in files)
+    return False
