@@ -393,8 +393,8 @@ def _agrees(variant: Callable[[], Tensor], expected: Tensor) -> bool:
 
 
 def faster(works: Mapping[str, Work]) -> tuple[str, dict[str, float]]:
-    """The fastest of some variants by name, torch's unless another clearly is; and the ms of each. Called in
-    turn, so that what else the machine does hits all alike."""
+    """The fastest of some variants by name, torch's unless another clearly is; and the ms of each. Called
+    in turn, so that what else the machine does hits all alike."""
     first_s = {name: (timed_s(work), timed_s(work))[1] for name, work in works.items()}
     limit_s = FAR_SLOWER * min(first_s.values())
     close = {name: works[name] for name, s in first_s.items() if s <= limit_s or name == TORCH}

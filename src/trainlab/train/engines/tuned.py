@@ -337,7 +337,7 @@ class NativeStep(Optimizer):
             step = state.get("step")
             if kept[0] is None or not isinstance(step, Tensor) or step.dtype != torch.float32:
                 return None
-            if not all(map(_is_plain, used)):
+            if not all(_is_plain(one, parameter.numel()) for one in used):
                 return None
             numbers.extend((parameter.data_ptr(), parameter.grad.data_ptr()))
             numbers.extend(0 if one is None else one.data_ptr() for one in kept)
@@ -352,5 +352,7 @@ def native_class(torch_class: type[Optimizer], kind: str, library: ctypes.CDLL) 
     return type(torch_class.__name__, (NativeStep, torch_class), members)
 
 
-def _is_plain(tensor: Tensor) -> bool:
-    return tensor.dtype == torch.float32 and tensor.is_cpu and tensor.is_contiguous()
+def _is_plain(tensor: Tensor, size: int) -> bool:
+    """So many float32 one after the other in the CPU's memory: zeros that have none are left to torch."""
+    is_ours = tensor.dtype == torch.float32 and tensor.is_cpu and tensor.numel() == size
+    return is_ours and tensor.is_contiguous() and tensor.data_ptr() != 0
