@@ -21,8 +21,8 @@ from trainlab.errors import SpecError, TrainlabError
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.train.callbacks import Instrument, Moments, Point, Progress
+from trainlab.train.engines import tuned
 from trainlab.train.seeds import data_order, seeded
-from trainlab.train.tuned import tuning
 
 SIZE, BATCH, SEED = 50, 8, 3
 DRAWN = torch.Generator().manual_seed(0)
@@ -95,7 +95,7 @@ def test_clipping_is_the_loop_by_hand_to_the_last_bit(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Compiled code rounds in another order, and is taken where it was measured to be faster.
-    monkeypatch.setattr(tuning, "_update_choice", lambda setup: "torch")
+    monkeypatch.setattr(tuned, "_library_for", lambda setup: None)
     model, losses, norms = fresh(), [], []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for _, pieces in batches():

@@ -25,8 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainlab.errors import RecordError, said_by
-from trainlab.machine.cache import cache_folder
-from trainlab.machine.environment import cpu_model, usable_vcpus
+from trainlab.machine.host import cache_folder, cpu_model, usable_vcpus
 from trainlab.record.files import new_part, read_json, writing
 from trainlab.record.schema import Note, note
 from trainlab.train.opaque import opaque_names

@@ -23,8 +23,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from trainlab.errors import RecordError
-from trainlab.machine.cache import cache_folder
-from trainlab.machine.environment import cpu_model
+from trainlab.machine.host import cache_folder, cpu_model
 from trainlab.record.files import replacing, writing
 from trainlab.record.schema import Note, note
 from trainlab.train.callbacks import Grain, Moments
