@@ -224,7 +224,7 @@ def test_a_dry_run_loads_no_torch_and_no_data(study: str) -> None:
         "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
         "    trainlab.cli.build(words)(words)"
     )
-    assert "trainlab.cli.plan" in loaded
+    assert "trainlab.cli.plan_text" in loaded
     assert not loaded & {"torch", "pandas", "scipy.stats", "pyarrow"}
     assert not [name for name in loaded if name.startswith("trainlab.data")]
 

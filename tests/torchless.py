@@ -70,11 +70,10 @@ def main() -> None:
     """Answers the command lines that come on standard input, a line of JSON for each."""
     import importlib
 
-    from trainlab.cli import VERBS
-    from trainlab.cli.application import module_of
+    from trainlab.cli import HOMES
 
-    for verb in VERBS:
-        importlib.import_module(module_of(verb))
+    for home in HOMES.values():
+        importlib.import_module(f"trainlab.cli.{home}")
     assert "torch" not in sys.modules
     for line in sys.stdin:
         words, folder, variables = json.loads(line)

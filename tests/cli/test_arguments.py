@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from asking import study_for
-from trainlab.cli.question import question_of, requested_seeds, seconds_of
+from trainlab.cli.parsing import question_of, requested_seeds, seconds_of
 from trainlab.errors import SpecError
 from trainlab.spec import Question
 from trainlab.studies import builtin_study

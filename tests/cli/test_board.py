@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 import trainlab
-from trainlab.cli.board.named_runs import NamedRuns
+from trainlab.cli.tensorboard_pages import NamedRuns
 
 
 @pytest.fixture(scope="module")

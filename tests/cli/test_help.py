@@ -11,7 +11,8 @@ from rich.cells import cell_len
 import trainlab
 from torchless import Torchless
 from trainlab.cli import VERBS, main, overview
-from trainlab.cli.help import Group, cells, help_page
+from trainlab.cli.help_pages import help_page
+from trainlab.report.wrapping import cells
 from trainlab.spec import CostSpec
 from trainlab.spec.settings import OF_WORKLOADS
 
@@ -70,7 +71,7 @@ def test_a_long_name_has_its_meaning_below_and_chinese_is_broken_anywhere(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     rows = [("--short", "的" * 60 + "。"), ("--a-name-that-is-rather-long-indeed X", "Meaning.")]
-    page = help_page("Usage: x", "Summary.", [Group("Title", rows)], "The end.")
+    page = help_page("Usage: x", "Summary.", {"Title": rows}, "The end.")
     assert max(map(cells, page.splitlines())) <= 60
     assert page.count("的") == 60
     assert "  --a-name-that-is-rather-long-indeed X\n           Meaning.\n" in page

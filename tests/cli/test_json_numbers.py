@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from trainlab.cli.options import print_json
+from trainlab.cli.output import print_json
 
 
 def test_numbers_that_json_cannot_hold_are_null(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,8 @@ from torchless import Torchless
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.overview import data_of
 from trainlab.cli import VERBS
-from trainlab.cli.language import asked_language
-from trainlab.cli.summary import data_text
-from trainlab.language import environment_language
+from trainlab.cli.run_summary import data_text
+from trainlab.language import environment_language, split_language
 from trainlab.record.trial_record import DataRecord
 from trainlab.report.contents import report_of
 from trainlab.spec import CostSpec
@@ -48,7 +47,7 @@ def test_without_lang_the_environment_decides(environment: dict[str, str], lang:
     [("run x --lang zh", "zh"), ("--lang=zh --no", "zh"), ("run --lang", ""), ("run x", None)],
 )
 def test_lang_is_found_in_a_command_line_that_is_wrong(line: str, lang: str | None) -> None:
-    assert asked_language(line.split()) == lang
+    assert split_language(line.split())[0] == lang
 
 
 def test_an_option_overrides_the_locale_and_a_wrong_variable_is_told(

@@ -10,14 +10,14 @@ import typer
 from typer.testing import CliRunner
 
 from training import HomedSetup
-from trainlab.cli.errors import guarded
-from trainlab.cli.verbs.probes import command
+from trainlab.cli.application import add_verb
+from trainlab.cli.look_verbs import probes as probes_verb
 from trainlab.errors import SpecError
 from trainlab.instruments.probe_targets import check_selectors, probeable
 from trainlab.spec.probe import probe_of
 
 app = typer.Typer(rich_markup_mode="rich")
-app.command()(guarded(command))
+add_verb(app, "probes", probes_verb, "")
 
 
 def told(*words: str) -> str:

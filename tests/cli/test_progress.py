@@ -16,9 +16,8 @@ from rich.console import Console
 
 from command import Verb
 from fabricate import made_study
-from trainlab.cli.progress import heartbeat
-from trainlab.cli.progress.heartbeat import showing_status
-from trainlab.cli.progress.study import POLL_S, StudyProgress
+from trainlab.cli import live_progress as heartbeat
+from trainlab.cli.live_progress import POLL_S, StudyProgress, showing_status
 from trainlab.execute.attempt import EventWriter
 from trainlab.execute.planned_run import start_run
 from trainlab.lab.run_progress import duration_text, fitted

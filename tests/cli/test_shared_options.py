@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainlab.cli.verbs.scripts.shared_options import taken_options
+from trainlab.cli.script_verbs import taken_options
 
 OWN = ["watch", "train.py", "--steps", "300", "--lr", "0.1", "--out=a", "--", "--threads", "2"]
 

@@ -19,7 +19,7 @@ from command import Verb
 from trainlab import lab
 from trainlab.analysis.cost import overheads
 from trainlab.analysis.evidence import gather
-from trainlab.cli.summary import print_measurement
+from trainlab.cli.run_summary import print_measurement
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.launch.launcher import Launcher
 from trainlab.execute.planned_run import IsOver, start_run

@@ -8,7 +8,7 @@ import pytest
 
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.overview import data_of
-from trainlab.cli.summary import evidence_json
+from trainlab.cli.run_summary import evidence_json
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.schema import FORMAT, migrated
 from trainlab.report.contents import report_of

@@ -9,8 +9,8 @@ from rich_run import rich_run
 from typer.testing import CliRunner, Result
 
 from trainlab.analysis.evidence import gather
-from trainlab.cli.errors import guarded
-from trainlab.cli.verbs.check import command
+from trainlab.cli.application import add_verb
+from trainlab.cli.hand_in_verbs import check as check_verb
 from trainlab.record.run_folder import RunFolder
 from trainlab.report.handed_in import check_report, origin_in
 from trainlab.report.lab_report import HandIn
@@ -36,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 def check(*words: str | Path) -> Result:
     app = typer.Typer()
-    app.command()(guarded(command))
+    add_verb(app, "check", check_verb, "")
     return CliRunner().invoke(app, [str(word) for word in words])
 
 

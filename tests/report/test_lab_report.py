@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from trainlab import __version__
 from trainlab.analysis.document import Document, OwnText, Paragraph, Section, Statements
-from trainlab.cli.errors import guarded
-from trainlab.cli.verbs.report import command
+from trainlab.cli.application import add_verb
+from trainlab.cli.hand_in_verbs import report as report_verb
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
@@ -151,7 +151,7 @@ def test_the_draft_of_notes_gives_each_text_its_place_again(
     folder: RunFolder, tmp_path: Path
 ) -> None:
     app = typer.Typer()
-    app.command()(guarded(command))
+    add_verb(app, "report", report_verb, "")
     path = tmp_path / "notes.md"
     done = CliRunner().invoke(app, [str(folder.path), "--draft", str(path), "--lang", "zh"])
     assert done.exit_code == 0, done.output

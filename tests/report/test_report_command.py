@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import gather
-from trainlab.cli.errors import guarded
-from trainlab.cli.verbs.report import command
+from trainlab.cli.application import add_verb
+from trainlab.cli.hand_in_verbs import report as report_verb
 from trainlab.errors import SpecError
 from trainlab.extras import MissingExtraError, import_extra
 from trainlab.record.run_folder import RunFolder
@@ -56,7 +56,7 @@ def test_the_command_tells_where_the_report_is(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
     folder = rich_run(tmp_path / "run")
     app = typer.Typer()
-    app.command()(guarded(command))
+    add_verb(app, "report", report_verb, "")
     asked = [str(folder.path), "--format", "html", "--lang", "zh", "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.output

@@ -13,7 +13,7 @@ from trainlab.analysis.document import Entry, Paragraph, Table
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.overview import data_of, findings, shortened
 from trainlab.analysis.tables import bullets, name, table_of, value
-from trainlab.cli.summary import print_remarks
+from trainlab.cli.run_summary import print_remarks
 from trainlab.record.schema import note
 from trainlab.report.contents import report_of
 from trainlab.report.terminal import print_blocks

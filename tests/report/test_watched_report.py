@@ -13,8 +13,8 @@ from trainlab.analysis.document import Document, Table
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.learning import metric_curves
 from trainlab.analysis.overview import data_of
-from trainlab.cli.plan import plan_json
-from trainlab.cli.summary import evidence_json, print_summary
+from trainlab.cli.plan_text import plan_json
+from trainlab.cli.run_summary import evidence_json, print_summary
 from trainlab.export.tables import tables_of
 from trainlab.lab.script_study import script_study
 from trainlab.record.run_folder import RunFolder

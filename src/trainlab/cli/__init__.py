@@ -1,7 +1,7 @@
 """The command line: the verbs in the order people use them; the only place that prints and exits.
 
-Each verb's module is imported only when that verb is called, and nothing at all for `trainlab --help`, so
-that it answers at once. Exit codes: 0 done, 1 our defect or a trial that was lost, 2 the user's mistake or
+A verb's module is imported only when that verb is called, and nothing at all for `trainlab --help`, so that
+it answers at once. Exit codes: 0 done, 1 our defect or a trial that was lost, 2 the user's mistake or
 an error of the user's code, 3 what a gate cannot tell, 130 interrupted.
 """
 
@@ -38,23 +38,29 @@ VERBS = {
     "data": "List, fetch and verify data sets.",
     "env": "Show what this machine has, as it would be recorded.",
 }
-"""Help texts; `verbs/<name>.py` offers its verb as `command`, a function or a group of functions. Those
-about a run that is not finished are in `verbs/under_way`, those that write files to go on with in
-`verbs/files`, those that hold one run against another in `verbs/comparing`."""
+HOMES = {
+    **dict.fromkeys(("run", "profile", "resume", "cancel"), "run_verbs"),
+    **dict.fromkeys(("watch", "diagnose"), "script_verbs"),
+    **dict.fromkeys(("show", "status", "studies", "workloads", "probes"), "look_verbs"),
+    **dict.fromkeys(("compare", "gate", "reproduce"), "compare_verbs"),
+    **dict.fromkeys(("report", "export", "check", "verify"), "hand_in_verbs"),
+    **dict.fromkeys(("env", "data", "init", "board"), "machine_verbs"),
+}
+"""The module that has a verb, as a function of its name or a table of functions."""
 
 
 def build(arguments: Sequence[str]) -> "typer.Typer":
     """The application: the verb that is called with its options, the others only by name and help text."""
     from trainlab.cli.application import application
 
-    return application(arguments, SUMMARY, VERBS)
+    return application(arguments, SUMMARY, VERBS, HOMES)
 
 
 def main() -> None:
     """Entry point of the `trainlab` command."""
-    from trainlab.cli.language import split_language
     from trainlab.cli.output import Output
     from trainlab.errors import OutputError
+    from trainlab.language import split_language
     from trainlab.machine.processes import open_closed_streams, outlast_terminal
 
     open_closed_streams()
@@ -79,15 +85,16 @@ def main() -> None:
 
 def overview(lang: str | None = None) -> str:
     """The help of `trainlab` itself, in the language asked for or that of the environment."""
-    from trainlab.cli.help import OF_A_VERB, Group, Texts, headed, help_page
-    from trainlab.cli.language import spoken_language
+    from trainlab.cli.help_pages import OF_A_VERB, Texts, help_page
+    from trainlab.language import spoken_language
 
     texts = Texts(spoken_language(lang))
-    options = [
-        ("--version", texts("Print the version and exit.")),
-        ("--help", texts("Show this page and exit.")),
-    ]
-    verbs = [(name, texts(meaning)) for name, meaning in VERBS.items()]
-    groups = [Group(texts("Verbs"), verbs), Group(texts("Options"), options)]
-    usage = headed(texts("Usage:"), "trainlab VERB [OPTIONS]")
+    groups = {
+        texts("Verbs"): [(name, texts(meaning)) for name, meaning in VERBS.items()],
+        texts("Options"): [
+            ("--version", texts("Print the version and exit.")),
+            ("--help", texts("Show this page and exit.")),
+        ],
+    }
+    usage = texts.usage("trainlab VERB [OPTIONS]")
     return help_page(usage, texts(SUMMARY), groups, texts(OF_A_VERB, path="trainlab"))

@@ -167,7 +167,7 @@ def _scalar_kinds(annotation: Any) -> set[type]:
     return set(get_args(annotation)) if is_union else {annotation}
 
 
-def setting_of(kind: type[Spec], name: str) -> Setting:
+def setting_of(kind: type[BaseModel], name: str) -> Setting:
     """What is written on a field; nothing special where nothing is."""
     field = kind.model_fields.get(name)
     metadata = field.metadata if field is not None else ()
@@ -185,7 +185,7 @@ def choices_of(kind: type[Spec], name: str) -> tuple[str, ...]:
     return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
-def other_names(kind: type[Spec]) -> dict[str, str]:
+def other_names(kind: type[BaseModel]) -> dict[str, str]:
     """What others call the fields of a spec, to what they are called here."""
     return {
         other: name for name in kind.model_fields for other in setting_of(kind, name).also_called
@@ -211,7 +211,7 @@ RunName = Annotated[
 ]
 """A name that a run folder can have on every system."""
 
-S = TypeVar("S", bound=Spec)
+S = TypeVar("S", bound=BaseModel)
 
 SCALARS = ("bool", "int", "float", "str")
 """The last part of pydantic's error location for a field that takes any scalar: the type it tried."""
@@ -252,13 +252,13 @@ def field_problems(kind: type[Spec], values: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _problems(kind: type[Spec], details: Sequence[ErrorDetails]) -> list[str]:
+def _problems(kind: type[BaseModel], details: Sequence[ErrorDetails]) -> list[str]:
     lines = (line for detail in details for line in _problem(detail, kind).split("\n"))
     # A value that is no scalar fails once for each type of scalar: the same line each time.
     return list(dict.fromkeys(lines))
 
 
-def _problem(detail: ErrorDetails, kind: type[Spec]) -> str:
+def _problem(detail: ErrorDetails, kind: type[BaseModel]) -> str:
     error_type, location, context = detail["type"], detail["loc"], detail.get("ctx", {})
     place, got = _place(location), f"got {detail['input']!r}"
     if error_type == "extra_forbidden":
@@ -285,7 +285,7 @@ def _problem(detail: ErrorDetails, kind: type[Spec]) -> str:
     return f"{place}: {got}, {rule}"
 
 
-def _owner(kind: type[Spec], location: tuple[int | str, ...]) -> type[Spec]:
+def _owner(kind: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
     """The spec, inside another or not, that the last name of a location is a field of."""
     for part in location[:-1]:
         field = kind.model_fields.get(part) if isinstance(part, str) else None

@@ -1,23 +1,36 @@
-"""What a person sees while trials run: a bar on a terminal, a line every few seconds elsewhere.
+"""What a person sees while a question is answered: spinners and bars on a terminal, lines elsewhere.
 
-Everything comes from the events in the run folder and is shown by a thread of its own: whatever happens
-to the terminal does not disturb the trials.
+What is shown of trials comes from the events in the run folder, in a thread of its own: whatever happens to
+the terminal does not disturb them.
 """
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from itertools import chain, islice
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.text import Text
 
-from trainlab.cli.lines import print_line
-from trainlab.cli.progress.heartbeat import Silence
+from trainlab.cli.output import say
+from trainlab.cli.plan_text import print_plan
 from trainlab.errors import RecordError
+from trainlab.lab import Activity, Watcher
 from trainlab.lab.run_progress import (
     TimeLeft,
     end_text,
@@ -29,14 +42,146 @@ from trainlab.lab.run_progress import (
 )
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event, EventReader
+from trainlab.spec import Study
 from trainlab.words import Words
 
+SILENCE_S = 3.0
+"""After so long without a line one is printed."""
+LONG_RUN_SHARE = 0.01
+"""In a long run, silence may last this share of the time elapsed, so that a log stays readable."""
+HEARTBEAT_POLL_S = 0.5
 POLL_S = 0.2
 """Between two reads of the events."""
 WIDE = 100
 """Columns of a terminal from which on the bar is twice as long."""
 BESIDE_LABEL = 22
 """Columns of the spinner, the longest time left, and the gaps between all."""
+
+
+class ConsoleWatcher(Watcher):
+    """Spinners and bars on a terminal, lines elsewhere."""
+
+    def __init__(self, console: Console, words: Words) -> None:
+        self._console, self._words = console, words
+        self._download: DownloadProgress | None = None
+        self._progress: StudyProgress | None = None
+
+    def status(self, activity: Activity) -> AbstractContextManager[object]:
+        return showing_status(self._console, activity, self._words)
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        with DownloadProgress(self._console, self._words) as self._download:
+            yield
+
+    def downloads(self, name: str, done: int, total: int | None) -> None:
+        if self._download is not None:
+            self._download(name, done, total)
+
+    def planned(self, study: Study) -> None:
+        if study.cells:
+            print_plan(self._console, study, self._words)
+
+    def watching(self, driver: str) -> None:
+        say(self._console, self._words("watching_driver", driver=driver))
+
+    def resumed(self, num_left: int, num_trials: int) -> None:
+        key = "resumed" if num_left else "nothing_left"
+        say(self._console, self._words(key, left=num_left, all=num_trials))
+
+    def added(self, num_open: int, num_seeds: int) -> None:
+        key = "one_comparison_open" if num_open == 1 else "comparisons_open"
+        say(self._console, self._words(key, number=num_open, seeds=num_seeds))
+
+    def gave_up(self, num_hopeless: int) -> None:
+        key = "one_comparison_hopeless" if num_hopeless == 1 else "comparisons_hopeless"
+        say(self._console, self._words(key, number=num_hopeless))
+
+    def running(self, run: RunFolder) -> AbstractContextManager[object]:
+        """The same progress each time: what was shown before is not shown again."""
+        if self._progress is None:
+            self._progress = StudyProgress(self._console, run, self._words)
+        return self._progress
+
+
+class Silence:
+    """How long nothing has been printed, by anybody in this process."""
+
+    _last_line_s = time.monotonic()
+
+    def __init__(self) -> None:
+        self._start_s = time.monotonic()
+
+    def restart(self) -> None:
+        """A line was printed: silence is counted from now."""
+        Silence._last_line_s = time.monotonic()
+
+    def is_too_long(self) -> bool:
+        """Whether a line ought to be printed."""
+        now_s = time.monotonic()
+        limit_s = max(SILENCE_S, LONG_RUN_SHARE * (now_s - self._start_s))
+        return now_s - Silence._last_line_s >= limit_s
+
+
+@contextmanager
+def showing_status(console: Console, activity: str, words: Words) -> Iterator[None]:
+    """Shows that an activity, one of the words, is under way, as long as the block runs: a spinner on a
+    terminal, a line now and then elsewhere."""
+    text = words(f"activity_{activity}")
+    if console.is_terminal:
+        with console.status(text):
+            yield
+        return
+    start_s, silence, is_over = time.monotonic(), Silence(), threading.Event()
+
+    def print_heartbeats() -> None:
+        while not is_over.wait(HEARTBEAT_POLL_S):
+            if silence.is_too_long():
+                silence.restart()
+                seconds = f"{time.monotonic() - start_s:.0f}"
+                say(console, words("heartbeat", activity=text, seconds=seconds))
+
+    thread = threading.Thread(target=print_heartbeats, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+class DownloadProgress:
+    """A bar per file on a terminal; elsewhere a line per file."""
+
+    def __init__(self, console: Console, words: Words) -> None:
+        self._console, self._words = console, words
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "DownloadProgress":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, name: str, done: int, total: int | None) -> None:
+        if name not in self._tasks:
+            self._bar.start()
+            activity = self._words("activity_fetching", name=name)
+            self._tasks[name] = self._bar.add_task(activity, total=total)
+            if not self._console.is_terminal:
+                say(self._console, activity)
+        self._bar.update(self._tasks[name], completed=done, total=total)
 
 
 class StudyProgress:
@@ -245,7 +390,7 @@ class StudyProgress:
 
     def _print(self, line: str) -> None:
         self._silence.restart()
-        print_line(self._console, line)
+        say(self._console, line)
 
     def _now_s(self) -> float:
         """The time of the event being handled, else now."""

@@ -1,6 +1,7 @@
 """What a run came to, for people and for programs; read from its records."""
 
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -21,7 +22,10 @@ from trainlab.analysis.overview import Unfinished, divergence_text, findings, no
 from trainlab.analysis.roofline import step_roofline
 from trainlab.analysis.scripts import script_times
 from trainlab.analysis.tables import bullets
-from trainlab.cli.lines import print_line
+from trainlab.cli.live_progress import showing_status
+from trainlab.cli.output import print_json, say
+from trainlab.errors import MissingExtraError
+from trainlab.lab import Run
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import SCRIPT_EXIT, DataRecord, TrialRecord
 from trainlab.report.repeat import overridden_text
@@ -48,6 +52,38 @@ MOST_DAMAGED = 5
 """Damaged files that are named; `verify` names them all."""
 MOST_PENDING = 5
 """Trials that never ran and are named one by one; of more, the findings give the number."""
+
+
+def show_outcome(run: Run, words: Words, *, as_json: bool, quiet: bool, report: bool) -> None:
+    """Prints what the run came to; a study also gets its report, whatever is printed."""
+    from trainlab.analysis.overview import data_of
+
+    data = data_of(run.evidence())
+    if as_json:
+        print_json(run_json(run, data.evidence))
+    elif quiet:
+        sys.stdout.write(f"{run.path}\n")
+    else:
+        print_summary(Console(), run, data, words)
+    if report and data.evidence.study.cells:
+        _write_report(run, data, words, Console(quiet=as_json or quiet))
+    elif report and data.evidence.learned:
+        command = shlex.join(["trainlab", "report", str(run.path)])
+        say(Console(quiet=as_json or quiet), words("report_with", command=command))
+
+
+def _write_report(run: Run, data: RunData, words: Words, console: Console) -> None:
+    from trainlab.report.contents import report_of
+    from trainlab.report.writing import write_document
+
+    try:
+        with showing_status(Console(stderr=True, quiet=console.quiet), "writing_report", words):
+            document = report_of(data, words.lang)
+            (path,) = write_document(document, ("html",), run.report_folder)
+    except MissingExtraError as error:
+        say(console, words("no_report", why=error_line(str(error), words.lang)))
+    else:
+        say(console, words("report_at", path=path), "bold")
 
 
 def print_summary(
@@ -193,12 +229,6 @@ def data_text(data: DataRecord, words: Words) -> str:
     if not data.note:
         return text
     return words.sentences(text, words("data_why", why=error_line(data.note, words.lang)))
-
-
-def say(console: Console, text: str, style: str = "") -> None:
-    """Lines of plain text, whatever they hold."""
-    for line in text.split("\n"):
-        print_line(console, line, style)
 
 
 def run_json(run: RunFolder, evidence: Evidence) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def question_of(
     `fields` are those of Question; None means that a field was not given.
     """
     base, where = _base_question(what)
-    varied = _varied(vary)
+    varied = varied_of(vary)
     given = {name: value for name, value in fields.items() if value is not None}
     levels, single = dict(base.vary), dict(base.settings)
     for name, text in settings.items():
@@ -136,8 +136,8 @@ def question_of(
         return replace(asked, question=checked_question(merged, where))
 
 
-def _varied(options: Sequence[str], *, as_written: bool = False) -> dict[str, tuple[Scalar, ...]]:
-    """Factors and levels of every --vary."""
+def varied_of(options: Sequence[str], *, as_written: bool = False) -> dict[str, tuple[Scalar, ...]]:
+    """Factors and levels of every --vary; names `as_written` are a script's own."""
     varied: dict[str, tuple[Scalar, ...]] = {}
     problems: list[str] = []
     for text in options:
@@ -154,11 +154,6 @@ def _varied(options: Sequence[str], *, as_written: bool = False) -> dict[str, tu
     if problems:
         raise SpecError(problems)
     return varied
-
-
-def varied_of(options: Sequence[str]) -> dict[str, tuple[Scalar, ...]]:
-    """Factors and levels of every --vary, their names as they are written: a script's own."""
-    return _varied(options, as_written=True)
 
 
 def _overridden(base: Question, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,21 +178,24 @@ def _same(typed: Any, value: Any) -> bool:
         return False
 
 
-def timeout_of(text: str | None) -> float | None:
-    """What `--trial-timeout` says, in seconds."""
-    return None if text is None else seconds_of(text, "--trial-timeout")
-
-
-def seconds_of(text: str, option: str = "--budget") -> float:
-    """`90s`, `10m`, `10min` or `1.5h` in seconds."""
+def seconds_of(text: str | None, option: str = "--budget") -> float | None:
+    """`90s`, `10m`, `10min` or `1.5h` in seconds; None where the option was not given."""
+    if text is None:
+        return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|min|h)?", text.strip())
     if not match or not float(match[1]):
         raise SpecError([f"{option}: got {text!r}, must be a time, as in 90s, 10m or 2h"])
     if not match[2]:
-        number = match[1]
-        units = f"{number}s, {number}m or {number}h"
+        units = f"{match[1]}s, {match[1]}m or {match[1]}h"
         raise SpecError([f"{option}: got {text!r}, which has no unit; write {units}"])
-    return float(match[1]) * SECONDS_PER_UNIT[match[2]]
+    return float(match[1]) * SECONDS_PER_UNIT[match[2][0]]
+
+
+def placed(on: str, slurm: str | None) -> str:
+    """Where trials run, with what sbatch is told."""
+    if slurm and on != "slurm":
+        raise SpecError([f"--slurm: is for --on slurm, but --on is {on}; leave it out"])
+    return f"slurm:{slurm}" if slurm else on
 
 
 def requested_seeds(seed: str | None, seeds: int | None) -> int | tuple[int, ...] | None:

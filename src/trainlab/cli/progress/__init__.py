@@ -1,1 +1,0 @@
-"""What a person sees while trials run."""

@@ -1,1 +1,0 @@
-"""The verbs of the command line, a file each."""

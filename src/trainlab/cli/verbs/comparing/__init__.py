@@ -1,1 +1,0 @@
-"""Verbs that hold one run against another."""

@@ -1,1 +1,0 @@
-"""Verbs that write files to go on with."""

@@ -1,1 +1,0 @@
-"""Verbs about a training script of the user's, run as it is."""

@@ -1,1 +1,0 @@
-"""Verbs about a run that is not finished: go on with it, look at it, stop it."""
