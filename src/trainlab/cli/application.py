@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from trainlab import __version__
-from trainlab.cli.help_pages import HELP_ALL, verb_page, verbs_page
+from trainlab.cli.help_pages import HELP_ALL, YES_NO, verb_page, verbs_page
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.language import split_language, spoken_language
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from trainlab.analysis.evidence import Evidence
     from trainlab.workloads.user_code import UserMistake
 
-YES_NO = "true|false"
-"""The metavar of an option that is a flag, `--x` or `--no-x`, and also takes true, false or both."""
 YES_NO_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0"})
 MOST_MISTAKES = 3
 """Of the user's code that are shown; the trials' records have them all."""

@@ -13,6 +13,8 @@ from trainlab.report.wrapping import cells, wrapped
 OF_A_VERB = "`{path} VERB --help` shows the options of a verb."
 HELP_ALL = "--help-all"
 REST = "`{path} --help-all` shows the other {number} options too."
+YES_NO = "true|false"
+"""The metavar of an option that is a flag, `--x` or `--no-x`, and also takes true, false or both."""
 NARROWEST, WIDEST = 60, 100
 STOPS = "[。；]"  # noqa: RUF001
 NAME_WIDTH = 25

@@ -18,8 +18,7 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from pydantic import BaseModel, Field, create_model
 
-from trainlab.cli.application import YES_NO
-from trainlab.cli.help_pages import GROUPS
+from trainlab.cli.help_pages import GROUPS, YES_NO
 from trainlab.execute.jobs import EXECUTORS
 from trainlab.spec import CostSpec, Spec, TrainSpec
 from trainlab.spec.base import checked, choices_of, option_of, setting_of
