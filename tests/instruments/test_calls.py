@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
-from torch.overrides import TorchFunctionMode
 
 from trainlab.data.nesting import tensors_in
 from trainlab.instruments.calls import CallListener, CallWatch, EndListener, WatchedCall
@@ -143,23 +142,6 @@ def test_nothing_of_ours_stays_behind_in_torch() -> None:
     assert [len(group) for group in hooks] == before
     assert "apply" not in vars(_SingleLevelFunction)
     assert torch.overrides._get_current_function_mode() is None
-
-
-def test_a_mode_of_the_users_own_stays_where_it_is() -> None:
-    class Counting(TorchFunctionMode):
-        seen = 0
-
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            self.seen += 1
-            return func(*args, **(kwargs or {}))
-
-    with Counting() as mode:
-        listener = heard(Net(), Heard())
-        assert torch.overrides._get_current_function_mode() is mode
-    assert mode.seen > 0
-    assert [name for name, _, _ in listener.told()].count("relu") == 2
 
 
 def test_a_torch_module_that_calls_others_becomes_a_container() -> None:

@@ -61,12 +61,6 @@ def test_calls_have_names_shapes_edges_and_parameters(
     assert setup.notes == []
 
 
-def test_a_batch_is_no_larger_than_needed(make_setup: MakeSetup) -> None:
-    setup = make_setup(batch_size=1000)
-    curve(setup, Network())
-    assert setup.folder.network.read().batch_size == 31
-
-
 @pytest.mark.parametrize("built_in", [True, False])
 def test_losses_are_the_same_to_the_last_bit_with_and_without_it(
     make_setup: MakeSetup, tiny: Workload, built_in: bool

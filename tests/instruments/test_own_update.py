@@ -157,25 +157,6 @@ def test_every_pass_of_an_update_is_a_call_of_its_own(make_setup: MakeSetup) -> 
     assert not {name for name in first if "norm" in name or "foreach" in name}
 
 
-def test_gradients_that_come_with_a_later_pass_reach_the_call_that_made_them(
-    make_setup: MakeSetup,
-) -> None:
-    """The maker runs before the first backward pass; its gradient comes with the third."""
-    probe = "maker,critic.0:grad_output:sum@step"
-    lines, _ = probed(make_setup(workload=workload()), probe, "critic.0/3:grad_input:sum@step")
-    changed = CRITIC - RATE * (MAKER * NOISE - REAL)
-    told = {(line.target, line.quantity): line.value for line in lines if line.step == 1}
-    assert told == pytest.approx(
-        {
-            ("critic.0", "grad_output"): -1.0,
-            ("critic.0/2", "grad_output"): 1.0,
-            ("critic.0/3", "grad_output"): -1.0,
-            ("critic.0/3", "grad_input"): -changed,
-            ("maker", "grad_output"): -changed,
-        }
-    )
-
-
 def test_losses_of_a_probed_update_are_the_same_to_the_last_bit(make_setup: MakeSetup) -> None:
     all_of_it = (
         "*:activation:norm@step",
@@ -183,9 +164,8 @@ def test_losses_of_a_probed_update_are_the_same_to_the_last_bit(make_setup: Make
         "*:grad:norm",
         "*:update:norm",
     )
-    for made in (workload(), closures()):
-        _, seen = probed(make_setup(workload=made), *all_of_it)
-        assert seen == unprobed(make_setup(workload=made))
+    _, seen = probed(make_setup(workload=workload()), *all_of_it)
+    assert seen == unprobed(make_setup(workload=workload()))
     assert _get_current_function_mode() is None
     assert not hooks._global_forward_hooks
     assert not hooks._global_forward_pre_hooks
@@ -215,54 +195,6 @@ def test_layer_tables_have_every_call_and_its_backward_pass(make_setup: MakeSetu
     assert set(record.phases_us) == {"forward", "loss", "backward"}
     spent = sum(sum(row.forward_us) for row in record.rows)
     assert spent <= sum(record.phases_us["forward"])
-
-
-def closure_update(ctx: Any, batch: Any) -> Any:
-    """LBFGS asks for the loss again and again."""
-
-    def closure() -> Tensor:
-        ctx.optimizer.zero_grad()
-        loss = (ctx.model(batch[0]) - 1).square().mean()
-        ctx.backward(loss)
-        return loss
-
-    return ctx.optimizer.step(closure)
-
-
-def closures() -> Workload:
-    def test(model: nn.Module, batch: Any) -> Tensor:
-        score: Tensor = model(batch[0]).mean()
-        return score
-
-    return workload(
-        closure_update,
-        model=lambda: one_weight(MAKER),
-        optimizer=lambda model, settings: torch.optim.LBFGS(
-            model.parameters(), lr=0.01, max_iter=3
-        ),
-        evaluate=test,
-    )
-
-
-def test_every_answer_of_a_closure_is_seen(make_setup: MakeSetup) -> None:
-    """The first update: loss (3w - 1)², gradient 6 (3w - 1); the first step is limited to lr."""
-    lines, _ = probed(
-        make_setup(workload=closures()),
-        "*:grad:max@step",
-        "*:update:sum@step",
-        "type=Linear:activation:mean@step",
-    )
-    mine = [line for line in lines if line.step == 1]
-    (gradient,) = [line for line in mine if line.quantity == "grad"]
-    assert gradient.fired == 3
-    assert gradient.value == pytest.approx(6 * (REAL * MAKER - 1))
-    outputs = [line for line in mine if line.quantity == "activation"]
-    assert [line.target for line in outputs] == ["Linear", "Linear/2", "Linear/3"]
-    assert outputs[0].value == pytest.approx(REAL * MAKER)
-    # The first step is gradient · min(1, 1 / |gradient|) · lr: 0.01 down.
-    assert outputs[1].value == pytest.approx(REAL * (MAKER - 0.01))
-    (change,) = [line for line in mine if line.quantity == "update"]
-    assert change.fired == 1
 
 
 def test_gradients_of_weights_changed_by_hand_are_seen(make_setup: MakeSetup) -> None:

@@ -16,8 +16,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules import module as hooks
-from torch.overrides import _get_current_function_mode
 
 from models import InPlace, Shared, nested
 from training import HomedSetup, MakeSetup
@@ -34,7 +32,7 @@ from trainlab.spec.probe import probe_of
 from trainlab.train.callbacks import Instrument, Moments, Progress
 from trainlab.train.engines import ENGINES, engine_for, programs
 from trainlab.train.engines.capture import WARMUP_STEPS, Repeated
-from trainlab.train.engines.engine import Member, Unsuited
+from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
@@ -74,18 +72,6 @@ class Images(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = F.relu(self.fixed * self.conv(inputs[:, None]) - 0.3)
         logits: Tensor = self.last(hidden.flatten(1))
-        return logits
-
-
-class NormedInPlace(nn.Module):
-    """A ReLU that works in place on a view: with batch norm of many trials at once it does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.into, self.norm, self.last = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.last(F.relu(self.norm(self.into(inputs)), inplace=True))
         return logits
 
 
@@ -368,73 +354,6 @@ def test_a_probe_that_cannot_fire_fails_the_trial_as_by_eager(
         said.append(str(refused.value))
     # Eager may name further calls, which a program does not make, behind those of the model.
     assert said[0].startswith(said[1])
-
-
-@both
-def test_nothing_is_left_behind_in_torch(engine: str, setup_of: MakeSetup) -> None:
-    class Broken(Twice):
-        def forward(self, inputs: Tensor) -> Tensor:
-            logits = super().forward(F.dropout(inputs, 0.1, self.training))
-            if _get_current_function_mode() is not None and len(inputs) == 3:
-                raise ArithmeticError("planted")
-            return logits
-
-    def state() -> tuple[Any, ...]:
-        modes = _get_current_function_mode()
-        return modes, len(hooks._global_forward_hooks), len(hooks._global_forward_pre_hooks)
-
-    before = state()
-    probed(engine, [setup_of(Twice)], "*:activation:mean")
-    assert state() == before
-    with pytest.raises((ArithmeticError, Unsuited)):
-        probed(engine, [setup_of(Broken)], "*:activation:mean")
-    assert state() == before
-
-
-def test_where_the_program_has_other_gradients_eager_steps_in(setup_of: MakeSetup) -> None:
-    """A normed tensor of many trials is a view; what works on it in place leaves no gradient to read."""
-    ours, reference = setup_of(NormedInPlace), setup_of(NormedInPlace)
-    members = members_of([ours], ["relu:grad_input:sq_sum"])
-    with pytest.raises(Unsuited, match="not_probed_alike"):
-        ENGINES["lanes"].open(members)
-    run("eager", members)
-    probed("eager", [reference], "relu:grad_input:sq_sum")
-    assert_alike(ours, reference)
-
-
-def test_a_period_that_an_interrupt_came_into_is_left_out(
-    setup_of: MakeSetup, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """How many of the steps were made is not known; periods before it are complete."""
-    run_all, runs = Repeated.run, []
-
-    def interrupted(self: Repeated, times: int) -> None:
-        runs.append(times)
-        if len(runs) == 3:
-            run_all(self, 1)
-            raise KeyboardInterrupt
-        run_all(self, times)
-
-    monkeypatch.setattr(Repeated, "run", interrupted)
-    setup = setup_of(Twice, batch_size=10, log_every_steps=100)
-    with pytest.raises(KeyboardInterrupt):
-        probed("lanes", [setup], "relu:activation:sq_sum@3", "relu:activation:sq_sum")
-    assert runs[:3] == [3, 3, 3]
-    lines = lines_of(setup)
-    assert {(line.step, line.num_steps, line.every) for line in lines} == {(3, 3, "3"), (6, 3, "3")}
-
-
-def test_every_record_is_handed_to_the_listeners_of_its_trial(setup_of: MakeSetup) -> None:
-    setups = [setup_of(Twice, 1), setup_of(Twice, 2)]
-    heard: list[list[ProbeRecord]] = [[], []]
-    specs = [probe_of("relu:activation:mean@2"), probe_of("*:weight:norm")]
-    members = [
-        Member(setup, Moments([Probes(specs, [ear.append])]), Progress())
-        for setup, ear in zip(setups, heard, strict=True)
-    ]
-    run("lanes", members)
-    assert heard == [lines_of(setup) for setup in setups]
-    assert heard[0] != heard[1]
 
 
 def test_an_engine_whose_steps_are_a_program_takes_probes(monkeypatch: pytest.MonkeyPatch) -> None:

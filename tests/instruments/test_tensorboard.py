@@ -43,25 +43,6 @@ def test_scalars_in_the_event_files_equal_the_curve(make_setup: MakeSetup) -> No
     assert len(events.Scalars("time/train_s")) == 3
 
 
-def test_accuracies_and_losses_come_first_in_the_order_tensorboard_shows(
-    make_setup: MakeSetup,
-) -> None:
-    shown = sorted(watched(make_setup()).Tags()["scalars"])
-    assert shown[:4] == [
-        *("accuracy/test over samples", "accuracy/train over samples"),
-        *("loss/test over samples", "loss/train over samples"),
-    ]
-
-
-def test_batch_sizes_lie_beside_each_other_over_samples(make_setup: MakeSetup) -> None:
-    ends = {}
-    for size in (7, 32):
-        events = watched(make_setup(epochs=2, batch_size=size))
-        ends[size] = [event.step for event in events.Scalars("loss/test over samples")]
-    assert ends[7] == ends[32]
-    assert ends[7][1] == 2 * ends[7][0] > 0
-
-
 def test_probes_that_differ_by_their_period_alone_are_two_curves(make_setup: MakeSetup) -> None:
     setup, progress, board = make_setup(epochs=2, batch_size=7), Progress(), TensorBoard()
     specs = [probe_of(f"0:activation:mean@{every}") for every in ("epoch", "3")]

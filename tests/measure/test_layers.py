@@ -12,15 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules import module as hooks
 from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.flop_counter import FlopCounterMode
 
-from models import ZOO, Busy, Raising, Scale, Waiting, mean_of_logits
+from models import ZOO, Busy, Raising, mean_of_logits
 from training import HomedSetup, MakeSetup
-from trainlab.errors import WorkloadError
 from trainlab.measure.layer_profile import profile_layers
 from trainlab.measure.steps import stepping
 from trainlab.record.cost_record import LayerRow, LayersRecord
@@ -143,27 +141,6 @@ def test_bytes_are_what_operators_read_and_write_and_what_is_kept(cnn: MakeSetup
     assert (flat.forward_bytes, flat.output_bytes, flat.saved_bytes) == (0, 0, 0)
 
 
-def test_inference_keeps_nothing_and_goes_no_way_back(cnn: MakeSetup) -> None:
-    record = profile_layers(cnn(), INFERENCE)
-    assert set(record.phases_us) == {"forward", "loss"}
-    for row in record.rows:
-        assert (row.backward_us, row.first_backward_us) == ([], None)
-        assert (row.saved_bytes, row.backward_flops, row.backward_bytes) == (0, 0, 0)
-
-
-@pytest.mark.slow
-def test_layers_add_up_to_most_of_each_phase_and_never_to_more(cnn: MakeSetup) -> None:
-    record = profile_layers(cnn(batch_size=100), TRAIN.model_copy(update={"active_steps": 3}))
-    shares: dict[str, list[float]] = {"forward": [], "backward": []}
-    for step in range(3):
-        forward = sum(row.forward_us[step] for row in record.rows if row.phase == "forward")
-        backward = sum(row.backward_us[step] for row in record.rows)
-        shares["forward"].append(forward / record.phases_us["forward"][step])
-        shares["backward"].append(backward / record.phases_us["backward"][step])
-    assert 0.9 < max(shares["forward"]) <= 1
-    assert 0.8 < max(shares["backward"]) <= 1
-
-
 def test_steps_are_recorded_in_turns_and_the_first_one_apart(cnn: MakeSetup) -> None:
     record = profile_layers(cnn(), TRAIN.model_copy(update={"active_steps": 4}))
     assert record.num_steps == len(record.bare_ms) == len(record.watched_ms) == 4
@@ -195,39 +172,6 @@ def test_a_first_step_that_pays_for_start_up_is_told(zoo_setup: MakeSetup) -> No
     assert max(min(row.forward_us), min(row.backward_us)) < 10_000
 
 
-def test_a_slow_layer_is_found_forward_and_backward_apart(zoo_setup: MakeSetup) -> None:
-    rows = named(profile_layers(zoo_setup(Waiting), TRAIN.model_copy(update={"active_steps": 10})))
-    assert list(rows) == ["first", "Busy", "Busy/2", "Busy/3", "last", "cross_entropy"]
-    # The least of all steps: on a busy machine others take longer, never less.
-    forward = {name: min(row.forward_us) for name, row in rows.items()}
-    backward = {name: min(row.backward_us) for name, row in rows.items()}
-    assert forward.pop("Busy/2") >= 4000
-    assert backward.pop("Busy/3") >= 4000
-    assert max(*forward.values(), *backward.values()) < 1000
-
-
-@pytest.mark.parametrize("slow", [0, 1, 2])
-def test_a_large_product_is_found_in_its_layer(slow: int, zoo_setup: MakeSetup) -> None:
-    class Wide(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.large = nn.Parameter(torch.randn(600, 600))
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            return inputs + (self.large @ self.large).mean()
-
-    layers = [nn.Identity(), nn.Identity(), nn.Identity()]
-
-    def model() -> nn.Module:
-        layers[slow] = Wide()
-        return nn.Sequential(*layers, nn.Linear(8, 3))
-
-    record = profile_layers(zoo_setup(model), TRAIN)
-    for part in ("forward_us", "backward_us"):
-        slowest = max(record.rows, key=lambda row: min(getattr(row, part)))
-        assert slowest.name == f"{slow}.matmul"
-
-
 @MODES
 @pytest.mark.parametrize("name", ZOO)
 def test_losses_are_the_same_watched_or_not(
@@ -247,28 +191,6 @@ def test_losses_are_the_same_watched_or_not(
         for batch in itertools.islice(steps.endless, len(watched)):
             steps.bare(batch)
     assert len(watched) >= 1 + 1 + 2 * 2 + 1
-    assert watched == losses
-
-
-def test_losses_of_a_real_model_are_the_same_watched_or_not(cnn: MakeSetup) -> None:
-    losses: list[float] = []
-
-    def setup() -> HomedSetup:
-        made = cnn(16)
-        loss_of = made.workload.loss
-
-        def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-            found = loss_of(outputs, targets)
-            losses.append(float(found))
-            return found
-
-        return dataclasses.replace(made, workload=dataclasses.replace(made.workload, loss=loss))
-
-    profile_layers(setup(), TRAIN)
-    watched, losses = losses, []
-    with stepping(setup(), "train") as steps:
-        for batch in itertools.islice(steps.endless, len(watched)):
-            steps.bare(batch)
     assert watched == losses
 
 
@@ -309,15 +231,6 @@ def test_flops_add_up_to_what_torchs_own_counter_finds(
     assert flops(record) == counter.get_total_flops() > 0
 
 
-def test_flops_of_a_recurrent_layer_are_counted_by_hand(zoo_setup: MakeSetup) -> None:
-    tokens, matrices = BATCH * 4, 4 * 8 * (2 + 8) + 4 * 8 * (8 + 8)
-    for spec in (TRAIN, INFERENCE):
-        row = named(profile_layers(zoo_setup(ZOO["Recurrent"]), spec))["lstm"]
-        assert row.forward_flops == 2 * tokens * matrices
-        assert row.backward_flops == (2 * row.forward_flops if spec is TRAIN else 0)
-        assert row.output_shapes == [[BATCH, 4, 8], [2, BATCH, 8], [2, BATCH, 8]]
-
-
 def test_flops_of_convolutions_in_groups_are_counted_by_hand(zoo_setup: MakeSetup) -> None:
     rows = named(profile_layers(zoo_setup(ZOO["Convolving"]), TRAIN))
     by_hand = {
@@ -328,32 +241,6 @@ def test_flops_of_convolutions_in_groups_are_counted_by_hand(zoo_setup: MakeSetu
     assert {name: rows[name].forward_flops for name in by_hand} == by_hand
     assert rows["grouped"].backward_flops == 2 * by_hand["grouped"]
     assert rows["back"].backward_flops == 2 * by_hand["back"]
-
-
-@pytest.mark.parametrize("name", ["Attending", "Encoding", "ScaledDotProduct"])
-def test_forward_flops_of_attention_do_not_depend_on_how_it_is_computed(
-    name: str, zoo_setup: MakeSetup
-) -> None:
-    trained = profile_layers(zoo_setup(ZOO[name]), TRAIN)
-    inferred = profile_layers(zoo_setup(ZOO[name]), INFERENCE)
-    with (
-        sdpa_kernel(SDPBackend.MATH),
-        stepping(zoo_setup(ZOO[name]), "train") as steps,
-        torch.no_grad(),
-        FlopCounterMode(display=False) as counter,
-        # In train mode, so that nothing is fused; the step ends where it would go backward.
-        pytest.raises(WorkloadError, match="a loss without gradient"),
-    ):
-        steps.bare(next(steps.endless))
-    for record in (trained, inferred):
-        assert sum(row.forward_flops for row in record.rows) == counter.get_total_flops()
-
-
-def test_attention_computes_its_scores_again_on_the_way_back(zoo_setup: MakeSetup) -> None:
-    rows = named(profile_layers(zoo_setup(ZOO["ScaledDotProduct"]), TRAIN))
-    row = rows["scaled_dot_product_attention"]
-    assert row.forward_flops == 2 * 2 * BATCH * 2 * 2 * 4
-    assert row.backward_flops == 5 * row.forward_flops // 2
 
 
 def test_operators_nobody_can_count_are_named(zoo_setup: MakeSetup) -> None:
@@ -402,21 +289,6 @@ def test_steps_that_differ_are_merged_and_said_to_differ(zoo_setup: MakeSetup) -
     assert sources(record, "last") == {"shared/2", "tanh"}
 
 
-def test_calls_that_only_some_steps_make_are_counted_all_the_same(zoo_setup: MakeSetup) -> None:
-    class Fickle(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers, self.turn = nn.ModuleList(nn.Linear(8, 3) for _ in range(2)), 0
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            self.turn += 1
-            out: Tensor = self.layers[self.turn // 2 % 2](inputs)
-            return out
-
-    rows = named(profile_layers(zoo_setup(Fickle), TRAIN))
-    assert rows["layers.0"].forward_flops == rows["layers.1"].forward_flops == 2 * BATCH * 24
-
-
 def test_attention_is_one_row_and_an_encoder_layer_shows_what_it_calls(
     zoo_setup: MakeSetup,
 ) -> None:
@@ -430,74 +302,6 @@ def test_attention_is_one_row_and_an_encoder_layer_shows_what_it_calls(
     assert "encoder" not in rows
 
 
-def test_a_layer_that_torch_runs_as_one_operator_is_watched_as_one(zoo_setup: MakeSetup) -> None:
-    record = profile_layers(zoo_setup(ZOO["Encoding"]), INFERENCE)
-    assert list(named(record)) == ["view", "encoder", "flatten", "last", "cross_entropy"]
-    assert named(record)["encoder"].num_parameters == 244
-
-
-def test_functions_are_named_under_the_module_that_calls_them(zoo_setup: MakeSetup) -> None:
-    record = profile_layers(zoo_setup(ZOO["OwnParameter"]), TRAIN)
-    found = {name: row.num_parameters for name, row in named(record).items()}
-    assert found == {"own.mul": 8, "own.add": 0, "T": 24, "matmul": 0, "cross_entropy": 0}
-    assert {row.kind for row in record.rows} == {"function"}
-    assert sources(record, "matmul") == {"own.add", "T"}
-
-
-def test_a_model_that_is_one_layer_is_named_after_it(zoo_setup: MakeSetup) -> None:
-    record = profile_layers(zoo_setup(lambda: nn.Linear(8, 3), loss=nn.CrossEntropyLoss()), TRAIN)
-    assert list(named(record)) == ["Linear", "CrossEntropyLoss"]
-    assert named(record)["CrossEntropyLoss"].phase == "loss"
-    record = profile_layers(zoo_setup(lambda: nn.Sequential(Scale(), nn.Linear(8, 3))), TRAIN)
-    assert list(named(record)) == ["0.mul", "0.add", "1", "cross_entropy"]
-
-
-def test_a_loss_that_is_a_module_takes_the_targets_from_the_batch(zoo_setup: MakeSetup) -> None:
-    class Loss(nn.Module):
-        def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-            return F.nll_loss(F.log_softmax(outputs, 1), targets)
-
-    record = profile_layers(zoo_setup(ZOO["Shared"], loss=Loss()), TRAIN)
-    assert sources(record, "Loss.log_softmax") == {"last"}
-    assert sources(record, "Loss.nll_loss") == {"Loss.log_softmax", "batch"}
-
-
-def test_names_in_containers_are_paths(zoo_setup: MakeSetup) -> None:
-    record = profile_layers(zoo_setup(ZOO["nested"]), TRAIN)
-    assert list(named(record)) == ["0.0", "0.1.0", "0.1.1", "1", "cross_entropy"]
-
-
-def test_fifty_calls_are_fifty_rows(zoo_setup: MakeSetup) -> None:
-    rows = [r for r in profile_layers(zoo_setup(ZOO["Looping"]), TRAIN).rows if r.name == "again"]
-    assert [row.call for row in rows] == list(range(1, 51))
-    assert [row.inputs for row in rows] == [[number - 1] for number in range(50)]
-    assert sum(row.num_parameters for row in rows) == 72
-    assert all(row.backward_flops == 2 * row.forward_flops for row in rows[1:])
-
-
-def test_frozen_layers_do_no_backward_work(zoo_setup: MakeSetup) -> None:
-    rows = named(profile_layers(zoo_setup(ZOO["Frozen"]), TRAIN))
-    assert rows["first"].num_parameters == 72
-    for name in ("first", "relu"):
-        assert (rows[name].backward_flops, rows[name].saved_bytes) == (0, 0)
-        assert rows[name].backward_us == [0.0, 0.0]
-    assert rows["last"].backward_flops == rows["last"].forward_flops
-
-
-def test_a_block_computed_again_is_one_row_with_the_work_of_both_times(
-    zoo_setup: MakeSetup,
-) -> None:
-    row = named(profile_layers(zoo_setup(ZOO["Checkpointed"]), TRAIN))["CheckpointFunction"]
-    assert row.num_parameters == 72
-    assert row.backward_flops == 3 * row.forward_flops
-
-
-def test_a_failure_that_the_model_handles_leaves_no_row(zoo_setup: MakeSetup) -> None:
-    record = profile_layers(zoo_setup(ZOO["Careless"]), TRAIN)
-    assert list(named(record)) == ["Tanh", "last", "zeros", "add", "cross_entropy"]
-    assert sources(record, "add") == {"last", "zeros"}
-
-
 # The first step is timed, the second warms up, the third is bare, the sixth and last is counted.
 @pytest.mark.parametrize("at", [1, 3, 4, 7])
 @MODES
@@ -509,34 +313,6 @@ def test_a_model_that_fails_leaves_nothing_behind(
     assert nothing_stays()
     before = torch.zeros(2, requires_grad=True).exp()
     assert before.grad_fn is not None
-
-
-def test_a_loss_that_fails_leaves_nothing_behind(zoo_setup: MakeSetup) -> None:
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        raise ArithmeticError("planted")
-
-    with pytest.raises(ArithmeticError, match="planted"):
-        profile_layers(zoo_setup(ZOO["nested"], loss=loss), TRAIN)
-    assert nothing_stays()
-
-
-def test_an_encoder_that_repacks_its_input_is_still_wired(zoo_setup: MakeSetup) -> None:
-    class Padded(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
-            self.encoder, self.last = nn.TransformerEncoder(layer, 2), nn.Linear(4, 3)
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            tokens = inputs.view(-1, 2, 4)
-            padding = torch.tensor([False, True], device=inputs.device).expand(len(tokens), 2)
-            logits: Tensor = self.last(self.encoder(tokens, src_key_padding_mask=padding)[:, 0])
-            return logits
-
-    record = profile_layers(zoo_setup(Padded), INFERENCE)
-    assert sources(record, "encoder.layers.0") == {"view"}
-    assert sources(record, "encoder.layers.1") == {"encoder.layers.0"}
-    assert record.uncounted == ["aten._transformer_encoder_layer_fwd"], "of rows of unequal length"
 
 
 @pytest.mark.parametrize("name", ["Branching", "InPlace", "Recurrent", "Encoding", "Checkpointed"])
@@ -557,13 +333,6 @@ def test_no_result_outlives_its_step(name: str, zoo_setup: MakeSetup) -> None:
     assert max(alive) == 0
 
 
-def test_half_precision_is_watched_where_the_loop_runs_in_it(make_setup: MakeSetup) -> None:
-    record = profile_layers(make_setup(precision="bf16"), TRAIN)
-    assert list(named(record)) == ["0", "1", "2", "3", "cross_entropy"]
-    assert named(record)["0"].forward_flops == 2 * BATCH * 8 * 16
-    assert named(record)["0"].output_bytes == BATCH * 16 * 2
-
-
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @MODES
@@ -575,43 +344,3 @@ def test_layers_of_a_gpu_step_are_the_same_and_add_up(spec: CostSpec, cnn: MakeS
     for step in range(record.num_steps):
         forward = sum(row.forward_us[step] for row in record.rows if row.phase == "forward")
         assert forward <= record.phases_us["forward"][step] * 1.001
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-@MODES
-@pytest.mark.parametrize("name", ZOO)
-def test_any_model_can_be_watched_on_a_gpu(
-    name: str, spec: CostSpec, make_setup: MakeSetup, tiny: Workload
-) -> None:
-    loss = mean_of_logits if name == "Structured" else tiny.loss
-    workload = dataclasses.replace(tiny, model=ZOO[name], loss=loss)
-    record = profile_layers(make_setup(workload=workload, device="cuda"), spec)
-    assert not record.uncounted
-    assert flops(record) > 0
-    assert nothing_stays()
-    if name == "Recurrent":
-        row, tokens, matrices = named(record)["lstm"], BATCH * 4, 4 * 8 * (2 + 8 + 8 + 8)
-        assert row.forward_flops == 2 * tokens * matrices
-        assert row.backward_flops == (2 * row.forward_flops if spec is TRAIN else 0)
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_a_slow_layer_is_found_on_a_gpu_though_its_work_is_only_queued(
-    make_setup: MakeSetup, tiny: Workload
-) -> None:
-    class Wide(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.large, self.last = nn.Parameter(torch.randn(4096, 4096)), nn.Linear(8, 3)
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            hidden = inputs + (self.large @ self.large).mean()
-            return F.relu(self.last(hidden))
-
-    workload = dataclasses.replace(tiny, model=Wide)
-    record = profile_layers(make_setup(workload=workload, device="cuda"), TRAIN)
-    for part in ("forward_us", "backward_us"):
-        slowest = max(record.rows, key=lambda row: min(getattr(row, part)))
-        assert slowest.name == "matmul"

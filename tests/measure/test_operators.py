@@ -1,22 +1,17 @@
-import dataclasses
 import gzip
 import json
 from collections import Counter
 
 import pytest
 import torch
-from torch import nn
 
-from models import Attending, Branching, Recurrent
 from training import HomedSetup, MakeSetup
 from trainlab.analysis.operators import outside_us
 from trainlab.measure.operator_profile import MAX_PASS_STEPS, profile_operators
-from trainlab.measure.timing import measure
 from trainlab.record.cost_record import OperatorsRecord
 from trainlab.record.schema import note
 from trainlab.spec import CostSpec
 from trainlab.workloads.find import find_workload
-from trainlab.workloads.workload import Workload
 
 INFERENCE = CostSpec(mode="inference", warmup_steps=2)
 TRAINING = CostSpec(warmup_steps=2, active_steps=6)
@@ -88,22 +83,6 @@ def test_self_times_and_what_lies_outside_make_up_the_step(make_setup: MakeSetup
     inside = sum(row.self_cpu_us for row in record.rows) / record.num_steps
     assert 0 < inside < record.profiled_step_us
     assert inside + outside_us(record) == pytest.approx(record.profiled_step_us, rel=0.05)
-
-
-def test_steps_that_call_differently_are_said_to(make_setup: MakeSetup, tiny: Workload) -> None:
-    setup = make_setup(workload=dataclasses.replace(tiny, model=Branching))
-    assert not profiled(setup, TRAINING).calls_are_equal
-
-
-@pytest.mark.parametrize("model", [Branching, Recurrent, Attending])
-@pytest.mark.parametrize("mode", ["train", "inference"])
-def test_any_model_can_be_measured_and_profiled(
-    model: type[nn.Module], mode: str, make_setup: MakeSetup, tiny: Workload
-) -> None:
-    workload = dataclasses.replace(tiny, model=model)
-    spec = CostSpec(mode=mode, budget_s=0.1, warmup_steps=1, active_steps=3)
-    assert measure(make_setup(workload=workload), spec).step_ms
-    assert calls(profiled(make_setup(workload=workload), spec))["addmm"] > 0
 
 
 @pytest.mark.cuda

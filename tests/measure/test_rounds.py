@@ -62,25 +62,3 @@ def test_turns_that_vary_much_go_on_but_not_for_ever(monkeypatch: pytest.MonkeyP
     hopeless, why = spent(1.0, monkeypatch)
     assert hopeless == pytest.approx(PATIENCE, abs=3 * TURN_S)
     assert why == "budget"
-
-
-class Mortal(Taker):
-    """Dies at its third turn."""
-
-    def turn(self, number: int) -> float | None:  # type: ignore[override]
-        median_ms = super().turn(number)
-        return None if self.num_turns == 3 else median_ms
-
-
-@pytest.mark.parametrize("noise", [0.001, 0.03])
-def test_rounds_without_the_first_taker_end_as_those_with_it(
-    noise: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
-    takers = [kind(clock, noise, seed) for seed, kind in enumerate((Mortal, Taker, Taker))]
-    spec = CostSpec(budget_s=1.0, tight=0.005, ratio_within=0.05)
-    stopped = Rounds(spec, "test").run(takers)
-    assert takers[0].num_turns == 3
-    assert stopped == ("tight" if noise == 0.001 else "budget")
-    assert clock.now_s / 3 < 1.5

@@ -86,13 +86,6 @@ def test_the_optimizers_bytes_are_those_of_its_passes(
     assert 0 <= extra <= 100, "beside the weights there are counts of steps"
 
 
-def test_inference_has_no_optimizer(make_setup: MakeSetup, tiny: Workload) -> None:
-    setup = make_setup(workload=tiny)
-    record = profile_layers(setup, SPEC.model_copy(update={"mode": "inference"}))
-    assert record.optimizer is not None
-    assert record.optimizer.num_bytes == 0
-
-
 def test_flops_are_kept_by_kind(make_setup: MakeSetup, tiny: Workload) -> None:
     class Mixed(nn.Module):
         def __init__(self) -> None:
