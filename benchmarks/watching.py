@@ -142,7 +142,7 @@ class Watched:
 
     def ms(self) -> float:
         """Of a turn."""
-        self._tracer.hooks = Hooks(self._tracer)
+        self._tracer.hooks = Hooks(self._tracer, self._tracer.timeline)
         self._tracer.timeline.restart()  # what ran unwatched meanwhile is no long step
         took_ms = turn_ms(self._run)
         self._stop()

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from trainlab.watching import script_cost as whole_turns
+from trainlab.watching import script_cost
 from trainlab.watching.script_cost import WholeTurns
 from trainlab.watching.tracer import Tracer
 
@@ -17,14 +17,14 @@ def mean_ms(monkeypatch: pytest.MonkeyPatch, *, every: int, begun: int, workers:
     """Over turns of a script that tests itself after every so many updates, of which it has made some
     before the first turn."""
     now_s, steps = 0.0, begun
-    monkeypatch.setattr(whole_turns, "time", SimpleNamespace(perf_counter=lambda: now_s))
-    monkeypatch.setattr(whole_turns, "warm_ms", lambda _: STEP_MS)
+    monkeypatch.setattr(script_cost, "time", SimpleNamespace(perf_counter=lambda: now_s))
+    monkeypatch.setattr(script_cost, "warm_ms", lambda _: STEP_MS)
     loader = SimpleNamespace(num_workers=workers, is_trained_on=True)
     tracer: Any = SimpleNamespace(
         trace_lightly=lambda is_light: None,
         was_restarted=False,
         device="cpu",
-        seen=SimpleNamespace(loaders=[loader]),
+        log=SimpleNamespace(loaders=[loader]),
         num_steps=1,
         num_light_steps=0,
     )
@@ -36,7 +36,7 @@ def mean_ms(monkeypatch: pytest.MonkeyPatch, *, every: int, begun: int, workers:
             try:
                 next(turn)
             except StopIteration as end:
-                means.append(end.value)
+                means.append(end.value[0])
                 break
             now_s += (STEP_MS + (TEST_MS if steps % every == 0 else 0.0)) / 1e3
             steps += 1

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trainlab.record.files import LineWriter
 from trainlab.watching.script_curve import ScriptCurve, kept_between
-from trainlab.watching.step_log import Seen, StepLog
+from trainlab.watching.step_log import StepLog
 from trainlab.watching.timeline import EVALUATION, PARTS, StepTimes
 
 
@@ -24,7 +24,7 @@ class FastScript:
     def __init__(self) -> None:
         self.timeline = SimpleNamespace(total_ns=[0] * len(PARTS))
         self.steps_ns = StepTimes()
-        self.log = StepLog(Seen())
+        self.log = StepLog()
 
     @property
     def num_steps(self) -> int:

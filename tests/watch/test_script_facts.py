@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainlab.watching.step_log import digest_of, size_of
 from trainlab.watching.tracer import Tracer
-from trainlab.watching.watched_record import course_facts, facts_of
+from trainlab.watching.watched_record import facts_of, run_facts
 
 
 def train(*, shuffle: bool) -> None:
@@ -47,14 +47,14 @@ def test_facts_are_what_was_seen_and_a_script_that_ran_again_has_its_model_once(
         "drop_last": False,
         "train_samples": 12,
     }
-    assert course_facts(tracer) == {"updates": 6, "passes": 1}
+    assert run_facts(tracer) == {"updates": 6, "passes": 1}
 
 
 def test_what_was_not_seen_is_left_out() -> None:
     tracer = Tracer()
     tracer.close()
     assert facts_of(tracer) == {"device": "cpu", "threads": torch.get_num_threads()}
-    assert course_facts(tracer) == {"updates": 0}
+    assert run_facts(tracer) == {"updates": 0}
 
 
 class Kind(Enum):

@@ -277,9 +277,9 @@ def test_all_but_the_time_is_the_same_as_where_all_is_seen() -> None:
         assert sampled.log.samples == whole.log.samples, loop
         assert sampled.log.epochs == whole.log.epochs, loop
         assert sampled.num_fetched == whole.num_fetched, loop
-        assert sampled.seen.batch_size == whole.seen.batch_size, loop
+        assert sampled.log.batch_size == whole.log.batch_size, loop
         for name in ("loaders", "optimizers"):
-            pairs = zip(getattr(sampled.seen, name), getattr(whole.seen, name), strict=True)
+            pairs = zip(getattr(sampled.log, name), getattr(whole.log, name), strict=True)
             assert all(vars(one) == vars(other) for one, other in pairs), (loop, name)
         passes = whole.timeline.num_evaluation_passes
         assert sampled.timeline.num_evaluation_passes == passes, loop
@@ -531,7 +531,7 @@ def test_a_loader_that_raises_has_not_run_out() -> None:
 
     for is_sampled in (False, True):
         tracer = traced(loop, is_sampled=is_sampled)
-        assert (tracer.num_steps, tracer.seen.loaders[0].has_run_out) == (39, False)
+        assert (tracer.num_steps, tracer.log.loaders[0].has_run_out) == (39, False)
 
 
 def test_an_optimizer_that_takes_over_ends_the_steps_from_then_on() -> None:
@@ -549,7 +549,7 @@ def test_an_optimizer_that_takes_over_ends_the_steps_from_then_on() -> None:
 
     tracer = switching(50, 100)
     assert tracer.num_steps == 130  # some pass until it is known
-    assert [one.num_steps for one in tracer.seen.optimizers] == [50, 100]
+    assert [one.num_steps for one in tracer.log.optimizers] == [50, 100]
     assert switching(50, 15, 60, 15, 50).num_steps == 160
 
 

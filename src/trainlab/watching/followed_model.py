@@ -22,8 +22,8 @@ from trainlab.spec.study import short_name
 from trainlab.train.callbacks import Arguments, Point, Progress, TrialView
 from trainlab.train.opaque import is_opaque
 from trainlab.train.seeds import seeded
-from trainlab.watching.step_log import Seen, SeenLoader
-from trainlab.watching.tracer import Follower, Tracer
+from trainlab.watching.step_log import SeenLoader, StepLog
+from trainlab.watching.tracer import Tracer
 
 if TYPE_CHECKING:
     from trainlab.instruments.tensorboard import TensorBoard
@@ -74,7 +74,7 @@ MOST_BYTES = 2**30
 """Of a model that is copied, to run the copy once for a picture of the network."""
 
 
-class FollowedModel(Follower):
+class FollowedModel:
     """The first model that a script trains, or one that was named. Probes watch it step by step; a copy
     of it is run once, after the first update, for its network and TensorBoard's graph. Without probes it is
     not held on to after that."""
@@ -119,7 +119,7 @@ class FollowedModel(Follower):
         is_training = torch.is_grad_enabled() and (module.training or not self._has_trained)
         self._has_trained |= is_training and module.training
         if not is_training:
-            is_told = any(loader.is_trained_on for loader in self._tracer.seen.loaders)
+            is_told = any(loader.is_trained_on for loader in self._tracer.log.loaders)
             if not is_told and self._model is not None and self._holds(module):
                 self._epoch_ends()  # no loader tells where a pass over the data ends
             return
@@ -283,7 +283,7 @@ class FollowedModel(Follower):
             if not is_large:
                 Network().trial_begins(view)
             if self._has_board:
-                self._board = script_board(self._tracer.seen, shows_graph=not is_large)
+                self._board = script_board(self._tracer.log, shows_graph=not is_large)
                 self._board.trial_begins(view)
         self._inputs = None
 
@@ -332,7 +332,7 @@ def plain_model(module: nn.Module) -> nn.Module:
         module = inner
 
 
-def script_board(seen: Seen, *, shows_graph: bool) -> "TensorBoard":
+def script_board(seen: StepLog, *, shows_graph: bool) -> "TensorBoard":
     """TensorBoard for a script: what is known of its settings was seen, not asked for.
     Imported late: it takes a second."""
     from trainlab.instruments.tensorboard import TensorBoard

@@ -5,10 +5,9 @@ import sys
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import wraps
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import nn
@@ -23,6 +22,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from trainlab.errors import SpecError
 from trainlab.instruments.calls import Patches
+from trainlab.watching.timeline import OTHER, PREPARE, TRANSFER, ZERO_GRAD, Timeline
 
 _is_compiling = torch.compiler.is_compiling
 """Asked first everywhere: what torch compiles depends on nothing of ours that changes."""
@@ -35,35 +35,13 @@ OURS = -1
 OF_GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
-class Listener(Protocol):
-    """Is told what the script does. Calls nest: a closure's passes lie within the optimizer's step."""
-
-    def pass_begins(self, loader: "DataLoader[Any]") -> Any: ...
-    def test_begins(self) -> None: ...
-    def data_begins(self, loader: Any) -> None: ...
-    def data_ends(self, loader: Any, batch: object, *, has_run_out: bool) -> None: ...
-    def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None: ...
-    def forward_ends(self, module: nn.Module) -> None: ...
-    def backward_begins(self, roots: object) -> None: ...
-    def backward_ends(self) -> None: ...
-    def tells_gradients(self, options: Mapping[str, Any]) -> bool: ...
-    def optimizer_made(self) -> None: ...
-    def update_begins(self, optimizer: Optimizer) -> None: ...
-    def update_ends(self, optimizer: Optimizer) -> None: ...
-    def update_raised(self) -> None: ...
-    def zero_grad_begins(self) -> None: ...
-    def zero_grad_ends(self) -> None: ...
-    def transfer_begins(self) -> None: ...
-    def transfer_ends(self) -> None: ...
-    def loss_scaled(self, scaled: object, loss: object) -> None: ...
-
-
 class Hooks:
     """Installed once per process, for the thread that made them; removed on `close`."""
 
     _installed_now: ClassVar[bool] = False
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Any, timeline: Timeline) -> None:
+        """`listener`: the tracer. Calls nest: a closure's passes lie within the optimizer's step."""
         self.check_none()
         Hooks._installed_now = True
         self._listener, self._thread = listener, threading.get_ident()
@@ -79,13 +57,11 @@ class Hooks:
         self._see_backward()
         self._see_gradients()
         self._see_data()
-        begins, ends = listener.zero_grad_begins, listener.zero_grad_ends
-        self._see_call(Optimizer, "zero_grad", begins, ends)
-        self._see_call(nn.Module, "zero_grad", begins, ends)
+        for owner in (Optimizer, nn.Module):
+            self._see_call(owner, "zero_grad", timeline, ZERO_GRAD, OTHER)
         if torch.cuda.is_available():
-            begins, ends = listener.transfer_begins, listener.transfer_ends
             for name in ("to", "cuda"):
-                self._see_call(torch.Tensor, name, begins, ends, lambda tensor: not tensor.is_cuda)
+                self._see_call(torch.Tensor, name, timeline, TRANSFER, PREPARE)
 
     @classmethod
     def check_none(cls) -> None:
@@ -113,27 +89,22 @@ class Hooks:
             updating.clear()
             self._listener.update_raised()
 
-    def _see_call(
-        self,
-        owner: Any,
-        name: str,
-        begins: Callable[[], None],
-        ends: Callable[[], None],
-        is_seen: Callable[[Any], bool] = lambda one: True,
-    ) -> None:
-        """A method of torch's, where all is seen."""
-        original = getattr(owner, name)
+    def _see_call(self, owner: Any, name: str, timeline: Timeline, part: int, then: int) -> None:
+        """A method of torch's, where all is seen; what is on a GPU already is not brought there."""
+        original, is_transfer = getattr(owner, name), part == TRANSFER
         thread, get_ident = self._thread, threading.get_ident
 
         @wraps(original)
         def watched(one: Any, *arguments: Any, **options: Any) -> Any:
-            if _is_compiling() or self.level < WHOLE or get_ident() != thread or not is_seen(one):
+            if _is_compiling() or self.level < WHOLE or get_ident() != thread:
                 return original(one, *arguments, **options)
-            begins()
+            if is_transfer and one.is_cuda:
+                return original(one, *arguments, **options)
+            timeline.begin(part)
             try:
                 return original(one, *arguments, **options)
             finally:
-                ends()
+                timeline.end(then)
 
         self._patches.put(owner, name, watched)
 
@@ -157,7 +128,7 @@ class Hooks:
         def watched_make(optimizer: Optimizer, *arguments: Any, **options: Any) -> None:
             make(optimizer, *arguments, **options)
             if get_ident() == thread:
-                listener.optimizer_made()
+                listener.has_optimizer = True
 
         def before(optimizer: Optimizer, arguments: object, options: object) -> None:
             if _is_compiling() or get_ident() != thread:
@@ -223,18 +194,15 @@ class Hooks:
         @wraps(scale)
         def watched_scale(scaler: Any, outputs: Any) -> Any:
             result = scale(scaler, outputs)
-            listener.loss_scaled(result, outputs)
+            listener.log.losses.note_scaled(result, outputs)
             return result
 
         self._patches.put(torch.autograd, "grad", watched)
         self._patches.put(torch.amp.GradScaler, "scale", watched_scale)
 
     def _see_data(self) -> None:
-        begins, ends, pass_begins = (
-            self._listener.data_begins,
-            self._listener.data_ends,
-            self._listener.pass_begins,
-        )
+        listener = self._listener
+        begins, ends = listener.data_begins, listener.data_ends
         thread, get_ident = self._thread, threading.get_ident
         following, iterate = _BaseDataLoaderIter.__next__, DataLoader.__iter__
 
@@ -260,7 +228,7 @@ class Hooks:
                 iterator = iterate(loader)
             finally:
                 ends(None, None, has_run_out=False)
-            setattr(iterator, OF_LOADER, pass_begins(loader))
+            setattr(iterator, OF_LOADER, listener.pass_begins(loader))
             return iterator
 
         # `next` is looked up in the class that made the iterator: those of torch share this one.
@@ -272,7 +240,7 @@ class _ModelHooks:
     """A global hook sees every module called; it is taken out while the outermost runs, so that the others
     run as they would, and torch compiles nothing of ours into them."""
 
-    def __init__(self, listener: Listener, thread: int, installed: ExitStack) -> None:
+    def __init__(self, listener: Any, thread: int, installed: ExitStack) -> None:
         """Until `installed` is closed, what this thread calls is seen."""
         self._are_seen = True
         self._running: list[OrderedDict[int, Any]] = []

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 import torch
@@ -38,18 +38,22 @@ from trainlab.record.files import replacing, temporary_folder
 from trainlab.spec import CostSpec
 from trainlab.watching.running import Refused
 from trainlab.watching.script_curve import parts_ms
-from trainlab.watching.step_log import SeenLoader
 from trainlab.watching.timeline import PARTS
 from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_record import samples_per_update
 
 Protocol = Generator[None, None, None]
 """Goes on at the end of every step."""
-Command = Callable[[], list[str]]
 ONE_UPDATE = "the script makes one update each time it runs; give it more, as by its own arguments"
 """Its time cannot be told from that of the script's start."""
 MOST_SET_ASIDE = 4
 """Times as many steps as are wanted, at most, are run for them."""
+WINDOW_MS, MIN_WINDOW_STEPS = 250.0, 4
+"""Of a turn that counts all that happens in it."""
+NUM_LEADS = 4
+"""With workers, such turns have leads of so many lengths."""
+MOST_RUNS = 50
+"""They end after the script has run so many times, however few updates it makes."""
 
 
 class Turns:
@@ -59,7 +63,7 @@ class Turns:
         self,
         tracer: Tracer,
         warmup_steps: int,
-        next_command: Command,
+        next_command: Callable[[], list[str]],
         answer: Callable[..., None],
     ) -> None:
         self._tracer, self._num_warmup = tracer, warmup_steps
@@ -74,15 +78,31 @@ class Turns:
         self._load_before = load_average()
         self.record: CostRecord | None = None
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the models seen so far."""
+        return torch.device(self._tracer.device)
+
     def protocol(self) -> Protocol:
-        """What is done from the first step on; ends with the record."""
-        # The first step is seen whole: it tells the device, the batch and the loader.
+        """What is done from the first step on, which is seen whole; ends with the record."""
         yield from self._warm_up()
         self._answer(footprint=asdict(footprint(self.device)))
         while command := self._next_command():
             match command:
                 case ["turn", number]:
-                    median_ms = yield from self._turn(int(number))
+                    before = cpu_times()
+                    median_ms, lead_ms, num_bare, num_marked = yield from self._turn(int(number))
+                    others, stolen = cpu_times().cores_since(before)
+                    self._turns.append(
+                        TurnRecord(
+                            round=int(number),
+                            lead_ms=lead_ms,
+                            num_bare=num_bare,
+                            num_marked=num_marked,
+                            others_cores=others,
+                            stolen_cores=stolen,
+                        )
+                    )
                     self._answer(median_ms=median_ms)
                 case ["finish", bench, "tight" | "budget" as stopped]:
                     self.record = self._finished(bench, stopped)
@@ -94,9 +114,12 @@ class Turns:
         """The script has come to its end, and may run again."""
 
     def _warm_up(self) -> Protocol:
-        tracer = self._tracer
-        self._warmup_ms = [self._first_ms()]
-        tracer.trace_lightly(True)
+        before_s = time.perf_counter()
+        synchronize(self.device)
+        waited_ms = 1e3 * (time.perf_counter() - before_s)
+        # The first step of the process, without the start of the script.
+        self._warmup_ms = [sum(self._tracer.steps_ns[-1]) / 1e6 + waited_ms]
+        self._tracer.trace_lightly(True)
         self._stopwatch = stopwatch_for(self.device)
         deadline_s = time.monotonic() + WARMUP_S
         while len(self._warmup_ms) < self._num_warmup or (
@@ -104,15 +127,8 @@ class Turns:
         ):
             self._warmup_ms += yield from self._bare(1)
 
-    def _first_ms(self) -> float:
-        """The step that has just ended, the first of the process; without the start of the script."""
-        before_s = time.perf_counter()
-        synchronize(self.device)
-        waited_ms = 1e3 * (time.perf_counter() - before_s)
-        return sum(self._tracer.steps_ns[-1]) / 1e6 + waited_ms
-
-    def _turn(self, number: int) -> Generator[None, None, float]:
-        before = cpu_times()
+    def _turn(self, number: int) -> Generator[None, None, tuple[float, list[float], int, int]]:
+        """The median step, the steps of its lead, and the numbers of bare and of marked ones."""
         num_bare, num_lead = turn_steps(warm_ms(self._warmup_ms))
         place = len(self._turns) % 4
         num_marked = math.ceil(MARKED_SHARE * num_bare) if place % 2 == 0 else 0
@@ -123,19 +139,9 @@ class Turns:
         bare_ms = yield from self._bare(num_bare)
         if place == 2:
             yield from self._marked(num_marked)
-        others, stolen = cpu_times().cores_since(before)
         self._step_ms += bare_ms
-        self._turns.append(
-            TurnRecord(
-                round=number,
-                lead_ms=lead_ms,
-                num_bare=len(bare_ms),
-                num_marked=len(self._phase_steps) - marked_before,
-                others_cores=others,
-                stolen_cores=stolen,
-            )
-        )
-        return statistics.median(bare_ms)
+        num_marked = len(self._phase_steps) - marked_before
+        return statistics.median(bare_ms), lead_ms, len(bare_ms), num_marked
 
     def _bare(self, count: int) -> Generator[None, None, list[float]]:
         """So many steps, those set aside not counted; they count where there are no others."""
@@ -150,13 +156,12 @@ class Turns:
             tracer.was_restarted = False
             yield
             stopwatch.mark("step")
+            laps = stopwatch.laps_ms()
+            stopwatch.mark("start")
             if tracer.was_restarted:
-                stopwatch.laps_ms()
-                stopwatch.mark("start")
                 continue
             self._fetches[tracer.num_fetched - fetched] += 1
-            ((_, ms),) = stopwatch.laps_ms()
-            stopwatch.mark("start")
+            ((_, ms),) = laps
             all_ms.append(ms)
             usual, _ = self._fetches.most_common(1)[0]
             if tracer.num_fetched - fetched <= usual:
@@ -182,8 +187,8 @@ class Turns:
             laps = stopwatch.laps_ms()
             if tracer.was_restarted:
                 continue
+            step = dict.fromkeys(PARTS, 0.0)
             if on_device:
-                step = dict.fromkeys(PARTS, 0.0)
                 for name, ms in laps:
                     step[name] += ms
                 self._phase_steps.append({n: ms for n, ms in step.items() if ms})
@@ -194,9 +199,8 @@ class Turns:
         tracer.trace_lightly(True)
 
     def _finished(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
-        turns = self._turns
         batch_size = samples_per_update(self._tracer) or 1
-        num_samples = _samples_per_epoch(self._loader) or batch_size
+        num_samples = self._samples_per_epoch or batch_size
         return CostRecord(
             mode="train",
             batch_size=batch_size,
@@ -206,53 +210,37 @@ class Turns:
             cold=[],
             settled=[],
             bench=bench,
-            turns=turns,
+            turns=self._turns,
             step_ms=self._step_ms,
             phases_ms=by_phase(self._phase_steps),
             stopped=stopped,
             memory=self._memory,
-            load=load_of(turns, self._load_before),
+            load=load_of(self._turns, self._load_before),
         )
-
-    @property
-    def _loader(self) -> SeenLoader | None:
-        return next((one for one in self._tracer.seen.loaders if one.is_trained_on), None)
 
     @property
     def _num_queued(self) -> int:
         """Batches that workers have made ready while the script stood still: they come too soon."""
-        loader = self._loader
+        loader = next((one for one in self._tracer.log.loaders if one.is_trained_on), None)
         return 0 if loader is None or not loader.num_workers else 2 * loader.num_workers + 1
 
     @property
-    def device(self) -> torch.device:
-        """The device of the models seen so far."""
-        return torch.device(self._tracer.device)
-
-
-def _samples_per_epoch(loader: SeenLoader | None) -> int | None:
-    """What a pass over a loader gives: not the whole data set where the last batch is dropped, or where a
-    sampler draws more or fewer."""
-    if loader is None or loader.num_batches is None or not loader.batch_size:
-        return None if loader is None else loader.num_samples
-    num_samples = loader.num_samples
-    if num_samples and math.ceil(num_samples / loader.batch_size) == loader.num_batches:
-        return num_samples
-    return loader.num_batches * loader.batch_size
-
-
-# Turns that count all that happens in them: tests, logging, the ends of passes over the data.
-
-WINDOW_MS = 250.0
-MIN_WINDOW_STEPS = 4
-NUM_LEADS = 4
-"""With workers, turns have leads of so many lengths."""
-MOST_RUNS = 50
-"""A turn ends after the script has run so many times, however few updates it makes."""
+    def _samples_per_epoch(self) -> int | None:
+        """What a pass over the loader gives: fewer than its data where the last batch is dropped, or
+        as many as a sampler draws."""
+        loader = next((one for one in self._tracer.log.loaders if one.is_trained_on), None)
+        if loader is None or loader.num_batches is None or not loader.batch_size:
+            return None if loader is None else loader.num_samples
+        num_samples = loader.num_samples
+        if num_samples and math.ceil(num_samples / loader.batch_size) == loader.num_batches:
+            return num_samples
+        return loader.num_batches * loader.batch_size
 
 
 class WholeTurns(Turns):
-    """Obeys commands as `Turns` does."""
+    """Turns that count all that happens in them: tests, logging, the ends of passes over the data, what the
+    script does after its last update, but not what it does before its first. A turn gives the mean time of
+    an update: what happens now and then counts by how often it does."""
 
     _spent_s = 0.0
     """Of the turn under way."""
@@ -265,77 +253,41 @@ class WholeTurns(Turns):
         self._stop()
         self._num_runs += 1
 
-    def _turn(self, number: int) -> Generator[None, None, float]:
-        before = cpu_times()
-        self._tracer.trace_lightly(True)
-        step_ms = warm_ms(self._warmup_ms)
-        # Without workers turns follow each other without a gap: a test after every so many updates, as many
-        # as a turn and its lead have, would else be in all turns or in none.
-        yield from self._steps(self._num_lead(number))
+    def _turn(self, number: int) -> Generator[None, None, tuple[float, list[float], int, int]]:
+        tracer = self._tracer
+        tracer.trace_lightly(True)
+        # Batches that workers have made ready while the script stood still do not count; leads of several
+        # lengths, else a test after every so many updates might be in all turns or in none.
+        for _ in range(self._num_queued and self._num_queued + number % NUM_LEADS):
+            yield
         self._spent_s, runs_before = 0.0, self._num_runs
         self._go_on()
-        num_steps, wanted = 0, max(MIN_WINDOW_STEPS, math.ceil(WINDOW_MS / step_ms))
+        wanted = max(MIN_WINDOW_STEPS, math.ceil(WINDOW_MS / warm_ms(self._warmup_ms)))
+        num_steps = 0
         while num_steps < wanted and self._num_runs - runs_before < MOST_RUNS:
-            is_first = yield from self._step()
-            if is_first:
+            tracer.was_restarted = False
+            yield
+            if tracer.was_restarted:
                 self._go_on()  # of a script that runs again: its start counts nowhere
             else:
                 num_steps += 1
         self._stop()
-        others, stolen = cpu_times().cores_since(before)
         mean_ms = max(1e-6, 1e3 * self._spent_s / max(1, num_steps))
         self._step_ms.append(mean_ms)
-        self._turns.append(
-            TurnRecord(
-                round=number,
-                lead_ms=[],
-                num_bare=1,
-                num_marked=0,
-                others_cores=others,
-                stolen_cores=stolen,
-            )
-        )
-        self._note_memory()
-        return mean_ms
-
-    def _num_lead(self, number: int) -> int:
-        """Steps that do not count: those of batches that workers have made ready while the script stood
-        still, and more from turn to turn, so that not the same ones are left out again and again."""
-        return self._num_queued and self._num_queued + number % NUM_LEADS
-
-    def _steps(self, count: int) -> Protocol:
-        for _ in range(count):
-            yield from self._step()
-
-    def _step(self) -> Generator[None, None, bool]:
-        """One step; whether it is the first of a run of the script."""
-        self._tracer.was_restarted = False
-        yield
-        return self._tracer.was_restarted
+        if not self._num_runs:  # then its memory is free for the next run
+            step = tracer.num_steps + tracer.num_light_steps
+            self._memory.append((step, psutil.Process().memory_info().rss))
+        return mean_ms, [], 1, 0
 
     def _go_on(self) -> None:
-        self._wait_for_device()
+        synchronize(self.device)
         self._since_s = time.perf_counter()
 
     def _stop(self) -> None:
         if self._since_s is not None:
-            self._wait_for_device()
+            synchronize(self.device)
             self._spent_s += time.perf_counter() - self._since_s
             self._since_s = None
-
-    def _wait_for_device(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-
-    def _note_memory(self) -> None:
-        """Until the script ends for the first time: then its memory is free for the next run."""
-        if not self._num_runs:
-            tracer = self._tracer
-            step = tracer.num_steps + tracer.num_light_steps
-            self._memory.append((step, psutil.Process().memory_info().rss))
-
-
-# A window of a script's steps under torch's profiler, in a process whose speed is never reported.
 
 
 class _Marks:
@@ -350,57 +302,54 @@ class _Marks:
 
 
 class ProfiledWindow:
-    """Goes on at the end of every step, until so many were profiled."""
+    """A window of a script's steps under torch's profiler, in a process whose speed is never reported."""
 
     def __init__(self, tracer: Tracer, cost: CostSpec, trace_file: Path) -> None:
-        self._tracer, self._by_shape = tracer, cost.by_shape
-        self._num_warmup, self._num_steps = cost.warmup_steps, cost.active_steps
-        self._trace_file, self._trace_bytes = trace_file, cost.trace_mb * 1e6
+        self._tracer, self._cost, self._trace_file = tracer, cost, trace_file
         self.record: OperatorsRecord | None = None
 
-    def protocol(self) -> Generator[None, None, None]:
+    def protocol(self) -> Protocol:
         """Warm-up, steps without the profiler, one that is not counted, and those that are."""
-        tracer = self._tracer
-        for _ in range(self._num_warmup):
+        tracer, cost = self._tracer, self._cost
+        for _ in range(cost.warmup_steps):
             yield
         device = torch.device(tracer.device)
         tracer.trace_lightly(True)
         stopwatch = stopwatch_for(device)
         stopwatch.mark("start")
-        for _ in range(self._num_steps):
+        for _ in range(cost.active_steps):
             yield
             stopwatch.mark("step")
         bare_ms = [ms for _, ms in stopwatch.laps_ms()]
         # A test in between would make a step many times as long.
         usual_ms = statistics.median(bare_ms)
-        bare_ms = [ms for ms in bare_ms if ms < 3 * usual_ms]
         tracer.trace_lightly(False)
         tracer.timeline.stopwatch = _Marks()
-        profiler = profiler_for(device, by_shape=self._by_shape)
+        profiler = profiler_for(device, by_shape=cost.by_shape)
         profiler.__enter__()
-        for _ in range(self._num_steps + 1):
+        for _ in range(cost.active_steps + 1):
             yield
             synchronize(device)
             with record_function(END_OF_STEP):
                 pass
         profiler.__exit__(None, None, None)
         tracer.timeline.stopwatch = None
-        tally = Tally(by_shape=self._by_shape)
+        tally = Tally(by_shape=cost.by_shape)
         add_chunk(tally, profiler.events())
         self.record = tally.record(
             mode="train",
             batch_size=samples_per_update(tracer) or 1,
-            bare_ms=bare_ms,
+            bare_ms=[ms for ms in bare_ms if ms < 3 * usual_ms],
             trace_steps=self._write_trace(profiler),
         )
 
-    def _write_trace(self, profiler: object) -> int:
+    def _write_trace(self, profiler: Any) -> int:
         """The steps in it; 0 where it would be too large."""
         with temporary_folder() as folder, suppress(RuntimeError):
             part = folder / self._trace_file.name
-            profiler.export_chrome_trace(str(part))  # type: ignore[attr-defined]
-            if part.stat().st_size <= self._trace_bytes:
+            profiler.export_chrome_trace(str(part))
+            if part.stat().st_size <= self._cost.trace_mb * 1e6:
                 with replacing(self._trace_file) as final:
                     final.write_bytes(part.read_bytes())
-                return self._num_steps
+                return self._cost.active_steps
         return 0

@@ -18,18 +18,18 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from trainlab.data.nesting import tensors_in
+from trainlab.record.script_record import ModelRow
 
 LOSS_NAME = "train/loss"
-MOST_DIGESTED = 3
-"""So many passes are compared by their first batch."""
-DIGESTED_VALUES = 4096
+MOST_DIGESTED, DIGESTED_VALUES = 3, 4096
+"""So many passes are compared by so many values of their first batch."""
 MOST_BY_OTHERS = 20
 """After so many updates without one of the optimizer that ends steps, another one does."""
 
 
 @dataclass(eq=False)
 class SeenLoader:
-    """A DataLoader, and what it gave."""
+    """A DataLoader, and what it gave; the first fields as in its record."""
 
     batch_size: int | None
     num_samples: int | None
@@ -37,7 +37,6 @@ class SeenLoader:
     num_workers: int
     pin_memory: bool
     order: str
-    """shuffled, in order, or by a sampler of its own."""
     drop_last: bool
     num_given: int = 0
     num_passes: int = 0
@@ -52,18 +51,40 @@ class SeenLoader:
     ahead: list[int] = field(default_factory=list)
     """Sizes of batches that the pass gave before any was trained on: libraries read some ahead, and train
     on the last when the pass has run out."""
-    is_trained_on: bool = False
     begins_alike: bool | None = None
     """Whether passes over it began with the same batch; None where only one was seen."""
     first_batch: str = ""
     """A digest of it."""
     digested_pass: int = 0
 
+    @classmethod
+    def of(cls, loader: "DataLoader[Any]") -> "SeenLoader":
+        """One that is new."""
+        # One that was made with a sampler of batches has another of its own, which it does not ask.
+        batches = getattr(loader, "batch_sampler", None)
+        sampler = getattr(loader if loader.batch_size is not None else batches, "sampler", None)
+        order = "shuffled" if isinstance(sampler, RandomSampler) else "own"
+        size = getattr(batches, "batch_size", None) if loader.batch_size is None else None
+        return cls(
+            size if isinstance(size, int) else loader.batch_size,
+            _length(loader.dataset),
+            _length(loader),
+            loader.num_workers,
+            bool(loader.pin_memory),
+            "in order" if isinstance(sampler, SequentialSampler) else order,
+            bool(loader.drop_last),
+        )
+
     def begin_pass(self) -> None:
         """From its first batch on."""
         self.num_passes += 1
         self.has_run_out = False
         self.ahead.clear()
+
+    @property
+    def is_trained_on(self) -> bool:
+        """Whether any of its batches were."""
+        return bool(self.num_trained)
 
     @property
     def is_trained_now(self) -> bool:
@@ -81,7 +102,6 @@ class SeenLoader:
             self.epochs_before = epoch if goes_on else epoch - 1
         self.trained_pass = self.num_passes
         self.num_trained += 1
-        self.is_trained_on = True
         return max(epoch, self.epochs_before + self.num_trained)
 
     def is_like(self, other: "SeenLoader") -> bool:
@@ -102,17 +122,6 @@ class SeenLoader:
 
 
 @dataclass(eq=False)
-class SeenModel:
-    """A module that the script itself calls."""
-
-    name: str
-    num_parameters: int
-    devices: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    is_compiled: bool
-
-
-@dataclass(eq=False)
 class SeenOptimizer:
     """An optimizer whose step was called."""
 
@@ -123,141 +132,6 @@ class SeenOptimizer:
     loss_name: str = LOSS_NAME
     """The metric of the losses whose gradients it applies."""
     num_steps: int = 0
-
-
-class Seen:
-    """All that was seen so far."""
-
-    def __init__(self) -> None:
-        self.loaders: list[SeenLoader] = []
-        self._of_loader: weakref.WeakKeyDictionary[DataLoader[Any], SeenLoader]
-        self._of_loader = weakref.WeakKeyDictionary()
-        self._of_data: list[tuple[Callable[[], object], SeenLoader]] = []
-        """Data sets that are there, and a loader of each."""
-        self.models: list[SeenModel] = []
-        self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-        self.optimizers: list[SeenOptimizer] = []
-        self._of_optimizer: dict[int, SeenOptimizer] = {}
-        self.batch_size: int | None = None
-        """Samples of the largest batch that was trained on, as far as it shows."""
-
-    def loader(self, loader: "DataLoader[Any]") -> SeenLoader:
-        """What is known of a loader, which may be new. One made anew for every pass over the same data is
-        the same."""
-        found = self._of_loader.get(loader)
-        if found is None:
-            found = self._of_loader[loader] = self._made_before(loader, _loader(loader))
-        return found
-
-    def _made_before(self, loader: "DataLoader[Any]", new: SeenLoader) -> SeenLoader:
-        for data, known in self._of_data:
-            if data() is loader.dataset and known.is_like(new):
-                return known
-        self.loaders.append(new)
-        with suppress(TypeError):  # a list, say, cannot be told from one that took its place
-            self._of_data.append((weakref.ref(loader.dataset), new))
-        return new
-
-    def model(self, module: nn.Module) -> None:
-        """A module that the script calls, which may be new."""
-        if module in self._models:
-            return
-        self._models.add(module)
-        parameters = list(module.parameters())
-        inner = getattr(module, "_orig_mod", None)
-        self.models.append(
-            SeenModel(
-                type(module if inner is None else inner).__name__,
-                sum(p.numel() for p in parameters),
-                tuple(sorted({p.device.type for p in parameters})),
-                tuple(sorted({str(p.dtype).removeprefix("torch.") for p in parameters})),
-                inner is not None,
-            )
-        )
-
-    def optimizer(self, optimizer: Optimizer) -> SeenOptimizer:
-        """What is known of an optimizer, which may be new."""
-        found = self._of_optimizer.get(id(optimizer))
-        if found is None:
-            group = optimizer.param_groups[0] if optimizer.param_groups else {}
-            # One that is gone has left its name to the next.
-            taken = {one.loss_name for one in self._of_optimizer.values()}
-            numbered = (f"{LOSS_NAME}_{number}" for number in count(2))
-            name = next(one for one in chain([LOSS_NAME], numbered) if one not in taken)
-            found = SeenOptimizer(type(optimizer).__name__, lr_of(optimizer), _code(group), name)
-            key = id(optimizer)
-            self._of_optimizer[key] = found
-            weakref.finalize(optimizer, self._of_optimizer.pop, key, None)
-            self.optimizers.append(found)
-        return found
-
-
-def lr_of(optimizer: Optimizer) -> float | None:
-    """Of its first group; None where it has none, or where reading it would hold the device up."""
-    lr = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
-    if isinstance(lr, Tensor):
-        return lr.item() if lr.device.type == "cpu" else None
-    return float(lr) if isinstance(lr, int | float) else None
-
-
-def size_of(batch: object) -> int | None:
-    """Samples of a batch: the length of its first tensor; None where it has none."""
-    tensor = _first_tensor(batch)
-    return None if tensor is None or not tensor.dim() else tensor.size(0)
-
-
-def digest_of(batch: object) -> str:
-    """Of the values of a batch's first tensor, or a part of them; empty where it has none."""
-    tensor = _first_tensor(batch)
-    if tensor is None:
-        return ""
-    values = tensor.detach().reshape(-1)[:DIGESTED_VALUES].cpu().contiguous()
-    return hashlib.sha256(values.view(torch.uint8).numpy().tobytes()).hexdigest()[:16]
-
-
-def _first_tensor(batch: object) -> Tensor | None:
-    found = next(tensors_in(batch), None)
-    # An object of the script's own holds tensors as attributes.
-    own = list(getattr(batch, "__dict__", {}).values())
-    return found if found is not None else next(tensors_in(own), None)
-
-
-def _code(group: Mapping[str, Any]) -> str:
-    if group.get("fused"):
-        return "fused"
-    if group.get("foreach"):
-        return "foreach"
-    return "loop" if group.get("foreach") is False else "auto"
-
-
-def _loader(loader: "DataLoader[Any]") -> SeenLoader:
-    # One that was made with a sampler of batches has another of its own, which it does not ask.
-    sampled = loader if loader.batch_size is not None else getattr(loader, "batch_sampler", None)
-    sampler = getattr(sampled, "sampler", None)
-    order = "shuffled" if isinstance(sampler, RandomSampler) else "own"
-    if isinstance(sampler, SequentialSampler):
-        order = "in order"
-    return SeenLoader(
-        loader.batch_size if loader.batch_size is not None else _batch_size(loader),
-        _length(loader.dataset),
-        _length(loader),
-        loader.num_workers,
-        bool(loader.pin_memory),
-        order,
-        bool(loader.drop_last),
-    )
-
-
-def _batch_size(loader: "DataLoader[Any]") -> int | None:
-    size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
-    return size if isinstance(size, int) else None
-
-
-def _length(sized: Any) -> int | None:
-    try:
-        return len(sized)
-    except (TypeError, NotImplementedError):
-        return None
 
 
 class Losses:
@@ -280,13 +154,11 @@ class Losses:
             self._scaled = scaled, loss
 
     def add(self, roots: object) -> None:
-        """The tensors that a backward pass begins at; of several numbers, whose gradients add up, their
-        sum."""
+        """The tensors that a backward pass begins at; several numbers, whose gradients add up, count as
+        their sum."""
+        root = roots
         if isinstance(roots, list | tuple):
-            are_numbers = all(isinstance(one, Tensor) and one.numel() == 1 for one in roots)
-            root = roots[0] if len(roots) == 1 else _sum(roots) if are_numbers else None
-        else:
-            root = roots
+            root = roots[0] if len(roots) == 1 else _sum(roots)
         if self._scaled is not None and root is self._scaled[0]:
             root, self._scaled = self._scaled[1], None
         value = math.nan
@@ -301,47 +173,34 @@ class Losses:
         """All so far; waits for what still is on a device, but for a graph that is being captured."""
         if self._waiting and not _is_capturing():
             waiting, self._waiting = self._waiting, []
-            with torch.no_grad():
-                try:
-                    found = torch.stack([one.reshape(()) for _, one in waiting]).tolist()
-                except RuntimeError:  # on several devices, or on none
-                    found = [_value_of(one) for _, one in waiting]
+            try:
+                found = torch.stack([one.reshape(()) for _, one in waiting]).tolist()
+            except RuntimeError:  # on several devices, or on none
+                found = [_value_of(one) for _, one in waiting]
             for (place, _), value in zip(waiting, found, strict=True):
                 self._known[place] = math.nan if isinstance(value, complex) else value
         return self._known
 
 
-def _sum(numbers: "list[Tensor] | tuple[Tensor, ...]") -> Tensor | None:
-    are_together = len({one.device for one in numbers}) == 1
-    return (
-        torch.stack([one.detach().reshape(()) for one in numbers]).sum() if are_together else None
-    )
-
-
-def _value_of(number: Tensor) -> float:
-    """nan where it has no real value that could be read, as on `meta`."""
-    try:
-        return float(number.item())
-    except (RuntimeError, TypeError):
-        return math.nan
-
-
-def _is_capturing() -> bool:
-    """Whether what is called now is not run but becomes part of a CUDA graph."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-
-
 class StepLog:
     """Is told of batches, backward passes and updates, in their order."""
 
-    def __init__(self, seen: Seen) -> None:
-        self._seen = seen
+    def __init__(self) -> None:
+        self.loaders: list[SeenLoader] = []
+        self.models: list[ModelRow] = []
+        self.optimizers: list[SeenOptimizer] = []
+        self.batch_size: int | None = None
+        """Samples of the largest batch that was trained on, as far as it shows."""
+        self._of_loader = weakref.WeakKeyDictionary[DataLoader[Any], SeenLoader]()
+        self._of_data: list[tuple[Callable[[], object], SeenLoader]] = []
+        """Data sets that are there, and a loader of each."""
+        self._called: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._of_optimizer: dict[int, SeenOptimizer] = {}
+        """Those that are there, by their identity."""
         self.losses = Losses()
         """What `backward` was called on, all of it."""
-        self.samples = array("q")
-        """Those trained on by the end of each step."""
-        self.epochs = array("q")
-        """Of each step."""
+        self.samples, self.epochs = array("q"), array("q")
+        """Of each step, the samples trained on by its end, and its epoch."""
         self.loader: SeenLoader | None = None
         """The one that the last batch trained on came from."""
         self._fetched: tuple[SeenLoader, int] | None = None
@@ -353,12 +212,56 @@ class StepLog:
         """Of the update under way, the first of the losses before it, and their number."""
         self._of_step: dict[str, tuple[int, int]] = {}
         self._followed: dict[str, tuple[array[int], array[int], array[int]]] = {}
-        """By metric, steps, and of each the first of the losses whose gradients were applied, and their
-        number."""
+        """By metric: steps, and the first and the number of the losses whose gradients each applied."""
         self._lead: Callable[[], Optimizer | None] = lambda: None
         """The optimizer whose updates end steps, while there is one."""
         self._num_by_others = 0
         """Updates since the last of that one."""
+
+    def known_loader(self, loader: "DataLoader[Any]") -> SeenLoader:
+        """What is known of a loader, which may be new. One made anew for every pass over the same data is
+        the same."""
+        found = self._of_loader.get(loader)
+        if found is None:
+            new = SeenLoader.of(loader)
+            alike = (k for data, k in self._of_data if data() is loader.dataset and k.is_like(new))
+            found = self._of_loader[loader] = next(alike, new)
+            if found is new:
+                self.loaders.append(new)
+                with suppress(TypeError):  # a list, say, cannot be told from one in its place
+                    self._of_data.append((weakref.ref(loader.dataset), new))
+        return found
+
+    def model_called(self, module: nn.Module) -> None:
+        """A module that the script calls, which may be new."""
+        if module in self._called:
+            return
+        self._called.add(module)
+        parameters, inner = list(module.parameters()), getattr(module, "_orig_mod", None)
+        self.models.append(
+            ModelRow(
+                name=type(module if inner is None else inner).__name__,
+                num_parameters=sum(p.numel() for p in parameters),
+                devices=sorted({p.device.type for p in parameters}),
+                dtypes=sorted({str(p.dtype).removeprefix("torch.") for p in parameters}),
+                is_compiled=inner is not None,
+            )
+        )
+
+    def known_optimizer(self, optimizer: Optimizer) -> SeenOptimizer:
+        """What is known of an optimizer, which may be new."""
+        key = id(optimizer)
+        if key not in self._of_optimizer:
+            # One that is gone has left its name to the next.
+            taken = {one.loss_name for one in self._of_optimizer.values()}
+            numbered = (f"{LOSS_NAME}_{number}" for number in count(2))
+            name = next(one for one in chain([LOSS_NAME], numbered) if one not in taken)
+            group = optimizer.param_groups[0] if optimizer.param_groups else {}
+            found = SeenOptimizer(type(optimizer).__name__, _lr(group), _code(group), name)
+            self._of_optimizer[key] = found
+            weakref.finalize(optimizer, self._of_optimizer.pop, key, None)
+            self.optimizers.append(found)
+        return self._of_optimizer[key]
 
     def losses_between(self, first: int, end: int) -> dict[str, list[float]]:
         """The losses whose gradients each optimizer applied in these steps, counted from 0: sums of what
@@ -366,12 +269,9 @@ class StepLog:
         values, found = self.losses.values(), dict[str, list[float]]()
         for name, (steps, firsts, numbers) in self._followed.items():
             part = slice(bisect_left(steps, first), bisect_left(steps, end))
-            sums = [
-                sum(values[at : at + number])
-                for at, number in zip(firsts[part], numbers[part], strict=True)
-            ]
-            if sums:
-                found[name] = sums
+            if part.start < part.stop:
+                places = zip(firsts[part], numbers[part], strict=True)
+                found[name] = [sum(values[at : at + number]) for at, number in places]
         return found
 
     def losses_of(self, step: int) -> dict[str, float]:
@@ -386,16 +286,20 @@ class StepLog:
         """The script is about to run once more, with objects of its own."""
         self._lead, self._pending, self._fetched = lambda: None, len(self.losses), None
 
-    def pass_begins(self, loader: SeenLoader) -> None:
+    def pass_begins(self, loader: "DataLoader[Any]") -> SeenLoader:
         """What it gave last is not trained on any more."""
-        if self._fetched is not None and self._fetched[0] is loader:
+        seen = self.known_loader(loader)
+        seen.begin_pass()
+        if self._fetched is not None and self._fetched[0] is seen:
             self._fetched = None
+        return seen
 
-    def fetched(self, loader: SeenLoader, size: int) -> None:
+    def fetched(self, loader: SeenLoader, batch: object) -> None:
         """A batch, which may be trained on or not."""
+        loader.see_batch(batch)
         if self._fetched is not None and self._fetched[0] is loader and not loader.is_trained_now:
             loader.ahead.append(self._fetched[1])
-        self._fetched = loader, size
+        self._fetched = loader, size_of(batch) or 0
 
     def trains(self) -> None:
         """A backward pass begins, from whatever: the batch fetched last is one that is trained on."""
@@ -407,8 +311,7 @@ class StepLog:
         self._epoch = loader.train_on(self._epoch, self.loader)
         self._fetched, self.loader = None, loader
         self._num_samples += size
-        if self._seen.batch_size is None or size > self._seen.batch_size:
-            self._seen.batch_size = size
+        self.batch_size = max(size, self.batch_size or 0)
 
     def update_begins(self) -> None:
         """By any optimizer, but for one that another is wrapped around."""
@@ -416,13 +319,12 @@ class StepLog:
         self._pending = len(self.losses)
 
     def update_ends(self, optimizer: Optimizer) -> None:
-        """It has followed the losses from before it began."""
-        seen = self._seen.optimizer(optimizer)
+        """It has followed the losses from before it began; one with a closure, which asks for the loss
+        again and again, the first of those: it is that of the weights before the update."""
+        seen = self.known_optimizer(optimizer)
         seen.num_steps += 1
         first, number = self._under_way
         if not number:
-            # A closure asks for the loss again and again: the first is that of the weights before the
-            # update.
             first, number = self._pending, min(1, len(self.losses) - self._pending)
         self._under_way, self._pending = (0, 0), len(self.losses)
         if number:
@@ -451,13 +353,76 @@ class StepLog:
         if follows_test and self.loader is None and self.samples:
             # No loader tells where a pass over the data begins: after a test, say.
             self._epoch += 1
-        for name, (first, number) in self._of_step.items():
+        for name, followed in self._of_step.items():
             if name not in self._followed:
                 self._followed[name] = array("q"), array("q"), array("q")
-            for values, value in zip(
-                self._followed[name], (len(self.samples), first, number), strict=True
+            for column, value in zip(
+                self._followed[name], (len(self.samples), *followed), strict=True
             ):
-                values.append(value)
+                column.append(value)
         self._of_step = {}
         self.samples.append(self._num_samples)
         self.epochs.append(self._epoch)
+
+
+def size_of(batch: object) -> int | None:
+    """Samples of a batch: the length of its first tensor; None where it has none."""
+    tensor = _first_tensor(batch)
+    return None if tensor is None or not tensor.dim() else tensor.size(0)
+
+
+def digest_of(batch: object) -> str:
+    """Of the values of a batch's first tensor, or a part of them; empty where it has none."""
+    tensor = _first_tensor(batch)
+    if tensor is None:
+        return ""
+    values = tensor.detach().reshape(-1)[:DIGESTED_VALUES].cpu().contiguous()
+    return hashlib.sha256(values.view(torch.uint8).numpy().tobytes()).hexdigest()[:16]
+
+
+def _first_tensor(batch: object) -> Tensor | None:
+    found = next(tensors_in(batch), None)
+    # An object of the script's own holds tensors as attributes.
+    own = list(getattr(batch, "__dict__", {}).values())
+    return found if found is not None else next(tensors_in(own), None)
+
+
+def _sum(numbers: "list[Any] | tuple[Any, ...]") -> Tensor | None:
+    are_numbers = all(isinstance(one, Tensor) and one.numel() == 1 for one in numbers)
+    if not are_numbers or len({one.device for one in numbers}) != 1:
+        return None
+    return torch.stack([one.detach().reshape(()) for one in numbers]).sum()
+
+
+def _value_of(number: Tensor) -> float:
+    """nan where it has no real value that could be read, as on `meta`."""
+    try:
+        return float(number.item())
+    except (RuntimeError, TypeError):
+        return math.nan
+
+
+def _is_capturing() -> bool:
+    """Whether what is called now is not run but becomes part of a CUDA graph."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def _lr(group: Mapping[str, Any]) -> float | None:
+    """None where it has none, or where reading it would hold the device up."""
+    lr = group.get("lr")
+    if isinstance(lr, Tensor):
+        return lr.item() if lr.is_cpu else None
+    return float(lr) if isinstance(lr, int | float) else None
+
+
+def _code(group: Mapping[str, Any]) -> str:
+    if group.get("fused"):
+        return "fused"
+    return {True: "foreach", False: "loop"}.get(group.get("foreach"), "auto")  # type: ignore[arg-type]
+
+
+def _length(sized: Any) -> int | None:
+    try:
+        return len(sized)
+    except (TypeError, NotImplementedError):
+        return None

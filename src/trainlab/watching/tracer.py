@@ -20,14 +20,12 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from trainlab.watching.hooks import COUNTS, LIGHT, WHOLE, Hooks
-from trainlab.watching.step_log import Seen, SeenLoader, StepLog, size_of
+from trainlab.watching.step_log import SeenLoader, StepLog
 from trainlab.watching.timeline import (
     LOSS,
     OPTIMIZER,
     OTHER,
     PREPARE,
-    TRANSFER,
-    ZERO_GRAD,
     Clock,
     StepTimes,
     Timeline,
@@ -43,36 +41,12 @@ MEMORY_EVERY_S = 0.25
 """Between two looks at how much memory the process holds."""
 
 
-class Follower:
-    """Is told of the moments of a script's training, and overrides those that it needs; the time that it
-    takes counts nowhere."""
-
-    def pass_begins(self, loader: SeenLoader) -> None:
-        """A pass over a loader begins, for training or not."""
-
-    def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        """A model that the script itself calls begins, with these arguments by place."""
-
-    def forward_ends(self) -> None:
-        """It has returned."""
-
-    def backward_ends(self) -> None:
-        """A backward pass is over."""
-
-    def update_begins(self, optimizer: Optimizer) -> None:
-        """The gradients are what the optimizer is given."""
-
-    def update_ends(self) -> None:
-        """It has changed the weights."""
-
-
 class Tracer:
     """What one process did, from its start on."""
 
     def __init__(self, start_ns: int | None = None, clock: Clock = perf_counter_ns) -> None:
         self.timeline = Timeline(clock, start_ns)
-        self.seen = Seen()
-        self.log = StepLog(self.seen)
+        self.log = StepLog()
         self.steps_ns = StepTimes()
         """The parts of each step; the first holds what came before it, but for the start."""
         self.memory_bytes: list[tuple[int, int]] = []
@@ -93,7 +67,8 @@ class Tracer:
         """Whether the model has been run without training since the last backward pass."""
         self.on_step: Callable[[int], None] | None = None
         """Is told that an update was made, counted from 1."""
-        self.follower: Follower | None = None
+        self.follower: Any = None
+        """A `FollowedModel`: is told of the moments of the training, and what it does counts nowhere."""
         self.is_sampled = False
         """Whether only bursts of steps are seen whole."""
         self._left, self._random = FIRST, random.Random(0)  # noqa: S311  no number of the script's
@@ -102,7 +77,7 @@ class Tracer:
         """Over a loader that has not been asked for a batch yet."""
         self._is_told = False
         """Whether a test would have been told since the last step, by a pass over the data or `eval`."""
-        self.hooks = Hooks(self)
+        self.hooks = Hooks(self, self.timeline)
 
     @property
     def num_steps(self) -> int:
@@ -112,7 +87,7 @@ class Tracer:
     @property
     def device(self) -> str:
         """The kind of device that the models seen so far are on."""
-        kinds = {kind for model in self.seen.models for kind in model.devices}
+        kinds = {kind for model in self.log.models for kind in model.devices}
         return next((kind for kind in ("cuda", "mps") if kind in kinds), "cpu")
 
     @contextmanager
@@ -145,7 +120,7 @@ class Tracer:
         self._updates_by_hand = 0
         self.was_restarted = True
         if self.num_first_models is None:
-            self.num_first_models = len(self.seen.models)
+            self.num_first_models = len(self.log.models)
 
     def trace_lightly(self, is_light: bool) -> None:
         """From here, the end of a step, on only batches and updates are seen, or all is again."""
@@ -185,9 +160,7 @@ class Tracer:
             self.see_whole(is_amid_step=False)
 
     def pass_begins(self, loader: "DataLoader[Any]") -> SeenLoader:
-        seen = self.seen.loader(loader)
-        seen.begin_pass()
-        self.log.pass_begins(seen)
+        seen = self.log.pass_begins(loader)
         self._is_told = self._has_begun_pass = True
         self._follow("pass_begins", seen)
         return seen
@@ -228,8 +201,7 @@ class Tracer:
         if loader is not None and has_run_out:
             loader.has_run_out = True
         elif loader is not None and batch is not None:
-            loader.see_batch(batch)
-            self.log.fetched(loader, size_of(batch) or 0)
+            self.log.fetched(loader, batch)
 
     def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         if self._updates_by_hand:
@@ -249,7 +221,7 @@ class Tracer:
         if self.hooks.level == WHOLE:
             self.timeline.end(LOSS)
         self._follow("forward_ends")
-        self.seen.model(module)
+        self.log.model_called(module)
 
     def tells_gradients(self, options: Mapping[str, Any]) -> bool:
         """Whether `torch.autograd.grad` stands for `backward`: where no optimizer makes the updates."""
@@ -274,9 +246,6 @@ class Tracer:
         if not self.has_optimizer:
             self._updates_by_hand += 1
         self._follow("backward_ends")
-
-    def optimizer_made(self) -> None:
-        self.has_optimizer = True
 
     def update_begins(self, optimizer: Optimizer) -> None:
         if self.hooks.level == LIGHT:
@@ -308,21 +277,6 @@ class Tracer:
         self.log.update_ends(optimizer)
         if self.log.ends_step(optimizer):
             self._step_ends()
-
-    def zero_grad_begins(self) -> None:
-        self.timeline.begin(ZERO_GRAD)
-
-    def zero_grad_ends(self) -> None:
-        self.timeline.end(OTHER)
-
-    def transfer_begins(self) -> None:
-        self.timeline.begin(TRANSFER)
-
-    def transfer_ends(self) -> None:
-        self.timeline.end(PREPARE)
-
-    def loss_scaled(self, scaled: object, loss: object) -> None:
-        self.log.losses.note_scaled(scaled, loss)
 
     def _step_by_hand(self) -> None:
         """Weights that no optimizer of torch's updates: a step ends where the next batch begins."""

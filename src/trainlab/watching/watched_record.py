@@ -2,21 +2,20 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from itertools import islice, pairwise
 from time import perf_counter_ns
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainlab.record.schema import Record
-from trainlab.record.script_record import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
+from trainlab.record.script_record import LoaderRow, OptimizerRow, WatchedRecord
 from trainlab.watching.hooks import Hooks
 from trainlab.watching.script_curve import kept_between, parts_ms
-from trainlab.watching.step_log import Seen, SeenLoader, SeenModel, SeenOptimizer
 from trainlab.watching.timeline import PARTS
 from trainlab.watching.tracer import Tracer
 
@@ -73,7 +72,7 @@ def _overhead_us(*, has_optimizer: bool) -> tuple[float, float]:
             tracer.see_whole()
             tracer.hooks.close()
             bare_us += steps_us()
-            tracer.hooks = Hooks(tracer)
+            tracer.hooks = Hooks(tracer, timeline)
         number = (timeline.num_calls + timeline.num_marks - before) / ROUNDS / STEPS
         added = statistics.median(watched_us) - statistics.median(bare_us)
         return max(0.0, added / number) if number else 0.0
@@ -87,113 +86,80 @@ def _overhead_us(*, has_optimizer: bool) -> tuple[float, float]:
 
 def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> WatchedRecord:
     """Of a process that has ended, but for its record."""
-    total_ns, seen = tracer.timeline.total_ns, tracer.seen
-    kept = list(kept_between(1, tracer.num_steps + 1))
-    losses = tracer.log.losses.values()[:MOST_LOSSES]
+    timeline, log = tracer.timeline, tracer.log
+    total_ns, kept = timeline.total_ns, list(kept_between(1, tracer.num_steps + 1))
     call_us, mark_us = overhead_us(has_optimizer=tracer.has_optimizer)
     return WatchedRecord(
         rank=rank,
         arguments=list(arguments),
         num_steps=tracer.num_steps,
-        num_backward=len(tracer.log.losses),
-        num_evaluation_passes=tracer.timeline.num_evaluation_passes,
+        num_backward=len(log.losses),
+        num_evaluation_passes=timeline.num_evaluation_passes,
         wall_s=sum(total_ns) / 1e9,
         parts_s={name: spent / 1e9 for name, spent in zip(PARTS, total_ns, strict=True) if spent},
         steps=kept,
         steps_ms=parts_ms([tracer.steps_ns[step - 1] for step in kept]),
-        losses=[loss if math.isfinite(loss) else None for loss in losses],
-        batch_size=seen.batch_size,
+        losses=[
+            loss if math.isfinite(loss) else None for loss in log.losses.values()[:MOST_LOSSES]
+        ],
+        batch_size=log.batch_size,
         threads=torch.get_num_threads(),
-        loaders=[_row(LoaderRow, one) for one in seen.loaders],
-        models=[_row(ModelRow, one) for one in seen.models],
-        optimizers=[_row(OptimizerRow, one) for one in seen.optimizers],
+        loaders=[LoaderRow(**_fields(LoaderRow, one)) for one in log.loaders],
+        models=log.models,
+        optimizers=[OptimizerRow(**_fields(OptimizerRow, one)) for one in log.optimizers],
         memory=tracer.memory_bytes,
-        num_calls=tracer.timeline.num_calls,
+        num_calls=timeline.num_calls,
         call_us=call_us,
-        num_marks=tracer.timeline.num_marks,
-        mark_us=mark_us if tracer.timeline.num_marks else 0.0,
-        instruments_s=tracer.timeline.paused_ns / 1e9,
+        num_marks=timeline.num_marks,
+        mark_us=mark_us if timeline.num_marks else 0.0,
+        instruments_s=timeline.paused_ns / 1e9,
     )
 
 
-R = TypeVar("R", bound=Record)
-
-
-def _row(kind: type[R], seen: SeenLoader | SeenModel | SeenOptimizer) -> R:
+def _fields(kind: type[Record], seen: object) -> dict[str, Any]:
     """What is kept of it."""
-    return kind(**{name: getattr(seen, name) for name in kind.model_fields})
-
-
-# Facts: what a script's settings were seen to be, by the names that reports and comparisons use.
+    return {name: getattr(seen, name) for name in kind.model_fields}
 
 
 def facts_of(tracer: Tracer) -> dict[str, Any]:
-    """Of the process so far; what was not seen is left out."""
-    seen = tracer.seen
-    facts = {
-        "device": tracer.device,
-        "threads": torch.get_num_threads(),
-        "batch_size": seen.batch_size,
-        "accumulate": _batches_per_update(tracer),
-        **_optimizer_facts(seen),
-        **_model_facts(seen.models[: tracer.num_first_models]),
-        **_loader_facts(seen),
-    }
+    """What a script's settings were seen to be so far, by the names that reports and comparisons use."""
+    log, facts = tracer.log, dict[str, Any]()
+    facts |= {"device": tracer.device, "threads": torch.get_num_threads()}
+    facts |= {"batch_size": log.batch_size, "accumulate": _batches_per_update(tracer)}
+    if log.optimizers:
+        lrs = (one.lr for one in log.optimizers if one.lr is not None)
+        facts |= {"optimizer": _names(one.name for one in log.optimizers), "lr": next(lrs, None)}
+    if models := log.models[: tracer.num_first_models]:
+        facts["model"] = _names(one.name for one in models)
+        facts["parameters"] = sum(one.num_parameters for one in models)
+        facts["dtype"] = _names(sorted({dtype for one in models for dtype in one.dtypes}))
+    if (trained := next((one for one in log.loaders if one.is_trained_on), None)) is not None:
+        facts |= {"order": trained.order, "workers": trained.num_workers}
+        facts |= {"pinned": trained.pin_memory, "drop_last": trained.drop_last}
+        facts["train_samples"] = trained.num_samples
     return {name: fact for name, fact in facts.items() if fact is not None}
+
+
+def run_facts(tracer: Tracer) -> dict[str, Any]:
+    """How far a whole run went."""
+    passes = [one.num_trained for one in tracer.log.loaders if one.is_trained_on]
+    return {"updates": tracer.num_steps} | ({"passes": max(passes)} if passes else {})
 
 
 def samples_per_update(tracer: Tracer) -> int | None:
     """Of a usual update: one of several batches has the samples of all. None where no loader tells."""
-    size = tracer.seen.batch_size
-    if size is None:
+    if (size := tracer.log.batch_size) is None:
         return None
     given = [after - before for before, after in pairwise([0, *tracer.log.samples])]
-    usual = statistics.median_low(given) if given else 0
-    return usual if usual > size else size
+    return max(size, statistics.median_low(given) if given else 0)
 
 
 def _batches_per_update(tracer: Tracer) -> int | None:
     """None for one, which needs no saying."""
-    size, samples = tracer.seen.batch_size, samples_per_update(tracer)
-    if not size or samples is None or (number := round(samples / size)) < 2:
-        return None
-    return number
+    size, samples = tracer.log.batch_size, samples_per_update(tracer)
+    number = round(samples / size) if size and samples else 1
+    return number if number > 1 else None
 
 
-def course_facts(tracer: Tracer) -> dict[str, Any]:
-    """How far a whole run went."""
-    passes = [one.num_trained for one in tracer.seen.loaders if one.is_trained_on]
-    return {"updates": tracer.num_steps} | ({"passes": max(passes)} if passes else {})
-
-
-def _optimizer_facts(seen: Seen) -> dict[str, Any]:
-    if not seen.optimizers:
-        return {}
-    names = list(dict.fromkeys(one.name for one in seen.optimizers))
-    lrs = (one.lr for one in seen.optimizers if one.lr is not None)
-    return {"optimizer": ", ".join(names), "lr": next(lrs, None)}
-
-
-def _model_facts(models: Sequence[SeenModel]) -> dict[str, Any]:
-    if not models:
-        return {}
-    names = list(dict.fromkeys(one.name for one in models))
-    dtypes = sorted({dtype for one in models for dtype in one.dtypes})
-    return {
-        "model": ", ".join(names),
-        "parameters": sum(one.num_parameters for one in models),
-        "dtype": ", ".join(dtypes),
-    }
-
-
-def _loader_facts(seen: Seen) -> dict[str, Any]:
-    trained = next((one for one in seen.loaders if one.is_trained_on), None)
-    if trained is None:
-        return {}
-    return {
-        "order": trained.order,
-        "workers": trained.num_workers,
-        "pinned": trained.pin_memory,
-        "drop_last": trained.drop_last,
-        "train_samples": trained.num_samples,
-    }
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(names))

@@ -19,7 +19,7 @@ from trainlab.watching.followed_model import FollowedModel
 from trainlab.watching.own_metrics import CsvColumns, OwnScalars, search_output
 from trainlab.watching.script_curve import ScriptCurve
 from trainlab.watching.tracer import Tracer
-from trainlab.watching.watched_record import course_facts, facts_of, watched_record
+from trainlab.watching.watched_record import facts_of, run_facts, watched_record
 
 OnStep = Callable[[int, Mapping[str, float]], None]
 """Is told of an update, counted from 1, and of the newest values of the metrics."""
@@ -96,7 +96,7 @@ class WholeWatch:
     @property
     def facts(self) -> dict[str, Any]:
         """What the settings were seen to be."""
-        return facts_of(self.tracer) | course_facts(self.tracer)
+        return facts_of(self.tracer) | run_facts(self.tracer)
 
     def close(self, arguments: Sequence[str] = (), *, is_cut: bool = False) -> None:
         """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
