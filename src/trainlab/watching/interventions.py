@@ -1,4 +1,4 @@
-"""Interventions: one thing about a script made otherwise from outside, to see what it does to its time; it is
+"""Interventions: one thing about a script made otherwise from outside, to see what it does to its time;
 done to torch before the script runs, and undone when it has ended."""
 
 import ast
