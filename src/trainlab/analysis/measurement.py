@@ -21,6 +21,7 @@ from trainlab.record.trial_record import TrialRecord
 from trainlab.stats.cost_ratio import Floats, Pair
 from trainlab.stats.rounds import levels
 
+MODES = ("train", "inference")
 STEP_LIMIT = 0.10
 """A time per batch that may be off by more is called unstable."""
 FEWEST_PROCESSES = 3
@@ -29,7 +30,6 @@ DRIFT_LIMIT = 0.10
 OTHERS_LIMIT_CORES = 0.2
 STOLEN_LIMIT_CORES = 0.1
 """Beyond these, drift within a process and what else ran are given as the reason."""
-LOW_SHARE = 0.1
 
 Reason = Literal["processes_differ", "steps_drift", "others_busy", "stolen"]
 
@@ -85,14 +85,90 @@ class CostSummary:
     """As many of these steps as an epoch has, the smaller last one included."""
     samples_per_s: Estimate
     phases_ms: dict[str, float]
-    """Per step; they add up to the bare step. `overhead` says what marking them costs."""
+    """Per step; they add up to the bare step. `overheads` says what marking them costs."""
     first_step_ms: float
     """The first step of a process, which pays for start-up: never part of the above."""
     unstable: Instability | None
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """One cell in one mode. Speeds come from the bare processes, shares from the watched ones."""
+
+    trial: TrialRecord
+    """The first of its timed trials: its settings and what they became."""
+    processes: tuple[str, ...]
+    """The timed trials, by id."""
+    costs: tuple[CostRecord, ...]
+    """One per timed process."""
+    process_ms: tuple[float, ...]
+    """The step of each timed process, seen within the rounds of its bench."""
+    summary: CostSummary
+    operators: OperatorsRecord | None
+    layers: LayersRecord | None
+    memory: MemoryRecord | None
+    limits: LimitsRecord | None
+    probe_price: ProbeCostRecord | None = None
+
+    @property
+    def benches(self) -> tuple[str, ...]:
+        """The bench of each timed process; in runs from before turns, its number."""
+        return tuple(cost.bench or str(number) for number, cost in enumerate(self.costs, 1))
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the weights came from a learn trial of the same run."""
+        return self.trial.weights_of is not None
+
+    @property
+    def is_of_script(self) -> bool:
+        """Whether a script was timed: its trials have the settings alone that it was given."""
+        return "optimizer" not in self.trial.settings
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether a script's update is made of several batches: its batch size is then that of all."""
+        return "accumulate" in self.trial.resolved
+
+    @property
+    def knows_epochs(self) -> bool:
+        """Whether it is known how many steps a pass over the data has: a script may have no loader."""
+        return not self.is_of_script or "train_samples" in self.trial.resolved
+
+    @property
+    def device(self) -> str:
+        """Its name, or its kind where it has none."""
+        resolved = self.trial.resolved
+        return str(resolved.get("device_name", resolved.get("device", "")))
+
+    def cost_of(self, trial_id: str) -> CostRecord | None:
+        """The raw record of one of its timed trials."""
+        return dict(zip(self.processes, self.costs, strict=True)).get(trial_id)
+
+    def step_ms_of(self, trial_id: str) -> float:
+        """The step of one of its timed trials."""
+        return dict(zip(self.processes, self.process_ms, strict=True))[trial_id]
+
+
+def process_steps_ms(records: Mapping[str, CostRecord]) -> dict[str, float]:
+    """The step of each timed trial, by id, as the rounds of its bench give it; of one that ran by
+    itself, as its own turns do."""
+    benches: dict[str, list[str]] = {}
+    for trial_id, record in records.items():
+        benches.setdefault(record.bench or f"alone: {trial_id}", []).append(trial_id)
+    steps_ms: dict[str, float] = {}
+    for members in benches.values():
+        found = levels([records[trial_id].quiet_medians_ms() for trial_id in members])
+        steps_ms |= zip(members, map(math.exp, found), strict=True)
+    return steps_ms
+
+
 def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> CostSummary:
     """One sample per process, its step as its bench gives it; intervals are over processes."""
+
+    def quantile(share: float) -> float:
+        return statistics.median(_quantile(record.step_ms, share) for record in records)
+
     first = records[0]
     step = repeat_interval(process_ms)
     per_sample = step.times(1e3 / first.batch_size)
@@ -105,13 +181,11 @@ def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> Cos
         num_steps=sum(len(record.step_ms) for record in records),
         num_warmup_steps=max(len(record.warmup_ms) for record in records),
         num_turns=sum(len(record.turns) for record in records),
-        num_set_aside=sum(
-            len(record.turns) - len(record.quiet_turns()) for record in records if record.turns
-        ),
+        num_set_aside=sum(len(r.turns) - len(r.quiet_turns()) for r in records if r.turns),
         step_ms=step,
-        low_step_ms=statistics.median(_quantile(r.step_ms, LOW_SHARE) for r in records),
-        p95_step_ms=statistics.median(_quantile(record.step_ms, 0.95) for record in records),
-        spread=statistics.median(_relative_iqr(record) for record in records),
+        low_step_ms=quantile(0.1),
+        p95_step_ms=quantile(0.95),
+        spread=statistics.median(_relative_iqr(record.step_ms) for record in records),
         sample_us=per_sample,
         epoch_s=step.times(statistics.geometric_mean(epochs_s) / step.value),
         samples_per_s=Estimate(1e6 / per_sample.value, low, high),
@@ -160,29 +234,23 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def _relative_iqr(record: CostRecord) -> float:
-    low, high = (_quantile(record.step_ms, share) for share in (0.25, 0.75))
-    return (high - low) / statistics.median(record.step_ms)
+def _relative_iqr(steps_ms: Sequence[float]) -> float:
+    return (_quantile(steps_ms, 0.75) - _quantile(steps_ms, 0.25)) / statistics.median(steps_ms)
 
 
-def _drift(record: CostRecord) -> float:
+def _drift(steps_ms: Sequence[float]) -> float:
     """The median of the last third of the steps over that of the first third, less 1."""
-    third = max(1, len(record.step_ms) // 3)
-    first, last = record.step_ms[:third], record.step_ms[-third:]
-    return statistics.median(last) / statistics.median(first) - 1
+    third = max(1, len(steps_ms) // 3)
+    return statistics.median(steps_ms[-third:]) / statistics.median(steps_ms[:third]) - 1
 
 
 def _instability(
     records: Sequence[CostRecord], process_ms: Sequence[float], step: Estimate
 ) -> Instability | None:
     """By the interval that is shown; None without one: what it would be when repeated is not known."""
-    if step.high is None:
+    if step.high is None or (off_by := step.high / step.value - 1) <= STEP_LIMIT:
         return None
-    off_by = step.high / step.value - 1
-    if off_by <= STEP_LIMIT:
-        return None
-    reason, value = next(_reasons(records, process_ms))
-    return Instability(off_by, reason, value)
+    return Instability(off_by, *next(_reasons(records, process_ms)))
 
 
 def _reasons(
@@ -193,89 +261,16 @@ def _reasons(
         yield "stolen", stolen
     if (others := max(record.load.others_cores for record in records)) > OTHERS_LIMIT_CORES:
         yield "others_busy", others
-    if abs(drift := max(map(_drift, records), key=abs)) > DRIFT_LIMIT:
+    if abs(drift := max((_drift(record.step_ms) for record in records), key=abs)) > DRIFT_LIMIT:
         yield "steps_drift", drift
     yield "processes_differ", max(process_ms) / min(process_ms) - 1
 
 
-MODES = ("train", "inference")
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One cell in one mode. Speeds come from the bare processes, shares from the watched ones."""
-
-    trial: TrialRecord
-    """The first of its timed trials: its settings and what they became."""
-    processes: tuple[str, ...]
-    """The timed trials, by id."""
-    costs: tuple[CostRecord, ...]
-    """One per timed process."""
-    process_ms: tuple[float, ...]
-    """The step of each timed process, seen within the rounds of its bench."""
-    summary: CostSummary
-    operators: OperatorsRecord | None
-    layers: LayersRecord | None
-    memory: MemoryRecord | None
-    limits: LimitsRecord | None
-    probe_price: ProbeCostRecord | None = None
-
-    @property
-    def benches(self) -> tuple[str, ...]:
-        """The bench of each timed process; in runs from before turns, its number."""
-        return tuple(cost.bench or str(number) for number, cost in enumerate(self.costs, 1))
-
-    @property
-    def is_trained(self) -> bool:
-        """Whether the weights came from a learn trial of the same run."""
-        return self.trial.weights_of is not None
-
-    @property
-    def is_of_script(self) -> bool:
-        """Whether a script was timed: its trials have the settings alone that it was given."""
-        return "optimizer" not in self.trial.settings
-
-    @property
-    def accumulates(self) -> bool:
-        """Whether a script's update is made of several batches: its batch size is then that of all."""
-        return "accumulate" in self.trial.resolved
-
-    @property
-    def knows_epochs(self) -> bool:
-        """Whether it is known how many steps a pass over the data has: a script may have no loader."""
-        return not self.is_of_script or "train_samples" in self.trial.resolved
-
-    def cost_of(self, trial_id: str) -> CostRecord | None:
-        """The raw record of one of its timed trials."""
-        return dict(zip(self.processes, self.costs, strict=True)).get(trial_id)
-
-    def step_ms_of(self, trial_id: str) -> float:
-        """The step of one of its timed trials."""
-        return dict(zip(self.processes, self.process_ms, strict=True))[trial_id]
-
-
-def process_steps_ms(records: Mapping[str, CostRecord]) -> dict[str, float]:
-    """The step of each timed trial, by id, as the rounds of its bench give it; of one that ran by
-    itself, as its own turns do."""
-    benches: dict[str, list[str]] = {}
-    for trial_id, record in records.items():
-        benches.setdefault(record.bench or f"alone: {trial_id}", []).append(trial_id)
-    steps_ms: dict[str, float] = {}
-    for members in benches.values():
-        found = levels([records[trial_id].quiet_medians_ms() for trial_id in members])
-        steps_ms |= zip(members, map(math.exp, found), strict=True)
-    return steps_ms
-
-
 def figures_of(measured: Sequence[Measurement]) -> Floats:
     """Logs of µs per sample, a row per measurement and a column per bench; NaN where one has none.
-
-    Runs from before turns have processes instead of benches, in the order they ran.
-    """
-    columns: dict[str, int] = {}
-    for measurement in measured:
-        for bench in measurement.benches:
-            columns.setdefault(bench, len(columns))
+    Runs from before turns have processes instead of benches, in the order they ran."""
+    benches = dict.fromkeys(bench for measurement in measured for bench in measurement.benches)
+    columns = {bench: column for column, bench in enumerate(benches)}
     figures = np.full((len(measured), len(columns)), math.nan)
     for row, measurement in enumerate(measured):
         size = measurement.summary.batch_size
