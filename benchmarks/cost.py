@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.pairs import paired_ratios, verdict
-from trainlab.analysis.cost import round_ratios
+from trainlab.analysis.method import round_ratios
 from trainlab.data.dataset import Dataset, Split
 from trainlab.machine.process_state import prepare_process
 from trainlab.measure.steps import stepping

@@ -12,7 +12,7 @@ from trainlab.analysis.answer import Answer, answer, batch_sentences, busy_s
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.learning import learn_table
 from trainlab.analysis.overview import findings
-from trainlab.analysis.scaling import ParallelGain
+from trainlab.analysis.scaling import PARALLEL
 from trainlab.plan import Trial
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
@@ -398,7 +398,7 @@ def test_settings_changed_together_are_named_once(tmp_path: Path) -> None:
 def test_what_processes_gain_is_said_as_far_as_it_is_shown(
     low: float, speedup: float, high: float, said: str
 ) -> None:
-    gain = ParallelGain(
+    gain = PARALLEL(
         subject="train/step_ms",
         factor="processes",
         levels=(1, 2),

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from trainlab.analysis.cost import cold_start, round_ratios
+from trainlab.analysis.cold_start import cold_start
 from trainlab.analysis.layers import between_layers, layer_times
+from trainlab.analysis.method import round_ratios
 from trainlab.record.cost_record import ColdStep, CostRecord, LayerRow, LayersRecord, LoadRecord
 
 QUIET = LoadRecord(

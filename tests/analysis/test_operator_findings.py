@@ -9,10 +9,10 @@ import pytest
 from fabricate import Fabricated, made_study, operator
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.finding import Finding
+from trainlab.analysis.operators import operator_table
 from trainlab.analysis.overview import findings
 from trainlab.plan import Trial
 from trainlab.record.cost_record import OperatorRow
-from trainlab.report.tables.operators import operator_table
 from trainlab.spec import CostSpec
 from trainlab.words import Words
 

@@ -4,12 +4,7 @@ import pytest
 from test_measured_parts import LAYERS, cost, row
 
 from trainlab.analysis.measurement import Measurement, summarise
-from trainlab.analysis.roofline import (
-    counts_optimizer,
-    limiting_precision,
-    roofline,
-    step_roofline,
-)
+from trainlab.analysis.roofline import counts_optimizer, limiting_precision, roofline, step_roofline
 from trainlab.errors import RecordError
 from trainlab.record.cost_record import LayerRow, LimitsRecord, WorkRecord
 from trainlab.record.trial_record import TrialRecord

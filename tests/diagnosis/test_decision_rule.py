@@ -9,6 +9,7 @@ import pytest
 
 from trainlab.analysis.diagnosis import (
     Timed,
+    cell_of,
     compared,
     growth_compared,
     min_gain,
@@ -166,16 +167,14 @@ def test_a_container_is_confirmed_where_most_of_the_growth_goes_with_it() -> Non
     timed = [
         leaking(growth * (1 + 0.01 * number), str(number), cell)
         for number in range(3)
-        for cell, growth in [("base", 2e6), ("drop=history", 1e4), ("drop=other", 1.9e6)]
+        for cell, growth in [("base", 2e6), (cell_of("drop=a"), 1e4), (cell_of("drop=b"), 1.9e6)]
     ]
-    found = growth_compared(timed, "base", "drop=history", 2)
-    assert found is not None
-    assert found.verdict == "confirmed"
-    assert found.before_bytes == pytest.approx(2.02e6)
-    other = growth_compared(timed, "base", "drop=other", 2)
-    assert other is not None
-    assert other.verdict == "refuted"
-    assert growth_compared(timed, "base", "drop=gone", 2) is None
+    found = growth_compared(timed, "base", "drop=a", 2)
+    assert (found.verdict, found.processes) == ("confirmed", 3)
+    assert found.growth_bytes == pytest.approx((2.02e6, 1.01e4))
+    assert growth_compared(timed, "base", "drop=b", 2).verdict == "refuted"
+    gone = growth_compared(timed, "base", "drop=c", 2)
+    assert (gone.verdict, gone.reason) == ("not tried", "few_looks")
 
 
 def test_the_growth_of_a_process_is_the_slope_of_its_memory() -> None:

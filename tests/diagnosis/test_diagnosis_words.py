@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from diagnosed_runs import record_of
+from trainlab.analysis.diagnosis import REASONS, answer_lines, diagnosis_document, open_lines
 from trainlab.record.script_record import LimitName, LimitRow, TriedRow
-from trainlab.report.diagnosis import REASONS, answer_lines, diagnosis_document, open_lines
 from trainlab.report.markdown import markdown_of
 from trainlab.spec.script import CHANGE_NAMES, WITH_VALUE
 from trainlab.words import LANGUAGES, Words

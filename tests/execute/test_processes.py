@@ -17,8 +17,8 @@ from asking import groups_of, study_of
 from children import children
 from command import Verb
 from trainlab import lab
-from trainlab.analysis.cost import overheads
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.method import overheads
 from trainlab.cli.run_summary import print_measurement
 from trainlab.execute.executors.processes import ProcessesExecutor
 from trainlab.execute.launch.launcher import Launcher

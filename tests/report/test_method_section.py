@@ -7,11 +7,10 @@ import pytest
 from rich_run import rich_run, run_data, section_of
 
 from fabricate import Fabricated, made_study
-from trainlab.analysis.cost import Overhead
 from trainlab.analysis.document import Document, Paragraph, Table
+from trainlab.analysis.method import Overhead, overhead_text
 from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
-from trainlab.report.tables.cost import overhead_text
 from trainlab.words import Words
 
 

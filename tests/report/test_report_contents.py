@@ -13,7 +13,7 @@ from rich.console import Console
 from rich_run import SUBSET, rich_data, rich_report, rich_run, rich_study, run_data, section_of
 
 from fabricate import DATA, Fabricated, made_study
-from trainlab.analysis.cost import CostRatio, MemoryRatio
+from trainlab.analysis.cost import cost_table
 from trainlab.analysis.document import (
     Bullets,
     Document,
@@ -28,7 +28,6 @@ from trainlab.analysis.factors import Effect
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
 from trainlab.report.repeat import study_file, typed_command
-from trainlab.report.tables.cost import cost_table
 from trainlab.report.terminal import print_blocks
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import probe_of
@@ -291,7 +290,9 @@ def test_a_sentence_that_says_no_more_than_its_row_is_left_out(tmp_path: Path) -
     data = run_data(rich_run(tmp_path / "run"))
     report = report_of(data)
     told = {p.text for b in report.all_blocks() if isinstance(b, Bullets) for p in b.items}
-    rows = [one for one in data.findings if isinstance(one, Effect | CostRatio | MemoryRatio)]
+    rows = [
+        one for one in data.findings if isinstance(one, Effect) or one.kind in ("cost", "memory")
+    ]
     assert {one.repeats_row for one in rows} == {True}
     assert not told & {one.sentence(Words("en")) for one in rows}
     (table,) = (t for t in tables_of(report) if t.caption.startswith("Levels of batch size"))

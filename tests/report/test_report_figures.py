@@ -9,7 +9,8 @@ from rich_run import ACCURACY, rich_data, rich_report, run_data
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.charts import OUTSIDE, REST, cost_values, memory_values, metric_values
-from trainlab.analysis.cost import cold_start
+from trainlab.analysis.cold_start import cold_start, first_steps
+from trainlab.analysis.cost import phase_bars
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.learning import (
     CurvePoint,
@@ -19,11 +20,10 @@ from trainlab.analysis.learning import (
     metric_curves,
     thinned,
 )
+from trainlab.analysis.operators import operator_bars
+from trainlab.analysis.scaling import scaling_lines
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
-from trainlab.report.figures.bars import operator_bars, phase_bars
-from trainlab.report.figures.first_steps import first_steps
-from trainlab.report.figures.scaling import scaling_lines
 from trainlab.words import Words
 
 

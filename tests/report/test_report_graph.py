@@ -8,11 +8,10 @@ from rich_run import rich_run, row, run_data, section_of
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.document import Drawing, Paragraph, Table
+from trainlab.analysis.network import BOX_H, BOX_W, Network, draw, network
 from trainlab.record.cost_record import LayerRow, NetworkRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
-from trainlab.report.figures.network import Network, network
-from trainlab.report.figures.network_drawing import BOX_H, BOX_W, draw
 from trainlab.report.pdf import FULL_WIDTH
 from trainlab.words import Words
 

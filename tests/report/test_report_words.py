@@ -9,7 +9,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import trainlab
-from trainlab.analysis.cost import COUNTS
+from trainlab.analysis.cold_start import COUNTS
 from trainlab.analysis.finding import CAUSES
 from trainlab.analysis.measurement import Instability
 from trainlab.instruments.probe_hooks import WhySilent

@@ -8,7 +8,7 @@ import pytest
 from told_numbers import NUMBER, kinds_of, without_fixed
 
 from fabricate import DATA, Fabricated, confusion, made_study, operator
-from trainlab.analysis.cost import CostRatio, SlowTrial, Uncompared
+from trainlab.analysis.cost import SLOW_TRIAL, UNCOMPARED
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.factors import Effect
 from trainlab.analysis.finding import Finding
@@ -23,14 +23,14 @@ from trainlab.analysis.probes import (
     UpdateRatio,
     VanishingGradient,
 )
-from trainlab.analysis.scaling import Scaling
+from trainlab.analysis.scaling import SCALING
 from trainlab.analysis.scripts import (
-    SameLosses,
-    ScriptMemory,
-    ScriptOrder,
-    ScriptPart,
-    ScriptSeeds,
-    ScriptTime,
+    SCRIPT_MEMORY,
+    SCRIPT_ORDER,
+    SCRIPT_PART,
+    SCRIPT_SAME,
+    SCRIPT_SEEDS,
+    SCRIPT_TIME,
 )
 from trainlab.errors import SpecError
 from trainlab.plan import Trial
@@ -51,12 +51,16 @@ def numbers_in(text: str) -> set[str]:
     return {match.rstrip(",").lstrip("+") for match in NUMBER.findall(without_fixed(text))}
 
 
+def changed(found: Finding, **values: Any) -> Finding:
+    return replace(found, values={**found.values, **values})
+
+
 def tellable(found: Finding) -> set[str]:
     """Every number of the finding in every form a sentence may give it."""
     values = [*found.numbers.values(), found.n]
     if found.interval is not None:
         values += [found.interval.low, found.interval.high]
-    if isinstance(found, CostRatio):
+    if found.kind == "cost":
         # "3.4 times faster" is the ratio the other way round.
         ends = [] if found.interval is None else [found.interval.low, found.interval.high]
         values += [1 / value for value in (found.ratio, *ends)]
@@ -128,7 +132,7 @@ RAN_AS = RanAs(
     ran=960,
     n=3,
 )
-SLOW = SlowTrial(
+SLOW = SLOW_TRIAL(
     subject="train_s",
     cells=("lr=0.1",),
     n=3,
@@ -138,13 +142,13 @@ SLOW = SlowTrial(
     others_cores=1.27,
     stolen_cores=0.31,
 )
-UNCOMPARED = Uncompared(
+UNCOMPARED = UNCOMPARED(
     subject="train/sample_us", cells=("lr=0.1",), n=0, num_timed=6, num_failed=5
 )
 OF_SCRIPT: dict[str, Any] = {"cells": ("batch-size=64",), "n": 3, "num_cells": 2}
 SCRIPTS = (
     *(
-        ScriptTime(
+        SCRIPT_TIME(
             **OF_SCRIPT,
             subject="script",
             wall_s=28.84,
@@ -164,7 +168,7 @@ SCRIPTS = (
         for cut in ("", "interrupted", "failed")
     ),
     *(
-        ScriptPart(
+        SCRIPT_PART(
             **OF_SCRIPT, subject=part, of=of, share=0.3456, low=0.3123, high=0.3678, time=7.89
         )
         for part, of in (
@@ -172,7 +176,7 @@ SCRIPTS = (
             *(("other", "step"), ("transfer", "step")),
         )
     ),
-    ScriptMemory(
+    SCRIPT_MEMORY(
         **OF_SCRIPT,
         subject="memory",
         mib_per_update=2.034,
@@ -180,13 +184,13 @@ SCRIPTS = (
         last_mib=381.6,
         num_updates=1035,
     ),
-    ScriptSeeds(**OF_SCRIPT, subject="seeds", num_different=1),
-    ScriptSeeds(**OF_SCRIPT, subject="seeds", num_different=2),
-    ScriptOrder(**OF_SCRIPT, subject="order", num_passes=14, shuffles=False),
-    ScriptOrder(**OF_SCRIPT, subject="order", num_passes=14, shuffles=True),
-    ScriptOrder(**{**OF_SCRIPT, "num_cells": 1}, subject="order", num_passes=1, shuffles=False),
-    SameLosses(**OF_SCRIPT, subject="script.batch-size", is_whole=True),
-    SameLosses(**OF_SCRIPT, subject="script.batch-size", is_whole=False),
+    SCRIPT_SEEDS(**OF_SCRIPT, subject="seeds", num_different=1),
+    SCRIPT_SEEDS(**OF_SCRIPT, subject="seeds", num_different=2),
+    SCRIPT_ORDER(**OF_SCRIPT, subject="order", num_passes=14, shuffles=False),
+    SCRIPT_ORDER(**OF_SCRIPT, subject="order", num_passes=14, shuffles=True),
+    SCRIPT_ORDER(**{**OF_SCRIPT, "num_cells": 1}, subject="order", num_passes=1, shuffles=False),
+    SCRIPT_SAME(**OF_SCRIPT, subject="script.batch-size", is_whole=True),
+    SCRIPT_SAME(**OF_SCRIPT, subject="script.batch-size", is_whole=False),
 )
 OTHERS = (SPREAD, SLOW, UNCOMPARED, *SCRIPTS)
 
@@ -265,7 +269,7 @@ def test_every_number_of_a_sentence_comes_from_the_finding(lang: str, every: lis
 
 def test_the_check_above_can_fail(every: list[Finding]) -> None:
     found = next(one for one in every if one.kind == "cost")
-    other = replace(found, ratio=123.4)  # type: ignore[call-arg]
+    other = changed(found, ratio=123.4)
     assert numbers_in(sentence(other)) - tellable(found) == {"123", "12340.0"}
 
 
@@ -424,7 +428,7 @@ def test_a_row_of_batches_says_which_it_is(kind: str, every: list[Finding]) -> N
 
 
 def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> None:
-    fit = Scaling(
+    fit = SCALING(
         subject="train/step_ms",
         cells=("a", "b"),
         fixed_ms=0.3,
@@ -441,7 +445,7 @@ def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> No
         n=3,
     )
     near, far, flat, unsure = (
-        sentence(replace(fit, enough=enough, enough_low=low, enough_high=high))
+        sentence(changed(fit, enough=enough, enough_low=low, enough_high=high))
         for enough, low, high in [
             (80.0, 71.5, 92.5),
             (2e4, 1e4, 3e4),
@@ -459,7 +463,7 @@ def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> No
 def test_a_line_that_cannot_be_checked_says_why() -> None:
     numbers = {"fixed_ms": 1.0, "per_sample_us": 1.7, "enough": None, "largest": 64}
     ends = ("per_sample_us_low", "per_sample_us_high", "enough_low", "enough_high")
-    fit = Scaling(
+    fit = SCALING(
         subject="train/step_ms",
         cells=("a", "b", "c"),
         **numbers,
@@ -471,8 +475,8 @@ def test_a_line_that_cannot_be_checked_says_why() -> None:
     )
     assert "cannot be told: a size predicted from the others is off by up to 41.0%" in sentence(fit)
     assert "noise explains up to 87.0%" in sentence(fit)
-    assert "from one process for each size" in sentence(replace(fit, allowed_error=None))
-    misfit = replace(fit, fit="does not fit", allowed_error=0.12)
+    assert "from one process for each size" in sentence(changed(fit, allowed_error=None))
+    misfit = changed(fit, fit="does not fit", allowed_error=0.12)
     assert "the noise of the measurements explains at most 12.0%" in sentence(misfit)
 
 

@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from trainlab.analysis.charts import cost_values
-from trainlab.analysis.cost import CostRatio, Unstable, cold_start
+from trainlab.analysis.cold_start import cold_start
 from trainlab.analysis.document import (
     Block,
     Figure,
@@ -37,19 +37,12 @@ from trainlab.analysis.finding import (
 from trainlab.analysis.learning import BestCells, Diverged, curve_figure
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.metrics import compared_metrics
-from trainlab.analysis.operators import TopOperator, device_us, is_on_device, ranked
+from trainlab.analysis.operators import device_us, is_on_device, operator_figure, ranked
 from trainlab.analysis.probes import Accumulation
-from trainlab.analysis.scaling import (
-    BatchSeries,
-    OptimizerShare,
-    ParallelGain,
-    Scaling,
-    batch_series,
-)
-from trainlab.analysis.scripts import STARTUP, ScriptFinding, ScriptTime, command_text
+from trainlab.analysis.scaling import BatchSeries, batch_series, knows_enough, parallel_direction
+from trainlab.analysis.scripts import STARTUP, command_text, script_whole
 from trainlab.record.script_record import num_at_the_end
 from trainlab.record.trial_record import TrialRecord
-from trainlab.report.sections.operators import operator_figure
 from trainlab.spec import Cell, Study
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
@@ -428,9 +421,9 @@ def _by_prospect(undecided: Mapping[str, list[Effect]]) -> Iterator[tuple[str, l
 
 
 def _cost(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Iterator[OpenPoint]:
-    undecided: dict[tuple[str, str], list[CostRatio]] = {}
+    undecided: dict[tuple[str, str], list[Finding]] = {}
     for one in findings:
-        if isinstance(one, CostRatio) and one.verdict == "cannot tell":
+        if one.kind == "cost" and one.verdict == "cannot tell":
             undecided.setdefault((one.factor or "", one.mode), []).append(one)
     for (factor, mode), ratios in undecided.items():
         names = (_pair(evidence, one, words) for one in ratios)
@@ -451,7 +444,7 @@ def _cost(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Iter
         )
 
 
-def _pair(evidence: Evidence, one: Effect | CostRatio, words: Words) -> str:
+def _pair(evidence: Evidence, one: Finding, words: Words) -> str:
     pair = joined(names_of(one, evidence.cells, words), words)
     at = one.shared_text(words) if one.levels != (None, None) else ""
     return f"{pair}{at}"
@@ -564,7 +557,7 @@ def step_sentences(evidence: Evidence, words: Words) -> Iterator[Sentence]:
 def batch_sentences(findings: Sequence[Finding], words: Words) -> Iterator[Sentence]:
     """The optimizer's share at the smallest batch, the batch beyond which gains end, the top operator."""
     for share in findings:
-        if isinstance(share, OptimizerShare) and share.share_a >= NOTABLE_SHARE:
+        if share.kind == "optimizer_share" and share.share_a >= NOTABLE_SHARE:
             text = words(
                 "answer_optimizer",
                 setting=level_name("batch_size", share.levels[0], words),
@@ -572,13 +565,13 @@ def batch_sentences(findings: Sequence[Finding], words: Words) -> Iterator[Sente
             )
             yield Sentence(text, "phases", (share,))
     for scaling in findings:
-        if isinstance(scaling, Scaling) and scaling.mode == "train" and scaling.knows_enough:
+        if scaling.kind == "scaling" and scaling.mode == "train" and knows_enough(scaling):
             text = words("answer_enough", batch=round(scaling.enough or 0))
             yield Sentence(text, "scaling", (scaling,))
     for gain in _parallel_gains(findings):
         first, second = map(words.setting, gain.levels)
         text = words(
-            f"answer_parallel_{gain.direction}",
+            f"answer_parallel_{parallel_direction(gain)}",
             first=first,
             second=second,
             times=times(max(gain.speedup, 1 / gain.speedup)),
@@ -586,7 +579,7 @@ def batch_sentences(findings: Sequence[Finding], words: Words) -> Iterator[Sente
         )
         yield Sentence(text, "parallel", (gain,))
     for top in findings:
-        if isinstance(top, TopOperator) and top.of_mode == "train":
+        if top.kind == "top_operator" and top.of_mode == "train":
             text = words(
                 "answer_operator",
                 setting=level_name("batch_size", top.levels[1], words),
@@ -614,17 +607,17 @@ def times(ratio: float) -> str:
     return f"{ratio:.{3 if ratio < 1.2 else 2}g}" if ratio < 99.5 else figure(ratio)
 
 
-def _parallel_gains(findings: Sequence[Finding]) -> list[ParallelGain]:
+def _parallel_gains(findings: Sequence[Finding]) -> list[Finding]:
     """Those that are known well enough to be told."""
-    gains = (one for one in findings if isinstance(one, ParallelGain))
+    gains = (one for one in findings if one.kind == "parallel")
     return [gain for gain in gains if gain.interval is not None]
 
 
-def _ratios(findings: Sequence[Finding], mode: str) -> list[CostRatio]:
-    return [one for one in findings if isinstance(one, CostRatio) and one.mode == mode]
+def _ratios(findings: Sequence[Finding], mode: str) -> list[Finding]:
+    return [one for one in findings if one.kind == "cost" and one.mode == mode]
 
 
-def _gain(evidence: Evidence, mode: str, gains: Sequence[CostRatio], words: Words) -> Sentence:
+def _gain(evidence: Evidence, mode: str, gains: Sequence[Finding], words: Words) -> Sentence:
     cells = {cell.id: cell for cell in evidence.cells}
     parts = [words(_gain_key(gain), times=_gained(gain)) for gain in gains]
     if len(gains) > 1:
@@ -642,13 +635,13 @@ def _gain(evidence: Evidence, mode: str, gains: Sequence[CostRatio], words: Word
     return Sentence(text, "factor-device", tuple(gains))
 
 
-def _gain_key(gain: CostRatio) -> str:
+def _gain_key(gain: Finding) -> str:
     if gain.verdict == "different":
         return "gain_faster" if gain.ratio < 1 else "gain_slower"
     return "gain_same" if gain.verdict == "equivalent" else "gain_unknown"
 
 
-def _gained(gain: CostRatio) -> str:
+def _gained(gain: Finding) -> str:
     """How many times as fast the faster of the two is."""
     return times(math.exp(abs(math.log(gain.ratio))))
 
@@ -658,7 +651,7 @@ def _others(cell: Cell, words: Words) -> str:
     return words.listed(rest)
 
 
-def _faster(evidence: Evidence, mode: str, ratio: CostRatio, words: Words) -> Sentence:
+def _faster(evidence: Evidence, mode: str, ratio: Finding, words: Words) -> Sentence:
     """The faster of two settings against the slower one."""
     slow, fast = names_of(ratio, evidence.cells, words)
     if ratio.ratio > 1:
@@ -675,9 +668,7 @@ def _faster(evidence: Evidence, mode: str, ratio: CostRatio, words: Words) -> Se
     return Sentence(text, section_of(ratio.factor), (ratio,))
 
 
-def _same_speed(
-    evidence: Evidence, mode: str, ratios: Sequence[CostRatio], words: Words
-) -> Sentence:
+def _same_speed(evidence: Evidence, mode: str, ratios: Sequence[Finding], words: Words) -> Sentence:
     names = list(
         dict.fromkeys(name for one in ratios for name in names_of(one, evidence.cells, words))
     )
@@ -825,7 +816,7 @@ def _why_no_gain(
     gains = [
         one
         for one in findings
-        if isinstance(one, CostRatio) and one.factor == DEVICE and one.mode == "train"
+        if one.kind == "cost" and one.factor == DEVICE and one.mode == "train"
     ]
     for gain in sorted(gains, key=lambda gain: -gain.ratio)[:1]:
         measurement = evidence.measurement(gain.cells[1], "train")
@@ -878,10 +869,10 @@ MOST_TOLD = 3
 
 def script_sentences(findings: Sequence[Finding], words: Words) -> Iterator[Sentence]:
     """The whole first, of a single setting; then what stands out, each where it is largest."""
-    found = [one for one in findings if isinstance(one, ScriptFinding)]
+    found = [one for one in findings if one.section == "script"]
     for time in found:
-        if isinstance(time, ScriptTime) and time.num_cells == 1:
-            yield Sentence(time.whole(words), "script", (time,))
+        if time.kind == "script_time" and time.num_cells == 1:
+            yield Sentence(script_whole(time, words), "script", (time,))
     largest: dict[tuple[str, str], Finding] = {}
     for one in by_importance(one for one in found if not _is_told(one)):
         largest.setdefault((one.kind, one.subject), one)
@@ -889,9 +880,9 @@ def script_sentences(findings: Sequence[Finding], words: Words) -> Iterator[Sent
         yield Sentence(one.sentence(words), "script", (one,))
 
 
-def _is_told(one: ScriptFinding) -> bool:
+def _is_told(one: Finding) -> bool:
     """What the first sentence says already."""
-    return isinstance(one, ScriptTime) or (one.num_cells == 1 and one.subject == STARTUP)
+    return one.kind == "script_time" or (one.num_cells == 1 and one.subject == STARTUP)
 
 
 __all__ = ["Answer", "OpenPoint", "Sentence", "answer"]
@@ -959,7 +950,7 @@ def notices(data: RunData, words: Words) -> Iterator[Notice]:
 def unstable_notices(data: RunData, words: Words) -> Iterator[Notice]:
     """A warning at the top of the report where measurements are unstable."""
     for finding in data.findings:
-        if isinstance(finding, Unstable) and finding.num_unstable:
+        if finding.kind == "unstable" and finding.num_unstable:
             some, measured = finding.num_unstable, finding.num_measured
             yield Notice(words("unstable_notice", some=some, all=measured))
 
@@ -1023,7 +1014,7 @@ def _open_point(point: OpenPoint, words: Words) -> Statement:
 def _figure(data: RunData, answer: Answer, words: Words) -> Figure | None:
     """The chart that shows what the first sentence says."""
     first = answer.sentences[0] if answer.sentences else None
-    is_about_cost = first is not None and any(isinstance(f, CostRatio) for f in first.findings)
+    is_about_cost = first is not None and any(f.kind == "cost" for f in first.findings)
     values = cost_values(data.evidence, "sample_us")
     if is_about_cost and values is not None:
         return cost_figure(values, words)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainlab.analysis.document import Figure
 from trainlab.analysis.evidence import Evidence, level_of
 from trainlab.analysis.finding import MOST_CELLS, factor_name
 from trainlab.analysis.measurement import MODES, Estimate
@@ -19,7 +20,7 @@ from trainlab.spec import Cell
 from trainlab.spec.study import level_text
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
-from trainlab.words.numbers import MIB, is_share
+from trainlab.words.numbers import MIB, figure, is_share, percent
 
 Spec = dict[str, Any]
 VEGA_LITE = "6.4"
@@ -464,6 +465,32 @@ def part_labels(bars: Bars, words: Words, part_name: Callable[[str], str]) -> di
     """What each part is called, in the order of the stack."""
     others = {REST: words("rest_of_operators"), OUTSIDE: words("outside_operators")}
     return {part: others.get(part) or part_name(part) for part in bars.names}
+
+
+def bar_figure(
+    bars: Bars,
+    kind: str,
+    unit: str,
+    words: Words,
+    part_name: Callable[[str], str],
+    value_axis: str | None = None,
+) -> Figure:
+    """A bar per cell, made of its parts: of shares, or with `value_axis`, its title, of values. The three
+    largest parts of the first cell are in the alt text."""
+    first = bars.parts[0].cell
+    parts = sorted((p for p in bars.parts if p.cell == first), key=lambda part: -part.value)[:3]
+    sizes = (f"{figure(p.value)} {unit}" if value_axis else percent(p.share) for p in parts)
+    labels = part_labels(bars, words, part_name)
+    names = (labels[part.name] for part in parts)
+    largest = words.listed(map(" ".join, zip(names, sizes, strict=True)))
+    caption = words(f"{kind}_caption", step=words.step(bars.mode))
+    return Figure(
+        id=f"{kind}-{bars.mode}",
+        caption=caption,
+        alt=words("bars_alt", caption=caption) + words("bars_alt_first", cell=first, parts=largest),
+        spec=bar_chart(bars, unit, words, part_name, value_axis),
+        note=words(f"{kind}_note"),
+    )
 
 
 def _share_axis(words: Words) -> Spec:

@@ -22,6 +22,7 @@ from trainlab.analysis.document import (
     Table,
     figure_id,
 )
+from trainlab.analysis.environment import environment_rows
 from trainlab.analysis.evidence import (
     ENDED_WELL,
     Confound,
@@ -40,12 +41,11 @@ from trainlab.analysis.factors import (
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.measurement import MODES
 from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
+from trainlab.analysis.operators import operator_table
 from trainlab.analysis.tables import Field, name, table_of, value, within
 from trainlab.errors import RecordError
 from trainlab.record.study_record import Environment
 from trainlab.record.trial_record import TrialRecord
-from trainlab.report.tables.environment import environment_rows
-from trainlab.report.tables.operators import operator_table
 from trainlab.spec.facts import is_builtin
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.stats.means import Interval

@@ -1,24 +1,45 @@
-"""What a step costs: ratios between cells, the instruments' overhead, the first step, what was unstable."""
+"""What a step costs: time and memory of the cells side by side, where they go, and what was unstable."""
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
+from trainlab.analysis.charts import Bars, bar_figure, bars_of
+from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence, trial_confounds
-from trainlab.analysis.finding import Finding
-from trainlab.analysis.measurement import MODES, STEP_LIMIT, Measurement, figures_of, measured_twice
+from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData
+from trainlab.analysis.measurement import (
+    MODES,
+    STEP_LIMIT,
+    Estimate,
+    Instability,
+    Measurement,
+    figures_of,
+    measured_twice,
+)
 from trainlab.analysis.metrics import Contrast, contrasts
 from trainlab.analysis.operators import operator_findings
+from trainlab.analysis.roofline import step_roofline
 from trainlab.analysis.scaling import (
     batch_series,
     optimizer_share,
     parallel_findings,
     scaling_finding,
 )
-from trainlab.record.cost_record import ColdStep, CostRecord, LayersRecord
+from trainlab.analysis.tables import (
+    EMPTY,
+    Field,
+    bullets,
+    estimate,
+    name,
+    number,
+    share,
+    table_of,
+    value,
+)
 from trainlab.spec import CostSpec
 from trainlab.stats.cost_ratio import (
     CostComparison,
@@ -27,9 +48,16 @@ from trainlab.stats.cost_ratio import (
     excess_variance,
     ratio_twice,
 )
-from trainlab.stats.median import FEWEST_FOR_INTERVAL, median_interval
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, memory, percent
+
+STANDS_OUT = 1.5
+"""A trial whose epochs took so many times those of the faster half of the seeds stands out."""
+FEWEST_TRIALS = 3
+MOST_WARNINGS = 50
+"""Rows shown at first; the files have them all."""
+STEP_DIGITS = 4
+"""Digits in the table of a single measurement: on a quiet machine its intervals are that narrow."""
 
 MeasuredPair = tuple[Measurement, Measurement]
 
@@ -58,14 +86,14 @@ def ratios_between(
     sides = [figures_of(side) for side in zip(*pairs, strict=True)]
     width = max(side.shape[1] for side in sides)
     figures = np.vstack([_packed(side, width) for side in sides])
-    excesses = [_excess(run, mode) for run in (first, second)]
-    known = [excess for excess in excesses if excess is not None]
+    runs = [rows for run in (first, second) if (rows := _rows(run, mode))]
+    excesses = [excess_variance(figures_of(rows), measured_twice(rows)) for rows in runs]
     return compare_costs(
         figures,
         [(place, len(pairs) + place) for place in range(len(pairs))],
         [],
         first.study.margins.get(f"{mode}/sample_us"),
-        max(known, default=None),
+        max((excess for excess in excesses if excess is not None), default=None),
     )
 
 
@@ -81,11 +109,6 @@ def cells_twice(evidence: Evidence, mode: str) -> list[str]:
     return list(dict.fromkeys(rows[second].trial.cell for _, second in measured_twice(rows)))
 
 
-def _excess(evidence: Evidence, mode: str) -> float | None:
-    rows = _rows(evidence, mode)
-    return excess_variance(figures_of(rows), measured_twice(rows)) if rows else None
-
-
 def _rows(evidence: Evidence, mode: str) -> list[Measurement]:
     return [measurement for measurement in evidence.measured if measurement.summary.mode == mode]
 
@@ -99,413 +122,89 @@ def _packed(figures: Floats, width: int) -> Floats:
     return packed
 
 
-@dataclass(frozen=True)
-class Overhead:
-    """How much longer a watched step takes, as a share of a bare one."""
-
-    instrument: str
-    """`phases`, `layers`, `operators` or `probes`."""
-    added: float
-    low: float
-    high: float
-    """95% interval of the median over pairs; the whole range where there are fewer than six."""
-    num_pairs: int
-
-    @property
-    def is_range(self) -> bool:
-        """Whether there are too few pairs for an interval, so that the ends are those of the range."""
-        return self.num_pairs < FEWEST_FOR_INTERVAL
-
-
-def overheads(measurement: Measurement) -> list[Overhead]:
-    """One per instrument that watched this cell and has bare steps to compare with."""
-    ratios = {"phases": [r for record in measurement.costs for r in round_ratios(record)]}
-    if (layers := measurement.layers) is not None:
-        ratios["layers"] = _ratios(layers.bare_ms, layers.watched_ms)
-    if (operators := measurement.operators) is not None:
-        ratios["operators"] = _ratios(operators.bare_ms, operators.profiled_ms)
-    if (probes := measurement.probe_price) is not None:
-        ratios["probes"] = _ratios(probes.bare_ms, probes.watched_ms)
-    return [_overhead(instrument, values) for instrument, values in ratios.items() if values]
-
-
-def round_ratios(record: CostRecord) -> list[float]:
-    """Marked over bare, per turn that has both: a machine that drifts hits both alike."""
-    marked_ms = [sum(phases) for phases in zip(*record.phases_ms.values(), strict=True)]
-    if record.turns:
-        return list(_turn_ratios(record, marked_ms))
-    size = record.round_steps
-    return [
-        statistics.median(marked_ms[start : start + size])
-        / statistics.median(record.step_ms[start : start + size])
-        for start in range(0, len(marked_ms), size)
-    ]
-
-
-def _turn_ratios(record: CostRecord, marked_ms: Sequence[float]) -> Iterator[float]:
-    start = 0
-    for turn, bare_ms in zip(record.turns, record.bare_turns_ms(), strict=True):
-        if turn.num_marked:
-            marked = statistics.median(marked_ms[start : start + turn.num_marked])
-            yield marked / statistics.median(bare_ms)
-        start += turn.num_marked
-
-
-def _ratios(bare_ms: Sequence[float], watched_ms: Sequence[float]) -> list[float]:
-    return [watched / bare for bare, watched in zip(bare_ms, watched_ms, strict=False)]
-
-
-def _overhead(instrument: str, ratios: Sequence[float]) -> Overhead:
-    middle, low, high = median_interval(ratios)
-    return Overhead(instrument, middle - 1, low - 1, high - 1, len(ratios))
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A figure of the first step and of settled ones."""
-
-    name: str
-    first: float
-    settled: float
-
-    @property
-    def ratio(self) -> float | None:
-        """The first figure over the settled one; None where that is 0."""
-        return self.first / self.settled if self.settled else None
-
-
-@dataclass(frozen=True)
-class ColdStart:
-    """Medians over the timed processes; layers from the watched one."""
-
-    step_ms: Pair
-    phases_ms: tuple[Pair, ...]
-    """In the order of the step."""
-    layers_ms: tuple[Pair, ...]
-    """Forward passes of the layers, those that gained most by warming up first."""
-    evidence: tuple[Pair, ...]
-    """What was counted during the step: memory touched first, modules and libraries loaded, …"""
-
-
-COUNTS: dict[str, Callable[[ColdStep], int | None]] = {
-    "page_faults": lambda step: step.page_faults,
-    "modules": lambda step: step.modules_imported,
-    "libraries": lambda step: step.libraries_loaded,
-    "allocations": lambda step: step.device_allocations,
-}
-
-
-def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> ColdStart | None:
-    """None where no warm-up step was recorded."""
-    records = [record for record in costs if record.cold and record.settled]
-    if not records:
-        return None
-    phases = dict.fromkeys(name for r in records for step in r.cold for name in step.phases_ms)
-    return ColdStart(
-        step_ms=_pair("step", records, _total_ms),
-        phases_ms=tuple(_phase(name, records) for name in phases),
-        layers_ms=_layers(layers),
-        evidence=tuple(
-            _pair(name, records, count)
-            for name, count in COUNTS.items()
-            if count(records[0].cold[0]) is not None
-        ),
-    )
-
-
-def settled_ms(costs: Sequence[CostRecord]) -> float:
-    """A settled step: what a first one is measured against, everywhere.
-
-    One after the measurement, waited for after every phase like the first ones; in records without
-    such steps, a bare one. The median over processes.
-    """
-    return statistics.median(
-        statistics.median([_total_ms(step) for step in record.settled] or record.step_ms)
-        for record in costs
-    )
-
-
-def _total_ms(step: ColdStep) -> float:
-    return sum(step.phases_ms.values())
-
-
-def _phase(name: str, records: Sequence[CostRecord]) -> Pair:
-    return _pair(name, records, lambda step: step.phases_ms.get(name, 0.0))
-
-
-def _pair(
-    name: str, records: Sequence[CostRecord], value: Callable[[ColdStep], float | None]
-) -> Pair:
-    return Pair(
-        name,
-        statistics.median(value(record.cold[0]) or 0 for record in records),
-        statistics.median(
-            statistics.median(value(step) or 0 for step in record.settled) for record in records
-        ),
-    )
-
-
-def _layers(layers: LayersRecord | None) -> tuple[Pair, ...]:
-    if layers is None:
-        return ()
-    pairs = [
-        Pair(row.name, row.first_forward_us / 1e3, statistics.median(row.forward_us) / 1e3)
-        for row in layers.rows
-        if row.first_forward_us is not None and row.forward_us
-    ]
-    return tuple(sorted(pairs, key=lambda pair: pair.settled - pair.first))
-
-
-STANDS_OUT = 1.5
-"""A trial whose epochs took so many times those of the faster half of the seeds stands out."""
-FEWEST_TRIALS = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unstable(Finding):
-    """Times per batch, or ratios, that are not known well: which, and by how much they may be off."""
-
-    kind = "unstable"
-    section = "method"
-
-    num_unstable: int
-    """Times per batch that may be off by more than STEP_LIMIT."""
-    num_measured: int
-    worst: float | None
-    """How far the least known of them may be off, as a share."""
-    num_wide: int
-    """Ratios that may be off by more than was asked for."""
-    num_ratios: int
-    worst_ratio: float | None
-    """How far the least known ratio may be off, as a share; None where none has an interval."""
-    limit: float
-    ratio_limit: float
-    reason: str | None
-    """The likeliest for the least known time, as a code, and its value."""
-    reason_value: float | None
-
-    def statement(self, words: Words) -> str:
-        parts = []
-        if self.reason is not None and self.reason_value is not None:
-            why = words.warning(self.reason, self.reason_value)
-            parts.append(self.fill(words, "unstable_times", why=why))
-        if self.num_wide:
-            parts.append(self.fill(words, "wide_ratios"))
-        elif self.worst_ratio is not None:
-            parts.append(self.fill(words, "good_ratios"))
-        return words.sentences(*parts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Uncompared(Finding):
-    """A cell whose cost could not be compared, since every process that timed it broke."""
-
-    kind = "uncompared"
-    text = "uncompared"
-    section = "method"
-
-    num_timed: int
-    num_failed: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlowTrial(Finding):
-    """A learn trial that took far longer than the other seeds of its cell."""
-
-    kind = "slow_trial"
-    section = "method"
-
-    seed: int
-    epoch_s: float
-    faster_s: float
-    """The median of the faster half of the seeds."""
-    others_cores: float | None
-    """Kept busy by other programs meanwhile; None where that was not recorded."""
-    stolen_cores: float | None
-
-    def statement(self, words: Words) -> str:
-        text = self.fill(words, "slow_trial")
-        if self.others_cores is None or self.stolen_cores is None:
-            return text
-        return words.sentences(text, self.fill(words, "slow_trial_load"))
-
-
-def unstable_times(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iterator[Finding]:
-    """One finding for all times and ratios that are not known well."""
-    spec = evidence.study.cost
-    ratio_limit = CostSpec().ratio_within if spec is None else spec.ratio_within
-    off = [(m, m.summary.unstable) for m in evidence.measured if m.summary.unstable is not None]
-    widths = [one.half_width for one in ratios if one.half_width is not None]
-    wide = [width for width in widths if width > ratio_limit]
-    if not off and not wide:
-        return
-    _, worst = max(off, key=lambda one: one[1].off_by, default=(None, None))
-    cells = [measurement.trial.cell for measurement, _ in off]
-    mode = off[0][0].summary.mode if off else evidence.measured[0].summary.mode
-    yield Unstable(
-        subject=f"{mode}/step_ms",
-        cells=tuple(dict.fromkeys(cells)),
-        num_unstable=len(off),
-        num_measured=len(evidence.measured),
-        worst=None if worst is None else worst.off_by,
-        num_wide=len(wide),
-        num_ratios=len(widths),
-        worst_ratio=max(widths, default=None),
-        limit=STEP_LIMIT,
-        ratio_limit=ratio_limit,
-        reason=None if worst is None else worst.reason,
-        reason_value=None if worst is None else worst.value,
-        n=len(off) + len(wide),
-    )
-
-
-def uncompared_cells(evidence: Evidence, pairs: Sequence[Contrast], mode: str) -> Iterator[Finding]:
-    """Cells that were to be compared and of which no time is known, where a process failed; those that were
-    never timed are counted among the trials that did not run."""
-    is_trained = evidence.study.cost is not None and evidence.study.cost.weights == "trained"
-    for cell in dict.fromkeys(cell for pair in pairs for cell in pair.ids):
-        if evidence.measurement(cell, mode) is not None:
-            continue
-        states = [
-            trial.state
-            for trial in evidence.trials
-            if (trial.cell, trial.watch, trial.mode) == (cell, "steps", mode)
-            and (trial.weights_of is not None) == is_trained
-        ]
-        if "failed" in states:
-            yield Uncompared(
-                subject=f"{mode}/sample_us",
-                cells=(cell,),
-                num_timed=len(states),
-                num_failed=states.count("failed"),
-                n=0,
-            )
-
-
-def slow_trials(evidence: Evidence) -> Iterator[Finding]:
-    """Learn trials that took STANDS_OUT times as long as the faster half of their cell's seeds, or longer.
-
-    Where as many as half did, none stands out.
-    """
-    for cell, seeds in evidence.learned.items():
-        times_s = {seed: s for seed, one in seeds.items() if (s := one.epoch_s()) is not None}
-        if len(times_s) < FEWEST_TRIALS:
-            continue
-        faster = sorted(times_s.values())[: math.ceil(len(times_s) / 2)]
-        faster_s = statistics.median(faster)
-        slow = {seed: s for seed, s in times_s.items() if s >= STANDS_OUT * faster_s}
-        if 2 * len(slow) >= len(times_s):
-            continue
-        for seed, epoch_s in slow.items():
-            load = seeds[seed].trial.load
-            yield SlowTrial(
-                subject="train_s",
-                cells=(cell,),
-                seed=seed,
-                epoch_s=epoch_s,
-                faster_s=faster_s,
-                others_cores=None if load is None else load.others_cores,
-                stolen_cores=None if load is None else load.stolen_cores,
-                n=len(times_s),
-            )
-
-
-SMALL_CHANGE = 0.05
-"""A change of memory below this share answers nothing."""
-
-MeasuredContrast = tuple[Contrast, Measurement, Measurement]
-"""Two cells that are compared, and what was measured about the reference and about the other."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CostRatio(Finding):
-    """What a change of one factor does to the time per sample."""
-
-    kind = "cost"
-    section = "factors"
-    rank = 7
-    test = "cost"
-
-    ratio: float
-    sample_us_a: float
-    sample_us_b: float
-    step_ms_a: float
-    step_ms_b: float
-    epoch_s_a: float | None
-    epoch_s_b: float | None
-    """None where a script does not show how many steps an epoch has."""
-    p: float | None
-    family: int
-    margin: float | None
-    """The share that would not matter."""
-    noise: float | None
-    """How many times as long a cell takes as itself; None where none was measured twice."""
-    detectable: float | None
-    processes_needed: int | None
-
-    def statement(self, words: Words) -> str:
-        noise = "" if self.noise is None else self.fill(words, "cost_noise")
-        knows_epochs = self.epoch_s_a is not None and self.epoch_s_b is not None
-        cost = self.fill(words, f"cost_of_{self.mode}" if knows_epochs else "cost_of_steps")
-        verdict = words.named("mark", (self.verdict or "").replace(" ", "_"))
-        if self.verdict == "equivalent":
-            verdict = self.fill(words, "cost_equivalent")
-        text = words("cost_verdict", cost=cost, verdict=verdict, noise=noise)
-        if self.verdict != "cannot tell" or self.processes_needed is None:
-            return text
-        return words.sentences(text, self.fill(words, "processes_would_do"))
-
-    def phrases(self, words: Words) -> dict[str, object]:
-        return super().phrases(words) | {"change_of_time": self._change_of_time(words)}
-
-    def _change_of_time(self, words: Words) -> str:
-        """How many times faster or slower per sample, where that was shown; else the ratio of times."""
-        if self.verdict != "different":
-            return words("time_ratio", ratio=figure(self.ratio), within=self.interval_text(words))
-        if self.ratio > 1:
-            key, factor, interval = "time_slower", self.ratio, self.interval
-        else:
-            key, factor = "time_faster", 1 / self.ratio
-            interval = None if self.interval is None else self.interval.inverse
-        within = self.interval_text(words, interval=interval)
-        return words(key, times=figure(factor), share=percent(self.ratio), within=within)
-
-    @property
-    def repeats_row(self) -> bool:
-        return self.verdict != "cannot tell"
-
-    @property
-    def weight(self) -> float:
-        return abs(math.log(self.ratio))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryRatio(Finding):
-    """What a change of one factor does to peak memory."""
-
-    kind = "memory"
-    text = "memory_change"
-    section = "factors"
-    rank = 13
-
-    mib_a: float
-    mib_b: float
-    ratio: float
-
-    def phrases(self, words: Words) -> dict[str, object]:
-        return super().phrases(words) | {"memory": memory(self.mib_a, self.mib_b)}
-
-    @property
-    def says_something(self) -> bool:
-        return self.weight > SMALL_CHANGE
-
-    @property
-    def repeats_row(self) -> bool:
-        return True
-
-    @property
-    def weight(self) -> float:
-        return abs(math.log(self.ratio))
+def _cost_text(one: Finding, words: Words) -> str:
+    noise = "" if one.noise is None else one.fill(words, "cost_noise")
+    knows_epochs = one.epoch_s_a is not None and one.epoch_s_b is not None
+    cost = one.fill(words, f"cost_of_{one.mode}" if knows_epochs else "cost_of_steps")
+    verdict = words.named("mark", (one.verdict or "").replace(" ", "_"))
+    if one.verdict == "equivalent":
+        verdict = one.fill(words, "cost_equivalent")
+    text = words("cost_verdict", cost=cost, verdict=verdict, noise=noise)
+    if one.verdict != "cannot tell" or one.processes_needed is None:
+        return text
+    return words.sentences(text, one.fill(words, "processes_would_do"))
+
+
+def _change_of_time(one: Finding, words: Words) -> dict[str, object]:
+    """How many times faster or slower per sample, where that was shown; else the ratio of times."""
+    if one.verdict != "different":
+        within = one.interval_text(words)
+        return {"change_of_time": words("time_ratio", ratio=figure(one.ratio), within=within)}
+    key, times, interval = "time_slower", one.ratio, one.interval
+    if one.ratio <= 1:
+        key, times, interval = "time_faster", 1 / times, interval and interval.inverse
+    within = one.interval_text(words, interval=interval)
+    text = words(key, times=figure(times), share=percent(one.ratio), within=within)
+    return {"change_of_time": text}
+
+
+def _change_of_memory(one: Finding, words: Words) -> dict[str, object]:
+    return {"memory": memory(one.mib_a, one.mib_b)}
+
+
+def _log_ratio(one: Finding) -> float:
+    return abs(math.log(one.ratio))
+
+
+def _unstable_text(one: Finding, words: Words) -> str:
+    parts = []
+    if one.reason is not None and one.reason_value is not None:
+        why = words.warning(one.reason, one.reason_value)
+        parts.append(one.fill(words, "unstable_times", why=why))
+    if one.num_wide:
+        parts.append(one.fill(words, "wide_ratios"))
+    elif one.worst_ratio is not None:
+        parts.append(one.fill(words, "good_ratios"))
+    return words.sentences(*parts)
+
+
+def _slow_text(one: Finding, words: Words) -> str:
+    text = one.fill(words, "slow_trial")
+    if one.others_cores is None or one.stolen_cores is None:
+        return text
+    return words.sentences(text, one.fill(words, "slow_trial_load"))
+
+
+COST = Kind(
+    "cost",
+    "factors",
+    7,
+    "cost",
+    statement=_cost_text,
+    phrases=_change_of_time,
+    weight=_log_ratio,
+    repeats_row=lambda one: one.verdict != "cannot tell",
+)
+"""What a change of one factor does to the time per sample; `noise` is how many times as long a cell takes
+as itself, `margin` the share that would not matter."""
+MEMORY = Kind(
+    "memory",
+    "factors",
+    13,
+    text="memory_change",
+    phrases=_change_of_memory,
+    weight=_log_ratio,
+    repeats_row=lambda one: True,
+)
+"""What a change of one factor does to peak memory."""
+UNSTABLE = Kind("unstable", "method", statement=_unstable_text)
+"""Times per batch that may be off by more than STEP_LIMIT, or ratios by more than was asked for: how many,
+and by how much the worst; the likeliest reason for the least known time, as a code, and its value."""
+UNCOMPARED = Kind("uncompared", "method")
+"""A cell whose cost could not be compared, since every process that timed it broke."""
+SLOW_TRIAL = Kind("slow_trial", "method", statement=_slow_text)
+"""A learn trial that took far longer than the faster half of the seeds of its cell; the cores that other
+programs kept busy meanwhile, where that was recorded."""
 
 
 def cost_findings(evidence: Evidence) -> Iterator[Finding]:
@@ -521,65 +220,356 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
         ]
         comparisons = ratios_in(evidence, mode, [(first, second) for _, first, second in measured])
         ratios += comparisons
-        yield from _times(mode, measured, comparisons, noise_ratio(evidence, mode))
+        noise = noise_ratio(evidence, mode)
+        for (pair, first, second), comparison in zip(measured, comparisons, strict=True):
+            yield _time(pair, first, second, comparison, noise)
         yield from parallel_findings(mode, [pair for pair, _, _ in measured], comparisons)
-        yield from _memory(mode, measured)
-        yield from uncompared_cells(evidence, pairs, mode)
+        for pair, first, second in measured:
+            if first.memory is not None and second.memory is not None:
+                a, b = first.memory.peak_bytes, second.memory.peak_bytes
+                yield MEMORY(
+                    subject=f"{mode}/peak_bytes",
+                    factor=pair.factor,
+                    levels=pair.levels,
+                    cells=pair.ids,
+                    n=1,
+                    confounds=trial_confounds(first.trial, second.trial, pair.factors),
+                    mib_a=a / MIB,
+                    mib_b=b / MIB,
+                    ratio=b / a,
+                )
+        yield from _uncompared(evidence, pairs, mode)
         for series in batch_series(evidence, mode):
             yield scaling_finding(series)
             yield from operator_findings(series)
             yield from optimizer_share(series)
-    yield from unstable_times(evidence, ratios)
-    yield from slow_trials(evidence)
+    yield from _unstable(evidence, ratios)
+    yield from _slow_trials(evidence)
 
 
-def _times(
-    mode: str,
-    measured: Sequence[MeasuredContrast],
-    comparisons: Sequence[CostComparison],
+def _time(
+    pair: Contrast,
+    first: Measurement,
+    second: Measurement,
+    comparison: CostComparison,
     noise: float | None,
-) -> Iterator[Finding]:
-    for (pair, first, second), comparison in zip(measured, comparisons, strict=True):
-        a, b = first.summary, second.summary
-        is_equivalent = comparison.verdict == "equivalent"
-        yield CostRatio(
-            subject=f"{mode}/sample_us",
-            factor=pair.factor,
-            levels=pair.levels,
-            cells=pair.ids,
-            ratio=comparison.ratio.value,
-            sample_us_a=a.sample_us.value,
-            sample_us_b=b.sample_us.value,
-            step_ms_a=a.step_ms.value,
-            step_ms_b=b.step_ms.value,
-            epoch_s_a=a.epoch_s.value if first.knows_epochs else None,
-            epoch_s_b=b.epoch_s.value if second.knows_epochs else None,
-            p=comparison.p,
-            family=comparison.family,
-            margin=comparison.margin,
-            noise=noise,
-            detectable=comparison.detectable,
-            processes_needed=comparison.processes_needed,
-            n=comparison.n,
-            interval=comparison.equivalence if is_equivalent else comparison.ratio.interval,
-            verdict=comparison.verdict,
-            confounds=trial_confounds(first.trial, second.trial, pair.factors),
-        )
+) -> Finding:
+    a, b = first.summary, second.summary
+    is_equivalent = comparison.verdict == "equivalent"
+    return COST(
+        subject=f"{a.mode}/sample_us",
+        factor=pair.factor,
+        levels=pair.levels,
+        cells=pair.ids,
+        n=comparison.n,
+        interval=comparison.equivalence if is_equivalent else comparison.ratio.interval,
+        verdict=comparison.verdict,
+        confounds=trial_confounds(first.trial, second.trial, pair.factors),
+        ratio=comparison.ratio.value,
+        sample_us_a=a.sample_us.value,
+        sample_us_b=b.sample_us.value,
+        step_ms_a=a.step_ms.value,
+        step_ms_b=b.step_ms.value,
+        epoch_s_a=a.epoch_s.value if first.knows_epochs else None,
+        epoch_s_b=b.epoch_s.value if second.knows_epochs else None,
+        p=comparison.p,
+        family=comparison.family,
+        margin=comparison.margin,
+        noise=noise,
+        detectable=comparison.detectable,
+        processes_needed=comparison.processes_needed,
+    )
 
 
-def _memory(mode: str, measured: Sequence[MeasuredContrast]) -> Iterator[Finding]:
-    for pair, first, second in measured:
-        if first.memory is None or second.memory is None:
+def _unstable(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iterator[Finding]:
+    """One finding for all times and ratios that are not known well."""
+    spec = evidence.study.cost or CostSpec()
+    off = _instabilities(evidence)
+    widths = [one.half_width for one in ratios if one.half_width is not None]
+    wide = [width for width in widths if width > spec.ratio_within]
+    if not off and not wide:
+        return
+    worst = max((one for _, one in off), key=lambda one: one.off_by, default=None)
+    first = off[0][0] if off else evidence.measured[0]
+    yield UNSTABLE(
+        subject=f"{first.summary.mode}/step_ms",
+        cells=tuple(dict.fromkeys(measurement.trial.cell for measurement, _ in off)),
+        n=len(off) + len(wide),
+        num_unstable=len(off),
+        num_measured=len(evidence.measured),
+        worst=None if worst is None else worst.off_by,
+        num_wide=len(wide),
+        num_ratios=len(widths),
+        worst_ratio=max(widths, default=None),
+        limit=STEP_LIMIT,
+        ratio_limit=spec.ratio_within,
+        reason=None if worst is None else worst.reason,
+        reason_value=None if worst is None else worst.value,
+    )
+
+
+def _instabilities(evidence: Evidence) -> list[tuple[Measurement, Instability]]:
+    return [(m, m.summary.unstable) for m in evidence.measured if m.summary.unstable is not None]
+
+
+def _uncompared(evidence: Evidence, pairs: Sequence[Contrast], mode: str) -> Iterator[Finding]:
+    """Cells that were to be compared and of which no time is known, where a process failed; those that were
+    never timed are counted among the trials that did not run."""
+    is_trained = evidence.study.cost is not None and evidence.study.cost.weights == "trained"
+    for cell in dict.fromkeys(cell for pair in pairs for cell in pair.ids):
+        states = [
+            trial.state
+            for trial in evidence.trials
+            if (trial.cell, trial.watch, trial.mode) == (cell, "steps", mode)
+            and (trial.weights_of is not None) == is_trained
+        ]
+        if evidence.measurement(cell, mode) is None and "failed" in states:
+            failed = states.count("failed")
+            subject = f"{mode}/sample_us"
+            yield UNCOMPARED(
+                subject=subject, cells=(cell,), n=0, num_timed=len(states), num_failed=failed
+            )
+
+
+def _slow_trials(evidence: Evidence) -> Iterator[Finding]:
+    """Learn trials that took STANDS_OUT times as long as the faster half of their cell's seeds, or longer.
+
+    Where as many as half did, none stands out.
+    """
+    for cell, seeds in evidence.learned.items():
+        times_s = {seed: s for seed, one in seeds.items() if (s := one.epoch_s()) is not None}
+        if len(times_s) < FEWEST_TRIALS:
             continue
-        a, b = first.memory.peak_bytes, second.memory.peak_bytes
-        yield MemoryRatio(
-            subject=f"{mode}/peak_bytes",
-            factor=pair.factor,
-            levels=pair.levels,
-            cells=pair.ids,
-            mib_a=a / MIB,
-            mib_b=b / MIB,
-            ratio=b / a,
-            n=1,
-            confounds=trial_confounds(first.trial, second.trial, pair.factors),
-        )
+        faster_s = statistics.median(sorted(times_s.values())[: math.ceil(len(times_s) / 2)])
+        slow = {seed: s for seed, s in times_s.items() if s >= STANDS_OUT * faster_s}
+        if 2 * len(slow) >= len(times_s):
+            continue
+        for seed, epoch_s in slow.items():
+            load = seeds[seed].trial.load
+            yield SLOW_TRIAL(
+                subject="train_s",
+                cells=(cell,),
+                n=len(times_s),
+                seed=seed,
+                epoch_s=epoch_s,
+                faster_s=faster_s,
+                others_cores=None if load is None else load.others_cores,
+                stolen_cores=None if load is None else load.stolen_cores,
+            )
+
+
+def cost_table(evidence: Evidence, words: Words) -> Table:
+    """Each cell's cost by mode, from bare processes, with the interval of repeats."""
+
+    def peak_mib(measurement: Measurement) -> float | None:
+        return None if measurement.memory is None else measurement.memory.peak_bytes / MIB
+
+    # Where several batches make an update, a step is that.
+    does = any(cell.settings.accumulate > 1 for cell in evidence.cells)
+    does = does or any(one.accumulates for one in evidence.measured)
+    note = words.sentences(
+        words("cost_table_note"), words("cost_table_accumulated") if does else ""
+    )
+    fields: list[Field[Measurement]] = [
+        name(words("cell"), lambda m: measured_cell(m, words)),
+        name(words("mode"), lambda m: words.mode(m.summary.mode)),
+        name(words("device"), lambda m: m.device, is_extra=True),
+        value(words("accumulated_ms" if does else "step_ms"), lambda m: m.summary.step_ms.value),
+        value(words("sample_us"), lambda m: estimate(m.summary.sample_us)),
+        value(words("epoch_s"), lambda m: m.summary.epoch_s.value if m.knows_epochs else None),
+        value(words("samples_per_s"), lambda m: m.summary.samples_per_s.value, is_extra=True),
+        value(words("peak_mib"), peak_mib),
+    ]
+    caption, measured = words("cost_table"), evidence.measured
+    return table_of(caption, fields, measured, note, cell=_cell, is_sortable=True)
+
+
+def _cell(measurement: Measurement) -> str:
+    return measurement.trial.cell
+
+
+def measured_cell(measurement: Measurement, words: Words) -> str:
+    """The cell, with which of its measurements it is."""
+    notes = [words("again")] if measurement.trial.again else []
+    notes += [words("trained")] if measurement.is_trained else []
+    return _cell(measurement) + (f" ({words.listed(notes)})" if notes else "")
+
+
+def _step_key(measurement: Measurement) -> str:
+    return "accumulated_ms" if measurement.accumulates else "step_ms"
+
+
+def step_table(title: str, measurement: Measurement, words: Words) -> Table:
+    """One measurement per batch, per sample and per epoch, each with the interval of repeats."""
+
+    def repeats(cost: Estimate) -> str:
+        if cost.low is None or cost.high is None:
+            return ""
+        low, high = figure(cost.low, STEP_DIGITS), figure(cost.high, STEP_DIGITS)
+        return words("range", low=low, high=high)
+
+    summary = measurement.summary
+    costs = {_step_key(measurement): summary.step_ms, "sample_us": summary.sample_us}
+    if summary.mode != "train" or measurement.knows_epochs:
+        costs["epoch_s" if summary.mode == "train" else "pass_s"] = summary.epoch_s
+    costs["samples_per_s"] = summary.samples_per_s
+    rows = [(words(key), cost.value, repeats(cost)) for key, cost in costs.items()]
+    if (roofline := step_roofline(measurement)) is not None:
+        best = words("of_best", share=percent(roofline.compute_share))
+        rows.append((words("gflop_per_s"), roofline.flops_per_s / 1e9, best))
+    weights = words("trained" if measurement.is_trained else "untrained")
+    caption = words(
+        "step_caption",
+        name=title,
+        step=words.step(summary.mode),
+        batch=summary.batch_size,
+        device=measurement.device,
+        threads=measurement.trial.resolved.get("threads", "?"),
+        weights=words("script_weights") if measurement.is_of_script else weights,
+    )
+    fields: list[Field[tuple[str, float, str]]] = [
+        name(words("cost_of"), lambda row: row[0]),
+        value("", lambda row: number(row[1], figure(row[1], STEP_DIGITS))),
+        value(words("repeats"), lambda row: Entry(row[2])),
+    ]
+    return table_of(caption, fields, rows)
+
+
+def method_text(measurement: Measurement, words: Words) -> str:
+    """How a measurement was made, in a sentence."""
+    summary = measurement.summary
+    return words(
+        "step_method",
+        processes=summary.num_processes,
+        warmups=summary.num_warmup_steps,
+        first=figure(summary.first_step_ms, STEP_DIGITS),
+        steps=f"{summary.num_steps:,}",
+        low=figure(summary.low_step_ms, STEP_DIGITS),
+        p95=figure(summary.p95_step_ms, STEP_DIGITS),
+    )
+
+
+def warning_table(evidence: Evidence, words: Words) -> Table | None:
+    """Every measurement whose time per batch is not known well, by how much it may be off, and why."""
+    rows = _instabilities(evidence)
+    if not rows:
+        return None
+    fields: list[Field[tuple[Measurement, Instability]]] = [
+        name(words("cell"), lambda row: measured_cell(row[0], words)),
+        name(words("mode"), lambda row: words.mode(row[0].summary.mode)),
+        value(words("off_by"), lambda row: Entry(f"±{percent(row[1].off_by)}", row[1].off_by)),
+        name(words("why"), lambda row: words.warning(row[1].reason, row[1].value)),
+    ]
+    return table_of(
+        words("warning_table"),
+        fields,
+        rows,
+        cell=lambda row: _cell(row[0]),
+        num_shown=MOST_WARNINGS,
+        is_sortable=True,
+    )
+
+
+def warning_text(measurement: Measurement, words: Words) -> str | None:
+    """By how much a time per batch may be off and why; None where it is known well."""
+    unstable = measurement.summary.unstable
+    if unstable is None:
+        return None
+    why = words.warning(unstable.reason, unstable.value)
+    return words("unstable_line", off_by=percent(unstable.off_by), why=why)
+
+
+def phase_bars(evidence: Evidence, mode: str) -> Bars | None:
+    """Where the time of a step goes, in milliseconds."""
+    measured = evidence.measured_in(mode)[:MOST_CELLS]
+    return bars_of(mode, [(m.trial.cell, m.summary.phases_ms) for m in measured])
+
+
+def memory_bars(evidence: Evidence, mode: str) -> Bars | None:
+    """What the memory at its peak holds, in MiB; the parts add up to the peak."""
+    rows = []
+    for measurement in evidence.measured_in(mode)[:MOST_CELLS]:
+        if (held := measurement.memory) is not None:
+            parts = {kind: size / MIB for kind, size in held.at_peak.items() if size}
+            rows.append((measurement.trial.cell, parts | {"other": held.other_bytes / MIB}))
+    return bars_of(mode, rows)
+
+
+def phases_of_step(measurement: Measurement, words: Words) -> Table:
+    """The phases of one measurement, the longest first."""
+    phases = measurement.summary.phases_ms
+    total_ms = sum(phases.values())
+    fields: list[Field[str]] = [
+        name(words("phase"), words.phase),
+        value(
+            words(_step_key(measurement)),
+            lambda phase: number(phases[phase], f"{phases[phase]:.4f}"),
+        ),
+        value(words("share"), lambda phase: share(phases[phase] / total_ms)),
+    ]
+    caption = words("phases_caption", step=words.step(measurement.summary.mode))
+    return table_of(caption, fields, sorted(phases, key=lambda phase: -phases[phase]))
+
+
+def phase_table(measured: Sequence[Measurement], mode: str, words: Words) -> Table:
+    """Milliseconds of each phase and its share, a row per cell."""
+
+    def entry(phase: str, measurement: Measurement) -> Entry:
+        phases = measurement.summary.phases_ms
+        if phase not in phases:
+            return EMPTY
+        part = phases[phase] / (sum(phases.values()) or 1.0)
+        return Entry(f"{figure(phases[phase])} ({percent(part)})", phases[phase])
+
+    phases = dict.fromkeys(phase for m in measured for phase in m.summary.phases_ms)
+    fields: list[Field[Measurement]] = [name(words("cell"), _cell)]
+    fields += [value(words.phase(phase), partial(entry, phase)) for phase in phases]
+    caption = words("phase_table", step=words.step(mode))
+    return table_of(caption, fields, measured, cell=_cell, is_sortable=True)
+
+
+def memory_table(measurement: Measurement, words: Words) -> Table | None:
+    """Where the memory of a step goes: at its peak, and the most that each kind takes at any time."""
+    memory = measurement.memory
+    if memory is None:
+        return None
+    peak_bytes, at_peak = memory.peak_bytes, memory.at_peak | {"other": memory.other_bytes}
+    most = {
+        "parameters": memory.parameter_bytes,
+        "buffers": memory.buffer_bytes,
+        "gradients": memory.gradient_bytes,
+        "optimizer": memory.optimizer_bytes,
+        "input": memory.input_bytes,
+        "activations": memory.activation_bytes,
+    }
+
+    def mib(num_bytes: int | None) -> Entry:
+        return EMPTY if num_bytes is None else number(num_bytes / MIB, f"{num_bytes / MIB:.2f}")
+
+    fields: list[Field[str]] = [
+        name(words("what"), words.memory),
+        value(words("mib_at_peak"), lambda kind: mib(at_peak.get(kind, 0))),
+        value(words("share"), lambda kind: share(at_peak.get(kind, 0) / peak_bytes)),
+        value(words("mib_at_most"), lambda kind: mib(most.get(kind))),
+    ]
+    caption = words("memory_table", peak=mib(peak_bytes).text, phase=words.phase(memory.peak_phase))
+    return table_of(caption, fields, [*(kind for kind in most if most[kind]), "other"])
+
+
+def phase_section(data: RunData, words: Words) -> Section | None:
+    """Where the time and the memory of a step go; None where no cost was measured."""
+    evidence = data.evidence
+    phases = [bars for mode in MODES if (bars := phase_bars(evidence, mode))]
+    memory = [bars for mode in MODES if (bars := memory_bars(evidence, mode))]
+    if not phases:
+        return None
+    unit, axis = words("milliseconds"), words("memory_axis")
+    blocks: list[Block] = [
+        Paragraph(words("phases_intro")),
+        *(bar_figure(bars, "phases", unit, words, words.phase) for bars in phases),
+        *(phase_table(evidence.measured_in(bars.mode), bars.mode, words) for bars in phases),
+        *(bar_figure(bars, "memory", "MiB", words, words.memory, axis) for bars in memory),
+    ]
+    if findings := data.findings_in("phases"):
+        blocks.append(bullets(findings, words))
+    return Section("phases", words("phases"), tuple(blocks))

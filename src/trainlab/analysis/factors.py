@@ -16,7 +16,7 @@ from trainlab.analysis.charts import (
     memory_values,
     metric_values,
 )
-from trainlab.analysis.cost import CostRatio, MemoryRatio
+from trainlab.analysis.cost import cost_table
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
 from trainlab.analysis.evidence import ENDED_WELL, Confound, Evidence, trial_confounds
 from trainlab.analysis.finding import (
@@ -54,7 +54,6 @@ from trainlab.analysis.tables import (
     value,
     within,
 )
-from trainlab.report.tables.cost import cost_table
 from trainlab.spec import Cell
 from trainlab.spec.study import level_text, short_name
 from trainlab.stats.contrasts import LEVEL, Floats
@@ -672,9 +671,9 @@ def _entries(finding: Finding, words: Words) -> tuple[Entry, ...]:
     match finding:
         case Effect():
             return _effect(finding, words)
-        case CostRatio():
+        case Finding(kind="cost"):
             pair = number(finding.sample_us_a), number(finding.sample_us_b)
-        case MemoryRatio():
+        case Finding(kind="memory"):
             pair = number(finding.mib_a), number(finding.mib_b)
         case _:
             return (EMPTY,) * 4
@@ -750,7 +749,7 @@ def cost_figure(cell_values: CellValues, words: Words) -> Figure:
 
 def _factor_section(factor: str, findings: list[Finding], words: Words) -> Section:
     name = " + ".join(factor_name(one, words) for one in factor.split(","))
-    compared = [f for f in findings if isinstance(f, Effect | CostRatio | MemoryRatio)]
+    compared = [f for f in findings if isinstance(f, Effect) or f.kind in ("cost", "memory")]
     table = [factor_table(name, compared, words)] if compared else []
     told = [one for one in by_importance(findings) if not one.repeats_row]
     # Of findings that are rows alone the table does not say what else differed.

@@ -1,19 +1,38 @@
-"""Operators: what ran inside a step, ranked, and how it grows with the batch."""
+"""Operators: what ran inside a profiled step, ranked, and how it grows with the batch."""
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from typing import Literal
 
-from trainlab.analysis.finding import Finding
+from trainlab.analysis.charts import OUTSIDE, REST, Bars, bar_figure, bars_of
+from trainlab.analysis.document import Block, Figure, Listing, Paragraph, Section, Table
+from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData
+from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.scaling import BatchSeries
+from trainlab.analysis.tables import Field, bullets, count, name, number, share, table_of, value
 from trainlab.record.cost_record import OperatorRow, OperatorsRecord
 from trainlab.words import Words
-from trainlab.words.numbers import bare_operator
+from trainlab.words.numbers import bare_operator, percent
 
 Sort = Literal["self", "total", "calls", "memory"]
+
+DOMINATES = 0.5
+"""An operator that takes at least this share dominates; below it, it only comes first."""
+FORWARD = ("forward", "loss")
+PER_SAMPLE = (*FORWARD, "backward")
+"""The phases whose work grows with the batch; that of an optimizer depends on the parameters alone."""
+TOP = 10
+MOST_OPERATORS = 9
+"""Operators with a part of their own in a chart of shares; all others are one part."""
+MOST_CLASSIC = 4
+"""Tables in PyTorch's own form; `trainlab profile --classic` prints that of any setting."""
+MOST_TABLES = 12
+"""Operator tables of one mode; the files have them all."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +69,39 @@ def ranked(
 
     Not `by_shape`: the calls of all shapes together. `phases`: what ran in these alone.
     """
-    on_device = is_on_device(record)
-    all_us = record.num_steps * (device_us(record) if on_device else record.profiled_step_us)
     groups: dict[tuple[str, str], list[OperatorRow]] = {}
     for row in record.rows:
         if row.kind == "operator" and (phases is None or row.phase in phases):
             groups.setdefault((row.name, row.shapes if by_shape else ""), []).append(row)
-    operators = [
-        _operator(name, shapes, rows, record, all_us, on_device)
-        for (name, shapes), rows in groups.items()
-    ]
+    operators = [_operator(*key, rows, record) for key, rows in groups.items()]
     fields = {"self": "self_us", "total": "total_us", "calls": "calls", "memory": "memory_bytes"}
     return sorted(operators, key=attrgetter(fields[sort]), reverse=True)
+
+
+def _operator(
+    name: str, shapes: str, rows: Sequence[OperatorRow], record: OperatorsRecord
+) -> Operator:
+    place, num_steps = "device" if is_on_device(record) else "cpu", record.num_steps
+    whole_us = record.profiled_step_us if place == "cpu" else device_us(record)
+
+    def total(field: str) -> float:
+        """Per step."""
+        return float(sum(getattr(row, field) for row in rows) / num_steps)
+
+    calls, self_us = total("calls"), total(f"self_{place}_us")
+    total_us = total(f"total_{place}_us")
+    return Operator(
+        name=name,
+        shapes=shapes,
+        calls=round(calls * num_steps * record.whole),
+        calls_per_step=calls,
+        self_us=self_us,
+        share=self_us / whole_us if whole_us else 0.0,
+        total_us=total_us,
+        average_us=total_us / calls,
+        memory_bytes=round(total(f"self_{place}_bytes")),
+        outermost_calls_per_step=total("outermost_calls"),
+    )
 
 
 def is_on_device(record: OperatorsRecord) -> bool:
@@ -82,178 +122,94 @@ def outside_us(record: OperatorsRecord) -> float:
 
 def classic_table(record: OperatorsRecord, top: int = 10) -> str:
     """The seven columns people know from PyTorch, to compare with an old report."""
+
+    def time(us: float) -> str:
+        if us >= 1e6:
+            return f"{us / 1e6:.3f}s"
+        return f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"
+
     sums: dict[str, list[float]] = {}
     for row in record.rows:
         if row.kind == "operator":
-            self_total_calls = sums.setdefault(row.name, [0.0, 0.0, 0])
-            self_total_calls[0] += row.self_cpu_us * record.whole
-            self_total_calls[1] += row.total_cpu_us * record.whole
-            self_total_calls[2] += row.calls * record.whole
+            counted = (row.self_cpu_us, row.total_cpu_us, row.calls)
+            before = sums.setdefault(row.name, [0.0, 0.0, 0.0])
+            sums[row.name] = [a + b * record.whole for a, b in zip(before, counted, strict=True)]
     all_us = sum(self_us for self_us, _, _ in sums.values()) or 1.0
-    ranked_sums = sorted(sums.items(), key=lambda item: -item[1][0])[:top]
-    width = max([4, *(len(name) for name, _ in ranked_sums)])
+    ranks = sorted(sums.items(), key=lambda item: -item[1][0])[:top]
+    width = max([4, *(len(one) for one, _ in ranks)])
     headings = ("Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "# of Calls")
-    lines = [f"{'Name':>{width}}  " + "  ".join(f"{heading:>12}" for heading in headings)]
-    for name, (self_us, total_us, calls) in ranked_sums:
-        cells = (
-            f"{self_us / all_us:.2%}",
-            _time(self_us),
-            f"{total_us / all_us:.2%}",
-            _time(total_us),
-            _time(total_us / calls),
-            f"{calls:.0f}",
-        )
-        lines.append(f"{name:>{width}}  " + "  ".join(f"{cell:>12}" for cell in cells))
-    lines.append(f"Self CPU time total: {_time(all_us)}")
-    return "\n".join(lines)
+    rows: list[tuple[str, Sequence[str]]] = [("Name", headings)]
+    for operator, (self_us, total_us, calls) in ranks:
+        shares = (f"{self_us / all_us:.2%}", time(self_us), f"{total_us / all_us:.2%}")
+        rows.append((operator, (*shares, time(total_us), time(total_us / calls), f"{calls:.0f}")))
+    lines = [
+        f"{first:>{width}}  " + "  ".join(f"{cell:>12}" for cell in row) for first, row in rows
+    ]
+    return "\n".join([*lines, f"Self CPU time total: {time(all_us)}"])
 
 
-def _operator(
-    name: str,
-    shapes: str,
-    rows: Sequence[OperatorRow],
-    record: OperatorsRecord,
-    all_us: float,
-    on_device: bool,
-) -> Operator:
-    num_steps = record.num_steps
-    calls = sum(row.calls for row in rows)
-    self_us = sum(row.self_device_us if on_device else row.self_cpu_us for row in rows)
-    total_us = sum(row.total_device_us if on_device else row.total_cpu_us for row in rows)
-    memory = sum(row.self_device_bytes if on_device else row.self_cpu_bytes for row in rows)
-    return Operator(
-        name=name,
-        shapes=shapes,
-        calls=round(calls * record.whole),
-        calls_per_step=calls / num_steps,
-        self_us=self_us / num_steps,
-        share=self_us / all_us if all_us else 0.0,
-        total_us=total_us / num_steps,
-        average_us=total_us / calls,
-        memory_bytes=round(memory / num_steps),
-        outermost_calls_per_step=sum(row.outermost_calls for row in rows) / num_steps,
-    )
+def _phrases(one: Finding, words: Words) -> dict[str, object]:
+    return {"mode_word": words.mode(one.of_mode), "operator": bare_operator(one.subject)}
 
 
-def _time(us: float) -> str:
-    if us >= 1e6:
-        return f"{us / 1e6:.3f}s"
-    return f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"
+def _of_training(one: Finding) -> float:
+    return float(one.of_mode == "train")
 
 
-DOMINATES = 0.5
-"""An operator that takes at least this share dominates; below it, it only comes first."""
-FORWARD = ("forward", "loss")
-PER_SAMPLE = (*FORWARD, "backward")
-"""The phases whose work grows with the batch; that of an optimizer depends on the parameters alone."""
+def _top_text(one: Finding, words: Words) -> str:
+    if one.first_a != one.subject:
+        key = "first_at_one"
+    else:
+        key = "dominates" if min(one.share_a, one.share_b) >= DOMINATES else "first_at_both"
+    whole = words(f"share_of_{one.share_of}")
+    return one.fill(words, key, whole=whole, other=bare_operator(one.first_a))
 
 
-@dataclass(frozen=True, kw_only=True)
-class OperatorFinding(Finding):
-    """A finding about one operator between two batch sizes."""
-
-    section = "operators"
-
-    of_mode: str
-    """`train` or `inference`."""
-
-    @property
-    def weight(self) -> float:
-        return float(self.of_mode == "train")
-
-    def phrases(self, words: Words) -> dict[str, object]:
-        own = {"mode_word": words.mode(self.of_mode), "operator": bare_operator(self.subject)}
-        return super().phrases(words) | own
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopOperator(OperatorFinding):
-    """The operator that takes most of the step at the largest batch, and its share at the smallest."""
-
-    kind = "top_operator"
-    rank = 8
-
-    share_a: float
-    share_b: float
-    first_a: str
-    """The operator that takes most at the smallest batch."""
-    first_share_a: float
-    share_of: Literal["step", "device"]
-    """What shares are of: the time of the profiled step, or that of all kernels on a GPU."""
-
-    def statement(self, words: Words) -> str:
-        whole = words("share_of_device" if self.share_of == "device" else "share_of_step")
-        return self.fill(words, self._text, whole=whole, other=bare_operator(self.first_a))
-
-    @property
-    def _text(self) -> str:
-        if self.first_a != self.subject:
-            return "first_at_one"
-        return "dominates" if min(self.share_a, self.share_b) >= DOMINATES else "first_at_both"
-
-
-@dataclass(frozen=True, kw_only=True)
-class OperatorGrowth(OperatorFinding):
-    """How many times longer one call takes from one batch size to the next."""
-
-    kind = "operator_growth"
-    text = "growth"
-
-    time: float
-    samples: float
-    average_us_a: float
-    average_us_b: float
+TOP_OPERATOR = Kind(
+    "top_operator", "operators", 8, statement=_top_text, phrases=_phrases, weight=_of_training
+)
+"""The operator that takes most of the step at the largest batch, and its share at the smallest."""
+OPERATOR_GROWTH = Kind(
+    "operator_growth", "operators", text="growth", phrases=_phrases, weight=_of_training
+)
+"""How many times longer one call takes from one batch size to the next."""
 
 
 def operator_findings(series: BatchSeries) -> Iterator[Finding]:
     """Where two or more of the batch sizes were profiled."""
-    by_size = {
-        size: measurement.operators
-        for size, measurement in series.by_size.items()
-        if measurement.operators is not None
-    }
-    if len(by_size) > 1:
-        yield _top(series, by_size)
-        yield from _growth(series, by_size)
-
-
-def _top(series: BatchSeries, by_size: Mapping[int, OperatorsRecord]) -> Finding:
+    by_size = {size: m.operators for size, m in series.by_size.items() if m.operators is not None}
+    if len(by_size) < 2:
+        return
     smallest, largest = min(by_size), max(by_size)
     small, large = (ranked(by_size[size], by_shape=False) for size in (smallest, largest))
     top = large[0]
-    return TopOperator(
+    yield TOP_OPERATOR(
         subject=top.name,
         factor="batch_size",
         levels=(smallest, largest),
         cells=series.cells,
+        n=1,
         of_mode=series.mode,
         share_a=next((op.share for op in small if op.name == top.name), 0.0),
         share_b=top.share,
         first_a=small[0].name,
         first_share_a=small[0].share,
         share_of="device" if is_on_device(by_size[largest]) else "step",
-        n=1,
     )
-
-
-def _growth(series: BatchSeries, by_size: Mapping[int, OperatorsRecord]) -> Iterator[Finding]:
-    calls = _compared_calls(by_size)
-    for small, large in pairwise(calls):
-        a, b = calls[small], calls[large]
-        if a.average_us <= 0:
-            continue
-        yield OperatorGrowth(
-            subject=a.name,
-            factor="batch_size",
-            levels=(small, large),
-            cells=series.cells,
-            of_mode=series.mode,
-            time=b.average_us / a.average_us,
-            samples=large / small,
-            average_us_a=a.average_us,
-            average_us_b=b.average_us,
-            n=1,
-        )
+    for (less, a), (more, b) in pairwise(_compared_calls(by_size).items()):
+        if a.average_us > 0:
+            yield OPERATOR_GROWTH(
+                subject=a.name,
+                factor="batch_size",
+                levels=(less, more),
+                cells=series.cells,
+                n=1,
+                of_mode=series.mode,
+                time=b.average_us / a.average_us,
+                samples=more / less,
+                average_us_a=a.average_us,
+                average_us_b=b.average_us,
+            )
 
 
 def _compared_calls(by_size: Mapping[int, OperatorsRecord]) -> dict[int, Operator]:
@@ -264,24 +220,137 @@ def _compared_calls(by_size: Mapping[int, OperatorsRecord]) -> dict[int, Operato
     differ too.
     """
     inner = {size: ranked(r, by_shape=False, phases=PER_SAMPLE) for size, r in by_size.items()}
-    if inner[max(inner)] and (same := _at_every_size(inner, inner[max(inner)][0].name)):
-        return same
     written = {
-        size: [op for op in ranked(r, "total", by_shape=False, phases=FORWARD) if _is_written(op)]
+        size: [
+            op
+            for op in ranked(r, "total", by_shape=False, phases=FORWARD)
+            if math.isclose(op.outermost_calls_per_step, op.calls_per_step)
+        ]
         for size, r in by_size.items()
     }
-    largest = written[max(written)]
-    return _at_every_size(written, largest[0].name) if largest else {}
+    return _largest_everywhere(inner) or _largest_everywhere(written)
 
 
-def _is_written(operator: Operator) -> bool:
-    """Whether no other operator called it, in any of its calls."""
-    return math.isclose(operator.outermost_calls_per_step, operator.calls_per_step)
-
-
-def _at_every_size(by_size: Mapping[int, Sequence[Operator]], name: str) -> dict[int, Operator]:
-    """The operator at every size; empty unless it is called equally often at all of them."""
-    found = {size: op for size, ops in by_size.items() for op in ops if op.name == name}
+def _largest_everywhere(by_size: Mapping[int, Sequence[Operator]]) -> dict[int, Operator]:
+    """The first operator of the largest size, at every size; empty unless it is called equally often."""
+    first = next((op.name for op in by_size[max(by_size)]), None)
+    found = {size: op for size, ops in by_size.items() for op in ops if op.name == first}
     calls = [op.calls_per_step for op in found.values()]
     is_same = len(found) == len(by_size) and math.isclose(min(calls), max(calls))
     return found if is_same else {}
+
+
+def operator_table(
+    measurement: Measurement, words: Words, *, sort: Sort = "self", top: int = TOP
+) -> Table:
+    """All operators, of which `top` are shown at first."""
+    record, cell = measurement.operators, measurement.trial.cell
+    assert record is not None
+    caption = words(
+        "operator_table",
+        cell=cell,
+        step=words.step(measurement.summary.mode),
+        device=measurement.trial.resolved.get("device_name", ""),
+    )
+    fields: list[Field[Operator]] = [
+        name(words("operator"), lambda op: bare_operator(op.name)),
+        name(words("shapes"), lambda op: op.shapes),
+        value(words("share"), lambda op: share(op.share)),
+        value(words("self_us"), lambda op: number(op.self_us, f"{op.self_us:,.1f}")),
+        value(words("total_us"), lambda op: number(op.total_us, f"{op.total_us:,.1f}")),
+        value(words("average_us"), lambda op: number(op.average_us, f"{op.average_us:,.1f}")),
+        value(words("calls"), lambda op: op.calls_per_step),
+        value(words("memory_kib"), lambda op: count(round(op.memory_bytes / 1024))),
+    ]
+    if not any(row.shapes for row in record.rows):
+        del fields[1]
+    note = words.sentences(
+        _outside_text(record, words), "" if record.calls_are_equal else words("calls_differ")
+    )
+    return table_of(
+        caption,
+        fields,
+        ranked(record, sort),
+        note,
+        cell=lambda op: cell,
+        num_shown=top,
+        is_sortable=True,
+    )
+
+
+def _outside_text(record: OperatorsRecord, words: Words) -> str:
+    """What no operator accounts for; on a GPU the table has times of the device, which this is not."""
+    outside, step_us = outside_us(record), record.profiled_step_us
+    if is_on_device(record):
+        device, time, wall = (f"{us:,.1f}" for us in (device_us(record), outside, step_us))
+        return words("device_note", device=device, time=time, wall=wall)
+    return words("outside_note", time=f"{outside:,.1f}", share=percent(outside / step_us))
+
+
+def operator_bars(evidence: Evidence, mode: str) -> Bars | None:
+    """What share of a profiled step each operator takes, in per cent; the small ones together."""
+    shares = [
+        (measurement.trial.cell, _operator_shares(measurement.operators))
+        for measurement in evidence.measured_in(mode)[:MOST_CELLS]
+        if measurement.operators is not None
+    ]
+    largest: dict[str, float] = {}
+    for _, by_name in shares:
+        for operator, part in by_name.items():
+            largest[operator] = max(part, largest.get(operator, 0.0))
+    largest.pop(OUTSIDE, None)
+    top = sorted(largest, key=lambda operator: -largest[operator])[:MOST_OPERATORS]
+    rows = []
+    for cell, by_name in shares:
+        parts = {operator: by_name.get(operator, 0.0) for operator in top}
+        parts[REST] = sum(part for one, part in by_name.items() if one not in (*top, OUTSIDE))
+        if OUTSIDE in by_name:
+            parts[OUTSIDE] = by_name[OUTSIDE]
+        rows.append((cell, parts))
+    return bars_of(mode, rows)
+
+
+def _operator_shares(record: OperatorsRecord) -> dict[str, float]:
+    shares: dict[str, float] = defaultdict(float)
+    for operator in ranked(record):
+        shares[bare_operator(operator.name)] += 100 * operator.share
+    if not is_on_device(record):
+        shares[OUTSIDE] = 100 * max(0.0, outside_us(record) / record.profiled_step_us)
+    return shares
+
+
+def operator_figure(data: RunData, mode: str, words: Words) -> Figure | None:
+    """The largest shares of every cell's step; None where nothing was profiled."""
+    bars = operator_bars(data.evidence, mode)
+    return None if bars is None else bar_figure(bars, "operators", words("per_cent"), words, str)
+
+
+def classic_listing(measurement: Measurement, words: Words) -> Listing:
+    """The table that people know from PyTorch, to compare with an old report."""
+    assert measurement.operators is not None
+    step, cell = words.step(measurement.summary.mode), measurement.trial.cell
+    caption = words("classic_caption", step=step, cell=cell)
+    return Listing(caption, classic_table(measurement.operators), is_folded=True)
+
+
+def operator_section(data: RunData, words: Words) -> Section | None:
+    """The top ten of every cell, by mode and device; None where nothing was profiled."""
+    sections = []
+    for mode in MODES:
+        profiled = data.profiled(mode)
+        if not profiled:
+            continue
+        figure = operator_figure(data, mode, words)
+        blocks: list[Block] = [] if figure is None else [figure]
+        if found := [one for one in data.findings_in("operators") if one.of_mode == mode]:
+            blocks.append(bullets(found, words))
+        blocks += [operator_table(measurement, words) for measurement in profiled[:MOST_TABLES]]
+        blocks += [classic_listing(measurement, words) for measurement in profiled[:MOST_CLASSIC]]
+        if (num_left_out := len(profiled) - MOST_TABLES) > 0:
+            blocks.append(Paragraph(words("operators_left_out", number=num_left_out)))
+        title = words.capital(words.mode(mode))
+        sections.append(Section(f"operators-{mode}", title, tuple(blocks)))
+    if not sections:
+        return None
+    intro = Paragraph(words("operators_intro"))
+    return Section("operators", words("operators"), (intro,), tuple(sections))

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trainlab.analysis.cost import CostRatio, cost_findings
+from trainlab.analysis.cost import cost_findings
 from trainlab.analysis.document import Listing, Section, Table
 from trainlab.analysis.evidence import ENDED_WELL, Damage, Evidence
 from trainlab.analysis.factors import Effect
 from trainlab.analysis.finding import CAUSES, Cause, Finding, RunData, num_seeds
 from trainlab.analysis.learning import learn_findings
 from trainlab.analysis.probes import probe_findings
-from trainlab.analysis.scripts import repeat_findings, script_findings
+from trainlab.analysis.scripts import script_findings
 from trainlab.analysis.tables import Field, count, name, table_of, value
 from trainlab.record.trial_record import TrialRecord
 from trainlab.stats.verdict import FEWEST_SEEDS
@@ -178,7 +178,6 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     shown = [
         *unfinished_findings(evidence),
         *script_findings(evidence),
-        *repeat_findings(evidence),
         *learn_findings(evidence),
         *probe_findings(evidence.probed),
         *cost_findings(evidence),
@@ -192,7 +191,7 @@ def data_of(evidence: Evidence) -> RunData:
     found = findings(evidence)
     if evidence.diagnosis is not None:
         # A diagnosis compares its changes by rules of its own: a ratio has one verdict, not two.
-        found = tuple(one for one in found if not isinstance(one, CostRatio | Undecided))
+        found = tuple(one for one in found if one.kind not in ("cost", "undecided"))
     return RunData(evidence, found)
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from trainlab.analysis.classes import best_confusion
 from trainlab.analysis.evidence import Evidence, Line, ProbedTrial
 from trainlab.analysis.measurement import epoch_s_of
-from trainlab.analysis.scaling import FACTOR, efficiency
+from trainlab.analysis.scaling import PROCESSES, efficiency
 from trainlab.record.files import writing
 from trainlab.record.learning_record import HistogramRecord, ProbeRecord
 from trainlab.record.run_folder import RunFolder
@@ -223,7 +223,7 @@ def _parallel_values(
     alike = {
         settings.processes: cell
         for cell, settings in cells.items()
-        if settings.model_copy(update={FACTOR: own.processes}) == own
+        if settings.model_copy(update={PROCESSES: own.processes}) == own
     }
     fewest = min(alike)
     reference = evidence.measurement(alike[fewest], trial.mode or "")

@@ -11,10 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainlab.analysis.layers import Layer
-from trainlab.analysis.measurement import Measurement
+from trainlab.analysis.document import Paragraph, Section, Table
+from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.finding import RunData
+from trainlab.analysis.measurement import MODES, Measurement
+from trainlab.analysis.tables import Field, name, share, table_of, value
 from trainlab.errors import RecordError
 from trainlab.record.cost_record import LayerRow, LimitsRecord
+from trainlab.words import Words
 
 NEAR_SHARE = 0.15
 """Below this share of both limits, neither explains the time."""
@@ -46,20 +50,19 @@ def step_roofline(measurement: Measurement) -> Roofline | None:
         return None
     rest = [work for work in (record.between, record.optimizer) if work is not None]
     kinds = [*map(_flops_by_kind, record.rows), *(work.flops_by_kind for work in rest)]
-    num_bytes = _num_bytes(record.rows) + sum(work.num_bytes for work in rest)
+    num_bytes = sum(map(_num_bytes, record.rows)) + sum(work.num_bytes for work in rest)
     return _of_work(measurement, kinds, num_bytes, measurement.summary.step_ms.value)
+
+
+def layer_roofline(measurement: Measurement, row: LayerRow, time_ms: float) -> Roofline | None:
+    """Of one layer, forward and backward together."""
+    return _of_work(measurement, [_flops_by_kind(row)], _num_bytes(row), time_ms)
 
 
 def counts_optimizer(measurement: Measurement) -> bool:
     """Whether the whole step's work includes the optimizer's; older records have none of it."""
     record = measurement.layers
     return record is not None and (record.mode == "inference" or record.optimizer is not None)
-
-
-def layer_roofline(measurement: Measurement, layer: Layer) -> Roofline | None:
-    """Of one layer, forward and backward together."""
-    rows = [layer.row]
-    return _of_work(measurement, [_flops_by_kind(layer.row)], _num_bytes(rows), layer.total_ms)
 
 
 def roofline(
@@ -73,13 +76,14 @@ def roofline(
     least_s = {name: count / limits.flops_per_s[name] for name, count in flops.items()}
     compute = sum(least_s.values()) / time_s
     memory = num_bytes / time_s / limits.bytes_per_s
+    near: Limit = "compute" if compute >= memory else "memory"
     return Roofline(
         precision="+".join(sorted(least_s, key=lambda name: -least_s[name])),
         flops_per_s=sum(flops.values()) / time_s,
         bytes_per_s=num_bytes / time_s,
         compute_share=compute,
         memory_share=memory,
-        near=_near(compute, memory),
+        near=near if max(compute, memory) >= NEAR_SHARE else "neither",
     )
 
 
@@ -108,11 +112,9 @@ def _of_work(
         return None
     precision, tf32 = trial.settings["precision"], trial.resolved.get("tf32")
     flops: Counter[str] = Counter()
-    for by_kind in kinds:
+    for by_kind in kinds if any(kinds) else [{"matmul": 0}]:
         for kind, count in by_kind.items():
             flops[limiting_precision(kind, precision, tf32, limits)] += count
-    if not flops:
-        flops[limiting_precision("matmul", precision, tf32, limits)] = 0
     return roofline(flops, num_bytes, time_ms / 1e3, limits)
 
 
@@ -127,11 +129,50 @@ def _flops_by_kind(row: LayerRow) -> Mapping[str, int]:
     return {kind: flops} if flops else {}
 
 
-def _num_bytes(rows: Sequence[LayerRow]) -> int:
-    return sum(row.forward_bytes + row.backward_bytes for row in rows)
+def _num_bytes(row: LayerRow) -> int:
+    return row.forward_bytes + row.backward_bytes
 
 
-def _near(compute: float, memory: float) -> Limit:
-    if max(compute, memory) < NEAR_SHARE:
-        return "neither"
-    return "compute" if compute >= memory else "memory"
+def limits_section(data: RunData, words: Words) -> Section | None:
+    """How near each step came to what its machine can do; None where no limits were measured."""
+    table = _limits_table(data.evidence, words)
+    if table is None:
+        return None
+    return Section("hardware", words("hardware"), (Paragraph(words("hardware_intro")), table))
+
+
+def _limits_table(evidence: Evidence, words: Words) -> Table | None:
+    rows: list[tuple[Measurement, Roofline]] = [
+        (measurement, found)
+        for mode in MODES
+        for measurement in evidence.measured_in(mode)
+        if measurement.layers is not None and measurement.layers.rows
+        if (found := step_roofline(measurement))
+    ]
+    if not rows:
+        return None
+    counted = all(counts_optimizer(measurement) for measurement, _ in rows)
+    notes = [words("limits_note" if counted else "limits_note_layers")]
+    if any("+" in one.precision for _, one in rows):
+        notes.append(words("limits_kinds"))
+    if any(one.memory_share > 1 for _, one in rows):
+        notes.append(words("above_memory"))
+    fields: list[Field[tuple[Measurement, Roofline]]] = [
+        name(words("cell"), lambda row: row[0].trial.cell),
+        name(words("mode"), lambda row: words.mode(row[0].summary.mode)),
+        name(words("device"), lambda row: row[0].device),
+        value(words("sample_us"), lambda row: row[0].summary.sample_us.value),
+        value(words("gflop_per_s"), lambda row: row[1].flops_per_s / 1e9),
+        value(words("of_best_compute"), lambda row: share(row[1].compute_share)),
+        value(words("gb_per_s"), lambda row: row[1].bytes_per_s / 1e9),
+        value(words("of_best_memory"), lambda row: share(row[1].memory_share)),
+        name(words("near"), lambda row: words(f"near_{row[1].near}")),
+    ]
+    return table_of(
+        words("limits_table"),
+        fields,
+        rows,
+        words.sentences(*notes),
+        cell=lambda row: row[0].trial.cell,
+        is_sortable=True,
+    )

@@ -2,6 +2,7 @@
 
 import shlex
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,9 +10,12 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Literal
 
+from trainlab.analysis.charts import Bars, Part, bar_figure
+from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.finding import Finding, level_name
-from trainlab.record.script_record import LoaderRow, WatchedRecord
+from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData, level_name
+from trainlab.analysis.tables import EMPTY, Field, bullets, name, table_of, value
+from trainlab.record.script_record import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
 from trainlab.record.trial_record import State
 from trainlab.spec import Cell
 from trainlab.spec.facts import AS_OBJECT
@@ -26,7 +30,25 @@ ORDER = (
     *("backward", "optimizer", EVALUATION, OTHER),
 )
 """The parts as they are listed."""
-
+HOST_PARTS = ("data", "transfer", "prepare", "other")
+"""Parts whose time is that of the host, on any device."""
+COUNTED_PARTS = (*HOST_PARTS, "zero_grad", "loss", "optimizer")
+NOTABLE_OF_RUN = {EVALUATION: 0.2, STARTUP: 0.3}
+"""From this share of a run on, a part is worth a sentence."""
+NOTABLE_OF_STEP = 0.25
+"""From this share of a step on, a part other than the passes themselves is worth a sentence."""
+FEWEST_LOOKS = 12
+NUM_STRETCHES = 4
+EVEN = 0.5
+"""Every quarter must have at least this share of the mean growth of a quarter."""
+LEAST_BYTES = 16 << 20
+LEAST_SHARE = 0.03
+"""Of the memory at first, that it must have grown by."""
+MIN_UPDATES = 3
+"""The first loss is the same whatever is varied."""
+IN_ORDER = "in order"
+MOST_COLUMNS = 4
+"""Settings side by side; of more, each has a row of its own."""
 
 Cut = Literal["", "interrupted", "failed"]
 """How runs ended that did not come to their end."""
@@ -62,16 +84,18 @@ class ScriptTimes:
     @property
     def parts_s(self) -> dict[str, float]:
         """Seconds by part, means over runs, so that they add up to the mean of the whole."""
-        by_run = [whole_parts_s(run) for run in self.runs]
-        names = [name for name in ORDER if any(name in parts for parts in by_run)]
-        return {name: statistics.fmean(parts.get(name, 0.0) for parts in by_run) for name in names}
+        return _mean_parts([whole_parts_s(run) for run in self.runs])
 
     @property
     def step_parts_ms(self) -> dict[str, float]:
         """Of a typical step, means over runs, so that they add up; empty where no run made two updates."""
-        by_run = [parts for run in self.runs if (parts := typical_step_ms(run))]
-        names = [name for name in ORDER if any(parts.get(name) for parts in by_run)]
-        return {name: statistics.fmean(parts.get(name, 0.0) for parts in by_run) for name in names}
+        means = _mean_parts([parts for run in self.runs if (parts := typical_step_ms(run))])
+        return {part: ms for part, ms in means.items() if ms}
+
+
+def _mean_parts(by_run: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = [name for name in ORDER if any(name in parts for parts in by_run)]
+    return {name: statistics.fmean(parts.get(name, 0.0) for parts in by_run) for name in names}
 
 
 def script_times(evidence: Evidence) -> list[ScriptTimes]:
@@ -80,9 +104,8 @@ def script_times(evidence: Evidence) -> list[ScriptTimes]:
     cells = [cell.id for cell in evidence.cells]
     found = [_times_of(evidence, cell, "done") for cell in cells]
     if found == [None]:  # there is one cell, and no run of it
-        found = [
-            _times_of(evidence, cells[0], "interrupted") or _times_of(evidence, cells[0], "failed")
-        ]
+        cut = _times_of(evidence, cells[0], "interrupted")
+        found = [cut or _times_of(evidence, cells[0], "failed")]
     return [times for times in found if times is not None]
 
 
@@ -116,15 +139,15 @@ def whole_parts_s(run: WatchedRecord) -> dict[str, float]:
     return started | ({FIRST_STEP: apart} if apart else {}) | rest
 
 
-def later(run: WatchedRecord, part: str) -> Sequence[float]:
-    """Milliseconds of a part in the steps after the first."""
-    steps = run.steps_ms.get(part, [])
-    return steps[1:] if run.steps[:1] == [1] else steps
+def _later(run: WatchedRecord) -> dict[str, Sequence[float]]:
+    """Milliseconds by part in the steps after the first."""
+    start = 1 if run.steps[:1] == [1] else 0
+    return {part: steps[start:] for part, steps in run.steps_ms.items()}
 
 
 def steps_ms(run: WatchedRecord) -> list[float]:
     """Of the steps after the first, whole."""
-    return list(map(sum, zip(*(later(run, part) for part in run.steps_ms), strict=True)))
+    return list(map(sum, zip(*_later(run).values(), strict=True)))
 
 
 def typical_step_ms(run: WatchedRecord) -> dict[str, float]:
@@ -135,51 +158,19 @@ def typical_step_ms(run: WatchedRecord) -> dict[str, float]:
     middle = places[len(places) // 4 : len(places) - len(places) // 4]
     if not middle:
         return {}
-    return {
-        part: statistics.fmean(later(run, part)[place] for place in middle) for part in run.steps_ms
-    }
-
-
-def step_share(run: WatchedRecord, part: str) -> float:
-    """What a part takes of a typical step."""
-    parts = typical_step_ms(run)
-    return parts.get(part, 0.0) / (sum(parts.values()) or 1.0)
+    later = _later(run).items()
+    return {part: statistics.fmean(steps[place] for place in middle) for part, steps in later}
 
 
 def first_step_ms(run: WatchedRecord) -> float | None:
     """The first update; None where there was none."""
-    if run.steps[:1] != [1]:
-        return None
-    return sum(steps[0] for steps in run.steps_ms.values())
+    return sum(ms[0] for ms in run.steps_ms.values()) if run.steps[:1] == [1] else None
 
 
-@dataclass(frozen=True)
-class Growth:
-    """The memory of a process that kept growing."""
-
-    first_bytes: float
-    last_bytes: float
-    first_step: int
-    last_step: int
-
-    @property
-    def bytes_per_update(self) -> float:
-        """How much each update has left behind."""
-        return (self.last_bytes - self.first_bytes) / (self.last_step - self.first_step)
-
-
-FEWEST_LOOKS = 12
-NUM_STRETCHES = 4
-EVEN = 0.5
-"""Every quarter must have at least this share of the mean growth of a quarter."""
-LEAST_BYTES = 16 << 20
-LEAST_SHARE = 0.03
-"""Of the memory at first, that it must have grown by."""
-
-
-def growth(run: WatchedRecord) -> Growth | None:
-    """Where memory has grown in every quarter of the run, about evenly; None otherwise. What is taken once,
-    at the first test say, is no growth. The first tenth is left out: memory fills at first."""
+def growth(run: WatchedRecord) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Where memory has grown in every quarter of the run, about evenly, the first update and the last with
+    the bytes then; None otherwise. What is taken once, at the first test say, is no growth. The first tenth
+    is left out: memory fills at first."""
     looks = run.memory[len(run.memory) // 10 :]
     if len(looks) < FEWEST_LOOKS or looks[0][0] == looks[-1][0]:
         return None
@@ -189,169 +180,102 @@ def growth(run: WatchedRecord) -> Growth | None:
     least = EVEN * whole / NUM_STRETCHES
     if whole < max(LEAST_BYTES, LEAST_SHARE * ends[0][1]) or min(grown) < least:
         return None
-    (first_step, first), (last_step, last) = ends[0], ends[-1]
-    return Growth(first, last, first_step, last_step)
+    return ends[0], ends[-1]
 
 
-def grown(times: ScriptTimes) -> Iterator[Growth]:
-    """Of the runs of a cell whose memory kept growing."""
-    return (found for run in times.runs if (found := growth(run)) is not None)
+def _where(one: Finding, words: Words) -> dict[str, object]:
+    """In which cells, unless it is all of the study: one cell needs no name."""
+    is_all = len(one.cells) == one.num_cells
+    return {"where": "" if is_all else words("script_where", cell=words.listed(one.cells))}
 
 
-NOTABLE_OF_RUN = 0.2
-"""From this share of a run on, evaluation is worth a sentence."""
-NOTABLE_START = 0.3
-NOTABLE_OF_STEP = 0.25
-"""From this share of a step on, a part other than the passes themselves is worth a sentence."""
-HOST_PARTS = ("data", "transfer", "prepare", "other")
-"""Parts whose time is that of the host, on any device."""
-COUNTED_PARTS = (*HOST_PARTS, "zero_grad", "loss", "optimizer")
-IN_ORDER = "in order"
-WHOLE: dict[Cut, str] = {
-    "": "script_time",
-    "interrupted": "script_time_interrupted",
-    "failed": "script_time_failed",
-}
-"""The sentence about all time, by how the runs ended."""
+def _ranged(one: Finding, words: Words, low: str, high: str) -> str:
+    """The range over the seeds, where there are several."""
+    return words("script_range", low=low, high=high, seeds=one.n) if one.n > 1 else ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScriptFinding(Finding):
-    """What the findings about a script share."""
-
-    section = "script"
-
-    num_cells: int
-    """Of the study: one cell needs no name."""
-
-    def phrases(self, words: Words) -> dict[str, object]:
-        is_all = len(self.cells) == self.num_cells
-        where = "" if is_all else words("script_where", cell=words.listed(self.cells))
-        return super().phrases(words) | {"where": where}
-
-    def ranged(self, words: Words, low: str, high: str) -> str:
-        """The range over the seeds, where there are several."""
-        return words("script_range", low=low, high=high, seeds=self.n) if self.n > 1 else ""
+def script_whole(one: Finding, words: Words) -> str:
+    """The first sentence about the time of a script alone."""
+    range_text = _ranged(one, words, figure(one.low_s), figure(one.high_s))
+    if not one.cut and not one.training_share and one.first_step_ms is None:
+        return one.fill(words, "script_time_no_updates", range=range_text)
+    parts = [words("script_starting", share=percent(one.startup_share))]
+    parts.append(words("script_training", share=percent(one.training_share)))
+    if one.evaluation_share:
+        parts.append(words("script_testing", share=percent(one.evaluation_share)))
+    key = f"script_time_{one.cut}" if one.cut else "script_time"
+    return one.fill(words, key, range=range_text, parts=words.listed(parts))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScriptTime(ScriptFinding):
-    """How long the script ran, what of it was training, and what watching took."""
-
-    kind = "script_time"
-    rank = 3
-
-    wall_s: float
-    low_s: float
-    high_s: float
-    startup_share: float
-    training_share: float
-    evaluation_share: float
-    step_ms: float | None
-    """The median after the first."""
-    first_step_ms: float | None
-    overhead_s: float
-    overhead_share: float
-    instruments_s: float
-    """Beside the whole."""
-    num_updates: int
-    cut: Cut
-
-    def statement(self, words: Words) -> str:
-        steps = "" if self.step_ms is None else self.fill(words, "script_steps")
-        own = self.fill(words, "script_instruments") if self.instruments_s else ""
-        watching = self.fill(words, "script_watching")
-        return words.sentences(self.whole(words), steps, watching, own)
-
-    def whole(self, words: Words) -> str:
-        """The first sentence alone."""
-        range_text = self.ranged(words, figure(self.low_s), figure(self.high_s))
-        if not self.cut and not self.training_share and self.first_step_ms is None:
-            return self.fill(words, "script_time_no_updates", range=range_text)
-        parts = [words("script_starting", share=percent(self.startup_share))]
-        parts.append(words("script_training", share=percent(self.training_share)))
-        if self.evaluation_share:
-            parts.append(words("script_testing", share=percent(self.evaluation_share)))
-        return self.fill(words, WHOLE[self.cut], range=range_text, parts=words.listed(parts))
-
-    @property
-    def weight(self) -> float:
-        return self.wall_s
+def _time_text(one: Finding, words: Words) -> str:
+    steps = "" if one.step_ms is None else one.fill(words, "script_steps")
+    own = one.fill(words, "script_instruments") if one.instruments_s else ""
+    return words.sentences(script_whole(one, words), steps, one.fill(words, "script_watching"), own)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScriptPart(ScriptFinding):
-    """A part that takes a large share of the run or of its steps."""
-
-    kind = "script_part"
-    rank = 4
-
-    of: str
-    """`run` or `step`."""
-    share: float
-    low: float
-    high: float
-    time: float
-    """Seconds of the run, or milliseconds of a typical step."""
-
-    def statement(self, words: Words) -> str:
-        range_text = self.ranged(words, percent(self.low), percent(self.high))
-        part = words.phase(self.subject)
-        key = f"script_part_{self.subject}" if self.of == "run" else "script_part_step"
-        if self.of == "step" and self.subject in ("data", "optimizer", "other"):
-            key = f"script_step_{self.subject}"
-        return self.fill(words, key, range=range_text, part=words.capital(part))
-
-    @property
-    def weight(self) -> float:
-        return self.share
+def _part_text(one: Finding, words: Words) -> str:
+    range_text = _ranged(one, words, percent(one.low), percent(one.high))
+    key = f"script_part_{one.subject}" if one.of == "run" else "script_part_step"
+    if one.of == "step" and one.subject in ("data", "optimizer", "other"):
+        key = f"script_step_{one.subject}"
+    return one.fill(words, key, range=range_text, part=words.capital(words.phase(one.subject)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScriptMemory(ScriptFinding):
-    """Memory that keeps growing with the updates."""
-
-    kind = "script_memory"
-    rank = 2
-
-    mib_per_update: float
-    first_mib: float
-    last_mib: float
-    num_updates: int
-
-    def statement(self, words: Words) -> str:
-        return self.fill(words, "script_memory_seeds" if self.n > 1 else "script_memory")
-
-    @property
-    def weight(self) -> float:
-        return self.last_mib - self.first_mib
+def _memory_text(one: Finding, words: Words) -> str:
+    return one.fill(words, "script_memory_seeds" if one.n > 1 else "script_memory")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScriptOrder(ScriptFinding):
-    """Training data that come in the same order in every pass."""
+def _order_text(one: Finding, words: Words) -> str:
+    if one.shuffles:
+        return one.fill(words, "script_order_alike")
+    return one.fill(words, "script_order" if one.num_passes > 1 else "script_order_once")
 
-    kind = "script_order"
-    rank = 5
 
-    num_passes: int
-    shuffles: bool
-    """Whether its loader shuffles, and begins every pass alike all the same."""
+def _same_text(one: Finding, words: Words) -> str:
+    key = "script_same" if one.is_whole else "script_same_levels"
+    return one.fill(words, key, argument=short_name(one.subject))
 
-    def statement(self, words: Words) -> str:
-        if self.shuffles:
-            return self.fill(words, "script_order_alike")
-        return self.fill(words, "script_order" if self.num_passes > 1 else "script_order_once")
+
+def _seeds_text(one: Finding, words: Words) -> str:
+    return one.fill(words, "script_seeds" if one.num_different == 1 else "script_seeds_some")
+
+
+def _kind(
+    name: str,
+    rank: int,
+    statement: Callable[[Finding, Words], str],
+    weight: Callable[[Finding], float] | None = None,
+) -> Kind:
+    return Kind(name, "script", rank, statement=statement, phrases=_where, weight=weight)
+
+
+SCRIPT_SAME = _kind("script_same", 1, _same_text, lambda one: len(one.cells))
+"""Settings that differ in one argument, and were trained alike to the last bit; `is_whole` where all levels
+of the argument gave the same."""
+SCRIPT_SEEDS = _kind("script_seeds", 1, _seeds_text)
+"""Seeds that the script does not heed: so many runs of each setting are different."""
+SCRIPT_MEMORY = _kind("script_memory", 2, _memory_text, lambda one: one.last_mib - one.first_mib)
+"""Memory that keeps growing with the updates."""
+SCRIPT_TIME = _kind("script_time", 3, _time_text, lambda one: float(one.wall_s))
+"""How long the script ran, what of it was training, and what watching took (beside the whole)."""
+SCRIPT_PART = _kind("script_part", 4, _part_text, lambda one: float(one.share))
+"""A part that takes a large share of the `run` or of its `step`s: seconds, or milliseconds of a typical
+step."""
+SCRIPT_ORDER = _kind("script_order", 5, _order_text)
+"""Training data that come in the same order in every pass; `shuffles` where a loader shuffles, and begins
+every pass alike all the same."""
 
 
 def script_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Of each cell, in the order asked."""
-    all_times = script_times(evidence)
+    """Of each cell, in the order asked; then of what was repeated."""
+    all_times, num_cells = script_times(evidence), len(evidence.cells)
     for times in all_times:
-        yield _time(times, len(evidence.cells))
-        yield from _parts(times, len(evidence.cells))
-        yield from _memory(times, len(evidence.cells))
-    yield from _orders(all_times, len(evidence.cells))
+        yield _time(times, num_cells)
+        yield from _parts(times, num_cells)
+        yield from _memory(times, num_cells)
+    yield from _orders(all_times, num_cells)
+    yield from _same_losses(evidence)
+    yield from _seeds(evidence)
 
 
 def _time(times: ScriptTimes, num_cells: int) -> Finding:
@@ -359,7 +283,10 @@ def _time(times: ScriptTimes, num_cells: int) -> Finding:
     steps = [statistics.median(found) for run in times.runs if (found := steps_ms(run))]
     firsts = [first for run in times.runs if (first := first_step_ms(run)) is not None]
 
-    return ScriptTime(
+    def share(read: Callable[[WatchedRecord], float]) -> float:
+        return times.over_runs(lambda run: read(run) / (run.wall_s or 1.0)).value
+
+    return SCRIPT_TIME(
         subject="script",
         cells=(times.cell,),
         n=len(times.runs),
@@ -367,13 +294,13 @@ def _time(times: ScriptTimes, num_cells: int) -> Finding:
         wall_s=wall.value,
         low_s=wall.low,
         high_s=wall.high,
-        startup_share=times.over_runs(partial(_run_share, STARTUP)).value,
-        training_share=times.over_runs(lambda run: run.trained_s / (run.wall_s or 1.0)).value,
-        evaluation_share=times.over_runs(partial(_run_share, EVALUATION)).value,
+        startup_share=share(lambda run: run.parts_s.get(STARTUP, 0.0)),
+        training_share=share(lambda run: run.trained_s),
+        evaluation_share=share(lambda run: run.parts_s.get(EVALUATION, 0.0)),
         step_ms=statistics.median(steps) if steps else None,
         first_step_ms=statistics.median(firsts) if firsts else None,
         overhead_s=times.over_runs(lambda run: run.overhead_s).value,
-        overhead_share=times.over_runs(lambda run: run.overhead_s / (run.wall_s or 1.0)).value,
+        overhead_share=share(lambda run: run.overhead_s),
         instruments_s=times.over_runs(lambda run: run.instruments_s).value,
         num_updates=round(times.over_runs(lambda run: run.num_steps).value),
         cut=times.cut,
@@ -381,76 +308,84 @@ def _time(times: ScriptTimes, num_cells: int) -> Finding:
 
 
 def _parts(times: ScriptTimes, num_cells: int) -> Iterator[Finding]:
-    # Of a run that was cut short these say when that was.
-    of_run = () if times.cut else ((EVALUATION, NOTABLE_OF_RUN), (STARTUP, NOTABLE_START))
-    for part, least in of_run:
-        share = times.over_runs(partial(_run_share, part))
-        if share.value >= least:
-            spent = times.over_runs(partial(_run_s, part))
-            yield _part(times, num_cells, part, "run", share, spent.value)
+    def run_s(part: str, run: WatchedRecord) -> float:
+        return run.parts_s.get(part, 0.0)
+
+    def run_share(part: str, run: WatchedRecord) -> float:
+        return run_s(part, run) / (run.wall_s or 1.0)
+
+    def step_share(part: str, run: WatchedRecord) -> float:
+        parts = typical_step_ms(run)
+        return parts.get(part, 0.0) / (sum(parts.values()) or 1.0)
+
     in_steps = times.step_parts_ms
+    found = []
+    # Of a run that was cut short these say when that was.
+    for part, least in () if times.cut else NOTABLE_OF_RUN.items():
+        spent = times.over_runs(partial(run_s, part)).value
+        found.append((part, "run", times.over_runs(partial(run_share, part)), least, spent))
     for part in COUNTED_PARTS if times.is_on_cpu else HOST_PARTS:
-        share = times.over_runs(partial(_step_share, part))
-        if part in in_steps and share.value >= NOTABLE_OF_STEP:
-            yield _part(times, num_cells, part, "step", share, in_steps[part])
-
-
-def _part(
-    times: ScriptTimes, num_cells: int, part: str, of: str, share: Spread, time: float
-) -> Finding:
-    return ScriptPart(
-        subject=part,
-        cells=(times.cell,),
-        n=len(times.runs),
-        num_cells=num_cells,
-        of=of,
-        share=share.value,
-        low=share.low,
-        high=share.high,
-        time=time,
-    )
-
-
-def _run_s(part: str, run: WatchedRecord) -> float:
-    return run.parts_s.get(part, 0.0)
-
-
-def _run_share(part: str, run: WatchedRecord) -> float:
-    return _run_s(part, run) / run.wall_s if run.wall_s else 0.0
-
-
-def _step_share(part: str, run: WatchedRecord) -> float:
-    return step_share(run, part)
+        if part in in_steps:
+            share = times.over_runs(partial(step_share, part))
+            found.append((part, "step", share, NOTABLE_OF_STEP, in_steps[part]))
+    for part, of, share, least, spent in found:
+        if share.value >= least:
+            yield SCRIPT_PART(
+                subject=part,
+                cells=(times.cell,),
+                n=len(times.runs),
+                num_cells=num_cells,
+                of=of,
+                share=share.value,
+                low=share.low,
+                high=share.high,
+                time=spent,
+            )
 
 
 def _memory(times: ScriptTimes, num_cells: int) -> Iterator[Finding]:
     """Where it grew in every run."""
-    found = list(grown(times))
-    if found and len(found) == len(times.runs):
-        middle = sorted(found, key=lambda one: one.bytes_per_update)[len(found) // 2]
-        yield ScriptMemory(
-            subject="memory",
-            cells=(times.cell,),
-            n=len(found),
-            num_cells=num_cells,
-            mib_per_update=middle.bytes_per_update / MIB,
-            first_mib=middle.first_bytes / MIB,
-            last_mib=middle.last_bytes / MIB,
-            num_updates=middle.last_step - middle.first_step,
-        )
+    found = [one for run in times.runs if (one := growth(run)) is not None]
+    if not found or len(found) < len(times.runs):
+        return
+
+    def bytes_per_update(one: tuple[tuple[int, int], tuple[int, int]]) -> float:
+        return (one[1][1] - one[0][1]) / (one[1][0] - one[0][0])
+
+    middle = sorted(found, key=bytes_per_update)[len(found) // 2]
+    (first_step, first), (last_step, last) = middle
+    yield SCRIPT_MEMORY(
+        subject="memory",
+        cells=(times.cell,),
+        n=len(found),
+        num_cells=num_cells,
+        mib_per_update=bytes_per_update(middle) / MIB,
+        first_mib=first / MIB,
+        last_mib=last / MIB,
+        num_updates=last_step - first_step,
+    )
 
 
 def _orders(all_times: Sequence[ScriptTimes], num_cells: int) -> Iterator[Finding]:
     """Cells whose loaders do not shuffle, those with as many passes together."""
+
+    def is_alike(loader: LoaderRow) -> bool:
+        """Whether every pass has the same order, as far as was seen: a data set may shuffle by itself, and
+        a loader that shuffles may be seeded anew before every pass."""
+        if loader.order == IN_ORDER:
+            return loader.begins_alike is not False
+        return loader.begins_alike is True
+
     by_passes: dict[tuple[int, bool], list[ScriptTimes]] = {}
     for times in all_times:
-        trained = [[one for one in run.loaders if one.is_trained_on] for run in times.runs]
-        if all(loaders and all(map(_is_alike, loaders)) for loaders in trained):
-            passes = max(one.num_passes for loaders in trained for one in loaders)
-            shuffles = any(one.order != IN_ORDER for loaders in trained for one in loaders)
+        by_run = [[one for one in run.loaders if one.is_trained_on] for run in times.runs]
+        loaders = [one for trained in by_run for one in trained]
+        if all(by_run) and all(map(is_alike, loaders)):
+            passes = max(one.num_passes for one in loaders)
+            shuffles = any(one.order != IN_ORDER for one in loaders)
             by_passes.setdefault((passes, shuffles), []).append(times)
     for (passes, shuffles), found in by_passes.items():
-        yield ScriptOrder(
+        yield SCRIPT_ORDER(
             subject="order",
             cells=tuple(times.cell for times in found),
             n=sum(len(times.runs) for times in found),
@@ -460,79 +395,49 @@ def _orders(all_times: Sequence[ScriptTimes], num_cells: int) -> Iterator[Findin
         )
 
 
-def _is_alike(loader: LoaderRow) -> bool:
-    """Whether every pass has the same order, as far as was seen: a data set may shuffle by itself, and a
-    loader that shuffles may be seeded anew before every pass."""
-    if loader.order == IN_ORDER:
-        return loader.begins_alike is not False
-    return loader.begins_alike is True
-
-
-MIN_UPDATES = 3
-"""The first loss is the same whatever is varied."""
-
 Losses = tuple[tuple[int, int, tuple[float | None, ...]], ...]
 """By seed: the updates, and every loss."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SameLosses(ScriptFinding):
-    """Settings that differ in one argument, and were trained alike to the last bit."""
-
-    kind = "script_same"
-    rank = 1
-
-    is_whole: bool
-    """Whether all levels of the argument gave the same."""
-
-    def statement(self, words: Words) -> str:
-        key = "script_same" if self.is_whole else "script_same_levels"
-        return self.fill(words, key, argument=short_name(self.subject))
-
-    @property
-    def weight(self) -> float:
-        return len(self.cells)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScriptSeeds(ScriptFinding):
-    """Seeds that the script does not heed."""
-
-    kind = "script_seeds"
-    rank = 1
-
-    num_different: int
-    """Of its runs, in each setting."""
-
-    def statement(self, words: Words) -> str:
-        return self.fill(words, "script_seeds" if self.num_different == 1 else "script_seeds_some")
-
-
-def repeat_findings(evidence: Evidence) -> Iterator[Finding]:
-    """Of each argument that is varied, in the order asked; then of seeds."""
-    yield from _same_losses(evidence)
-    yield from _seeds(evidence)
-
-
 def _same_losses(evidence: Evidence) -> Iterator[Finding]:
+    """Of each argument that is varied, in the order asked."""
     losses = {cell.id: found for cell in evidence.cells if (found := _losses(evidence, cell))}
+    known = [cell for cell in evidence.cells if cell.id in losses]
     for factor in evidence.factors:
-        groups = [
-            [cell for cell in group if cell.id in losses] for group in _beside(evidence, factor)
-        ]
-        groups = [group for group in groups if len(group) > 1]
-        alike = [same for group in groups for same in _alike(group, losses)]
-        is_whole = bool(groups) and [len(one) for one in alike] == [len(one) for one in groups]
+        beside: dict[str, list[str]] = {}  # cells that differ in this argument alone
+        for cell in known:
+            rest = repr(sorted(item for item in cell.levels.items() if item[0] != factor))
+            beside.setdefault(rest, []).append(cell.id)
+        groups = [group for group in beside.values() if len(group) > 1]
+        alike = []
+        for group in groups:
+            by_losses: dict[Losses, list[str]] = {}
+            for cell_id in group:
+                by_losses.setdefault(losses[cell_id], []).append(cell_id)
+            alike += [cells for cells in by_losses.values() if len(cells) > 1]
+        is_whole = bool(groups) and list(map(len, alike)) == list(map(len, groups))
         if is_whole:
-            alike = [[cell for group in groups for cell in group]]
+            alike = [[cell_id for group in groups for cell_id in group]]
         for cells in alike:
-            yield SameLosses(
+            yield SCRIPT_SAME(
                 subject=factor,
-                cells=tuple(cell.id for cell in cells),
-                n=sum(len(losses[cell.id]) for cell in cells),
+                cells=tuple(cells),
+                n=sum(len(losses[cell_id]) for cell_id in cells),
                 num_cells=len(evidence.cells),
                 is_whole=is_whole,
             )
+
+
+def _losses(evidence: Evidence, cell: Cell) -> Losses | None:
+    """None where the cell was not watched to the end, or too few losses are known."""
+    runs = {
+        seed: one.watched
+        for seed, one in sorted(evidence.learned.get(cell.id, {}).items())
+        if one.watched is not None and one.trial.state == "done"
+    }
+    if not runs or any(run.num_steps < MIN_UPDATES or None in run.losses for run in runs.values()):
+        return None
+    return tuple((seed, run.num_steps, tuple(run.losses)) for seed, run in runs.items())
 
 
 def _seeds(evidence: Evidence) -> Iterator[Finding]:
@@ -543,7 +448,7 @@ def _seeds(evidence: Evidence) -> Iterator[Finding]:
             num_runs = len(evidence.learned[cell.id])
             by_number.setdefault((num_runs, num_runs - len(repeats)), []).append(cell.id)
     for (num_runs, num_different), cells in by_number.items():
-        yield ScriptSeeds(
+        yield SCRIPT_SEEDS(
             subject="seeds",
             cells=tuple(cells),
             n=num_runs,
@@ -552,43 +457,10 @@ def _seeds(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _beside(evidence: Evidence, factor: str) -> list[list[Cell]]:
-    """Cells that differ in this argument alone."""
-    groups: dict[str, list[Cell]] = {}
-    for cell in evidence.cells:
-        rest = repr(sorted((name, cell.levels[name]) for name in cell.levels if name != factor))
-        groups.setdefault(rest, []).append(cell)
-    return list(groups.values())
-
-
-def _alike(group: list[Cell], losses: dict[str, Losses]) -> list[list[Cell]]:
-    """Those of a group that gave the same, two or more."""
-    by_losses: dict[Losses, list[Cell]] = {}
-    for cell in group:
-        by_losses.setdefault(losses[cell.id], []).append(cell)
-    return [cells for cells in by_losses.values() if len(cells) > 1]
-
-
-def _losses(evidence: Evidence, cell: Cell) -> Losses | None:
-    """None where the cell was not watched to the end, or too few losses are known."""
-    runs: dict[int, WatchedRecord] = {
-        seed: one.watched
-        for seed, one in sorted(evidence.learned.get(cell.id, {}).items())
-        if one.watched is not None and one.trial.state == "done"
-    }
-    if not runs or any(run.num_steps < MIN_UPDATES or None in run.losses for run in runs.values()):
-        return None
-    return tuple((seed, run.num_steps, tuple(run.losses)) for seed, run in runs.items())
-
-
 def command_text(script: ScriptSpec) -> str:
     """The script with the arguments that all its trials have: `mnist.py --epochs 2`."""
-    own = (
-        ["-m", script.module]
-        if script.module
-        else [PurePath(script.path).name.removesuffix(AS_OBJECT)]
-    )
-    return shlex.join([*own, *script.arguments])
+    own = [PurePath(script.path).name.removesuffix(AS_OBJECT)]
+    return shlex.join([*(["-m", script.module] if script.module else own), *script.arguments])
 
 
 def seen_texts(seen: Mapping[str, Any], words: Words) -> list[str]:
@@ -604,3 +476,169 @@ def seen_texts(seen: Mapping[str, Any], words: Words) -> list[str]:
     if "parameters" in seen:
         texts.append(words("seen_parameters", number=f"{seen['parameters']:,}"))
     return texts
+
+
+Parts = tuple[str, Mapping[str, float]]
+"""A setting and its parts, in seconds or milliseconds."""
+
+
+def time_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
+    """All time of the script by part; the parts add up."""
+    rows = [(times.cell, times.parts_s) for times in all_times]
+    notes = [
+        words("script_cut_note") if any(times.cut for times in all_times) else "",
+        words("script_means") if any(len(times.runs) > 1 for times in all_times) else "",
+        words("script_table_note"),
+        "" if all(times.is_on_cpu for times in all_times) else words("script_host_note"),
+        _first_process(all_times, words),
+    ]
+    return _part_table(words("script_table"), rows, "script_s", words, words.sentences(*notes))
+
+
+def step_parts_table(all_times: Sequence[ScriptTimes], words: Words) -> Table | None:
+    """A typical step by part; None where no script made two updates."""
+    rows = [(times.cell, parts) for times in all_times if (parts := times.step_parts_ms)]
+    if not rows:
+        return None
+    note = words("script_step_note")
+    return _part_table(words("script_step_table"), rows, "script_ms", words, note)
+
+
+def _part_table(caption: str, rows: Sequence[Parts], unit: str, words: Words, note: str) -> Table:
+    def entry(row: Parts, part: str | None) -> Entry:
+        """`0.62 (2.1%)`; None stands for the whole."""
+        whole = sum(row[1].values())
+        if part is None:
+            return Entry(figure(whole), whole)
+        if part not in row[1]:
+            return EMPTY
+        own = row[1][part]
+        return Entry(f"{figure(own)} ({percent(own / (whole or 1.0))})", own)
+
+    parts = [*dict.fromkeys(part for _, own in rows for part in own), None]
+    headings = {
+        part: words("script_whole") if part is None else words.phase(part) for part in parts
+    }
+    if len(rows) > MOST_COLUMNS:
+        headings[None] = words(unit)
+        fields: list[Field[Parts]] = [name(words("cell"), lambda row: row[0])]
+        fields += [value(headings[part], partial(entry, part=part)) for part in parts]
+        return table_of(caption, fields, rows, note, cell=lambda row: row[0])
+    by_part: list[Field[str | None]] = [name(words("script_part_heading"), headings.__getitem__)]
+    for row in rows:
+        heading = words(unit) if len(rows) == 1 else f"{row[0]}{words('list_comma')}{words(unit)}"
+        by_part.append(value(heading, partial(entry, row)))
+    return table_of(caption, by_part, parts, note)
+
+
+def _first_process(all_times: Sequence[ScriptTimes], words: Words) -> str:
+    """Whose records they are, where torchrun started several processes."""
+    number = max(times.num_processes for times in all_times)
+    return words("script_first_process", number=number) if number > 1 else ""
+
+
+def seen_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
+    """Loaders, models and optimizers; settings in which the same was seen stand together."""
+    cells: dict[tuple[str, str], list[str]] = {}
+    for times in all_times:
+        for what in dict.fromkeys(row for run in times.runs for row in _counted(run, words)):
+            cells.setdefault(what, []).append(times.cell)
+    kinds = list(dict.fromkeys(kind for kind, _ in cells))
+    rows = sorted(cells, key=lambda row: kinds.index(row[0]))
+    fields: list[Field[tuple[str, str]]] = [
+        name(words("what"), lambda row: row[0]),
+        name(words("seen"), lambda row: row[1]),
+    ]
+    if len(all_times) > 1:
+        fields.append(name(words("seen_in"), lambda row: words.listed(cells[row])))
+    note = words.sentences(words("seen_note"), _first_process(all_times, words))
+    return table_of(words("seen_table"), fields, rows, note)
+
+
+def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
+    """Each thing once and what was seen of it; with how many there were, where several are alike."""
+    updates = words("seen_updates", number=f"{run.num_steps:,}")
+    threads = words.counted("one_thread", "num_threads", run.threads)
+    seen = [
+        *((_loader_key(loader), _loader(loader, words)) for loader in run.loaders),
+        *(("seen_model", _model(model, words)) for model in run.models),
+        *(("seen_optimizer", _optimizer(optimizer, words)) for optimizer in run.optimizers),
+        ("seen_process", (updates, threads)),
+    ]
+    rows = ((words(key), words.listed(parts)) for key, parts in seen)
+    for (kind, told), number in Counter(rows).items():
+        yield kind, told if number == 1 else words("seen_alike", number=number, told=told)
+
+
+def _loader_key(loader: LoaderRow) -> str:
+    return "seen_training_loader" if loader.is_trained_on else "seen_other_loader"
+
+
+def _loader(loader: LoaderRow, words: Words) -> Iterator[str]:
+    if loader.batch_size is not None:
+        yield words("batch_of", size=loader.batch_size)
+    if loader.num_samples is not None:
+        yield words("seen_samples", number=f"{loader.num_samples:,}")
+    yield words.named("seen_order", loader.order.replace(" ", "_"))
+    yield words.counted("one_worker", "num_workers", loader.num_workers)
+    if loader.pin_memory:
+        yield words("seen_pinned")
+    if loader.drop_last:
+        yield words("seen_drop_last")
+    yield words.counted("one_pass", "num_passes", loader.num_passes)
+
+
+def _model(model: ModelRow, words: Words) -> Iterator[str]:
+    yield model.name
+    yield words("seen_parameters", number=f"{model.num_parameters:,}")
+    yield from model.dtypes
+    yield from (level_name("device", device, words) for device in model.devices)
+    if model.is_compiled:
+        yield words("seen_compiled")
+
+
+def _optimizer(optimizer: OptimizerRow, words: Words) -> Iterator[str]:
+    yield optimizer.name
+    if optimizer.lr is not None:
+        yield words("seen_lr", lr=level_text(optimizer.lr))
+    if optimizer.code != "auto":
+        yield words("seen_code", code=optimizer.code)
+    yield words("seen_updates", number=f"{optimizer.num_steps:,}")
+
+
+def script_section(data: RunData, words: Words) -> Section | None:
+    """Where the time of the script goes; None where nothing of that is known."""
+    all_times = script_times(data.evidence)
+    if not all_times:
+        return None
+    # What its time is: of a script or a block, whole or until it stopped.
+    script, is_cut = data.evidence.study.script, any(times.cut for times in all_times)
+    is_inside = script is not None and script.from_inside
+    intro = "script_intro" + "_inside" * is_inside + "_cut" * is_cut
+    bars = script_bars(all_times)
+    blocks: list[Block] = [
+        Paragraph(words(intro)),
+        bar_figure(bars, "script", words("script_s"), words, words.phase),
+        time_table(all_times, words),
+    ]
+    if (steps := step_parts_table(all_times, words)) is not None:
+        blocks.append(steps)
+    blocks.append(bullets(data.findings_in("script"), words))
+    return Section("script", words("script"), tuple(blocks))
+
+
+def seen_section(data: RunData, words: Words) -> Section | None:
+    """What the script was seen to use; None where nothing of that is known."""
+    if not (all_times := script_times(data.evidence)):
+        return None
+    return Section("seen", words("seen_heading"), (seen_table(all_times, words),))
+
+
+def script_bars(all_times: Sequence[ScriptTimes]) -> Bars:
+    """All time of the script by part, in seconds, a bar per setting; means over seeds."""
+    parts = [
+        Part(times.cell, name, spent, spent / (sum(times.parts_s.values()) or 1.0))
+        for times in all_times[:MOST_CELLS]
+        for name, spent in times.parts_s.items()
+    ]
+    return Bars("whole", tuple(dict.fromkeys(part.name for part in parts)), tuple(parts))

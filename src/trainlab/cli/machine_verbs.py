@@ -30,8 +30,8 @@ def env(
 
     as_json --json: Print the record itself.
     """
+    from trainlab.analysis.environment import environment_table
     from trainlab.machine.host import capture
-    from trainlab.report.tables.environment import environment_table
 
     words, environment = words_in(lang), capture(Path.cwd())
     if as_json:

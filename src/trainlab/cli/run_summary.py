@@ -10,17 +10,26 @@ from rich.console import Console
 from rich.text import Text
 
 from trainlab.analysis.answer import answer, answer_blocks, open_blocks, why_blocks
-from trainlab.analysis.cost import cold_start, overheads
+from trainlab.analysis.cold_start import cold_start, cold_table
+from trainlab.analysis.cost import (
+    cost_table,
+    memory_table,
+    method_text,
+    phases_of_step,
+    step_table,
+    warning_text,
+)
 from trainlab.analysis.document import Block, Paragraph
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding, RunData, by_importance
-from trainlab.analysis.layers import layer_times
+from trainlab.analysis.layers import layer_table, layer_times
 from trainlab.analysis.learning import epoch_table, learn_table
 from trainlab.analysis.measurement import Measurement
-from trainlab.analysis.operators import Sort, outside_us, ranked
+from trainlab.analysis.method import overhead_text, overheads
+from trainlab.analysis.operators import TOP, Sort, operator_table, outside_us, ranked
 from trainlab.analysis.overview import Unfinished, divergence_text, findings, note_counts, shortened
 from trainlab.analysis.roofline import step_roofline
-from trainlab.analysis.scripts import script_times
+from trainlab.analysis.scripts import script_times, seen_table, step_parts_table, time_table
 from trainlab.analysis.tables import bullets
 from trainlab.cli.live_progress import showing_status
 from trainlab.cli.output import print_json, say
@@ -29,19 +38,6 @@ from trainlab.lab import Run
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import SCRIPT_EXIT, DataRecord, TrialRecord
 from trainlab.report.repeat import overridden_text
-from trainlab.report.tables.cost import (
-    cold_table,
-    cost_table,
-    memory_table,
-    method_text,
-    overhead_text,
-    phases_of_step,
-    step_table,
-    warning_text,
-)
-from trainlab.report.tables.layers import layer_table
-from trainlab.report.tables.operators import TOP, operator_table
-from trainlab.report.tables.script import seen_table, step_parts_table, time_table
 from trainlab.report.terminal import print_blocks
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line

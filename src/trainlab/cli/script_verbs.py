@@ -192,7 +192,7 @@ def diagnose(
             watcher=ConsoleWatcher(console, words),
         )
     if markdown and found.record is not None:
-        from trainlab.report.diagnosis import diagnosis_document
+        from trainlab.analysis.diagnosis import diagnosis_document
         from trainlab.report.markdown import markdown_of
 
         sys.stdout.write(markdown_of(diagnosis_document(found.record, words)))
@@ -227,7 +227,7 @@ def print_diagnosis(
     with_all: bool = False,
 ) -> None:
     """What limits the script of a run, and where more is to be had."""
-    from trainlab.report.diagnosis import diagnosis_blocks, diagnosis_document
+    from trainlab.analysis.diagnosis import diagnosis_blocks, diagnosis_document
     from trainlab.report.terminal import print_blocks
 
     document = diagnosis_document(record, words)

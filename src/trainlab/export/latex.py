@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from trainlab.analysis.cost import measured_cell
 from trainlab.analysis.document import Entry, Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.factors import comparison_section
@@ -10,7 +11,6 @@ from trainlab.analysis.measurement import Estimate, Measurement
 from trainlab.analysis.metrics import in_order
 from trainlab.analysis.overview import data_of
 from trainlab.analysis.tables import name, table_of, value
-from trainlab.report.tables.cost import measured_cell
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, is_share, metric_value

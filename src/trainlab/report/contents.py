@@ -6,27 +6,23 @@ from dataclasses import replace
 from trainlab import __version__
 from trainlab.analysis.answer import answer_section, notices, unstable_notices
 from trainlab.analysis.classes import class_section
+from trainlab.analysis.cold_start import cold_section
+from trainlab.analysis.cost import phase_section
+from trainlab.analysis.diagnosis import diagnosis_section
 from trainlab.analysis.document import Block, Document, Figure, Section, with_live_links
+from trainlab.analysis.environment import environment_section
 from trainlab.analysis.factors import comparison_section
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.learning import learn_section
+from trainlab.analysis.method import method_section
+from trainlab.analysis.network import network_section
+from trainlab.analysis.operators import operator_section
 from trainlab.analysis.overview import note_section, trouble_section
 from trainlab.analysis.probes import probe_section
-from trainlab.analysis.scripts import command_text
-from trainlab.report.diagnosis import diagnosis_section
+from trainlab.analysis.roofline import limits_section
+from trainlab.analysis.scaling import parallel_section, scaling_section
+from trainlab.analysis.scripts import command_text, script_section, seen_section
 from trainlab.report.repeat import files_section, repeat_section
-from trainlab.report.sections.cost import (
-    cold_section,
-    limits_section,
-    phase_section,
-    scaling_section,
-)
-from trainlab.report.sections.environment import environment_section
-from trainlab.report.sections.method import method_section
-from trainlab.report.sections.network import network_section
-from trainlab.report.sections.operators import operator_section
-from trainlab.report.sections.parallel import parallel_section
-from trainlab.report.sections.script import script_section, seen_section
 from trainlab.words import Words
 
 MOST_HIDEABLE = 60

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from trainlab.analysis.answer import answer_section, notices
 from trainlab.analysis.charts import COSTS, cost_values
+from trainlab.analysis.cost import cost_table
+from trainlab.analysis.diagnosis import diagnosis_section
 from trainlab.analysis.document import Block, Figure
 from trainlab.analysis.factors import cost_figure, metric_figure
 from trainlab.analysis.finding import RunData
@@ -11,11 +13,8 @@ from trainlab.analysis.learning import curve_figure, learn_table
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.analysis.overview import trouble_section
 from trainlab.analysis.probes import probe_figures, probed_quantities
-from trainlab.analysis.scripts import script_times
+from trainlab.analysis.scripts import script_times, time_table
 from trainlab.errors import SpecError
-from trainlab.report.diagnosis import diagnosis_section
-from trainlab.report.tables.cost import cost_table
-from trainlab.report.tables.script import time_table
 from trainlab.spec.base import did_you_mean
 from trainlab.words import Words
 

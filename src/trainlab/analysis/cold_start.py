@@ -1,0 +1,181 @@
+"""The first step of a process compared with settled ones: what it pays for that they do not."""
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from trainlab.analysis.charts import Spec, chart, colour, quantity, scale_for, tooltip
+from trainlab.analysis.document import Block, Figure, Paragraph, Section, Table
+from trainlab.analysis.finding import MOST_LINES, RunData
+from trainlab.analysis.measurement import MODES, Measurement
+from trainlab.analysis.tables import Field, name, table_of, value
+from trainlab.record.cost_record import ColdStep, CostRecord, LayersRecord
+from trainlab.words import Words
+from trainlab.words.numbers import figure
+
+SMALL_PHASE = 0.05
+"""A phase that takes a smaller share of the first step explains nothing and is left out."""
+COLD_LAYERS = 3
+COUNTS: dict[str, Callable[[ColdStep], int | None]] = {
+    "page_faults": lambda step: step.page_faults,
+    "modules": lambda step: step.modules_imported,
+    "libraries": lambda step: step.libraries_loaded,
+    "allocations": lambda step: step.device_allocations,
+}
+
+
+@dataclass(frozen=True)
+class ColdPair:
+    """A figure of the first step and of settled ones."""
+
+    name: str
+    first: float
+    settled: float
+
+    @property
+    def ratio(self) -> float | None:
+        """The first figure over the settled one; None where that is 0."""
+        return self.first / self.settled if self.settled else None
+
+
+@dataclass(frozen=True)
+class ColdStart:
+    """Medians over the timed processes; layers from the watched one."""
+
+    step_ms: ColdPair
+    phases_ms: tuple[ColdPair, ...]
+    """In the order of the step."""
+    layers_ms: tuple[ColdPair, ...]
+    """Forward passes of the layers, those that gained most by warming up first."""
+    evidence: tuple[ColdPair, ...]
+    """What was counted during the step: memory touched first, modules and libraries loaded, …"""
+
+
+def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> ColdStart | None:
+    """None where no warm-up step was recorded."""
+    records = [record for record in costs if record.cold and record.settled]
+    if not records:
+        return None
+
+    def pair(name: str, read: Callable[[ColdStep], float | None]) -> ColdPair:
+        firsts = [read(record.cold[0]) or 0 for record in records]
+        settled = [
+            statistics.median(read(step) or 0 for step in record.settled) for record in records
+        ]
+        return ColdPair(name, statistics.median(firsts), statistics.median(settled))
+
+    def phase(name: str) -> ColdPair:
+        return pair(name, lambda step: step.phases_ms.get(name, 0.0))
+
+    phases = dict.fromkeys(name for r in records for step in r.cold for name in step.phases_ms)
+    forward = [
+        ColdPair(row.name, row.first_forward_us / 1e3, statistics.median(row.forward_us) / 1e3)
+        for row in (() if layers is None else layers.rows)
+        if row.first_forward_us is not None and row.forward_us
+    ]
+    counted = {name: read for name, read in COUNTS.items() if read(records[0].cold[0]) is not None}
+    return ColdStart(
+        step_ms=pair("step", _total_ms),
+        phases_ms=tuple(map(phase, phases)),
+        layers_ms=tuple(sorted(forward, key=lambda one: one.settled - one.first)),
+        evidence=tuple(pair(name, read) for name, read in counted.items()),
+    )
+
+
+def _total_ms(step: ColdStep) -> float:
+    return sum(step.phases_ms.values())
+
+
+def cold_table(measurement: Measurement, words: Words) -> Table | None:
+    """The first step of a process beside a settled one; None where no warm-up step was kept."""
+    cold = cold_start(measurement.costs, measurement.layers)
+    if cold is None:
+        return None
+    fields: list[Field[tuple[str, ColdPair]]] = [
+        name(words("what"), lambda row: row[0]),
+        value(words("first_step"), lambda row: row[1].first),
+        value(words("settled"), lambda row: row[1].settled),
+        value(words("ratio"), lambda row: row[1].ratio),
+    ]
+    step, cell = words.step(measurement.summary.mode), measurement.trial.cell
+    caption = words("cold_table", step=step, cell=cell)
+    return table_of(caption, fields, list(_cold_rows(cold, words)), words("cold_note"))
+
+
+def _cold_rows(cold: ColdStart, words: Words) -> Iterator[tuple[str, ColdPair]]:
+    yield words("whole_step_ms"), cold.step_ms
+    for pair in cold.phases_ms:
+        if pair.first > SMALL_PHASE * cold.step_ms.first:
+            yield words("phase_ms", phase=words.phase(pair.name)), pair
+    for pair in cold.layers_ms[:COLD_LAYERS]:
+        yield words("layer_forward_ms", layer=pair.name), pair
+    for pair in cold.evidence:
+        if pair.first:
+            yield words.named("counted", pair.name), pair
+
+
+@dataclass(frozen=True)
+class FirstSteps:
+    """The first steps of a process as multiples of a settled one."""
+
+    mode: str
+    points: tuple[tuple[str, int, float], ...]
+    """Cell, step from 1, the median of it over processes in multiples of a settled one."""
+
+
+def first_steps(measured: Sequence[Measurement], mode: str) -> FirstSteps | None:
+    """From the warm-up steps of the timed processes, as many as all processes of a cell have."""
+    points = []
+    for measurement in measured[:MOST_LINES]:
+        # A settled step is one after the measurement, waited for after every phase like the first ones; in
+        # records without such steps, a bare one.
+        base_ms = statistics.median(
+            statistics.median([*map(_total_ms, record.settled)] or record.step_ms)
+            for record in measurement.costs
+        )
+        steps = zip(*(record.warmup_ms for record in measurement.costs), strict=False)
+        for number, step_ms in enumerate(steps, start=1):
+            points.append((measurement.trial.cell, number, statistics.median(step_ms) / base_ms))
+    return FirstSteps(mode, tuple(points)) if points else None
+
+
+def first_steps_chart(steps: FirstSteps, words: Words) -> Spec:
+    """How many times as long as a settled step each of the first steps takes."""
+    rows = [{"cell": cell, "x": step, "y": times} for cell, step, times in steps.points]
+    cells = list(dict.fromkeys(cell for cell, _, _ in steps.points))
+    axis = scale_for([times for _, _, times in steps.points], fits_zero=True)
+    ticks = {"tickMinStep": 1, "format": "d"}
+    x, y = words("step_number"), words("times_settled")
+    hover = [("cell", words("cell"), None), ("x", x, None), ("y", y, ".3~r")]
+    layer = {
+        "mark": {"type": "line", "point": {"filled": True, "size": 34}, "strokeWidth": 2},
+        "encoding": {
+            "x": quantity("x", x, axis=ticks, scale={"nice": False}),
+            "y": quantity("y", y, scale=axis),
+            "color": colour("cell", cells, words("cell")),
+            "tooltip": tooltip(hover),
+        },
+    }
+    return chart(rows, [layer], 220)
+
+
+def cold_section(data: RunData, words: Words) -> Section | None:
+    """Why the first step takes longer; None where no warm-up step was kept."""
+    figures: list[Block] = []
+    tables: list[Block] = []
+    for mode in MODES:
+        measured = data.evidence.measured_in(mode)
+        steps = first_steps(measured, mode)
+        if steps is not None and len(steps.points) > 1:
+            caption = words("cold_caption", step=words.step(mode))
+            values = words.listed(
+                f"{cell} {figure(times)}" for cell, step, times in steps.points[:200] if step == 1
+            )
+            alt = words("cold_alt", caption=caption, values=values)
+            spec, note = first_steps_chart(steps, words), words("settled_note")
+            figures.append(Figure(f"cold-{mode}", caption, alt, spec, note))
+        # One cell shows as well as any other why the first step is slow.
+        tables += [table for m in measured if (table := cold_table(m, words))][:1]
+    if not figures and not tables:
+        return None
+    return Section("cold", words("cold"), (Paragraph(words("cold_intro")), *figures, *tables))

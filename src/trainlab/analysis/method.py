@@ -1,0 +1,175 @@
+"""The method: what was repeated and tested, what the instruments cost, what could not be decided."""
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from trainlab.analysis.cost import cells_twice, noise_ratio, warning_table
+from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
+from trainlab.analysis.finding import RunData, confounds_text, num_seeds
+from trainlab.analysis.measurement import MODES, Measurement
+from trainlab.analysis.tables import Field, bullets, count, name, table_of, value
+from trainlab.record.cost_record import CostRecord
+from trainlab.spec import Study
+from trainlab.stats.median import FEWEST_FOR_INTERVAL, median_interval
+from trainlab.words import Words
+from trainlab.words.numbers import figure
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """How much longer a watched step takes than a bare one in the same process, as a share of it."""
+
+    instrument: str
+    """`phases`, `layers`, `operators` or `probes`."""
+    added: float
+    low: float
+    high: float
+    """95% interval of the median over pairs; the whole range where there are fewer than six."""
+    num_pairs: int
+
+    def interval_text(self, words: Words) -> str:
+        """The interval, or the range where there are too few pairs for one."""
+        key = "added_range" if self.num_pairs < FEWEST_FOR_INTERVAL else "added_interval"
+        return words(key, low=_signed(self.low), high=_signed(self.high))
+
+
+def overheads(measurement: Measurement) -> list[Overhead]:
+    """One per instrument that watched this cell and has bare steps to compare with."""
+    ratios = {"phases": [r for record in measurement.costs for r in round_ratios(record)]}
+    if (layers := measurement.layers) is not None:
+        ratios["layers"] = _ratios(layers.bare_ms, layers.watched_ms)
+    if (operators := measurement.operators) is not None:
+        ratios["operators"] = _ratios(operators.bare_ms, operators.profiled_ms)
+    if (probes := measurement.probe_price) is not None:
+        ratios["probes"] = _ratios(probes.bare_ms, probes.watched_ms)
+    found = []
+    for instrument, values in ratios.items():
+        if values:
+            added, low, high = (end - 1 for end in median_interval(values))
+            found.append(Overhead(instrument, added, low, high, len(values)))
+    return found
+
+
+def round_ratios(record: CostRecord) -> list[float]:
+    """Marked over bare, per turn that has both: a machine that drifts hits both alike."""
+    marked_ms = [sum(phases) for phases in zip(*record.phases_ms.values(), strict=True)]
+    size = record.round_steps
+    starts = range(0, len(marked_ms), size)
+    turns = [(size, record.step_ms[start : start + size]) for start in starts]
+    if record.turns:
+        numbers = [turn.num_marked for turn in record.turns]
+        turns = list(zip(numbers, record.bare_turns_ms(), strict=True))
+    ratios, start = [], 0
+    for number, bare_ms in turns:
+        if number:
+            marked = statistics.median(marked_ms[start : start + number])
+            ratios.append(marked / statistics.median(bare_ms))
+        start += number
+    return ratios
+
+
+def _ratios(bare_ms: Sequence[float], watched_ms: Sequence[float]) -> list[float]:
+    return [watched / bare for bare, watched in zip(bare_ms, watched_ms, strict=False)]
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.1f}%"
+
+
+def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
+    """What each instrument added to a step."""
+    fields: list[Field[tuple[Measurement, Overhead]]] = [
+        name(words("instrument"), lambda row: words.named("instrument", row[1].instrument)),
+        name(words("mode"), lambda row: words.mode(row[0].summary.mode)),
+        value(words("added"), lambda row: Entry(_signed(row[1].added), row[1].added)),
+        value(words("interval"), lambda row: Entry(row[1].interval_text(words))),
+        value(words("pairs"), lambda row: count(row[1].num_pairs)),
+    ]
+    rows = [(m, overhead) for m in measured for overhead in overheads(m)]
+    caption = words("overhead_table", cell=measured[0].trial.cell if measured else "")
+    return table_of(caption, fields, rows, words("overhead_note"))
+
+
+def overhead_text(added: Sequence[Overhead], words: Words) -> str:
+    """What each instrument added to a step, in a sentence."""
+    parts = (
+        f"{words.named('instrument', o.instrument)} {_signed(o.added)} [{o.interval_text(words)}]"
+        for o in added
+    )
+    return words("overhead_text", parts=words("list_semicolon").join(parts))
+
+
+def method_section(data: RunData, words: Words) -> Section:
+    """What was warmed up, repeated and tested; what the instruments cost; what could not be decided."""
+    evidence, study = data.evidence, data.evidence.study
+    texts: list[str] = []
+    if study.learn and evidence.learned:
+        texts.append(_learn_text(study, words))
+    if evidence.measured:
+        texts += _cost_texts(data, words)
+    tests = dict.fromkeys(finding.test for finding in data.findings if finding.test)
+    texts += [words(f"test_{test}") for test in tests]
+    if confounds := confounds_text(data.findings, words):
+        texts.append(words("confounds", confounds=confounds))
+    elif len(study.all_cells) > 1:
+        texts.append(words("no_confounds"))
+    blocks: list[Block] = [Paragraph(text) for text in texts]
+    if evidence.measured:
+        first = [m for mode in MODES for m in evidence.measured_in(mode)[:1]]
+        blocks += filter(None, (overhead_table(first, words), warning_table(evidence, words)))
+    if undecided := data.findings_in("method"):
+        blocks.append(bullets(undecided, words))
+    elif evidence.diagnosis is None and (evidence.measured or len(study.all_cells) > 1):
+        blocks.append(Paragraph(words("nothing_open")))
+    return Section("method", words("method"), tuple(blocks))
+
+
+def _learn_text(study: Study, words: Words) -> str:
+    """What was repeated, and whether cells have seeds in common."""
+    number = len(study.seeds)
+    if study.script is not None and study.script.from_inside:
+        return words("method_inside")
+    if study.script is not None:
+        option = study.script.seed_argument
+        key = "method_script_seed" if option else "method_script"
+        return words(key, seeds=num_seeds(number, words), option=option)
+    parts = {cell.settings.seed_parts for cell in study.all_cells}
+    if len(parts) > 1:
+        return words("method_learn_parts", seeds=number)
+    (part,) = parts
+    if part == "all":
+        return words("method_learn", seeds=number)
+    return words("method_learn_part", seeds=number, part_name=words.named("part", part))
+
+
+def _cost_texts(data: RunData, words: Words) -> Iterator[str]:
+    summaries = [measurement.summary for measurement in data.evidence.measured]
+    yield words(
+        "method_cost",
+        processes=_range((s.num_processes for s in summaries), words),
+        warmups=_range((s.num_warmup_steps for s in summaries), words),
+        steps=_range((s.num_steps for s in summaries), words),
+    )
+    if turns := sum(summary.num_turns for summary in summaries):
+        aside = sum(summary.num_set_aside for summary in summaries)
+        yield words("method_turns", turns=f"{turns:,}", aside=f"{aside:,}")
+    # What else ran meanwhile, as it was recorded: nobody measures alone because it was asked for.
+    loads = [cost.load for measurement in data.evidence.measured for cost in measurement.costs]
+    others = [load.others_cores for load in loads]
+    yield words(
+        "method_load",
+        others=f"{statistics.fmean(others):.2f}",
+        most=f"{max(others):.2f}",
+        stolen=f"{statistics.fmean(load.stolen_cores for load in loads):.2f}",
+    )
+    for mode in MODES:
+        if (ratio := noise_ratio(data.evidence, mode)) is not None:
+            cells, shown = words.listed(cells_twice(data.evidence, mode)), figure(ratio, 4)
+            yield words("method_noise", step=words.step(mode), cells=cells, ratio=shown)
+
+
+def _range(values: Iterable[int], words: Words) -> str:
+    numbers = list(values)
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else words("range", low=f"{low:,}", high=f"{high:,}")

@@ -1,1 +1,0 @@
-"""Figures: the data of a chart as a value, then the chart as Vega-Lite."""

@@ -1,1 +1,0 @@
-"""The sections of a report, in the order people read."""

@@ -1,1 +1,0 @@
-"""Tables as values: what a report and a terminal both show."""
