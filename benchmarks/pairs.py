@@ -14,7 +14,7 @@ import torch
 
 from trainlab.machine.device import synchronize
 from trainlab.measure.steps import Stopwatch, stopwatch_for, timed_ms
-from trainlab.stats.median import median_interval
+from trainlab.stats.means import median_interval
 
 ROUND_MS = 50.0
 MIN_ROUND_STEPS = 3

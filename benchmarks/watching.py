@@ -30,7 +30,7 @@ from benchmarks.engines import Case, setup_of
 from benchmarks.script import LOG_EVERY, loader_of
 from trainlab.machine.device import synchronize
 from trainlab.record.files import LineWriter
-from trainlab.stats.median import median_interval
+from trainlab.stats.means import median_interval
 from trainlab.watching.hooks import Hooks
 from trainlab.watching.script_curve import ScriptCurve
 from trainlab.watching.tracer import Tracer

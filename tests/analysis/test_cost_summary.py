@@ -15,7 +15,7 @@ from trainlab.analysis.measurement import (
     summarise,
 )
 from trainlab.record.cost_record import CostRecord, LoadRecord
-from trainlab.stats.median import median_interval
+from trainlab.stats.means import median_interval
 from trainlab.words import Words
 
 QUIET = LoadRecord(

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trainlab.stats.ranks import censored_median, rank_p
-from trainlab.stats.superiority import superiority
+from trainlab.stats.means import censored_median, rank_p, superiority
 
 
 def test_ranks_on_hand_worked_numbers() -> None:

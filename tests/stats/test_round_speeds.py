@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from trainlab.stats.rounds import levels
+from trainlab.stats.cost_ratio import levels
 
 
 def test_a_ratio_is_formed_within_rounds() -> None:

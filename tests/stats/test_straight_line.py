@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainlab.stats.straight_line import lack_of_fit
+from trainlab.stats.means import lack_of_fit
 
 X = np.array([0.0, 1.0, 2.0, 4.0])
 

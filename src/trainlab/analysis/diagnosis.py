@@ -49,8 +49,7 @@ from trainlab.spec.script import (
     change_parts,
 )
 from trainlab.spec.study import BASE
-from trainlab.stats.cost_ratio import CostComparison, Floats, compare_costs
-from trainlab.stats.rounds import levels
+from trainlab.stats.cost_ratio import CostComparison, Floats, compare_costs, levels
 from trainlab.words import Words
 from trainlab.words.numbers import MIB
 

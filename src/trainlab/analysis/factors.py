@@ -57,14 +57,12 @@ from trainlab.analysis.tables import (
 from trainlab.spec import Cell
 from trainlab.spec.study import level_text, short_name
 from trainlab.stats.contrasts import LEVEL, Floats
-from trainlab.stats.failures import Failures
-from trainlab.stats.means import Interval
-from trainlab.stats.straight_line import lack_of_fit
-from trainlab.stats.superiority import superiority
+from trainlab.stats.means import Interval, lack_of_fit, superiority
 from trainlab.stats.verdict import (
     FEWEST_SEEDS,
     ROUNDING,
     Comparison,
+    Failures,
     Verdict,
     are_identical,
     compare_all,

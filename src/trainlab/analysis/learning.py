@@ -61,8 +61,7 @@ from trainlab.stats.contrasts import (
     estimate,
     pair_rows,
 )
-from trainlab.stats.means import Interval, Ratio, mean_of
-from trainlab.stats.ranks import censored_median, rank_p
+from trainlab.stats.means import Interval, Ratio, censored_median, mean_of, rank_p
 from trainlab.stats.verdict import are_identical
 from trainlab.words import Words
 from trainlab.words.numbers import figure, is_share, metric_value, percent

@@ -18,8 +18,7 @@ from trainlab.record.cost_record import (
     ProbeCostRecord,
 )
 from trainlab.record.trial_record import TrialRecord
-from trainlab.stats.cost_ratio import Floats, Pair
-from trainlab.stats.rounds import levels
+from trainlab.stats.cost_ratio import Floats, Pair, levels
 
 MODES = ("train", "inference")
 STEP_LIMIT = 0.10

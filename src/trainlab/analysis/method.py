@@ -11,7 +11,7 @@ from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.tables import Field, bullets, count, name, table_of, value
 from trainlab.record.cost_record import CostRecord
 from trainlab.spec import Study
-from trainlab.stats.median import FEWEST_FOR_INTERVAL, median_interval
+from trainlab.stats.means import FEWEST_FOR_INTERVAL, median_interval
 from trainlab.words import Words
 from trainlab.words.numbers import figure
 

@@ -27,8 +27,7 @@ from trainlab.plan import Group, bench_of
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec, Study
-from trainlab.stats.cost_ratio import compare_costs
-from trainlab.stats.rounds import levels
+from trainlab.stats.cost_ratio import compare_costs, levels
 from trainlab.train.engines.ddp import dismiss_crew
 from trainlab.train.loader import Loader
 

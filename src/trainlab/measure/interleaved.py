@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from trainlab.machine.load import load_record
 from trainlab.record.cost_record import LoadRecord, TurnRecord
 from trainlab.spec.study import CostSpec
-from trainlab.stats.median import median_interval
+from trainlab.stats.means import median_interval
 
 MIN_ROUNDS = 5
 """Without so many no median over rounds is worth having."""
