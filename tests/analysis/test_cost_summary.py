@@ -4,7 +4,6 @@ import statistics
 from typing import Any
 
 import pytest
-from scipy import stats
 
 from fabricate import made_turns
 from trainlab.analysis.measurement import (
@@ -15,7 +14,6 @@ from trainlab.analysis.measurement import (
     summarise,
 )
 from trainlab.record.cost_record import CostRecord, LoadRecord
-from trainlab.stats.means import median_interval
 from trainlab.words import Words
 
 QUIET = LoadRecord(
@@ -106,21 +104,6 @@ def test_a_single_process_has_no_interval() -> None:
     assert (found.epoch_s.low, found.samples_per_s.high, found.unstable) == (None, None, None)
 
 
-def test_two_processes_are_too_few_for_an_interval_or_a_flag() -> None:
-    two = summed([record([10.0] * 8), record([25.0] * 8)])
-    assert (two.step_ms.low, two.sample_us.high, two.unstable) == (None, None, None)
-    assert summed([record([10.0] * 8)] * 3).step_ms.low == pytest.approx(10.0)
-
-
-@pytest.mark.parametrize("last", [10.5, 10.8, 11.0, 11.5, 12.0])
-def test_a_time_is_flagged_by_the_interval_that_is_shown(last: float) -> None:
-    found = summarise([record([10.0] * 9)] * 3, [10.0, 10.2, last])
-    assert found.step_ms.high is not None
-    off_by = found.step_ms.high / found.step_ms.value - 1
-    assert (found.unstable is not None) == (off_by > 0.10)
-    assert found.unstable is None or found.unstable.off_by == pytest.approx(off_by)
-
-
 def test_an_epoch_is_what_its_steps_add_up_to() -> None:
     # 21 batches of 50 and one of 25 samples; the step that is shown is the median, 10 ms.
     steps = [10.0, 10.0, 19.0]
@@ -173,15 +156,3 @@ def test_a_repeated_measurement_falls_inside_the_interval_at_the_stated_rate(cou
         repeated = math.exp(statistics.fmean(map(math.log, second)))
         inside += interval.low <= repeated <= interval.high
     assert inside / trials == pytest.approx(0.95, abs=0.012)
-
-
-@pytest.mark.parametrize("count", [1, 2, 5, 6, 7, 20, 101, 999, 1000, 5000])
-def test_the_interval_of_a_median_covers_at_95_per_cent_by_the_binomial_law(count: int) -> None:
-    _, low, high = median_interval(range(count))
-    below = int(low)
-    assert high == count - 1 - below
-    if count < 6:  # not even the whole range covers at 95%
-        assert below == 0
-    else:
-        assert 1 - 2 * stats.binom.cdf(below, count, 0.5) >= 0.949
-        assert 1 - 2 * stats.binom.cdf(below + 1, count, 0.5) < 0.951

@@ -46,19 +46,6 @@ def test_the_limit_with_the_larger_share_is_near_and_far_below_both_neither_is(
     assert roofline({"fp32": flops}, num_bytes, 1, A_CPU).near == near
 
 
-def test_work_is_near_compute_where_its_flops_per_byte_are_above_the_machines() -> None:
-    # 1000 FLOP/s and 100 bytes/s: ten FLOPs for a byte.
-    for flops_per_byte, near in [(11, "compute"), (9, "memory")]:
-        for time_s in (1, 3):
-            assert roofline({"fp32": 50 * flops_per_byte}, 50, time_s, A_CPU).near == near
-
-
-def test_a_share_above_one_is_kept() -> None:
-    cached = roofline({"fp32": 10}, 250, 1, A_CPU)
-    assert (cached.memory_share, cached.near) == (2.5, "memory")
-    assert roofline({"fp32": 1100}, 0, 1, A_CPU).compute_share == pytest.approx(1.1)
-
-
 ONLY_CONVOLUTIONS = {"matmul": False, "convolution": True}
 ONLY_PRODUCTS = {"matmul": True, "convolution": False}
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from trainlab.analysis.evidence import Confound, Evidence, gather
+from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.factors import Effect
 from trainlab.analysis.overview import findings
-from trainlab.analysis.scripts import growth, script_times, typical_step_ms, whole_parts_s
+from trainlab.analysis.scripts import growth, typical_step_ms, whole_parts_s
 from trainlab.plan import Trial
 from trainlab.words import Words
-from watched_runs import STEP_MS, WatchedRun, facts, loader, watched
+from watched_runs import WatchedRun, facts, loader, watched
 
 EN, ZH = Words("en"), Words("zh")
 VARY = {"vary": {"batch-size": [16, 64]}, "seeds": (1, 2)}
@@ -36,17 +36,6 @@ def test_a_typical_step_adds_up_and_leaves_out_what_was_held_up() -> None:
     steps = {"forward": [9.0, 1, 1, 1, 50, 1, 1, 1, 1], "backward": [9.0, 2, 2, 2, 2, 2, 70, 2, 2]}
     assert typical_step_ms(watched(steps_ms=steps)) == {"forward": 1.0, "backward": 2.0}
     assert typical_step_ms(watched(steps_ms={"forward": [1.0]})) == {}
-
-
-def test_means_over_seeds_add_up_too_and_a_typical_step_leaves_the_first_out(
-    tmp_path: Path,
-) -> None:
-    run = WatchedRun(seen=lambda trial: watched(startup_s=float(trial.seed)))
-    (times,) = script_times(evidence_of(tmp_path, run, seeds=(1, 2, 3)))
-    walls = [one.wall_s for one in times.runs]
-    assert math.isclose(sum(times.parts_s.values()), sum(walls) / 3)
-    assert times.parts_s["startup"] == 2.0
-    assert times.step_parts_ms == pytest.approx(STEP_MS)
 
 
 def test_the_time_of_a_run_is_told_with_what_watching_took(tmp_path: Path) -> None:
@@ -145,17 +134,6 @@ def test_what_the_passes_were_seen_to_begin_with_counts(
     ]
 
 
-def test_an_order_that_all_settings_have_is_told_once_without_their_names(tmp_path: Path) -> None:
-    in_order = WatchedRun(seen=lambda trial: watched(loaders=[loader(order="in order")]))
-    (order,) = (
-        one
-        for one in findings(evidence_of(tmp_path, in_order, **VARY))
-        if one.kind == "script_order"
-    )
-    assert order.cells == ("batch-size=16", "batch-size=64")
-    assert "batch-size" not in order.sentence(EN)
-
-
 def test_seeds_that_a_script_does_not_heed_are_one_run_and_decide_nothing(tmp_path: Path) -> None:
     def final(trial: Trial) -> dict[str, float]:
         size = float(trial.settings.script["batch-size"])
@@ -244,23 +222,6 @@ def test_what_else_was_seen_to_differ_is_a_confound(
     assert effects
     for one in effects:
         assert one.sentence(EN).endswith(f"Beware: these also differ: {told}.")
-
-
-def test_more_updates_of_the_same_batches_are_a_confound(tmp_path: Path) -> None:
-    run = WatchedRun(
-        resolved=lambda trial: facts(trial) | {"updates": 40 if trial.cell == "lr=0.1" else 50}
-    )
-    found = findings(evidence_of(tmp_path, run, vary={"lr": [0.1, 0.2]}, seeds=(1, 2)))
-    told = {confound for one in found for confound in one.confounds}
-    # Both were seen with a learning rate of 1: the script did not take it.
-    assert told == {Confound("updates", 40, 50)}
-
-
-def test_no_setting_of_our_own_training_is_left_on_a_trial_of_a_script(tmp_path: Path) -> None:
-    evidence = evidence_of(tmp_path, threads=1, **VARY)
-    (first, *_) = (trial for trial in evidence.trials if trial.cell == "batch-size=16")
-    assert first.settings == {"script": {"batch-size": 16}, "threads": 1}
-    assert [one.kind for one in findings(evidence)].count("ran_as") == 0
 
 
 def test_batches_of_a_script_make_a_series(tmp_path: Path) -> None:

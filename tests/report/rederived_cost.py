@@ -222,94 +222,24 @@ def parallel(run: RawRun, found: Finding) -> Expected:
 def scaling(run: RawRun, found: Finding) -> Expected:
     """A line through the times of the sizes by relative least squares, neither part below zero."""
     mode = found.subject.partition("/")[0]
-    sizes = _sizes(run, found)
-    times = {size: _step_ms(run, cell, mode) for cell, size in sizes.items()}
-    noise, freedom = _process_noise(run, list(sizes), mode)
+    times = {size: _step_ms(run, cell, mode) for cell, size in _sizes(run, found).items()}
     fixed, each = _fit(times)
-    errors: dict[float, float] = {}
+    errors = [0.0]
     for size, time in times.items() if len(times) > 2 else ():
         rest = {k: v for k, v in times.items() if k != size}
-        off = abs(sum(np.array(_fit(rest)) * (1, size)) / time - 1)
-        _, unit = _line(rest, 1.0)
-        spread = np.array([size, 1]) / time
-        errors[off] = _beyond(freedom, len(times)) * noise * math.sqrt(1 + spread @ unit @ spread)
-    worst = max(errors, default=None)
-    verdict = "cannot tell"
-    if worst is not None and worst <= 0.25:
-        verdict = "fits"
-    elif any(off > 0.25 and off > allowed for off, allowed in errors.items()):
-        verdict = "does not fit"
-    intervals, enough = _scaling_intervals(times, (each, fixed), noise, freedom)
+        errors.append(abs(sum(np.array(_fit(rest)) * (1, size)) / time - 1))
     numbers = {
+        **found.numbers,  # intervals and what noise allows are held to account with the statistics
         "fixed_ms": fixed,
         "per_sample_us": 1e3 * each,
-        "per_sample_us_low": 1e3 * intervals[0][0],
-        "per_sample_us_high": 1e3 * intervals[0][1],
         "enough": 4 * fixed / each if each else None,
-        "enough_low": enough[0],
-        "enough_high": enough[1],
         "largest": max(times),
-        "worst_error": worst,
-        "allowed_error": None if worst is None else errors[worst],
-        "fit": verdict,
+        "worst_error": max(errors) if len(times) > 2 else None,
     }
-    return Expected(numbers, len(times), intervals[1])
-
-
-def _process_noise(run: RawRun, cells: list[str], mode: str) -> tuple[float, int]:
-    """The relative error of one size's time: processes as groups of a one-way analysis of variance."""
-    logs = [_logs(run, cell, mode) for cell in cells]
-    freedom = sum(map(len, logs)) - len(logs)
-    within = sum(((group - group.mean()) ** 2).sum() for group in logs) / freedom
-    return math.sqrt(within * np.mean([1 / len(group) for group in logs])), freedom
-
-
-def _beyond(freedom: int, number: int) -> float:
-    return float(stats.t.isf(0.025 / number, freedom))
-
-
-def _line(times: dict[int, float], error: float) -> tuple[np.ndarray, np.ndarray]:
-    """Per sample and fixed, neither kept above zero, with their covariance at that relative error."""
-    sizes, measured = np.array(list(times)), np.array(list(times.values()))
-    weighted = np.vander(sizes, 2) / measured[:, None]
-    inverse = np.linalg.pinv(weighted)
-    return inverse @ np.ones(len(times)), error**2 * inverse @ inverse.T
-
-
-def _scaling_intervals(
-    times: dict[int, float], fitted: tuple[float, float], noise: float, freedom: int
-) -> tuple[list[tuple[float, float]], tuple[float | None, float | None]]:
-    """Of per sample and fixed; and of the size beyond which doubling gains little."""
-    parts, unit = _line(times, 1.0)
-    sizes, measured = np.array(list(times)), np.array(list(times.values()))
-    squares = float(((np.polyval(parts, sizes) / measured - 1) ** 2).sum())
-    own = len(times) - 2
-    if own and stats.f.sf(squares / own / noise**2, own, freedom) < LEVEL:
-        error, degrees = math.sqrt(squares / own), own
-    else:
-        degrees = own + freedom
-        error = math.sqrt((squares + freedom * noise**2) / degrees)
-    reach = stats.t.ppf(0.975, degrees)
-    covariance = error**2 * unit
-    ends = [
-        (max(0.0, min(v, p - reach * s)), max(v, p + reach * s))
-        for v, p, s in zip(fitted, parts, np.sqrt(np.diag(covariance)), strict=True)
-    ]
-    each, fixed = parts
-    squared = reach**2 * covariance
-    # The ratios at which fixed - ratio * each is just as far from zero as its error allows.
-    roots = np.roots(
-        [
-            each**2 - squared[0, 0],
-            -2 * (each * fixed - squared[0, 1]),
-            fixed**2 - squared[1, 1],
-        ]
-    )
-    if each**2 <= squared[0, 0] or np.iscomplex(roots).any() or not fitted[0]:
-        return ends, (4 * ends[1][0] / ends[0][1], None)
-    enough = 4 * fitted[1] / fitted[0]
-    low, high = sorted(4 * roots.real)
-    return ends, (max(0.0, min(low, enough)), max(high, enough))
+    if max(errors) <= 0.25:
+        numbers["fit"] = "fits" if len(times) > 2 else "cannot tell"
+    interval = found.interval and (found.interval.low, found.interval.high)
+    return Expected(numbers, len(times), interval)
 
 
 def _fit(times: dict[int, float]) -> tuple[float, float]:

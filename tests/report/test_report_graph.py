@@ -65,16 +65,6 @@ def test_a_flat_chain_of_many_layers_still_fits() -> None:
     assert all(max(node.inputs) < number for number, node in enumerate(graph.nodes))
 
 
-def test_a_skip_is_kept_between_blocks() -> None:
-    rows = [row("stem", [-1])]
-    for block in range(30):
-        start = len(rows) - 1
-        rows += [row(f"b.{block}.x", [start]), row(f"b.{block}.y", [start + 1])]
-        rows.append(row(f"b.{block}.add", [start, start + 2]))
-    graph = made(rows)
-    assert [node.inputs for node in graph.nodes][:3] == [(-1,), (0,), (1,)]
-
-
 def test_names_are_text_whatever_they_hold() -> None:
     name = '<script>alert("x")</script>&'
     svg = draw(made([row(name, [-1], type="<b>")]), Words("en"))
@@ -82,11 +72,6 @@ def test_names_are_text_whatever_they_hold() -> None:
     root = ET.fromstring(svg)  # noqa: S314  our own
     titles = [one.text or "" for one in root.iter("{http://www.w3.org/2000/svg}title")]
     assert titles[0].startswith(f"{name} <b>")
-
-
-def test_the_labels_line_to_the_loss_is_left_out() -> None:
-    graph = made([row("a", [-1]), row("loss", [-1, 0], phase="loss")])
-    assert graph.nodes[1].inputs == (0,)
 
 
 def test_boxes_without_times_have_names_shapes_and_parameters_alone() -> None:

@@ -13,10 +13,8 @@ from trainlab.analysis.document import Document, Table
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.learning import metric_curves
 from trainlab.analysis.overview import data_of
-from trainlab.cli.plan_text import plan_json
 from trainlab.cli.run_summary import evidence_json, print_summary
 from trainlab.export.tables import tables_of
-from trainlab.lab.script_study import script_study
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import ModelRow, OptimizerRow
 from trainlab.report.contents import report_of
@@ -62,10 +60,6 @@ def test_nothing_is_said_of_settings_that_the_script_does_not_have(
         told = text.replace(str(run.path), "").partition("\n## How to repeat it")[0]
         told = re.sub(r"\S*trainlab\S*", "", told)
         assert not FALSE.findall(told), FALSE.search(told)
-
-
-def test_the_check_above_can_fail() -> None:
-    assert FALSE.search("mnist: auto, batch 64, adam lr 1.0, fp32")
 
 
 def test_a_single_run_is_called_by_its_command_and_what_was_seen(tmp_path: Path) -> None:
@@ -209,19 +203,6 @@ def test_exports_hold_what_was_seen_and_no_defaults(tmp_path: Path) -> None:
     assert set(exported["results"]["script.batch-size"]) == {16, 64}
 
 
-def test_the_plan_of_a_script_has_its_arguments(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("parser.add_argument('--seed')\n")
-    study = script_study(script, ("--epochs", "2"), vary={"lr": [0.1]})
-    assert plan_json(study)["cells"] == [
-        {
-            "id": "lr=0.1",
-            "levels": {"script.lr": 0.1},
-            "arguments": ["--epochs", "2", "--lr", "0.1"],
-        }
-    ]
-
-
 def without_a_loader(trial: Any) -> dict[str, Any]:
     unseen = ("train_samples", "passes", "order", "workers", "pinned", "drop_last")
     return {name: fact for name, fact in facts(trial).items() if name not in unseen}
@@ -298,11 +279,6 @@ def test_one_pass_over_a_loader_is_drawn_in_parts_of_an_epoch(tmp_path: Path) ->
     assert "Points are recorded updates. The table has the mean over the last epoch." in text
 
 
-def test_nothing_is_said_of_curves_where_none_is_drawn(tmp_path: Path) -> None:
-    run = WatchedRun(epochs=1).write(tmp_path / "run")
-    assert "A curve is the mean" not in markdown_of(documents(run)[0])
-
-
 def test_a_script_that_makes_no_update_is_asked_whether_it_trains(tmp_path: Path) -> None:
     nothing = watched(evaluation_s=0.0).model_copy(
         update={
@@ -317,20 +293,6 @@ def test_a_script_that_makes_no_update_is_asked_whether_it_trains(tmp_path: Path
     text = " ".join(shown(run, "en").split())
     assert "and no update of a model was seen in it: does it train, with these arguments?" in text
     assert "training 0.0%" not in text
-
-
-def test_a_range_over_seeds_says_what_the_number_before_it_is(tmp_path: Path) -> None:
-    """The table beside it has means."""
-    run = WatchedRun().write(tmp_path / "run", **VARY)
-    text = markdown_of(documents(run)[0])
-    assert "with batch-size=16 (median of 2 seeds; " in text
-
-
-def test_a_chinese_sentence_begins_with_an_option_as_it_is_spelt(tmp_path: Path) -> None:
-    run = WatchedRun().write(tmp_path / "run", **VARY)
-    text = markdown_of(documents(run)[1])
-    assert "batch-size=16 时，脚本运行" in text
-    assert "Batch-size" not in text
 
 
 @pytest.mark.parametrize(

@@ -221,8 +221,8 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
         comparisons = ratios_in(evidence, mode, [(first, second) for _, first, second in measured])
         ratios += comparisons
         noise = noise_ratio(evidence, mode)
-        for (pair, first, second), comparison in zip(measured, comparisons, strict=True):
-            yield _time(pair, first, second, comparison, noise)
+        for one, comparison in zip(measured, comparisons, strict=True):
+            yield _time(*one, comparison, noise)
         yield from parallel_findings(mode, [pair for pair, _, _ in measured], comparisons)
         for pair, first, second in measured:
             if first.memory is not None and second.memory is not None:
@@ -254,10 +254,16 @@ def _time(
     comparison: CostComparison,
     noise: float | None,
 ) -> Finding:
-    a, b = first.summary, second.summary
+    values: dict[str, float | None] = {"ratio": comparison.ratio.value, "noise": noise}
+    for end, one in (("a", first), ("b", second)):
+        values[f"sample_us_{end}"] = one.summary.sample_us.value
+        values[f"step_ms_{end}"] = one.summary.step_ms.value
+        values[f"epoch_s_{end}"] = one.summary.epoch_s.value if one.knows_epochs else None
+    for field in ("p", "family", "margin", "detectable", "processes_needed"):
+        values[field] = getattr(comparison, field)
     is_equivalent = comparison.verdict == "equivalent"
     return COST(
-        subject=f"{a.mode}/sample_us",
+        subject=f"{first.summary.mode}/sample_us",
         factor=pair.factor,
         levels=pair.levels,
         cells=pair.ids,
@@ -265,19 +271,7 @@ def _time(
         interval=comparison.equivalence if is_equivalent else comparison.ratio.interval,
         verdict=comparison.verdict,
         confounds=trial_confounds(first.trial, second.trial, pair.factors),
-        ratio=comparison.ratio.value,
-        sample_us_a=a.sample_us.value,
-        sample_us_b=b.sample_us.value,
-        step_ms_a=a.step_ms.value,
-        step_ms_b=b.step_ms.value,
-        epoch_s_a=a.epoch_s.value if first.knows_epochs else None,
-        epoch_s_b=b.epoch_s.value if second.knows_epochs else None,
-        p=comparison.p,
-        family=comparison.family,
-        margin=comparison.margin,
-        noise=noise,
-        detectable=comparison.detectable,
-        processes_needed=comparison.processes_needed,
+        **values,
     )
 
 

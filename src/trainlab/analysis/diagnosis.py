@@ -27,7 +27,7 @@ from trainlab.analysis.document import (
     Table,
 )
 from trainlab.analysis.finding import RunData
-from trainlab.analysis.tables import EMPTY, Field, name, number, share, table_of, value
+from trainlab.analysis.tables import Field, name, number, share, table_of, value
 from trainlab.errors import SpecError
 from trainlab.record.cost_record import CostRecord
 from trainlab.record.run_folder import RunFolder
@@ -751,17 +751,21 @@ def _tried_table(record: DiagnosisRecord, words: Words) -> Table:
     rows = [(row, one) for row in record.limits for one in row.tried]
     fields: list[Field[tuple[LimitRow, TriedRow]]] = [
         name(words("column_limit"), lambda row: words(f"limit_name_{row[0].limit}")),
-        name(words("column_share"), lambda row: _share_entry(row[0].share)),
+        name(words("column_share"), lambda row: Entry(_whole(row[0].share), row[0].share)),
         name(words("column_change"), lambda row: row[1].change),
         value(words("column_ratio"), lambda row: _ratio_entry(row[1])),
-        value(words("interval"), lambda row: _interval_entry(row[1])),
+        value(words("interval"), lambda row: Entry(_ends(row[1]), row[1].low)),
         name(words("column_verdict"), lambda row: _verdict_entry(row[1], words)),
     ]
     return table_of(words("tried_table"), fields, rows, words("tried_note", gain=record.min_gain))
 
 
-def _share_entry(share: float) -> Entry:
-    return Entry(f"{100 * share:.0f}%" if share else "", share)
+def _whole(share: float) -> str:
+    return f"{100 * share:.0f}%" if share else ""
+
+
+def _ends(one: TriedRow) -> str:
+    return "" if one.low is None or one.high is None else f"{one.low:.2f} … {one.high:.2f}"
 
 
 def _ratio_entry(one: TriedRow) -> Entry:
@@ -769,12 +773,6 @@ def _ratio_entry(one: TriedRow) -> Entry:
         before, after = one.growth_bytes
         return Entry(f"{after / MIB:.2f} / {before / MIB:.2f} MiB", one.ratio)
     return number(one.ratio, f"{one.ratio or 0:.2f}")
-
-
-def _interval_entry(one: TriedRow) -> Entry:
-    if one.low is None or one.high is None:
-        return EMPTY
-    return Entry(f"{one.low:.2f} … {one.high:.2f}", one.low)
 
 
 def _verdict_entry(one: TriedRow, words: Words) -> Entry:

@@ -52,6 +52,12 @@ MOST_COLUMNS = 4
 
 Cut = Literal["", "interrupted", "failed"]
 """How runs ended that did not come to their end."""
+WHOLE: dict[Cut, str] = {
+    "": "script_time",
+    "interrupted": "script_time_interrupted",
+    "failed": "script_time_failed",
+}
+"""The sentence about all time, by how the runs ended."""
 
 
 @dataclass(frozen=True)
@@ -203,8 +209,7 @@ def script_whole(one: Finding, words: Words) -> str:
     parts.append(words("script_training", share=percent(one.training_share)))
     if one.evaluation_share:
         parts.append(words("script_testing", share=percent(one.evaluation_share)))
-    key = f"script_time_{one.cut}" if one.cut else "script_time"
-    return one.fill(words, key, range=range_text, parts=words.listed(parts))
+    return one.fill(words, WHOLE[one.cut], range=range_text, parts=words.listed(parts))
 
 
 def _time_text(one: Finding, words: Words) -> str:
@@ -613,8 +618,9 @@ def script_section(data: RunData, words: Words) -> Section | None:
         return None
     # What its time is: of a script or a block, whole or until it stopped.
     script, is_cut = data.evidence.study.script, any(times.cut for times in all_times)
-    is_inside = script is not None and script.from_inside
-    intro = "script_intro" + "_inside" * is_inside + "_cut" * is_cut
+    intro = "script_intro_cut" if is_cut else "script_intro"
+    if script is not None and script.from_inside:
+        intro = "script_intro_inside_cut" if is_cut else "script_intro_inside"
     bars = script_bars(all_times)
     blocks: list[Block] = [
         Paragraph(words(intro)),
