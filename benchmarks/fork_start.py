@@ -25,8 +25,7 @@ from tempfile import TemporaryDirectory
 import torch
 from scipy import stats
 
-from trainlab.execute.launch.launcher import Launcher
-from trainlab.execute.launch.worker_process import WorkerProcess
+from trainlab.execute.launch import Launcher, WorkerProcess
 from trainlab.execute.planned_run import start_run
 from trainlab.machine.host import capture
 from trainlab.plan import plan

@@ -15,8 +15,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from benchmarks.pairs import verdict
-from trainlab.execute.launch.launcher import Launcher
-from trainlab.execute.launch.worker_process import WorkerProcess
+from trainlab.execute.launch import Launcher, WorkerProcess
 from trainlab.execute.planned_run import start_run
 from trainlab.machine.host import capture
 from trainlab.plan import plan

@@ -14,8 +14,8 @@ from torchless import Torchless
 from training import HomedSetup, MakeSetup, homed
 from trainlab.cli import build
 from trainlab.data.dataset import Dataset, Split
-from trainlab.execute.executors.local import LocalExecutor
-from trainlab.execute.launch.launcher import Launcher
+from trainlab.execute.executors import LocalExecutor
+from trainlab.execute.launch import Launcher
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.spec import settings_for

@@ -15,7 +15,7 @@ def test_the_end_is_told_at_once_and_not_at_the_next_line(
     monkeypatch.setattr(look_verbs.time, "monotonic", lambda: now_s[0])
     monkeypatch.setattr(look_verbs.time, "sleep", lambda s: now_s.__setitem__(0, now_s[0] + s))
     monkeypatch.setattr("trainlab.lab.open_run", lambda run: None)
-    monkeypatch.setattr("trainlab.lab.progress.overview.Onlooker", lambda run: None)
+    monkeypatch.setattr("trainlab.lab.run_progress.Onlooker", lambda run: None)
     ends_s = look_verbs.LINES_S + 1.0
 
     def text(*given: object) -> tuple[Text, bool]:

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from trainlab.execute.launch.death import Death
 
 from asking import groups_of, study_of
 from children import children
 from trainlab.errors import Interrupted
 from trainlab.execute import bench
-from trainlab.execute.executors import executor_for
-from trainlab.execute.launch.death import Death
-from trainlab.execute.launch.retries import Retries
-from trainlab.execute.launch.worker_process import WorkerProcess
+from trainlab.execute.executors import Retries, executor_for
+from trainlab.execute.launch import WorkerProcess
 from trainlab.execute.planned_run import start_run
 from trainlab.execute.signals import signals_interrupt
 from trainlab.machine.device import Footprint

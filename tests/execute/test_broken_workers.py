@@ -13,7 +13,7 @@ import pytest
 
 from asking import groups_of, study_of
 from children import children
-from trainlab.execute.executors.processes import ProcessesExecutor
+from trainlab.execute.executors import ProcessesExecutor
 from trainlab.execute.planned_run import start_run
 from trainlab.execute.signals import ENDING, interrupted_once, signals_held
 from trainlab.plan import Group
@@ -101,7 +101,7 @@ def test_what_a_worker_wants_done_at_its_end_is_done(
 def test_a_worker_that_does_not_leave_is_killed_and_its_record_stands(
     broken_run: Callable[[str], RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainlab.execute.launch.worker_process.PATIENCE_S", 1.0)
+    monkeypatch.setattr("trainlab.execute.launch.PATIENCE_S", 1.0)
     folder = broken_run("__import__('atexit').register(time.sleep, 600)")
     with at_most(45):
         run_groups(folder)

@@ -16,10 +16,9 @@ import pytest
 
 from asking import study_of
 from trainlab.errors import SpecError, TrainlabError, WorkloadError
-from trainlab.execute.checking.answers import raise_told, told_error
-from trainlab.execute.checking.asking import CheckingProcess
-from trainlab.execute.checking.fault_text import fault_in
-from trainlab.execute.launch.launcher import Launcher
+from trainlab.execute.checking import CheckingProcess, fault_in
+from trainlab.execute.launch import Launcher
+from trainlab.execute.preflight import raise_told, told_error
 from trainlab.spec import Study
 from trainlab.spec.probe import probe_of
 from trainlab.train.loader import Loader
@@ -73,7 +72,7 @@ def launcher() -> Iterator[Launcher]:
 def checks(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Iterator[CheckingProcess]:
     # Another for every test: the server would be started anew.
     ignored = frozenset({"PYTEST_CURRENT_TEST"})
-    monkeypatch.setattr("trainlab.execute.launch.launcher.SET_BY_TORCH", ignored)
+    monkeypatch.setattr("trainlab.execute.launch.SET_BY_TORCH", ignored)
     with closing(CheckingProcess(launcher, {}, limit_s=60.0)) as process:
         yield process
 

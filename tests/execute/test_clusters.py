@@ -16,9 +16,8 @@ import pytest
 from asking import groups_of, study_of
 from clusters import ray_cluster, slurm_cluster, why_no_slurm
 from trainlab.errors import SpecError
-from trainlab.execute.executors import executor_for
-from trainlab.execute.executors.executor import Executor
-from trainlab.execute.executors.slurm import slurm_options
+from trainlab.execute.cluster import slurm_options
+from trainlab.execute.executors import Executor, executor_for
 from trainlab.execute.planned_run import start_run
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec

@@ -22,9 +22,8 @@ from asking import groups_of, study_of
 from command import Verb
 from trainlab import lab
 from trainlab.errors import SpecError
-from trainlab.execute.executors.processes import ProcessesExecutor
-from trainlab.execute.launch import death, retries
-from trainlab.execute.launch.launcher import Launcher
+from trainlab.execute.executors import ProcessesExecutor
+from trainlab.execute.launch import Launcher, death, retries
 from trainlab.execute.planned_run import start_run
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder

@@ -16,9 +16,8 @@ import pytest
 
 from asking import groups_of, study_of
 from children import children
-from trainlab.execute.executors.processes import ProcessesExecutor
-from trainlab.execute.launch.launcher import ForkedProcess, Launcher
-from trainlab.execute.launch.worker_process import WorkerProcess
+from trainlab.execute.executors import ProcessesExecutor
+from trainlab.execute.launch import ForkedProcess, Launcher, WorkerProcess
 from trainlab.execute.planned_run import start_run
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
@@ -213,7 +212,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from asking import groups_of
-from trainlab.execute.executors.processes import ProcessesExecutor
+from trainlab.execute.executors import ProcessesExecutor
 from trainlab.record.folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from asking import study_of
-from trainlab.execute.executors import executor_for
-from trainlab.execute.packing import packed
+from trainlab.execute.executors import executor_for, packed
 from trainlab.execute.planned_run import start_run
 from trainlab.plan import plan
 from trainlab.record.run_folder import RunFolder

@@ -20,8 +20,8 @@ from trainlab import lab
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.method import overheads
 from trainlab.cli.run_summary import print_measurement
-from trainlab.execute.executors.processes import ProcessesExecutor
-from trainlab.execute.launch.launcher import Launcher
+from trainlab.execute.executors import ProcessesExecutor
+from trainlab.execute.launch import Launcher
 from trainlab.execute.planned_run import IsOver, start_run
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
@@ -59,7 +59,7 @@ def run_groups(
 def test_every_timed_trial_has_a_process_and_watched_ones_share_another(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainlab.execute.executors.processes.usable_vcpus", lambda: 4)
+    monkeypatch.setattr("trainlab.execute.executors.usable_vcpus", lambda: 4)
     seen = tmp_path / "seen"
     marker = f"""
 import os
@@ -132,7 +132,7 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
     folder = started(tiny_file, tmp_path / "r")
     tiny_file.write_text(tiny_file.read_text() + deaf)
     monkeypatch.setenv("DEAF", "1")
-    monkeypatch.setattr("trainlab.execute.launch.worker_process.INTERRUPTED_S", 0.5)
+    monkeypatch.setattr("trainlab.execute.launch.INTERRUPTED_S", 0.5)
     before = set(children())
 
     def interrupt() -> None:

@@ -14,8 +14,6 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from trainlab.execute.checking.answers import told_error
-from trainlab.execute.share import Preflight, Share
 from trainlab.machine.processes import end_with_parent
 from trainlab.record.run_folder import RunFolder
 
@@ -23,9 +21,9 @@ THREADS_VARIABLE = "OMP_NUM_THREADS"
 """Schedulers set it too, not always as we want it."""
 
 
-def run_share(share: Share) -> int:
+def run_share(text: str) -> int:
     """Runs what is left of a share; 130 where a signal ended it."""
-    from trainlab.execute.launch.launcher import Launcher
+    from trainlab.execute.launch import Launcher
     from trainlab.execute.signals import signals_interrupt
 
     launcher = Launcher()
@@ -33,10 +31,11 @@ def run_share(share: Share) -> int:
         with signals_interrupt(), closing(launcher):
             launcher.prepare()  # it imports torch while this process does
 
-            from trainlab.execute.executors.processes import ProcessesExecutor
-            from trainlab.execute.packing import packed_here
+            from trainlab.execute.cluster import Share
+            from trainlab.execute.executors import ProcessesExecutor, packed_here
             from trainlab.train.loader import Loader
 
+            share = Share.model_validate_json(text)
             executor = ProcessesExecutor(Loader(), 1, launcher, share.trial_timeout_s)
             executor.run(RunFolder(Path(share.run)), packed_here(share.left()), lambda: False)
     except KeyboardInterrupt:
@@ -44,11 +43,13 @@ def run_share(share: Share) -> int:
     return 0
 
 
-def answer_preflight(asked: Preflight) -> str:
+def answer_preflight(text: str) -> str:
     """The devices of this machine, or the error, as JSON."""
-    from trainlab.execute.preflight import preflight
+    from trainlab.execute.cluster import Preflight
+    from trainlab.execute.preflight import preflight, told_error
     from trainlab.train.loader import Loader
 
+    asked = Preflight.model_validate_json(text)
     try:
         devices = preflight(asked.study, Loader(), each_device=asked.each_device)
     except Exception as error:
@@ -59,30 +60,25 @@ def answer_preflight(asked: Preflight) -> str:
 
 
 def main() -> int:
-    """Does what its arguments say."""
+    """Does what its arguments say, where and with what the driver finds modules."""
     end_with_parent(by=signal.SIGTERM)
-    if sys.argv[1] == "preflight":
-        asked = Preflight.model_validate_json(sys.stdin.buffer.read())
-        _be_as_the_driver(asked.folder, asked.path)
+    is_preflight = sys.argv[1] == "preflight"
+    text = sys.stdin.read() if is_preflight else Path(sys.argv[2]).read_text(encoding="utf-8")
+    asked = json.loads(text)
+    if Path(asked["folder"]).is_dir():
+        os.chdir(asked["folder"])
+    sys.path += [place for place in asked["path"] if place not in sys.path]
+    if is_preflight:
         answers = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)  # what the user's code prints is no answer
-        answers.write(answer_preflight(asked) + "\n")
+        answers.write(answer_preflight(text) + "\n")
         answers.close()
         return 0
-    share = Share.model_validate_json(Path(sys.argv[2]).read_bytes())
-    _be_as_the_driver(share.folder, share.path)
     # Before torch is imported: libraries read it when they are loaded.
-    if share.threads is None:
-        os.environ.pop(THREADS_VARIABLE, None)
-    else:
-        os.environ[THREADS_VARIABLE] = str(share.threads)
-    return run_share(share)
-
-
-def _be_as_the_driver(folder: str, path: tuple[str, ...]) -> None:
-    if Path(folder).is_dir():
-        os.chdir(folder)
-    sys.path += [place for place in path if place not in sys.path]
+    os.environ.pop(THREADS_VARIABLE, None)
+    if asked["threads"] is not None:
+        os.environ[THREADS_VARIABLE] = str(asked["threads"])
+    return run_share(text)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """The preflight: what only the machine that runs the trials can say, checked before any of them runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
+from trainlab import errors
 from trainlab.data.dataset import Dataset, Loaded
-from trainlab.errors import SpecError, TrainlabError, said_by
+from trainlab.errors import SpecError, TrainlabError, WorkloadError, said_by
 from trainlab.instruments.probe_targets import check_selectors
 from trainlab.machine.device import devices_here, pick_device
 from trainlab.machine.host import check_capacity, cpus_text, usable_vcpus
@@ -19,7 +21,13 @@ from trainlab.train.optimizers import check_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import set_up
 from trainlab.watching.script_process import check_script
-from trainlab.workloads.user_code import about_to_run, told_place
+from trainlab.workloads.user_code import (
+    ToldMistakeError,
+    UserMistake,
+    about_to_run,
+    mistake_in,
+    told_place,
+)
 from trainlab.workloads.workload import Workload, line_in_file
 
 FIRST_STEP = "first_step"
@@ -211,3 +219,28 @@ def _problems(settings: TrainSpec, device: str) -> Sequence[str]:
     except TrainlabError as error:
         return [str(error)]
     return []
+
+
+def told_error(error: BaseException) -> dict[str, Any] | None:
+    """The error of a preflight as JSON, with its lines and where in the user's code it came from; None
+    where it is neither ours nor a mistake there."""
+    mistake = mistake_in(error)
+    if isinstance(error, TrainlabError):
+        kind, lines = type(error).__name__, [str(error)]
+        if isinstance(error, SpecError):
+            lines = list(error.problems)
+    elif mistake is not None:
+        kind, lines = WorkloadError.__name__, [str(mistake)]
+    else:
+        return None
+    return {"error": kind, "lines": lines, "mistake": mistake and asdict(mistake)}
+
+
+def raise_told(told: Mapping[str, Any]) -> None:
+    """Raises the error that `told_error` told, if it is one."""
+    if "error" not in told:
+        return
+    kind: type[TrainlabError] = getattr(errors, told["error"], TrainlabError)
+    lines, mistake = told["lines"], told.get("mistake")
+    error = SpecError(lines) if kind is SpecError else kind("\n".join(lines))
+    raise error from (None if mistake is None else ToldMistakeError(UserMistake(**mistake)))

@@ -21,9 +21,9 @@ from trainlab.spec.settings import DATA_CHOICES
 from trainlab.workloads.reference import BUILTIN, check_reference
 
 if TYPE_CHECKING:
-    from trainlab.execute.executors.executor import Executor
+    from trainlab.execute.executors import Executor
     from trainlab.execute.jobs import AskedJobs
-    from trainlab.execute.launch.launcher import Launcher
+    from trainlab.execute.launch import Launcher
     from trainlab.plan import Group
     from trainlab.train.callbacks import Instrument
     from trainlab.workloads.workload import Workload
@@ -85,7 +85,7 @@ def drive(
         check_processes_sendable,
         check_timeout,
     )
-    from trainlab.execute.launch.launcher import Launcher
+    from trainlab.execute.launch import Launcher
     from trainlab.execute.lease import leased
     from trainlab.execute.planned_run import start_run
     from trainlab.plan import plan
@@ -143,7 +143,7 @@ def go_on(
 ) -> Outcome:
     """Runs what is left of a run, then what `next_stage` makes of its records; see `resume_run`."""
     from trainlab.execute.jobs import likely_threads
-    from trainlab.execute.launch.launcher import Launcher
+    from trainlab.execute.launch import Launcher
     from trainlab.execute.lease import leased
     from trainlab.execute.planned_run import check_resumable, mark_interrupted, unfinished_groups
 

@@ -1,1 +1,0 @@
-"""Worker processes: how they are started, told what to do, and ended."""
