@@ -14,8 +14,8 @@ from torchless import Torchless
 from training import HomedSetup, MakeSetup, homed
 from trainlab.cli import build
 from trainlab.data.dataset import Dataset, Split
-from trainlab.execute.executors import LocalExecutor
-from trainlab.execute.launch import Launcher
+from trainlab.execute.executors import InlineExecutor, LocalExecutor, ProcessesExecutor
+from trainlab.execute.launch import Job, Launcher
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.spec import settings_for
@@ -57,15 +57,24 @@ def _own_cache(
 
 @pytest.fixture(autouse=True)
 def _one_trial_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process, unless several jobs are asked for: starting a server takes longer than the trials of
-    most tests. What happens in processes is tested in `tests/execute`."""
-    are_sent = LocalExecutor._are_sent
+    """In this process, unless several jobs are asked for: starting processes takes longer than the
+    trials of most tests. Processes are tested in `tests/execute`, with one server for all."""
+    executor_of = LocalExecutor._executor_of
+    prepare, launch = Launcher.prepare, Launcher.launch
 
-    def are_sent_beside_others(executor: LocalExecutor, workload: str) -> bool:
-        return executor._processes._asked not in ("auto", 1) and are_sent(executor, workload)
+    def of_several(executor: LocalExecutor, workload: str) -> InlineExecutor | ProcessesExecutor:
+        has_several = executor._processes._asked not in ("auto", 1)
+        return executor_of(executor, workload) if has_several else executor._inline
 
-    monkeypatch.setattr(LocalExecutor, "_are_sent", are_sent_beside_others)
-    monkeypatch.setattr(Launcher, "prepare", lambda *given: None)
+    def launch_with_one(launcher: Launcher, job: Job, log: Path) -> tuple[Any, Any]:
+        threads = None if job.threads == 1 else job.threads  # one is what the variable says
+        return launch(launcher, job.model_copy(update={"threads": threads}), log)
+
+    monkeypatch.setattr(LocalExecutor, "_executor_of", of_several)
+    monkeypatch.setattr("trainlab.lab.driving.FORKED", ())
+    monkeypatch.setattr(Launcher, "prepare", lambda launcher, threads=None: prepare(launcher))
+    monkeypatch.setattr(Launcher, "launch", launch_with_one)
+    monkeypatch.setattr(Launcher, "close", lambda launcher: None)
     monkeypatch.setattr("trainlab.execute.jobs.copies_that_fit", lambda: 0)
 
 

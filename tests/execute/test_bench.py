@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from trainlab.execute.launch.death import Death
 
 from asking import groups_of, study_of
 from children import children
 from trainlab.errors import Interrupted
 from trainlab.execute import bench
 from trainlab.execute.executors import Retries, executor_for
-from trainlab.execute.launch import WorkerProcess
+from trainlab.execute.launch import WorkerExit, WorkerProcess
 from trainlab.execute.planned_run import start_run
 from trainlab.execute.signals import signals_interrupt
 from trainlab.machine.device import Footprint
@@ -179,7 +178,10 @@ tiny = dataclasses.replace(tiny, loss=dies)
 
 def test_a_bench_that_memory_ran_out_for_stands_ready_in_pairs() -> None:
     class Died:
-        has_died, death = True, Death(-9, ran_out_of_memory=True)
+        has_died = True
+
+        def exit(self) -> WorkerExit:
+            return WorkerExit(-9, ran_out_of_memory=True)
 
     class Alive:
         has_died = False

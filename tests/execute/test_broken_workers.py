@@ -24,14 +24,14 @@ from trainlab.train.loader import Loader
 QUICK = CostSpec(processes=1, budget_s=0.1, extra_s=0, warmup_steps=2, active_steps=2, trace_mb=0)
 
 FAULTS = """
-import dataclasses, os, signal, sys, threading, time
+import dataclasses, multiprocessing, os, signal, sys, threading, time
 _loss, _calls = tiny.loss, []
 def broken(outputs, targets):
     _calls.append(1)
     if len(_calls) == 4:
         {fault}
     return _loss(outputs, targets)
-if "trainlab.execute.job" in sys.orig_argv:
+if multiprocessing.parent_process() is not None:
     tiny = dataclasses.replace(tiny, loss=broken)
 """
 
@@ -101,7 +101,7 @@ def test_what_a_worker_wants_done_at_its_end_is_done(
 def test_a_worker_that_does_not_leave_is_killed_and_its_record_stands(
     broken_run: Callable[[str], RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainlab.execute.launch.PATIENCE_S", 1.0)
+    monkeypatch.setattr("trainlab.execute.launch.DONE_S", 1.0)
     folder = broken_run("__import__('atexit').register(time.sleep, 600)")
     with at_most(45):
         run_groups(folder)

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 import psutil
@@ -40,7 +39,7 @@ FAULTS = {
     ),
     "hang in the model": (
         "import time\ndef model(hidden=8):\n    print('so far')\n    time.sleep(600)\n",
-        "own_work.py:18: building the model failed before any trial: took longer than 2 s; "
+        "own_work.py:18: building the model failed before any trial: took longer than 8 s; "
         "give it more with --trial-timeout, or see where it hangs",
     ),
     "crash in the first step": (
@@ -70,9 +69,6 @@ def launcher() -> Iterator[Launcher]:
 
 @pytest.fixture
 def checks(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Iterator[CheckingProcess]:
-    # Another for every test: the server would be started anew.
-    ignored = frozenset({"PYTEST_CURRENT_TEST"})
-    monkeypatch.setattr("trainlab.execute.launch.SET_BY_TORCH", ignored)
     with closing(CheckingProcess(launcher, {}, limit_s=60.0)) as process:
         yield process
 
@@ -97,7 +93,7 @@ def test_a_fault_in_the_users_code_is_one_line_and_what_it_printed_is_shown(
     head, _, tail = tiny_file.read_text().partition("tiny = Workload")
     tiny_file.write_text(f"{head}{code}\ntiny = Workload{tail}")
     if "hang" in fault:
-        checks._limit_s = 2.0
+        checks._limit_s = 8.0
     with pytest.raises(TrainlabError) as raised:
         _ = checks.facts(study.workload), checks.preflight(study, each_device=False)
     line = str(raised.value)
@@ -132,18 +128,6 @@ def test_what_is_found_is_what_this_process_would_find(
 
 
 @pytest.mark.slow
-def test_checks_are_made_without_a_server_where_it_has_died(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with closing(Launcher()) as launcher, closing(CheckingProcess(launcher, {})) as checks:
-        launcher._server_for(None)
-        server = launcher._servers[None]._process
-        checks.facts(study.workload)
-        server.kill()
-        assert checks.preflight(study, each_device=False)[0][0] == "cpu"
-
-
-@pytest.mark.slow
 def test_a_run_whose_checks_hang_ends_at_once_when_told_and_leaves_nothing(
     tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -171,7 +155,8 @@ def test_a_run_whose_checks_hang_ends_at_once_when_told_and_leaves_nothing(
     assert process.returncode == 130
     assert told.splitlines()[-1] == "trainlab: interrupted"
     assert started
-    assert not [one for one in started if one.is_running()]
+    living = [one for one in started if one.is_running()]
+    assert not [one for one in living if one.status() != psutil.STATUS_ZOMBIE]
     assert not (tmp_path / "r").exists()
 
 
@@ -200,12 +185,11 @@ Current thread 0x00007f0000000002 (most recent call first):
 
 Extension modules: torch (total: 1)
 """
-    fault = fault_in(log.encode())
-    assert asdict(fault) == {
-        "printed": b"printed\n",
-        "line": "mine.py:2",
-        "trace": f'  File "{file}", line 3, in <module>\n    f()\n'
+    assert fault_in(log.encode()) == (
+        b"printed\n",
+        "mine.py:2",
+        f'  File "{file}", line 3, in <module>\n    f()\n'
         f'  File "{file}", line 2, in f\n    crash()\n',
-    }
-    assert fault_in(b"only printed").printed == b"only printed"
-    assert fault_in(log.replace(str(file), json.__file__).encode()).line == ""
+    )
+    assert fault_in(b"only printed") == (b"only printed", "", "")
+    assert fault_in(log.replace(str(file), json.__file__).encode())[1] == ""

@@ -21,7 +21,6 @@ from trainlab.execute.jobs import ONE_AT_A_TIME, Jobs, check_jobs, jobs_for, job
 from trainlab.execute.planned_run import start_run
 from trainlab.plan import Group, plan
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.study_record import EventReader
 from trainlab.spec import CostSpec
 from trainlab.train.callbacks import Instrument
 from trainlab.train.loader import Loader
@@ -210,34 +209,6 @@ def dies(hidden=8):
         if trial.error is not None:
             assert trial.error.message == told
         assert trial.attempt == (attempts if trial.cell == "hidden=5" else 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("jobs", "num_before_cost"), [(1, 2), (4, 4)])
-def test_places_that_the_first_seeds_leave_free_are_used(
-    jobs: int, num_before_cost: int, tiny_file: Path, tmp_path: Path
-) -> None:
-    quick = CostSpec(processes=2, budget_s=0.1, warmup_steps=2, active_steps=2, trace_mb=0)
-    study = study_of(
-        f"{tiny_file}:tiny",
-        {"device": "cpu", "epochs": 1},
-        seeds=4,
-        vary={"hidden": [4, 5]},
-        cost=quick,
-        tensorboard=False,
-    )
-    run = start_run(study, tmp_path / "r")
-    run_all(run, jobs)
-    assert {trial.state for trial in run.trials()} == {"done"}
-    begun = [
-        event.trials[0]
-        for event in EventReader(run.events_folder).new()
-        if event.kind == "group_begins"
-    ]
-    first_cost = next(place for place, one in enumerate(begun) if one.startswith("cost"))
-    assert first_cost >= num_before_cost
-    assert {one[-5:] for one in begun[:2]} == {"seed1"}, "the first seeds are the first to begin"
-    assert (first_cost > 2) is (jobs > 2)
 
 
 @pytest.mark.slow

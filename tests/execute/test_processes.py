@@ -21,7 +21,6 @@ from trainlab.analysis.evidence import gather
 from trainlab.analysis.method import overheads
 from trainlab.cli.run_summary import print_measurement
 from trainlab.execute.executors import ProcessesExecutor
-from trainlab.execute.launch import Launcher
 from trainlab.execute.planned_run import IsOver, start_run
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
@@ -47,11 +46,9 @@ def run_groups(
     folder: RunFolder,
     wanted: Callable[[Group], bool] = lambda group: True,
     is_over: IsOver = never,
-    *,
-    forks: bool = True,
 ) -> None:
     groups = [group for group in groups_of(folder) if wanted(group)]
-    with closing(ProcessesExecutor(Loader(), launcher=Launcher(forks=forks))) as executor:
+    with closing(ProcessesExecutor(Loader())) as executor:
         executor.run(folder, groups, is_over)
 
 
@@ -79,25 +76,6 @@ open({str(seen)!r}, "a").write(f"{{os.getpid()}}\\n")
         assert home.operators.exists() is (watch == "operators")
         for record in (home.layers, home.memory, home.limits):
             assert record.exists() is (watch == "layers")
-
-
-def test_inference_starts_cold_without_what_only_an_optimizer_needs(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    marker = f"""
-import atexit, sys
-def tell():
-    open({str(tmp_path / "said")!r}, "a").write(f"{{'torch._dynamo' in sys.modules}} ")
-atexit.register(tell)
-"""
-    cost = QUICK.model_copy(update={"mode": "both", "processes": 1})
-    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, cost=cost, learn=False)
-    folder = start_run(study, tmp_path / "r")
-    tiny_file.write_text(tiny_file.read_text() + marker)
-    timed = [trial for trial in folder.trials() if trial.watch == "steps"]
-    run_groups(folder, lambda group: group.trials[0].watch == "steps", forks=False)
-    assert [(trial.cost or {})["mode"] for trial in timed] == ["train", "inference"]
-    assert sorted((tmp_path / "said").read_text().split()) == ["False", "True"]
 
 
 def test_no_process_is_left_behind_when_time_is_up(tiny_file: Path, tmp_path: Path) -> None:

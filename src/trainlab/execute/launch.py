@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from multiprocessing import connection, forkserver
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from trainlab.execute.signals import ENDING
-from trainlab.machine.device import OUT_OF_MEMORY
 from trainlab.machine.host import num_killed_for_memory
 from trainlab.machine.processes import signal_name
 from trainlab.plan import Group
@@ -82,29 +81,35 @@ class Job(Spec):
 class Launcher:
     """Starts processes. To be closed in the end."""
 
+    _served: ClassVar[tuple[int | None, ...]] = ()
+    """The threads of what the server forks, where there is one: libraries read the number when they are
+    loaded. multiprocessing has one server."""
+
     def __init__(self) -> None:
         self._folder = Path.cwd()
         """Where processes start: the user's code may go elsewhere in this one."""
-        self._has_server, self.threads = False, None
 
-    threads: int | None
-    """Those that forked processes have: libraries read the number when they are loaded."""
+    @property
+    def threads(self) -> int | None:
+        """Those that a process must have to be forked."""
+        return next(iter(Launcher._served), None)
 
     def prepare(self, threads: int | None = None) -> None:
         """Starts a server for processes with so many threads, which imports while the caller does something
-        else. To be called while no process runs."""
-        if sys.platform != "linux" or (self._has_server and self.threads == threads):
+        else; none in place of one whose processes still run."""
+        is_busy = Launcher._served and multiprocessing.active_children()
+        if sys.platform != "linux" or Launcher._served == (threads,) or is_busy:
             return
         self.close()
         multiprocessing.set_forkserver_preload(PRELOADED)
         # A server that a closed terminal ends could not tell how its processes ended.
         with _variables(threads), _signals_blocked():
             forkserver.ensure_running()
-        self._has_server, self.threads = True, threads
+        Launcher._served = (threads,)
 
     def launch(self, job: Job, log: Path) -> "tuple[Any, connection.Connection]":
         """A process for the job, which prints to that file, and the pipe to it."""
-        is_forked = self._has_server and job.threads == self.threads
+        is_forked = Launcher._served == (job.threads,)
         context: Any = multiprocessing.get_context("forkserver" if is_forked else "spawn")
         ours, theirs = context.Pipe()
         environment = QUIET | dict(os.environ) | _threads_variable(job.threads)
@@ -116,9 +121,9 @@ class Launcher:
         return process, ours
 
     def close(self) -> None:
-        """Ends the server, if there is one."""
-        if self._has_server:
-            self._has_server = False
+        """Ends the server, unless another run uses it."""
+        if Launcher._served and not multiprocessing.active_children():
+            Launcher._served = ()
             server: Any = forkserver._forkserver
             if server._forkserver_pid is not None:
                 # Taking down what it has imported would hold up its driver, which waits for it.
@@ -195,6 +200,8 @@ class WorkerExit:
 
     def failure(self, log: str) -> Failure:
         """Of each trial it left behind, with the end of its log."""
+        from trainlab.machine.device import OUT_OF_MEMORY
+
         kind, remedy = "ProcessDied", ""
         if self.limit_s is not None:
             kind, remedy = "TimedOut", "; give it more with --trial-timeout, or see where it hangs"
@@ -230,7 +237,7 @@ class JobProcess:
         self, launcher: Launcher, job: Job, log: Path, limit_s: float | None = None
     ) -> None:
         """`limit_s`: how long it may work."""
-        self.job, self._log, self._limit_s = job, log, limit_s
+        self.job, self._log, self._limit_s = job, log.absolute(), limit_s
         with suppress(OSError):  # a log that cannot be written fails no trial
             log.parent.mkdir(exist_ok=True)
         self._log_begin = log.stat().st_size if log.exists() else 0
@@ -240,7 +247,7 @@ class JobProcess:
         self._asked_s: float | None = None
         """When it was told to do what it has not answered yet."""
         self._is_overdue = False
-        self._process, self.pipe = launcher.launch(job, log)
+        self._process, self.pipe = launcher.launch(job, self._log)
 
     @property
     def exit_code(self) -> int | None:
