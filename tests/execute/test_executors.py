@@ -10,7 +10,8 @@ import pytest
 from asking import groups_of, study_of
 from children import children
 from trainlab.errors import SpecError
-from trainlab.execute.executors import Executor, executor_for, processes
+from trainlab.execute import executors as processes
+from trainlab.execute.executors import Executor, executor_for
 from trainlab.execute.jobs import CLUSTERS, EXECUTORS
 from trainlab.execute.planned_run import start_run
 from trainlab.record.run_folder import RunFolder

@@ -16,7 +16,8 @@ from asking import groups_of, study_of
 from children import children
 from command import Verb
 from trainlab.errors import SpecError
-from trainlab.execute.executors import executor_for, processes
+from trainlab.execute import executors as processes
+from trainlab.execute.executors import executor_for
 from trainlab.execute.jobs import ONE_AT_A_TIME, Jobs, check_jobs, jobs_for, jobs_of
 from trainlab.execute.planned_run import start_run
 from trainlab.plan import Group, plan
