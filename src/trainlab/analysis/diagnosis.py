@@ -17,10 +17,12 @@ from scipy import special
 from trainlab import __version__
 from trainlab.analysis.document import (
     Block,
+    Column,
     Document,
     Entry,
     Mark,
     Paragraph,
+    Row,
     Section,
     Statement,
     Statements,
@@ -57,24 +59,18 @@ FIRST_STEPS = 5
 """What they take is start-up; memory grows in them in any script."""
 BETWEEN = ("other", "prepare")
 COMPUTING = ("forward", "loss", "backward")
-HAVE_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
-"""Optimizers of torch's with fused code."""
-FUSED_SAVES = 0.6
-"""Of the optimizer's time, about."""
+HAVE_FUSED, FUSED_SAVES = ("Adam", "AdamW", "SGD", "Adagrad"), 0.6
+"""Optimizers of torch's with fused code, and about how much of their time it saves."""
 SMALL_BATCH = {"cpu": 16, "cuda": 64}
 """Batches of up to so many samples may be too small for the device."""
-LARGER_BATCH = 4
-TINY_BATCH, MUCH_LARGER_BATCH = 4, 8
-MANY_THREADS = 8
-SHORT_UPDATE_MS = 50.0
+LARGER_BATCH, TINY_BATCH, MUCH_LARGER_BATCH = 4, 4, 8
+MANY_THREADS, SHORT_UPDATE_MS = 8, 50.0
 """So many threads, though there are cores for them, may be too many for updates as short as this."""
 PURE = 0.8
 """Share of a statement's samples that must lie where it is blamed for."""
 ENCLOSING = 0.01
 """Share of them in backward passes and updates from which on it holds the training itself."""
-MIN_GROWTH_BYTES = 50_000
-MIN_GROWN_BYTES = 16 * 2**20
-MIN_LOOKS = 6
+MIN_GROWTH_BYTES, MIN_GROWN_BYTES, MIN_LOOKS = 50_000, 16 * 2**20, 6
 STEADY = 0.8
 """Share of the pairs of looks between which memory must have grown."""
 MIN_POTENTIAL = 0.05
@@ -103,8 +99,7 @@ SURE_GAIN = 0.03
 """The whole interval must lie beyond this."""
 LEAK_SHARE = 0.5
 """A container holds what leaks if without it memory grows by less than this share."""
-MIN_BENCHES = 2
-MIN_SHARED_ROUNDS = 5
+MIN_BENCHES, MIN_SHARED_ROUNDS = 2, 5
 ORDER: Mapping[LimitVerdict, int] = {
     "confirmed": 0,
     "cannot tell": 1,
@@ -748,35 +743,27 @@ def _parts_table(record: DiagnosisRecord, words: Words) -> Table:
 
 def _tried_table(record: DiagnosisRecord, words: Words) -> Table:
     """A row per change."""
-    rows = [(row, one) for row in record.limits for one in row.tried]
-    fields: list[Field[tuple[LimitRow, TriedRow]]] = [
-        name(words("column_limit"), lambda row: words(f"limit_name_{row[0].limit}")),
-        name(words("column_share"), lambda row: Entry(_whole(row[0].share), row[0].share)),
-        name(words("column_change"), lambda row: row[1].change),
-        value(words("column_ratio"), lambda row: _ratio_entry(row[1])),
-        value(words("interval"), lambda row: Entry(_ends(row[1]), row[1].low)),
-        name(words("column_verdict"), lambda row: _verdict_entry(row[1], words)),
-    ]
-    return table_of(words("tried_table"), fields, rows, words("tried_note", gain=record.min_gain))
 
+    def entries(row: LimitRow, one: TriedRow) -> tuple[Entry, ...]:
+        key, mark = VERDICTS[one.verdict]
+        if one.is_remedy and one.verdict in ("confirmed", "refuted"):
+            key = key.replace("limit", "remedy", 1)
+        ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
+        if one.growth_bytes is not None:
+            ratio = "{1:.2f} / {0:.2f} MiB".format(*(size / MIB for size in one.growth_bytes))
+        has_ends = one.low is not None and one.high is not None
+        return (
+            Entry(words(f"limit_name_{row.limit}")),
+            Entry(f"{100 * row.share:.0f}%" if row.share else "", row.share),
+            Entry(one.change),
+            Entry(ratio, one.ratio),
+            Entry(f"{one.low:.2f} … {one.high:.2f}" if has_ends else "", one.low),
+            Entry(words(key), mark=mark),
+        )
 
-def _whole(share: float) -> str:
-    return f"{100 * share:.0f}%" if share else ""
-
-
-def _ends(one: TriedRow) -> str:
-    return "" if one.low is None or one.high is None else f"{one.low:.2f} … {one.high:.2f}"
-
-
-def _ratio_entry(one: TriedRow) -> Entry:
-    if one.growth_bytes is not None:
-        before, after = one.growth_bytes
-        return Entry(f"{after / MIB:.2f} / {before / MIB:.2f} MiB", one.ratio)
-    return number(one.ratio, f"{one.ratio or 0:.2f}")
-
-
-def _verdict_entry(one: TriedRow, words: Words) -> Entry:
-    key, mark = VERDICTS[one.verdict]
-    if one.is_remedy and one.verdict in ("confirmed", "refuted"):
-        key = key.replace("limit", "remedy", 1)
-    return Entry(words(key), mark=mark)
+    headings = ("limit", "share", "change", "ratio", "interval", "verdict")
+    keys = ("interval" if one == "interval" else f"column_{one}" for one in headings)
+    columns = (Column(words(key), key in ("column_ratio", "interval")) for key in keys)
+    rows = (Row(entries(row, one)) for row in record.limits for one in row.tried)
+    note = words("tried_note", gain=record.min_gain)
+    return Table(words("tried_table"), tuple(columns), tuple(rows), note)

@@ -92,37 +92,26 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
         rows.append((words("other_layers", number=f"{len(others):,}"), _together(others)))
     rows.append((words("between_layers"), between_layers(layers, phases_ms)))
 
-    def call(row: Line) -> LayerRow | None:
-        return row[1].row if isinstance(row[1], Layer) else None
-
-    def type_of(row: Line) -> str:
-        return "" if (found := call(row)) is None else found.type
-
-    def shapes(row: Line) -> str:
-        return "" if (found := call(row)) is None else _shapes(found)
-
-    def parameters(row: Line) -> Entry:
-        return EMPTY if (found := call(row)) is None else _parameters(found)
-
-    def mflop(row: Line) -> float | None:
-        found = call(row)
-        return found.forward_flops / 1e6 if found is not None and found.forward_flops else None
-
-    def near(row: Line) -> str:
-        return _near_text(measurement, row[1], words) if isinstance(row[1], Layer) else ""
+    def facts(row: Line) -> tuple[str, str, Entry, float | None, str]:
+        """Type, output, parameters, MFLOP and the limit that is near, of a call."""
+        if not isinstance(row[1], Layer):
+            return "", "", EMPTY, None, ""
+        call, near = row[1].row, _near_text(measurement, row[1], words)
+        mflop = call.forward_flops / 1e6 or None
+        return call.type, _shapes(call), _parameters(call), mflop, near
 
     fields: list[Field[Line]] = [
         name(words("layer"), lambda row: row[0]),
-        name(words("type"), type_of, is_extra=True),
-        name(words("output"), shapes),
-        value(words("parameters"), parameters, is_extra=True),
-        value(words("forward_mflop"), mflop, is_extra=True),
+        name(words("type"), lambda row: facts(row)[0], is_extra=True),
+        name(words("output"), lambda row: facts(row)[1]),
+        value(words("parameters"), lambda row: facts(row)[2], is_extra=True),
+        value(words("forward_mflop"), lambda row: facts(row)[3], is_extra=True),
         value(words("forward_ms"), lambda row: row[1].forward_ms),
     ]
     if measurement.summary.mode == "train":
         fields.append(value(words("backward_ms"), lambda row: row[1].backward_ms))
     fields.append(value(words("share"), lambda row: share(row[1].total_ms / step_ms)))
-    fields.append(name(words("near"), near))
+    fields.append(name(words("near"), lambda row: facts(row)[4]))
     caption, note = (
         words("layer_table", cell=measurement.trial.cell),
         _note(measurement, layers, words),
