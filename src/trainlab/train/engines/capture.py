@@ -1,7 +1,12 @@
-"""Fingerprints of what a model keeps between steps, to tell whether a step has changed it."""
+"""Capture: a step that is run many times, by a CUDA graph on a GPU, and the checks before that.
+
+A step is run from Python once, on a copy of the model, before it is made into a program (a dry step). A
+model that keeps state of its own between steps, or draws random numbers elsewhere than from torch, would
+do something else when it is replayed; it is found here, and so is a program whose first step is another.
+"""
 
 import copy
-import hashlib
+import pickle
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,92 +31,64 @@ from trainlab.workloads.user_code import BACKWARD, LOSS, MODEL, PREPARE, Running
 
 TORCH_OWN = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
+GENERATORS = (random.Random, np.random.Generator, torch.Generator, np.ndarray, count)
+"""What changes without its attributes doing so."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
-MOST_ITEMS = 1000
-MOST_NUMBERS = 1 << 20
-DEEPEST = 4
+REAL = (torch.float32, torch.float64)
+"""Types of parameters whose updates are computed as torch computes them."""
+LOSS_WITHIN = {"fp32": 1e-3, "bf16": 3e-2}
+GRADIENT_WITHIN = {"fp32": 2e-2, "bf16": 2e-1}
+"""How far the first step may be from the same step run by eager, relative; rounding is far below."""
+MOST_ITEMS, DEEPEST = 1000, 4
+WARMUP_STEPS = 3
+"""Before a graph is captured: libraries choose their algorithms and take their memory."""
 
-
-def is_plain(value: Any) -> bool:
-    """Whether a value says all there is to it when it is compared."""
-    if isinstance(value, tuple | list | frozenset | set):
-        return len(value) < MOST_ITEMS and all(map(is_plain, value))
-    if isinstance(value, dict):
-        return len(value) < MOST_ITEMS and all(map(is_plain, value.values()))
-    return isinstance(value, PLAIN)
+Part = TypeVar("Part")
 
 
 def attributes_of(model: nn.Module) -> dict[str, Any]:
     """What the modules keep in Python beside parameters and buffers, a counter say, as far as it shows."""
     return {
-        f"{path}.{name}".lstrip("."): fingerprint(value)
+        f"{path}.{name}".lstrip("."): _fingerprint(value)
         for path, module in model.named_modules()
         for name, value in vars(module).items()
         if name not in TORCH_OWN
     }
 
 
-def state_of(part: Any, *, with_buffers: bool) -> dict[str, Any]:
-    """Of a model, a loss or a function: what its attributes hold, by name."""
+def _state_of(part: Any, *, with_buffers: bool) -> dict[str, Any]:
+    """Of a model, a loss or a function."""
     if not isinstance(part, nn.Module):
-        return {"": fingerprint(part)}
-    attributes = attributes_of(part) | {
-        f"{path}.training": module.training for path, module in part.named_modules()
-    }
+        return {"": _fingerprint(part)}
     tensors = dict(part.named_parameters()) | (dict(part.named_buffers()) if with_buffers else {})
-    # The version too: an average of the weights is what they are until these have moved.
-    return attributes | {name: (one._version, _numbers(one)) for name, one in tensors.items()}
+    modes = {f"{path}.training": module.training for path, module in part.named_modules()}
+    return attributes_of(part) | modes | {name: _fingerprint(one) for name, one in tensors.items()}
 
 
-def fingerprint(value: Any, depth: int = 0) -> Any:
+def _fingerprint(value: Any, depth: int = 0) -> Any:
     """Equal for a value that did not change, as far as one can tell from outside."""
-    if isinstance(value, PLAIN):
-        return value if value == value else repr(value)  # what is no number equals nothing
-    if depth > DEEPEST:
-        return id(value)
     if isinstance(value, Tensor):
-        return id(value), value._version, _numbers(value)
-    if isinstance(value, nn.Module):
-        return id(value)
-    if isinstance(value, list | tuple | deque | set | frozenset) and len(value) < MOST_ITEMS:
-        return type(value).__name__, tuple(fingerprint(one, depth + 1) for one in value)
-    if isinstance(value, dict) and len(value) < MOST_ITEMS:
-        return tuple((str(key), fingerprint(one, depth + 1)) for key, one in value.items())
-    if (drawn := _random_state(value)) is not None:
-        return id(value), drawn
-    if isinstance(value, np.ndarray):
-        return id(value), value.tobytes() if value.nbytes < MOST_NUMBERS else value.shape
+        # The version too: an average of the weights is what they are until these have moved.
+        is_real = value.layout == torch.strided and not value.is_complex()
+        numbers = value.detach().double() if is_real else torch.zeros(0)
+        return (
+            id(value),
+            value._version,
+            float(numbers.sum()).hex(),
+            float(numbers.abs().sum()).hex(),
+        )
+    if isinstance(value, dict | list | tuple | set | frozenset | deque):
+        if depth > DEEPEST or len(value) > MOST_ITEMS:
+            return id(value)
+        items = value.items() if isinstance(value, dict) else value
+        return [_fingerprint(one, depth + 1) for one in items]
     own = getattr(value, "__dict__", None)
-    if isinstance(own, dict) and not isinstance(value, type) and len(own) < MOST_ITEMS:
-        return id(value), tuple((name, fingerprint(one, depth + 1)) for name, one in own.items())
-    return id(value)
-
-
-def _random_state(value: Any) -> str | None:
-    """Of what gives another number each time."""
-    if isinstance(value, count):
-        return repr(value)
-    if isinstance(value, random.SystemRandom):
-        return None  # it has none
-    if isinstance(value, torch.Generator):
-        return value.get_state().numpy().tobytes().hex()
-    if isinstance(value, np.random.Generator):
-        return str(value.bit_generator.state)
-    return str(value.getstate()) if isinstance(value, random.Random) else None
-
-
-def _numbers(tensor: Tensor) -> Any:
-    """What the numbers add up to, where they are not too many."""
-    if tensor.layout != torch.strided or not tensor.numel() or tensor.is_complex():
-        return tuple(tensor.shape)
-    numbers = tensor.detach().double()
-    return float(numbers.sum()).hex(), float(numbers.abs().sum()).hex()
-
-
-# What of a model keeps its step from being a program, as far as one can tell before it runs.
-
-REAL = (torch.float32, torch.float64)
-"""Types of parameters whose updates are computed as torch computes them."""
+    if isinstance(own, dict) and not isinstance(value, (nn.Module, type, *GENERATORS)):
+        return id(value), _fingerprint(own, depth + 1)
+    try:
+        return pickle.dumps(value) if not isinstance(value, nn.Module | type) else id(value)
+    except Exception:  # noqa: BLE001  whatever such a thing raises when it is asked for its state
+        return id(value)
 
 
 def check_model(model: nn.Module) -> None:
@@ -121,50 +98,36 @@ def check_model(model: nn.Module) -> None:
             raise Unsuited("not_hooked", what=name)
         if parameter.requires_grad and parameter.dtype not in REAL:
             raise Unsuited("not_real", what=name, dtype=str(parameter.dtype).removeprefix("torch."))
-    _check_apart(model)
-    _check_train(model)
-
-
-def _check_train(model: nn.Module) -> None:
-    """Raises where being put into training mode changes more than that: it is done once more often here."""
-    if all(type(one).train is nn.Module.train for one in model.modules()):
-        return
-    try:
-        tried = copy.deepcopy(model).train()
-    except Exception as error:
-        raise Unsuited("not_copied") from error
-    before = state_of(tried, with_buffers=True)
-    if state_of(tried.train(), with_buffers=True) != before:
-        raise Unsuited("not_stateless", what="train()")
-
-
-def _check_apart(model: nn.Module) -> None:
-    """Views of one piece of memory would come apart when each gets its place among the others'."""
-    named = [*model.named_parameters(), *model.named_buffers(remove_duplicate=False)]
-    spans = sorted((tensor.data_ptr(), *_end_and_name(name, tensor)) for name, tensor in named)
-    end = 0
-    for start, stop, name in spans:
+    if any(type(one).train is not nn.Module.train for one in model.modules()):
+        tried = _copy_of(model).train()
+        before = _state_of(tried, with_buffers=True)
+        if (
+            _state_of(tried.train(), with_buffers=True) != before
+        ):  # it is called once more often here
+            raise Unsuited("not_stateless", what="train()")
+    # Views of one piece of memory would come apart when each gets its place among the others'.
+    named, end = [*model.named_parameters(), *model.named_buffers(remove_duplicate=False)], 0
+    for start, stop, name in sorted(_span(name, tensor) for name, tensor in named):
         if start < end and stop > start:
             raise Unsuited("not_apart", what=name)
         end = max(end, stop)
 
 
-def _end_and_name(name: str, tensor: Tensor) -> tuple[int, str]:
+def _span(name: str, tensor: Tensor) -> tuple[int, int, str]:
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     num_bytes = (last + 1) * tensor.element_size() if tensor.numel() else 0
-    return tensor.data_ptr() + num_bytes, name
+    return tensor.data_ptr(), tensor.data_ptr() + num_bytes, name
 
 
 def check_alike(models: Sequence[nn.Module], *, have_same_settings: bool) -> None:
     """Raises where the models of lanes differ in more than their numbers and the probability of dropout,
     since the modules of the first run for all."""
-    first = _shape_of(models[0], have_same_settings=have_same_settings)
-    for model in models[1:]:
-        if _shape_of(model, have_same_settings=have_same_settings) != first:
-            raise Unsuited("not_alike")
+    first, *others = (_shape_of(one, have_same_settings) for one in models)
+    if any(other != first for other in others):
+        raise Unsuited("not_alike")
 
 
-def _shape_of(model: nn.Module, *, have_same_settings: bool) -> list[object]:
+def _shape_of(model: nn.Module, have_same_settings: bool) -> list[object]:
     """All that one can tell of a model but its numbers."""
     found: list[object] = [
         (name, tuple(tensor.shape), tensor.dtype, tensor.requires_grad)
@@ -175,25 +138,22 @@ def _shape_of(model: nn.Module, *, have_same_settings: bool) -> list[object]:
         for name, value in vars(module).items():
             if name in TORCH_OWN or (name == "p" and isinstance(module, _DropoutNd)):
                 continue
-            if is_plain(value):
+            if _is_plain(value):
                 found.append((path, name, value))
             elif isinstance(value, Tensor | np.ndarray):
                 # No lane of its own: the first trial's would serve them all.
-                found.append((path, name, _content(value)))
-            elif not have_same_settings and not isinstance(value, Tensor | nn.Module):
+                own = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+                found.append((path, name, own.shape, str(own.dtype), own.tobytes()))
+            elif not have_same_settings and not isinstance(value, nn.Module):
                 raise Unsuited("not_alike")  # what it holds cannot be compared
     return found
 
 
-def _content(value: "Tensor | np.ndarray[Any, Any]") -> tuple[object, ...]:
-    """Equal where the numbers are."""
-    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-    return array.shape, str(array.dtype), hashlib.sha256(array.tobytes()).hexdigest()
-
-
-# Rehearsal: one step run from Python before it is made into a program, to learn what it does.
-
-Part = TypeVar("Part")
+def _is_plain(value: Any) -> bool:
+    """Whether a value says all there is to it when it is compared."""
+    if isinstance(value, dict | tuple | list | frozenset | set):
+        return all(map(_is_plain, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, PLAIN)
 
 
 class _ValuesRead(TorchDispatchMode):
@@ -214,7 +174,7 @@ class _ValuesRead(TorchDispatchMode):
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class DryStep:
     """What a step gave and did."""
 
     loss: float
@@ -223,19 +183,15 @@ class Rehearsal:
     draws: tuple[Draw, ...]
 
 
-def rehearse(
-    setup: Setup,
-    rows: Tensor,
-    watching: AbstractContextManager[None] | None = None,
-    *,
-    with_metrics: bool = True,
-) -> Rehearsal:
+def dry_step(
+    setup: Setup, rows: Tensor, watching: AbstractContextManager[None] | None = None
+) -> DryStep:
     """One step of the first epoch on these rows of the data, by a copy of the model.
 
     `watching` is entered around the model and the loss; the model itself is then run, whose layers it
     knows, and its buffers are changed.
     """
-    batches, workload = setup.split_batches, setup.workload
+    workload = setup.workload
     model = (_copy_of(setup.model) if watching is None else setup.model).train()
     loss_of, prepare = _copy_of(setup.loss), _copy_of(workload.prepare)
     dropout, reading = DropoutRecorder(), _ValuesRead()
@@ -245,7 +201,7 @@ def rehearse(
         seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device),
         _unchanged((model, loss_of, prepare), setup.device),
     ):
-        inputs, targets = batches.gather(rows)
+        inputs, targets = setup.split_batches.gather(rows)
         with PREPARE:
             inputs = prepare(inputs)
         with setup.autocast(), dropout, watching or reading:
@@ -257,7 +213,7 @@ def rehearse(
                 loss = loss_of(outputs, targets)
         check_mean(loss)
         check_gradient(loss, "loss")
-        for name, metric in workload.sample_metrics.items() if with_metrics else ():
+        for name, metric in workload.sample_metrics.items():
             with Running(f"metrics.{name}"):
                 values = metric(outputs.detach(), targets)
             per_sample(name, values, len(targets))
@@ -270,16 +226,12 @@ def rehearse(
     for name, buffer in model.named_buffers():
         if buffers.get(name) is not buffer:
             raise Unsuited("not_stateless", what=name)
-    gradients = {
-        name: gradient
-        for name, gradient in zip(parameters, found, strict=True)
-        if gradient is not None
-    }
+    gradients = {n: one for n, one in zip(parameters, found, strict=True) if one is not None}
     if any(gradient.layout != torch.strided for gradient in gradients.values()):
         raise Unsuited("not_dense")
     if not gradients:
         raise Unsuited("not_learning")
-    return Rehearsal(float(loss.detach()), gradients, tuple(dropout.draws))
+    return DryStep(float(loss.detach()), gradients, tuple(dropout.draws))
 
 
 def _copy_of(part: Part) -> Part:
@@ -292,74 +244,43 @@ def _copy_of(part: Part) -> Part:
 @contextmanager
 def _unchanged(parts: Sequence[Any], device: torch.device) -> Iterator[None]:
     """Raises where this block changed what these keep, or drew random numbers on the host."""
-    before, drawn = _states_of(parts), _host_draws(device)
+
+    def states() -> list[dict[str, Any]]:
+        # The model first: its buffers are part of the program, those of a loss are not.
+        return [_state_of(part, with_buffers=number > 0) for number, part in enumerate(parts)]
+
+    def draws() -> tuple[bytes, ...]:
+        """Of the host, which a replay would not advance."""
+        of_torch = torch.get_rng_state().numpy().tobytes() if device.type != "cpu" else b""
+        return pickle.dumps(random.getstate()), pickle.dumps(np.random.get_state()), of_torch
+
+    before, drawn = states(), draws()
     yield
-    for kept, now, part in zip(before, _states_of(parts), parts, strict=True):
-        if (changed := _difference(kept, now)) is not None:
-            raise Unsuited("not_stateless", what=changed or type(part).__name__)
-    if drawn != _host_draws(device):
+    for kept, now, part in zip(before, states(), parts, strict=True):
+        changed = [name for name in {**kept, **now} if kept.get(name, kept) != now.get(name, now)]
+        if changed:
+            raise Unsuited("not_stateless", what=changed[0] or type(part).__name__)
+    if drawn != draws():
         raise Unsuited("not_drawn_by_torch")
 
 
-def _states_of(parts: Sequence[Any]) -> list[dict[str, Any]]:
-    """The model first: its buffers are part of the program, those of a loss are not."""
-    return [state_of(part, with_buffers=number > 0) for number, part in enumerate(parts)]
-
-
-def _difference(before: dict[str, Any], after: dict[str, Any]) -> str | None:
-    names = [name for name in after if name not in before or before[name] != after[name]]
-    return names[0] if names else next((name for name in before if name not in after), None)
-
-
-def _host_draws(device: torch.device) -> tuple[Any, ...]:
-    """The states of the host's random numbers that a replay would not advance."""
-    numpy_state = np.random.get_state()
-    assert isinstance(numpy_state, tuple)
-    of_torch = torch.get_rng_state().numpy().tobytes() if device.type != "cpu" else b""
-    return random.getstate(), numpy_state[1].tobytes(), numpy_state[2], of_torch
-
-
-# Whether the first step of a program is the step that was rehearsed.
-
-LOSS_WITHIN = {"fp32": 1e-3, "bf16": 3e-2}
-GRADIENT_WITHIN = {"fp32": 2e-2, "bf16": 2e-1}
-"""How far the first step may be from the same step run by eager, relative; rounding is far below."""
-
-
 def check_agreement(
-    losses: Tensor,
-    gradients: Tensor,
-    rehearsed: Sequence[Rehearsal],
-    stacked: Stacked,
-    precision: str,
+    losses: Tensor, gradients: Tensor, dry: Sequence[DryStep], stacked: Stacked, precision: str
 ) -> None:
-    """Refuses losses (one per trial) and gradients (a row per trial) that are not the rehearsed ones.
-
-    A trial whose rehearsal gave numbers that are not finite has nothing to be compared with.
-    """
-    expected = torch.stack([_as_row(stacked, one) for one in rehearsed])
-    reference = torch.tensor([one.loss for one in rehearsed], dtype=torch.float64)
+    """Refuses losses (one per trial) and gradients (a row per trial) that are not those of the dry steps. A
+    trial whose dry step gave numbers that are not finite has nothing to be compared with."""
+    expected = torch.zeros_like(stacked.rows)
+    for row, one in zip(expected, dry, strict=True):
+        for name, place in stacked.places.items():
+            row[place] = one.gradients[name].reshape(-1)
+    reference = torch.tensor([one.loss for one in dry], dtype=torch.float64)
     off = (losses.double().cpu() - reference).abs() / reference.abs().clamp_min(1e-2)
-    apart = (gradients - expected).norm(dim=1) / expected.norm(dim=1).clamp_min(1e-12)
+    apart = ((gradients - expected).norm(dim=1) / expected.norm(dim=1).clamp_min(1e-12)).cpu()
     usual = reference.isfinite() & expected.norm(dim=1).isfinite().cpu()
-    too_far = (off > LOSS_WITHIN[precision]) | (apart.cpu() > GRADIENT_WITHIN[precision])
-    too_far |= ~(off.isfinite() & apart.cpu().isfinite())
+    too_far = (off > LOSS_WITHIN[precision]) | (apart > GRADIENT_WITHIN[precision])
+    too_far |= ~(off.isfinite() & apart.isfinite())
     if bool((too_far & usual).any()):
         raise Unsuited("not_the_same")
-
-
-def _as_row(stacked: Stacked, one: Rehearsal) -> Tensor:
-    """The gradients of one trial, arranged as a row."""
-    row = torch.zeros_like(stacked.rows[0])
-    for name, place in stacked.places.items():
-        row[place] = one.gradients[name].reshape(-1)
-    return row
-
-
-# Runs a step without arguments many times: by a CUDA graph on a GPU, by calling it elsewhere.
-
-WARMUP_STEPS = 3
-"""Before a graph is captured: libraries choose their algorithms and take their memory."""
 
 
 class Repeated:

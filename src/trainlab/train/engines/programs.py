@@ -11,12 +11,12 @@ from trainlab.errors import TrainlabError
 from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train.callbacks import Grain, Moments, ProgramView, Progress, program_watch
 from trainlab.train.engines.capture import (
-    Rehearsal,
+    DryStep,
     Repeated,
     check_agreement,
     check_alike,
     check_model,
-    rehearse,
+    dry_step,
 )
 from trainlab.train.engines.engine import Member, State, Unsuited, Update, reason_of
 from trainlab.train.engines.lane_updates import LaneUpdate
@@ -170,7 +170,7 @@ class ProgramSession:
         return self._evaluations[number].confusion(epoch)
 
     def _build(self, sizes: Sequence[int]) -> None:
-        """Rehearses every trial, then makes the steps and looks whether they do what was rehearsed."""
+        """Makes a dry step of every trial, then the steps, and looks whether they do the same."""
         models = [one.model for one in self._setups]
         for model in models:
             check_model(model)
@@ -180,15 +180,14 @@ class ProgramSession:
             self._batches.order(one.trial.seed_of("order"), 1).to(self._device)
             for one in self._setups
         ]
-        rehearsed = {
+        dry = {
             size: [
-                _rehearsed(one, order[:size])
-                for one, order in zip(self._setups, orders, strict=True)
+                _tried(one, order[:size]) for one, order in zip(self._setups, orders, strict=True)
             ]
             for size in sizes
         }
-        learning = list(rehearsed[sizes[0]][0].gradients)
-        every = [one for of_size in rehearsed.values() for one in of_size]
+        learning = list(dry[sizes[0]][0].gradients)
+        every = [one for of_size in dry.values() for one in of_size]
         if any(list(one.gradients) != learning for one in every):
             raise Unsuited("not_alike")
         stacked = Stacked(models, learning)
@@ -209,13 +208,13 @@ class ProgramSession:
         )
         steps = {
             size: self._step(size, self._num_full if size == self._batches.batch_size else 1, some)
-            for size, some in rehearsed.items()
+            for size, some in dry.items()
         }
         self._steps = list(steps.values())
         for size, step in steps.items():
-            self._check(step, torch.stack([order[:size] for order in orders]), rehearsed[size])
+            self._check(step, torch.stack([order[:size] for order in orders]), dry[size])
         self._group.gradients.rows.zero_()  # as before the first step
-        del rehearsed, every
+        del dry, every
         self._last: GroupStep | None = steps.get(
             self._batches.num_samples % self._batches.batch_size
         )
@@ -239,10 +238,10 @@ class ProgramSession:
             constants=of_lanes if self._is_vectorised else [*model.parameters(), *model.buffers()],
         )
 
-    def _step(self, size: int, num_steps: int, rehearsed: Sequence[Rehearsal]) -> GroupStep:
+    def _step(self, size: int, num_steps: int, dry: Sequence[DryStep]) -> GroupStep:
         count = len(self._setups)
         rows = torch.zeros(num_steps, count, size, dtype=torch.int64, device=self._device)
-        draws = [one.draws for one in rehearsed]
+        draws = [one.draws for one in dry]
         noise = None
         if self._is_vectorised and any(draws):
             noise = LaneNoise(draws, self._generators)
@@ -260,21 +259,21 @@ class ProgramSession:
             *([] if self._watch is None else self._watch.tensors),
         ]
 
-    def _check(self, step: GroupStep, rows: Tensor, rehearsed: Sequence[Rehearsal]) -> None:
-        """Refuses a program whose first step is not the rehearsed one."""
+    def _check(self, step: GroupStep, rows: Tensor, dry: Sequence[DryStep]) -> None:
+        """Refuses a program whose first step is not that of the dry step."""
         buffers = self._group.stacked.buffers.values()
         kept = [buffer.clone() for buffer in buffers]
         try:
             if self._watch is not None:
                 with self._watch.reference(rows.shape[1]) as forward:
-                    rehearse(self._setups[0], rows[0], forward)
+                    dry_step(self._setups[0], rows[0], forward)
             losses, gradients = self._first_step(step, rows)
         finally:
             with torch.no_grad():
                 for buffer, before in zip(buffers, kept, strict=True):
                     buffer.copy_(before)
         precision = self._setups[0].settings.precision
-        check_agreement(losses, gradients, rehearsed, self._group.stacked, precision)
+        check_agreement(losses, gradients, dry, self._group.stacked, precision)
 
     def _first_step(self, step: GroupStep, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Losses and gradients of the first epoch's first step; a fault there is the program's."""
@@ -311,10 +310,10 @@ class ProgramSession:
                 step.rows.copy_(orders[:, -count:].unsqueeze(0))
 
 
-def _rehearsed(setup: Setup, rows: Tensor) -> Rehearsal:
-    """A rehearsal; what the model raises in it is no fault yet: eager, which runs next, will tell."""
+def _tried(setup: Setup, rows: Tensor) -> DryStep:
+    """A dry step; what the model raises in it is no fault yet: eager, which runs next, will tell."""
     try:
-        return rehearse(setup, rows)
+        return dry_step(setup, rows)
     except (TrainlabError, Unsuited, torch.OutOfMemoryError):
         raise
     except Exception as error:
