@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from asking import study_of
 from trainlab.errors import Interrupted
@@ -255,21 +254,6 @@ def test_a_trial_that_is_told_to_end_saves_where_it_is_first(
     # Lanes log a point each.
     assert attempted(cut) == 4 // len(cut.trials()) * 2
     assert_same(cut, whole)
-
-
-def test_tensorboard_shows_what_was_trained_twice_once(tiny_file: Path, tmp_path: Path) -> None:
-    shown = []
-    for name, cuts in (("whole", ()), ("cut", (4, 3, 5))):
-        run = begun(tiny_file, tmp_path / name, "lanes", board=True)
-        for at_point in cuts:
-            attempted(run, at_point)
-        assert (attempted(run) > 0) == bool(cuts)
-        events = EventAccumulator(str(run.trial("learn-seed1").tensorboard_folder))
-        events.Reload()
-        scalars = [tag for tag in events.Tags()["scalars"] if not tag.startswith("time/")]
-        shown.append({tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in scalars})
-        assert events.Tags()["graph"]
-    assert shown[0] == shown[1]
 
 
 def test_probes_go_on_between_their_periods(tiny_file: Path, tmp_path: Path) -> None:

@@ -90,24 +90,6 @@ def test_an_epoch_needs_no_history(engine: Engine, make_setup: MakeSetup) -> Non
 
 
 @engines
-def test_what_the_user_draws_elsewhere_changes_nothing(
-    engine: Engine, make_setup: MakeSetup
-) -> None:
-    def means(disturbed: bool) -> Sequence[Means]:
-        one = member(make_setup())
-        session = engine.open([one])
-        with session.training(1):
-            found = [session.advance(5)[0]]
-        if disturbed:
-            torch.rand(1000)
-        with session.training(2):
-            found.append(session.advance(11)[0])
-        return found
-
-    assert means(disturbed=False) == means(disturbed=True)
-
-
-@engines
 def test_points_do_not_change_what_is_computed(engine: Engine, make_setup: MakeSetup) -> None:
     def losses(sizes: Sequence[int]) -> tuple[float, int]:
         one = member(make_setup())

@@ -108,19 +108,6 @@ def test_models_that_differ_in_more_than_a_probability_are_refused(make_setup: M
     assert refused.value.why == "not_alike"
 
 
-def test_a_setting_of_the_model_that_acts_later_is_not_lost(make_setup: MakeSetup) -> None:
-    """Batch norm's momentum changes nothing in the first step, and all lanes run one model."""
-
-    def normed(momentum: float = 0.1) -> nn.Module:
-        return nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6, momentum=momentum), nn.Linear(6, 3))
-
-    workload = Workload(name="some", model=normed, data=tiny_data, loss=F.cross_entropy)
-    setups = [make_setup(workload=workload, model={"momentum": m}) for m in (0.01, 0.9)]
-    with pytest.raises(Unsuited) as refused:
-        trained("lanes", setups)
-    assert refused.value.why == "not_alike"
-
-
 class CountingLoss(nn.Module):
     """Weighs later updates more."""
 

@@ -1,19 +1,17 @@
 import dataclasses
 import math
 import random
-import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from training import HomedSetup, MakeSetup, homed, run_test_set, train
-from trainlab.data.dataset import Dataset, Split
-from trainlab.errors import DataError, WorkloadError
+from training import HomedSetup, MakeSetup, run_test_set, train
+from trainlab.data.dataset import Split
+from trainlab.errors import DataError
 from trainlab.machine.device import pick_device
 from trainlab.record.schema import note
 from trainlab.train.callbacks import Instrument, Moments, Point, Progress, TrialView
@@ -154,13 +152,6 @@ def test_the_test_set_does_not_depend_on_its_batch_size(make_setup: MakeSetup) -
     assert pieces["loss"] == pytest.approx(whole["loss"], rel=1e-6)
 
 
-def test_testing_draws_nothing_from_dropouts_stream(make_setup: MakeSetup) -> None:
-    setup = make_setup()
-    before = torch.get_rng_state()
-    run_test_set(setup)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_points_count_samples_and_steps(make_setup: MakeSetup) -> None:
     diary = Diary()
     train(make_setup(epochs=2, batch_size=10, log_every_steps=4), Moments([diary]), Progress())
@@ -285,38 +276,6 @@ def test_inputs_and_targets_must_pair_up() -> None:
         Split(torch.zeros(3, 2), torch.zeros(2))
 
 
-def test_a_model_with_integer_inputs_and_sequence_targets_trains(make_setup: MakeSetup) -> None:
-    draw = torch.Generator().manual_seed(0)
-    tokens = torch.randint(5, (40, 6), generator=draw)
-
-    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
-
-    def hits(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return (outputs.argmax(-1) == targets).float().mean(1)
-
-    language = Workload(
-        name="language",
-        model=lambda: nn.Sequential(nn.Embedding(5, 8), nn.Linear(8, 5)),
-        data=lambda choice: Dataset("tokens", Split(tokens, tokens), Split(tokens, tokens)),
-        loss=loss,
-        metrics={"accuracy": hits},
-        defaults={"epochs": 5, "batch_size": 7, "lr": 0.05},
-    )
-    final: dict[str, Any] = curve(make_setup(workload=language))[-1][2]
-    assert final["test/accuracy"] > 0.9
-
-
-def test_set_up_is_what_the_seed_says_on_any_global_random_state(
-    make_setup: MakeSetup, tiny: Workload
-) -> None:
-    first = make_setup(seed=3)
-    torch.manual_seed(12345)
-    second = homed(first.trial, tiny, first.folder)
-    for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True):
-        assert torch.equal(a, b)
-
-
 def test_an_update_that_breaks_the_model_is_found_by_the_test_set(make_setup: MakeSetup) -> None:
     progress, diary = Progress(), Diary()
     setup = make_setup(epochs=1, batch_size=103, optimizer="sgd", lr=1e38)
@@ -324,41 +283,6 @@ def test_an_update_that_breaks_the_model_is_found_by_the_test_set(make_setup: Ma
     # No loss of training shows it, so no update is named.
     assert (progress.state, progress.diverged_at_step) == ("diverged", None)
     assert diary.points[-1].kind == "epoch"
-
-
-def test_a_model_that_changes_its_input_in_place_leaves_the_stored_data_alone(
-    make_setup: MakeSetup, tiny: Workload
-) -> None:
-    finals = []
-    for prepare in (lambda x: x * 0.5 + 1, lambda x: x.mul_(0.5).add_(1)):
-        setup, progress = (
-            make_setup(workload=dataclasses.replace(tiny, prepare=prepare)),
-            Progress(),
-        )
-        train(setup, Moments([]), progress)
-        finals.append(progress.final)
-    assert finals[0] == finals[1]
-
-
-def test_outputs_that_a_later_step_overwrites_are_refused(
-    make_setup: MakeSetup, tiny: Workload
-) -> None:
-    class Reusing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = nn.Linear(8, 3)
-            self.buffer = torch.zeros(10, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            outputs: Tensor = self.linear(x)
-            if self.training:
-                return outputs
-            self.buffer[: len(x)] = outputs
-            return self.buffer[: len(x)]
-
-    setup = make_setup(workload=dataclasses.replace(tiny, model=Reusing), test_batch_size=10)
-    with pytest.raises(WorkloadError, match=r"a later step overwrote the outputs .* return a copy"):
-        train(setup, Moments([]), Progress())
 
 
 def test_python_and_numpy_draws_derive_from_the_seed_too(
@@ -374,33 +298,6 @@ def test_python_and_numpy_draws_derive_from_the_seed_too(
     state = random.getstate()
     assert curve(make_setup(workload=noisy)) == first
     assert random.getstate() == state
-
-
-def test_a_model_that_keeps_a_tensor_from_testing_still_trains(
-    make_setup: MakeSetup, tiny: Workload
-) -> None:
-    class Masked(nn.Linear):
-        mask = torch.zeros(0)
-
-        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            if len(inputs) > len(self.mask):
-                self.mask = inputs.new_ones(len(inputs), 1)
-            return super().forward(inputs * self.mask[: len(inputs)])
-
-    progress = Progress()
-    setup = make_setup(workload=dataclasses.replace(tiny, model=lambda: Masked(8, 3)))
-    train(setup, Moments([]), progress)
-    assert progress.state == "done"
-
-
-def test_total_time_leaves_out_what_instruments_do_between_epochs(make_setup: MakeSetup) -> None:
-    class Slow(Instrument):
-        def epoch_ends(self, point: Point) -> None:
-            time.sleep(0.5)
-
-    progress = Progress()
-    train(make_setup(epochs=2), Moments([Slow()]), progress)
-    assert 0 < progress.total_s < 0.5
 
 
 def test_every_instrument_that_began_is_told_of_the_end() -> None:

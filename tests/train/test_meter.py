@@ -106,13 +106,6 @@ def test_reset_forgets() -> None:
     assert meter.means() == Means({"loss": 2.0}, 1, 1, None)
 
 
-def test_pending_outputs_are_bounded() -> None:
-    meter = Meter({"accuracy": accuracy}, CPU, max_pending_bytes=1000)
-    for _ in range(50):
-        add(meter, torch.tensor(1.0), torch.zeros(10, 10), torch.zeros(10, dtype=torch.long))
-        assert meter._pending_bytes < 1000
-
-
 @pytest.mark.parametrize(
     ("metric", "shape"),
     [
@@ -143,29 +136,6 @@ def test_accuracy_of_outputs_that_are_no_scores_per_class_is_refused(
 def test_a_loss_that_is_not_a_mean_is_refused() -> None:
     with pytest.raises(WorkloadError, match=r"loss: gave shape \(4,\), must be the batch's mean"):
         add(Meter({}, CPU), torch.ones(4), torch.zeros(4, 2), torch.zeros(4))
-
-
-def test_what_a_parked_slice_keeps_alive_is_counted() -> None:
-    meter = Meter({"accuracy": accuracy}, CPU, max_pending_bytes=1000)
-    add(meter, torch.tensor(1.0), torch.zeros(4, 100, 3)[:, -1], torch.zeros(4, dtype=torch.long))
-    assert meter._pending_bytes == 0, (
-        "what a slice keeps alive was not counted, so nothing was reduced"
-    )
-
-
-def test_metrics_of_outputs_whose_samples_do_not_come_first_are_computed_step_by_step() -> None:
-    """As torch's recurrent layers give them: time first."""
-    draw = torch.Generator().manual_seed(0)
-    steps = [
-        (torch.randn(5, size, 3, generator=draw), torch.randint(0, 3, (size,), generator=draw))
-        for size in (1, 5, 5, 2)
-    ]
-    for some in (steps, steps[1:3]):
-        meter = Meter({"last": lambda o, t: (o[-1].argmax(-1) == t).float()}, CPU)
-        for outputs, targets in some:
-            add(meter, torch.tensor(1.0), outputs, targets)
-        right = sum(int((o[-1].argmax(-1) == t).sum()) for o, t in some)
-        assert meter.means().values["last"] == right / sum(len(t) for _, t in some)
 
 
 @pytest.mark.parametrize("max_pending", [1, 2, 64])

@@ -1,8 +1,6 @@
 """Steps, updates, optimizers and loaders of the user's own give what a plain loop written by hand gives."""
 
 import copy
-import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +10,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
 from torch.utils.data import Dataset as TorchDataset
 
-import trainlab
-from children import children
 from training import homed, train
 from trainlab import Dataset, Split, TrainSpec, Workload
-from trainlab.data.nesting import tensors_in
 from trainlab.errors import WorkloadError
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.train.callbacks import Instrument, Moments, Point, Progress
-from trainlab.train.dataloading import make_batches
-from trainlab.train.seeds import data_order, derived_seed, seeded
+from trainlab.train.seeds import data_order, seeded
 
 CPU = torch.device("cpu")
 SIZE = 50
@@ -181,47 +175,6 @@ def test_a_step_may_give_outputs_and_targets_for_metrics(tmp_path: Path) -> None
     assert curve.last.metrics == other.metrics
 
 
-def test_metrics_are_of_the_test_alone_where_only_the_evaluation_gives_outputs(
-    tmp_path: Path,
-) -> None:
-    def evaluate(model: nn.Module, batch: Any) -> dict[str, Any]:
-        scores = model(batch["x"])
-        loss = F.cross_entropy(scores, batch["y"])
-        return {"loss": loss, "outputs": scores, "targets": batch["y"]}
-
-    workload = Workload(
-        name="own",
-        model=net,
-        data=Dataset("own", Pairs(), Pairs()),  # type: ignore[arg-type]
-        step=own_step,
-        evaluate=evaluate,
-        metrics={"right": lambda scores, y: (scores.argmax(1) == y).float()},
-    )
-    last = curve_of(workload, tmp_path, log_every_steps=2).last
-    assert last is not None
-    assert "train/right" not in last.metrics
-    assert last.metrics["test/right"] > 0.3
-    assert last.metrics["train/largest"] > 0
-
-
-def test_batches_of_a_stream_can_be_taken_out_of_turn() -> None:
-    class Stream:
-        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-            for place in range(6):
-                yield torch.full((2, 1), float(place)) + torch.rand(2, 1) / 4, torch.zeros(2)
-
-    data = Dataset("own", train=Stream(), test=Stream())  # type: ignore[arg-type]
-    batches = make_batches(data.train, 2, CPU)
-    first, second = batches.epoch(1, 1), batches.epoch(1, 2)
-    in_turn = [batches.gather(piece)[0] for piece in first]
-    assert [int(one[0]) for one in in_turn] == [0, 1, 2, 3, 4, 5]
-    for place in (0, 1, 4, 5, 3, 0, 2, 3):
-        assert torch.equal(batches.gather(first[place])[0], in_turn[place])
-    batches.gather(second[0])  # as measuring does, which takes one of the next epoch first
-    for place in (4, 5, 1):
-        assert torch.equal(batches.gather(first[place])[0], in_turn[place])
-
-
 def test_outputs_may_be_nested(tmp_path: Path) -> None:
     class Two(nn.Module):
         def __init__(self) -> None:
@@ -363,24 +316,6 @@ def test_alternating_updates_are_those_of_the_plain_loop(tmp_path: Path) -> None
     assert "train/deceived" in curve.last.metrics
 
 
-@pytest.mark.parametrize("every", [1, 2, 5])
-def test_what_every_other_batch_logs_has_the_same_mean_however_often_points_are_logged(
-    every: int, tmp_path: Path
-) -> None:
-    def step(model: Any, batch: Any, state: dict[str, Any]) -> dict[str, Any]:
-        state["number"] = state.get("number", 0) + 1
-        given = own_step(model, batch)
-        return given | ({"number": state["number"]} if state["number"] % 2 == 0 else {})
-
-    data = Dataset("own", Pairs(), Pairs())  # type: ignore[arg-type]
-    workload = Workload(name="own", model=net, data=data, step=step)
-    last = curve_of(workload, tmp_path, log_every_steps=every).last
-    assert last is not None
-    assert last.metrics["train/number"] == pytest.approx((2 + 4 + 6) / 3), (
-        "seven batches, each of 8"
-    )
-
-
 def test_an_optimizer_that_asks_for_the_loss_again(tmp_path: Path) -> None:
     def closure_of(model: Any, optimizer: Any, x: Tensor, y: Tensor) -> Callable[[], Tensor]:
         def closure() -> Tensor:
@@ -516,41 +451,6 @@ def test_a_stream_of_samples_is_cut_into_batches(tmp_path: Path) -> None:
     assert len(curve_of(workload, tmp_path, batch_size=25).losses) == 2 * 2
 
 
-class Shares(torch.utils.data.IterableDataset[tuple[Tensor, Tensor]]):
-    """All samples, of which each worker is told to take some, in the way of torch's own documentation."""
-
-    rows = range(SIZE)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return ((X[row], Y[row]) for row in self.rows)
-
-
-def take_share(worker: int) -> None:
-    info = torch.utils.data.get_worker_info()
-    assert info is not None
-    info.dataset.rows = range(worker, SIZE, info.num_workers)
-
-
-@pytest.mark.slow
-def test_workers_of_a_stream_begin_as_its_loader_says(tmp_path: Path) -> None:
-    loader: Any = DataLoader(Shares(), batch_size=5, num_workers=2, worker_init_fn=take_share)
-    data = Dataset("stream", train=loader, test=Split(X, Y))
-    assert make_batches(data.train, 5, CPU).num_samples == SIZE, "each sample once"
-
-
-@pytest.mark.parametrize(("size", "is_told"), [(None, True), (64, True), (16, False), (8, False)])
-def test_a_loader_whose_batch_size_nobody_took_up_is_told(
-    size: int | None, is_told: bool, tmp_path: Path
-) -> None:
-    loader: Any = DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=8)
-    data = Dataset("own", train=loader, test=Split(X, Y))
-    workload = Workload(name="own", model=net, data=data, loss=F.cross_entropy)
-    settings = {} if size is None else {"batch_size": size}
-    trial = Trial(id="own", workload="own", seed=3, settings=TrainSpec(device="cpu", **settings))
-    told = [one.code for one in homed(trial, workload, TrialFolder(tmp_path)).notes]
-    assert ("loader_batch_size" in told) == is_told
-
-
 def test_the_last_batch_of_tensors_can_be_dropped(tmp_path: Path) -> None:
     def normed() -> nn.Module:
         return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
@@ -562,39 +462,6 @@ def test_the_last_batch_of_tensors_can_be_dropped(tmp_path: Path) -> None:
     assert len(curve_of(workload(drop_last=True), tmp_path).losses) == 2 * 6
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         curve_of(workload(drop_last=False), tmp_path)
-
-
-class Rough(nn.Module):
-    """A loss with dropout, and a part that stays as its maker left it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.drop, self.kept = nn.Dropout(0.5), nn.Dropout(0.5).eval()
-
-    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(self.kept(self.drop(scores)), y)
-
-
-def test_a_loss_is_in_eval_mode_for_the_test_alone(tmp_path: Path) -> None:
-    workload = Workload(
-        name="own",
-        model=lambda: nn.Linear(6, 2),
-        data=Dataset("pairs", Split(X, Y), Split(X, Y)),
-        loss=Rough(),
-    )
-    curve = curve_of(workload, tmp_path)
-    model, loss, losses = made(lambda: nn.Linear(6, 2)), Rough(), []
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for pieces in epochs():
-        for rows in pieces:
-            optimizer.zero_grad()
-            value = loss(model(X[rows]), Y[rows])
-            value.backward()
-            optimizer.step()
-            losses.append(float(value.detach()))
-    assert curve.losses == losses
-    assert curve.last is not None
-    assert curve.last.metrics["test/loss"] == float(F.cross_entropy(model(X), Y).detach())
 
 
 def test_a_loss_with_weights_is_copied_to_the_device(tmp_path: Path) -> None:
@@ -652,10 +519,6 @@ def test_what_a_step_gives_is_looked_at(step: Any, told: str, tmp_path: Path) ->
         curve_of(Workload(name="own", model=net, data=data, step=step), tmp_path)
 
 
-def test_seeds_of_batches_do_not_meet() -> None:
-    assert len({derived_seed(s, "fetches", i) for s in range(3) for i in range(50)}) == 150
-
-
 def test_several_optimizers_need_an_update_of_ones_own(tmp_path: Path) -> None:
     def halves(model: Any, settings: TrainSpec) -> Any:
         return {str(n): torch.optim.SGD(model[n].parameters(), lr=0.1) for n in (0, 3)}
@@ -663,90 +526,3 @@ def test_several_optimizers_need_an_update_of_ones_own(tmp_path: Path) -> None:
     workload = Workload(name="own", model=net, data=DATA, loss=F.cross_entropy, optimizer=halves)
     with pytest.raises(WorkloadError, match="optimizer: gave 2, must give one"):
         curve_of(workload, tmp_path)
-
-
-def test_only_what_is_a_batch_is_looked_into_for_tensors() -> None:
-    tensor = torch.zeros(3)
-    found = list(tensors_in([Batch(tensor, tensor, ["a"]), {"x": Named(tensor, tensor)}]))
-    assert [one is tensor for one in found] == [True] * 4
-    assert not list(tensors_in((net(), Batch, "text", torch.float32, None)))
-
-
-class Waiting(Noisy):
-    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
-        time.sleep(0.003)
-        return super().__getitem__(row)
-
-
-@pytest.mark.slow
-def test_a_loader_that_takes_most_of_a_step_is_told_with_what_could_be_gained(
-    tmp_path: Path,
-) -> None:
-    brief = {"processes": 1, "extra_s": 0, "budget_s": 0.3, "active_steps": 1, "trace_mb": 0}
-    told = {}
-    for name, samples in (("loader", DataLoader(Waiting(), 8)), ("tensors", Split(X, Y))):
-        own = Workload(
-            name="own", model=net, data=Dataset("d", samples, Split(X, Y)), loss=F.cross_entropy
-        )
-        run = trainlab.profile(own, out=tmp_path / name, batch_size=8, device="cpu", **brief)
-        told[name] = run.report(formats=("md",)).read_text()
-    assert re.search(
-        r"Fetching the samples takes \d\d% of the step: .* at most \d+", told["loader"]
-    )
-    assert "Fetching the samples" not in told["tensors"]
-
-
-def test_a_test_loader_is_tested_on_the_samples_that_its_sampler_names(tmp_path: Path) -> None:
-    flipped = Y.clone()
-    flipped[25:] = 1 - flipped[25:]
-    both: Any = torch.utils.data.TensorDataset(X, flipped)
-    halves = [SubsetRandomSampler(range(25)), SubsetRandomSampler(range(25, SIZE))]
-    train_set, test_set = (DataLoader(both, 5, sampler=half) for half in halves)
-    own = Workload(
-        name="own", model=net, data=Dataset("d", train_set, test_set), loss=F.cross_entropy
-    )
-    last = curve_of(own, tmp_path, epochs=40, lr=0.5).last
-    assert last is not None
-    assert last.metrics["train/accuracy"] > 0.8
-    assert last.metrics["test/accuracy"] < 0.3
-
-
-def test_every_sample_is_tested_whatever_is_dropped_in_training(tmp_path: Path) -> None:
-    both: Any = torch.utils.data.TensorDataset(X, Y)
-    data = Dataset("d", both, DataLoader(both, 16, drop_last=True), drop_last=True)
-    own = Workload(name="own", model=net, data=data, loss=F.cross_entropy)
-    found = [curve_of(own, tmp_path, test_batch_size=size).last for size in (7, 16, 1000)]
-    losses = [point and point.metrics["test/loss"] for point in found]
-    assert losses == pytest.approx([losses[0]] * 3, rel=1e-6)
-
-
-@pytest.mark.parametrize("num_taken", [2, 7])
-def test_the_workers_of_a_loader_end_with_their_epoch_at_once(num_taken: int) -> None:
-    from trainlab.data.dataset import loaded
-    from trainlab.train.dataloading import LoadedBatches
-
-    before = {child.pid for child in children()}
-    loader: Any = DataLoader(Noisy(), batch_size=4, shuffle=True, num_workers=2)
-    batches = LoadedBatches(loaded(loader, "train", None, drop_last=False), 8, CPU)
-    pieces = batches.epoch(1, 1)
-    for piece in pieces[:num_taken]:
-        batches.gather(piece)
-    assert {child.pid for child in children()} - before
-    del batches, piece, pieces, loader
-    assert {child.pid for child in children()} <= before
-
-
-@pytest.mark.parametrize("asked", [{"train_samples": 3}, {"val_fraction": 0.5}])
-def test_no_part_can_be_taken_of_a_stream(asked: dict[str, Any], tmp_path: Path) -> None:
-    class Endless:
-        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-            return iter([(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long))] * 3)
-
-    own = Workload(
-        name="own",
-        model=lambda: nn.Linear(2, 2),
-        data=Dataset("own", train=Endless(), test=Endless()),
-        loss=F.cross_entropy,
-    )
-    with pytest.warns(trainlab.TrialsFailedWarning, match="only of data that is indexed by number"):
-        trainlab.run(own, out=tmp_path / "r", device="cpu", **asked)

@@ -22,7 +22,6 @@ from trainlab.execute.preflight import check_processes
 from trainlab.lab import Run
 from trainlab.train.batches import Rank
 from trainlab.train.engines.ddp import FOLLOW
-from trainlab.workloads.workload import Workload
 
 OWN = '''
 import torch, torch.nn.functional as F
@@ -258,11 +257,6 @@ def test_more_processes_than_a_machine_has_are_refused(
     many = study.settings.model_copy(update={"processes": 5, "threads": threads})
     with pytest.raises(SpecError, match=told):
         check_processes(study.model_copy(update={"settings": many}))
-
-
-def test_objects_cannot_go_to_other_processes(tiny: Workload, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="processes: got 2, but objects cannot go to another"):
-        product.run(tiny, processes=2, device="cpu", out=tmp_path / "r")
 
 
 def test_all_settings_run_alike_where_processes_are_varied(own: Path) -> None:

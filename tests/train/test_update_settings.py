@@ -1,7 +1,6 @@
 """Clipping, accumulation, warm-up, averages, precision and validation give what a loop by hand gives."""
 
 import copy
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -198,11 +196,6 @@ def test_an_average_of_weights_is_what_is_tested_and_kept(tmp_path: Path) -> Non
         assert torch.equal(tensor, kept.state_dict()[name]), name
 
 
-def test_an_average_of_one_update_is_the_weights(tmp_path: Path) -> None:
-    curves = [trained(tmp_path / str(n), max_steps=1, ema=e)[0] for n, e in enumerate((None, 0.9))]
-    assert curves[0].epochs[0].metrics == curves[1].epochs[0].metrics
-
-
 def test_fp16_is_autocast_with_a_scaler(tmp_path: Path) -> None:
     model, losses = fresh(), []
     optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.05), torch.amp.GradScaler("cpu")
@@ -302,35 +295,6 @@ own = Workload(name="own", data=Dataset("own", Split(x, y), Split(x, y)), loss=l
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_killed_trial_goes_on_to_the_same_curve(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRAINLAB_CHECKPOINT_S", "0")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "own_file.py").write_text(OWN_FILE)
-    settings: dict[str, Any] = {"batch_size": 8, "device": "cpu", "log_every_steps": 1}
-    curves = []
-    for number in range(2):
-        if number:
-            (tmp_path / "STOP").touch()
-        run = trainlab.run(
-            "own_file.py:own",
-            **settings,
-            **SETTINGS[name],
-            out=str(tmp_path / f"run{number}"),
-            on="processes",
-            engine="eager",
-        )
-        (trial,) = run.trials()
-        assert trial.state == "done", trial.error
-        lines = (run.path / "trials" / trial.id / "curve.jsonl").read_text().splitlines()
-        curves.append([re.split('"(train_s|time_s)"', line)[0] for line in lines])
-        assert trial.attempt == number + 1
-    assert curves[0] == curves[1]
-
-
 def test_deciding_by_validation_needs_a_validation_set(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="patience: decides by a validation set, and there is none"):
         trainlab.run(workload(), patience=2, batch_size=8, out=str(tmp_path / "r"))
@@ -340,19 +304,6 @@ def test_epochs_beside_max_steps_are_refused(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"epochs": 2, "max_steps": 5}
     with pytest.raises(TrainlabError, match="epochs: has no effect beside max_steps"):
         trainlab.run(workload(), **settings, out=str(tmp_path / "r"))
-
-
-def test_what_only_our_update_does_is_refused_beside_an_own_update(tmp_path: Path) -> None:
-    own = Workload(
-        name="own",
-        model=net,
-        data=Dataset("own", Split(X, Y), Split(X, Y)),
-        update=lambda ctx, batch: F.cross_entropy(ctx.model(batch[0]), batch[1]),
-        evaluate=lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
-        optimizer=lambda model, settings: torch.optim.SGD(model.parameters(), lr=0.1),
-    )
-    with pytest.raises(SpecError, match=r"clip_grad_norm: got 1\.0, but the workload's own update"):
-        trainlab.run(own, clip_grad_norm=1.0, batch_size=8, out=str(tmp_path / "r"))
 
 
 @pytest.mark.parametrize(
@@ -368,84 +319,6 @@ def test_what_only_our_update_does_is_refused_beside_an_own_update(tmp_path: Pat
 def test_wrong_values_are_refused(settings: dict[str, Any], problem: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=problem):
         trainlab.run(workload(), **settings, out=str(tmp_path / "r"))
-
-
-@pytest.mark.parametrize("kind", ["lambda", "step", "one cycle"])
-def test_warm_up_multiplies_what_a_schedule_of_the_users_own_sets(
-    kind: str, tmp_path: Path
-) -> None:
-    def schedule_of(optimizer: torch.optim.Optimizer) -> Any:
-        if kind == "lambda":
-            return lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
-        if kind == "step":
-            return lr_scheduler.StepLR(optimizer, 2, 0.5)
-        return lr_scheduler.OneCycleLR(optimizer, 0.4, total_steps=30)
-
-    def optimizer(model: nn.Module, settings: Any) -> tuple[Any, Any, str]:
-        made = torch.optim.SGD(model.parameters(), lr=0.1)
-        return made, schedule_of(made), "step"
-
-    curve, _, _ = trained(tmp_path, workload(optimizer=optimizer), warmup_steps=10)
-    plain = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
-    schedule, wanted = schedule_of(plain), []
-    for step in range(1, 15):
-        wanted.append(plain.param_groups[0]["lr"] * min(1, step / 10))
-        plain.step()
-        schedule.step()
-    assert [point.metrics["lr"] for point in curve.points] == pytest.approx(wanted)
-
-
-def test_clipping_looks_at_what_the_optimizer_holds(tmp_path: Path) -> None:
-    def last_only(model: Any, settings: Any) -> torch.optim.Optimizer:
-        return torch.optim.SGD(model[-1].parameters(), lr=settings.lr)
-
-    own = workload(optimizer=last_only)
-    losses = [
-        trained(tmp_path / name, own, precision=name, clip_grad_norm=clip, epochs=5)[0].losses
-        for name, clip in (("fp16", None), ("fp16", 1e3))
-    ]
-    assert losses[0] == losses[1]
-
-
-def test_validation_that_is_not_finite_at_first_is_not_the_best_for_ever(tmp_path: Path) -> None:
-    seen: list[int] = []
-
-    def evaluate(model: nn.Module, batch: Any) -> Tensor:
-        loss = F.cross_entropy(model(batch[0]), batch[1])
-        if len(batch[1]) != 20:
-            return loss
-        seen.append(1)
-        return loss * (float("nan") if len(seen) == 1 else 1 / len(seen))
-
-    own = workload(
-        loss=None,
-        step=lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
-        evaluate=evaluate,
-        metrics={},
-        data=Dataset("own", Split(X, Y), Split(X_OTHER, Y_OTHER), val=Split(X[:20], Y[:20])),
-    )
-    _, progress, _ = trained(tmp_path, own, patience=2, keep_best=True, epochs=6)
-    assert (progress.epochs_done, progress.best_epoch) == (6, 6)
-
-
-def test_a_step_fetches_one_batch_after_the_other(tmp_path: Path) -> None:
-    fetched: list[str] = []
-
-    class Told(torch.utils.data.Dataset[Any]):
-        def __len__(self) -> int:
-            return SIZE
-
-        def __getitem__(self, row: int) -> Any:
-            fetched.append("fetch")
-            return X[row], Y[row]
-
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        fetched.append("loss")
-        return F.cross_entropy(outputs, targets)
-
-    own = workload(data=Dataset("own", Told(), Split(X, Y)), loss=loss)
-    trained(tmp_path, own, accumulate=3, max_steps=1)
-    assert fetched[:27] == (["fetch"] * 8 + ["loss"]) * 3
 
 
 def test_a_factor_that_the_users_own_optimizer_does_not_read_is_refused(tmp_path: Path) -> None:
