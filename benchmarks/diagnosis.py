@@ -1,6 +1,6 @@
 """Whether `trainlab diagnose` finds planted faults, and finds none where there is none.
 
-    python -m benchmarks.diagnosis --scripts tests/watch/scripts/faults --healthy 20
+    python -m benchmarks.diagnosis --scripts benchmarks/faults --healthy 20
 
 Each script with a fault once: the fault must be named first and confirmed. The healthy one as often as is
 asked: no limit may be confirmed. Exits 1 where that does not hold.
@@ -32,7 +32,7 @@ HEALTHY = "healthy"
 def main() -> int:
     """Prints a line per diagnosis."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scripts", type=Path, default=Path("tests/watch/scripts/faults"))
+    parser.add_argument("--scripts", type=Path, default=Path("benchmarks/faults"))
     parser.add_argument("--only", nargs="*", help="these scripts only")
     parser.add_argument(
         "--healthy", type=int, default=2, help="times that the healthy one is tried"
