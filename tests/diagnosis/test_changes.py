@@ -117,18 +117,19 @@ def test_without_a_change_the_script_is_as_it_is(run: Run) -> None:
     assert Path("log.txt").read_text() == "done"
 
 
-def test_the_same_batch_comes_as_often_as_there_are_batches_and_tests_are_whole(run: Run) -> None:
+def test_each_change_does_what_it_says_and_nothing_else(run: Run) -> None:
     seen = run("same_batch")
-    first, *others = seen["batches"]
-    assert len(others) == 2
-    assert all(batch == first for batch in others)
+    assert [batch == seen["batches"][0] for batch in seen["batches"]] == [True] * 3
     assert seen["tests"] == 4
-
-
-def test_tests_are_cut_short_and_training_is_not(run: Run) -> None:
     seen = run("evaluation=1")
-    assert seen["tests"] == 1
-    assert len(seen["batches"]) == 3
+    assert (seen["tests"], len(seen["batches"])) == (1, 3)
+    assert run("fused")["fused"] is True
+    seen = run("threads=3")
+    assert (seen["threads"], seen["threads after"]) == (3, 3)
+    line = SCRIPT.splitlines().index("    track(") + 1
+    assert run(f"without={line}")["calls"] == 1
+    seen = run("drop=history")
+    assert (seen["history"], len(seen["batches"])) == (1, 3)
 
 
 @pytest.mark.slow
@@ -136,24 +137,10 @@ def test_the_loader_that_shuffles_gets_workers(run: Run) -> None:
     assert run("workers=1")["workers"] == (1, 0)
 
 
-def test_optimizers_are_fused_whatever_they_were_asked_for(run: Run) -> None:
-    assert run("fused")["fused"] is True
-
-
-def test_threads_are_set_and_the_script_is_not_heard(run: Run) -> None:
-    seen = run("threads=3")
-    assert (seen["threads"], seen["threads after"]) == (3, 3)
-
-
 def test_nothing_is_written(run: Run) -> None:
     run("no_logging")
     assert not Path("model.pt").exists()
     assert not Path("log.txt").exists()
-
-
-def test_a_statement_runs_once_and_no_more(run: Run) -> None:
-    line = SCRIPT.splitlines().index("    track(") + 1
-    assert run(f"without={line}")["calls"] == 1
 
 
 def test_a_statement_runs_once_in_each_run_of_the_script(tmp_path: Path) -> None:
@@ -167,37 +154,22 @@ def test_a_statement_runs_once_in_each_run_of_the_script(tmp_path: Path) -> None
     assert change.num_uses == 6
 
 
-def test_a_line_that_begins_no_statement_cannot_be_left_out(run: Run) -> None:
+def test_what_cannot_be_changed_is_refused_in_a_line(run: Run) -> None:
     line = SCRIPT.splitlines().index("        loss.item()") + 1
-    with pytest.raises(ChangeError, match=f"line {line} begins no statement"):
-        run(f"without={line}")
-
-
-def test_a_container_keeps_only_what_it_got_last(run: Run) -> None:
-    seen = run("drop=history")
-    assert seen["history"] == 1
-    assert len(seen["batches"]) == 3
-
-
-def test_a_change_that_changes_nothing_is_told(run: Run) -> None:
-    with pytest.raises(ChangeError, match="drop: the script does nothing that it would change"):
-        run("drop=nothing_of_this_name")
-
-
-@pytest.mark.parametrize("text", ["threads=0", "threads=many"])
-def test_a_value_that_is_no_number_is_refused(run: Run, text: str) -> None:
-    with pytest.raises(ChangeError, match="must be a whole number from 1 on"):
-        run(text)
-
-
-def test_an_unknown_change_is_refused(run: Run) -> None:
+    for text, told in (
+        (f"without={line}", f"line {line} begins no statement"),
+        ("drop=nothing_of_this_name", "drop: the script does nothing that it would change"),
+        ("threads=0", "must be a whole number from 1 on"),
+        ("threads=many", "must be a whole number from 1 on"),
+    ):
+        with pytest.raises(ChangeError, match=told):
+            run(text)
     with pytest.raises(SpecError, match="must be one of same_batch"):
         run("faster")
 
 
-@pytest.mark.parametrize(
-    ("container", "left"), [([1, 2, 3], [3]), ({"a": 1, "b": 2}, {"b": 2}), ([], [])]
-)
-def test_all_but_the_last_is_taken_out(container: Any, left: Any) -> None:
-    keep_last(container)
-    assert container == left
+def test_all_but_the_last_is_taken_out() -> None:
+    pairs: list[tuple[Any, Any]] = [([1, 2, 3], [3]), ({"a": 1, "b": 2}, {"b": 2}), ([], [])]
+    for container, left in pairs:
+        keep_last(container)
+        assert container == left

@@ -83,21 +83,13 @@ def verdicts(timed: list[Timed], gain: float = 0.1) -> dict[str, str]:
     return {cell: verdict_of(found, gain) for cell, found in compared(timed, "base").items()}
 
 
-def test_a_large_gain_is_confirmed_and_none_is_refuted() -> None:
-    draw = np.random.default_rng(1)
-    found = verdicts(benches(draw, {"faster": 0.4, "same": 1.0, "slower": 1.3}, 0.01))
+def test_large_gains_are_confirmed_small_ones_refuted_and_noise_leaves_it_open() -> None:
+    ratios = {"faster": 0.4, "same": 1.0, "slower": 1.3}
+    found = verdicts(benches(np.random.default_rng(1), ratios, 0.01))
     assert found == {"faster": "confirmed", "same": "refuted", "slower": "refuted"}
-
-
-def test_a_gain_that_is_sure_but_small_is_no_limit() -> None:
-    draw = np.random.default_rng(2)
-    found = verdicts(benches(draw, {"a little": 0.95}, 0.002))
+    found = verdicts(benches(np.random.default_rng(2), {"a little": 0.95}, 0.002))
     assert found == {"a little": "refuted"}
-
-
-def test_noise_leaves_it_open() -> None:
-    draw = np.random.default_rng(3)
-    found = verdicts(benches(draw, {"maybe": 0.9}, 0.15))
+    found = verdicts(benches(np.random.default_rng(3), {"maybe": 0.9}, 0.15))
     assert found == {"maybe": "cannot tell"}
 
 

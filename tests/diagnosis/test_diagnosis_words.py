@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from diagnosed_runs import record_of
 from trainlab.analysis.diagnosis import REASONS, answer_lines, diagnosis_document, open_lines
 from trainlab.record.script_record import LimitName, LimitRow, TriedRow
@@ -82,20 +80,13 @@ LIMITS: list[tuple[LimitName, TriedRow]] = [
 ]
 
 
-@pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize(("limit", "one"), LIMITS, ids=[limit for limit, _ in LIMITS])
-def test_every_limit_has_its_words_in_every_language(
-    lang: str, limit: LimitName, one: TriedRow
-) -> None:
-    limits = record_of(row(limit, one, text="track()", line=3, number=2e6))
-    words = Words(lang)
-    assert len(list(answer_lines(limits, words))) == 3
-    assert "train.py" in markdown_of(diagnosis_document(limits, words))
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_every_change_has_words(lang: str) -> None:
-    for reason in REASONS:
-        assert Words(lang)(f"reason_{reason}")
-    for name in CHANGE_NAMES:
-        assert Words(lang)(f"change_{name}", value="7" if name in WITH_VALUE else "")
+def test_every_limit_and_every_change_has_its_words_in_every_language() -> None:
+    for words in map(Words, LANGUAGES):
+        for limit, one in LIMITS:
+            limits = record_of(row(limit, one, text="track()", line=3, number=2e6))
+            assert len(list(answer_lines(limits, words))) == 3
+            assert "train.py" in markdown_of(diagnosis_document(limits, words))
+        for reason in REASONS:
+            assert words(f"reason_{reason}")
+        for name in CHANGE_NAMES:
+            assert words(f"change_{name}", value="7" if name in WITH_VALUE else "")

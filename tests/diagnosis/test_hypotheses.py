@@ -27,19 +27,9 @@ SOURCE = 'parser.add_argument("--batch-size", type=int, default=64)\n'
 
 
 def loader(**changes: Any) -> LoaderRow:
-    values = {
-        "batch_size": 64,
-        "num_samples": 6400,
-        "num_batches": 100,
-        "num_workers": 0,
-        "pin_memory": False,
-        "order": "shuffled",
-        "drop_last": True,
-        "num_given": 100,
-        "num_passes": 1,
-        "is_trained_on": True,
-    }
-    return LoaderRow(**(values | changes))
+    values = {"batch_size": 64, "num_samples": 6400, "num_batches": 100, "num_workers": 0}
+    values |= {"pin_memory": False, "order": "shuffled", "drop_last": True, "num_given": 100}
+    return LoaderRow(**(values | {"num_passes": 1, "is_trained_on": True} | changes))
 
 
 def watched(parts_ms: dict[str, float], evaluation_s: float = 0.0, **changes: Any) -> WatchedRecord:
@@ -159,20 +149,16 @@ def test_a_small_batch_is_made_larger_by_the_scripts_own_argument() -> None:
     assert "batch_size" not in {one.limit for one in large}
 
 
-@pytest.mark.parametrize(
-    ("threads", "cores", "changes"),
-    [(8, 2, ("threads=2", "threads=1")), (8, 1, ("threads=1",)), (1, 4, ("threads=4",))],
-)
-def test_threads_are_doubted_where_they_do_not_fit_the_cores(
-    threads: int, cores: int, changes: tuple[str, ...]
-) -> None:
-    found = first(watched(COMPUTE, threads=threads), cores=cores)
-    assert (found.limit, found.changes) == ("threads", changes)
-
-
-def test_as_many_threads_as_cores_are_not_doubted() -> None:
-    found = hypotheses_of(watched(COMPUTE, threads=2), cores=2, source=SOURCE)
-    assert "threads" not in {one.limit for one in found}
+def test_threads_are_doubted_where_they_do_not_fit_the_cores() -> None:
+    for threads, cores, changes in (
+        (8, 2, ("threads=2", "threads=1")),
+        (8, 1, ("threads=1",)),
+        (1, 4, ("threads=4",)),
+    ):
+        found = first(watched(COMPUTE, threads=threads), cores=cores)
+        assert (found.limit, found.changes) == ("threads", changes)
+    fit = hypotheses_of(watched(COMPUTE, threads=2), cores=2, source=SOURCE)
+    assert "threads" not in {one.limit for one in fit}
 
 
 def test_memory_that_grows_is_blamed_on_the_container_with_the_largest_tensors() -> None:

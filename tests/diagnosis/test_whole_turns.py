@@ -1,5 +1,6 @@
 """Turns that count all that happens in them: what happens now and then counts by how often it does."""
 
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -43,11 +44,10 @@ def mean_ms(monkeypatch: pytest.MonkeyPatch, *, every: int, begun: int, workers:
     return sum(means) / len(means)
 
 
-@pytest.mark.parametrize("every", [5, 10, 20])
-@pytest.mark.parametrize(("workers", "within"), [(0, 0.02), (1, 0.25)])
 def test_a_test_counts_by_how_often_it_is_whatever_updates_turns_begin_at(
-    monkeypatch: pytest.MonkeyPatch, every: int, workers: int, within: float
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for begun in range(every):
-        found_ms = mean_ms(monkeypatch, every=every, begun=begun, workers=workers)
-        assert found_ms - STEP_MS == pytest.approx(TEST_MS / every, rel=within)
+    for every, (workers, within) in product((5, 20), ((0, 0.02), (1, 0.25))):
+        for begun in range(every):
+            found_ms = mean_ms(monkeypatch, every=every, begun=begun, workers=workers)
+            assert found_ms - STEP_MS == pytest.approx(TEST_MS / every, rel=within)

@@ -118,7 +118,7 @@ def is_kept(step: int, all_up_to: int) -> bool:
     return step % every == 0
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(1, 400), st.integers(0, 400), st.integers(1, 50))
 def test_the_more_steps_the_fewer_of_them_have_a_line(first: int, num: int, all_up_to: int) -> None:
     wanted = [step for step in range(first, first + num) if is_kept(step, all_up_to)]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
@@ -21,29 +21,26 @@ from trainlab.watching.script_process import STARTER, starter_variable
 from trainlab.watching.workplace import Workplace
 
 
-@pytest.mark.parametrize(
-    ("before", "level", "after"),
-    [
-        (["--epochs", "3"], 16, ["--epochs", "3", "--b", "16"]),
-        (["--b", "64", "--epochs", "3"], 16, ["--epochs", "3", "--b", "16"]),
-        (["--b=64", "-x"], 0.5, ["-x", "--b", "0.5"]),
-        (["--b", "--x"], True, ["--x", "--b"]),
-        (["--b", "-1", "--x"], 2, ["--x", "--b", "2"]),
-        (["--b", "--x"], False, ["--x"]),
-        (["--bb", "1"], "adam", ["--bb", "1", "--b", "adam"]),
-        (["b=64", "x.b=1", "+c"], 16, ["b=16", "x.b=1", "+c"]),
-        (["b=yes"], False, ["b=false"]),
-    ],
-)
-def test_an_argument_is_set_whether_it_was_there_or_not(
-    before: list[str], level: bool | int | float | str, after: list[str]
-) -> None:
-    assert with_argument(before, "--b", level) == after
+def test_an_argument_is_set_whether_it_was_there_or_not() -> None:
+    cases: list[tuple[str, bool | int | float | str, str]] = [
+        ("--epochs 3", 16, "--epochs 3 --b 16"),
+        ("--b 64 --epochs 3", 16, "--epochs 3 --b 16"),
+        ("--b=64 -x", 0.5, "-x --b 0.5"),
+        ("--b --x", True, "--x --b"),
+        ("--b -1 --x", 2, "--x --b 2"),
+        ("--b --x", False, "--x"),
+        ("--bb 1", "adam", "--bb 1 --b adam"),
+        ("b=64 x.b=1 +c", 16, "b=16 x.b=1 +c"),
+        ("b=yes", False, "b=false"),
+    ]
+    for before, level, after in cases:
+        assert with_argument(before.split(), "--b", level) == after.split()
 
 
 words = st.text("abc-=1.", max_size=6)
 
 
+@settings(max_examples=15, deadline=None)
 @given(st.lists(words, max_size=8), st.integers(0, 99), st.integers(0, 99))
 def test_the_last_level_set_is_the_one_that_holds(
     before: list[str], first: int, second: int
@@ -61,37 +58,26 @@ def test_seeds_go_to_the_scripts_own_option_and_levels_to_theirs() -> None:
     assert given_seed.arguments_for({}, 3) == ("--seed", "7")
 
 
-@pytest.mark.parametrize(
-    ("text", "option"),
-    [
-        ('parser.add_argument("--seed", type=int)', "--seed"),
-        ("parser.add_argument('--random-seed')", "--random-seed"),
-        ("torch.manual_seed(1)", None),
-    ],
-)
-def test_the_option_for_the_seed_is_found_in_the_text(text: str, option: str | None) -> None:
-    assert seed_argument_of(text) == option
+def test_the_option_for_the_seed_is_found_in_the_text() -> None:
+    assert seed_argument_of('parser.add_argument("--seed", type=int)') == "--seed"
+    assert seed_argument_of("parser.add_argument('--random-seed')") == "--random-seed"
+    assert seed_argument_of("torch.manual_seed(1)") is None
 
 
-@pytest.mark.parametrize("pattern", ["no group", "(two) (groups)", "(unclosed"])
-def test_a_pattern_has_one_group(pattern: str, tmp_path: Path) -> None:
+def test_a_pattern_has_one_group(tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text("")
-    with pytest.raises(SpecError, match="metrics"):
-        script_study(tmp_path / "t.py", metrics={"accuracy": pattern})
+    for pattern in ("no group", "(two) (groups)", "(unclosed"):
+        with pytest.raises(SpecError, match="metrics"):
+            script_study(tmp_path / "t.py", metrics={"accuracy": pattern})
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [("def f(:\n", "is no Python"), (None, "no such file"), ("\0", "is no Python")],
-)
-def test_what_is_no_script_is_refused_in_a_line(
-    text: str | None, told: str, tmp_path: Path
-) -> None:
+def test_what_is_no_script_is_refused_in_a_line(tmp_path: Path) -> None:
     path = tmp_path / "t.py"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(SpecError, match=told):
-        script_study(path)
+    for text, told in ((None, "no such file"), ("def f(:\n", "no Python"), ("\0", "no Python")):
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(SpecError, match=told):
+            script_study(path)
 
 
 def test_a_seed_among_the_arguments_goes_with_one_seed_only(tmp_path: Path) -> None:
@@ -142,23 +128,12 @@ parser.add_argument("--epochs")
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("batch-size", None),
-        ("batch", None),  # argparse takes what an option begins with
-        ("batchsize", "batch-size"),
-        ("batch_size", "batch-size"),
-        ("epocs", "epochs"),
-        ("lrf", None),  # it may be another file's
-        ("no-shuffle", None),  # argparse.BooleanOptionalAction
-        ("env.OMP_NUM_THREADS", None),
-        ("-b", None),
-        ("momentum", None),
-    ],
-)
-def test_a_factor_that_is_an_option_misspelt_is_noticed(name: str, meant: str | None) -> None:
-    assert misspelt_option(name, OPTIONS) == meant
+def test_a_factor_that_is_an_option_misspelt_is_noticed() -> None:
+    meant = {"batchsize": "batch-size", "batch_size": "batch-size", "epocs": "epochs"}
+    # What an option begins with, one of another file's, argparse.BooleanOptionalAction, and others.
+    names = ("batch-size", "batch", "lrf", "no-shuffle", "env.OMP_NUM_THREADS", "-b", "momentum")
+    for name in (*meant, *names):
+        assert misspelt_option(name, OPTIONS) == meant.get(name), name
 
 
 def test_a_misspelt_factor_is_refused_before_the_script_runs(tmp_path: Path) -> None:
@@ -250,14 +225,11 @@ def test_a_line_that_never_ends_is_not_kept() -> None:
     assert found == [2]
 
 
-@pytest.mark.parametrize(("starter", "code"), [(None, 0), ("1", 1)])
-def test_a_process_whose_starter_is_gone_before_it_looks_ends_at_once(
-    starter: str | None, code: int
-) -> None:
-    variables = starter_variable() if starter is None else {STARTER: starter}
+def test_a_process_whose_starter_is_gone_before_it_looks_ends_at_once() -> None:
     program = (
         "import os; from trainlab.watching.script_process import end_with_starter as end; end();"
         f"assert {STARTER!r} not in os.environ"
     )
-    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **variables})
-    assert done.returncode == code
+    for variables, code in ((starter_variable(), 0), ({STARTER: "1"}, 1)):
+        done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **variables})
+        assert done.returncode == code

@@ -5,7 +5,6 @@ import random
 import signal
 import sys
 import threading
-import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,27 @@ from trainlab.errors import SpecError
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.script_process import END
 from trainlab.workloads.user_code import FIELD, mistake_in
+
+_TRACING = (
+    "hooks",
+    "tracer",
+    "timeline",
+    "step_log",
+    "script_curve",
+    "own_metrics",
+    "followed_model",
+)
+OURS = (
+    *(f"trainlab.watching.{name}" for name in (*_TRACING, "watched_")),
+    *("trainlab.record.", "trainlab.instruments."),
+)
+"""Modules that see and write while the script runs."""
+WRAPPERS = "trainlab.watching.hooks"
+OWN_FOLDER = Path(__file__).parent
+"""Frames in there are no part of the script."""
+LONGEST_TRACE = 20_000
+DONE_S = 0.02
+"""Until an interrupt that came amid our own work comes again."""
 
 
 class EndOfWatch(BaseException):
@@ -51,6 +71,10 @@ def seed_all(seed: int) -> None:
     torch.manual_seed(seed)
 
 
+_kept: list[tuple[types.ModuleType, list[str], list[str]]] = []
+"""The main module of the script that ran last, its arguments, and where it found modules."""
+
+
 def run_script(
     script: ScriptSpec, arguments: Sequence[str], code: types.CodeType | None = None
 ) -> None:
@@ -71,7 +95,8 @@ def run_script(
             main.__package__ = script.module.rpartition(".")[0]
             if main.__package__:
                 import_module(main.__package__)
-        exec(code or compiled(path), main.__dict__)  # noqa: S102  what was asked for
+        own = code or compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        exec(own, main.__dict__)  # noqa: S102  what was asked for
     except SystemExit as end:
         if end.code not in (None, 0):
             raise ScriptEnds(end.code) from None
@@ -85,9 +110,8 @@ def run_script(
 
 def join_threads() -> None:
     """Python ends when the script's threads have, but for those that are daemons."""
-    main = threading.main_thread()
     for thread in threading.enumerate():
-        if thread is not main and not thread.daemon:
+        if thread is not threading.main_thread() and not thread.daemon:
             thread.join()
 
 
@@ -116,36 +140,6 @@ def end_as_script() -> None:
         sys.modules["__main__"], sys.argv, sys.path = main, argv, places
 
 
-_kept: list[tuple[types.ModuleType, list[str], list[str]]] = []
-
-
-def compiled(path: Path) -> types.CodeType:
-    """The script's code."""
-    code: types.CodeType = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-    return code
-
-
-# Interrupts: how a script is told to end, by the process that started it.
-
-WRAPPERS = "trainlab.watching.hooks"
-_TRACING = (
-    "hooks",
-    "tracer",
-    "timeline",
-    "step_log",
-    "script_curve",
-    "own_metrics",
-    "followed_model",
-)
-OURS = (
-    *(f"trainlab.watching.{name}" for name in (*_TRACING, "watched_")),
-    *("trainlab.record.", "trainlab.instruments."),
-)
-"""Modules that see and write while the script runs."""
-DONE_S = 0.02
-"""Until an interrupt that came amid these comes again."""
-
-
 class Interrupts:
     """Signals of our starter, which only it sends. They come when what we do in between is done, which they
     would leave half done."""
@@ -156,25 +150,24 @@ class Interrupts:
     def heed(self) -> None:
         """From now on SIGINT raises KeyboardInterrupt in the script, even where a shell has this process
         ignore it; END, for scripts that go on all the same, what they do not catch."""
-        self._raise_at(signal.SIGINT, KeyboardInterrupt)
-        self._raise_at(END, EndOfWatch)
+        kinds: dict[int, type[BaseException]] = {signal.SIGINT: KeyboardInterrupt, END: EndOfWatch}
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self.have_come = True
+            if not _is_ours(frame):
+                raise kinds[number]
+            later = threading.Timer(DONE_S, os.kill, (os.getpid(), number))
+            later.daemon = True
+            later.start()
+
+        for number in kinds:
+            signal.signal(number, interrupt)
 
     def ignore(self) -> None:
         """What follows is ours."""
         for number in (signal.SIGINT, END):
             # Not SIG_IGN: Python complains of one that has come and is ignored by now.
             signal.signal(number, lambda number, frame: None)
-
-    def _raise_at(self, number: int, kind: type[BaseException]) -> None:
-        def interrupt(number: int, frame: FrameType | None) -> None:
-            self.have_come = True
-            if not _is_ours(frame):
-                raise kind
-            later = threading.Timer(DONE_S, os.kill, (os.getpid(), number))
-            later.daemon = True
-            later.start()
-
-        signal.signal(number, interrupt)
 
 
 def _is_ours(frame: FrameType | None) -> bool:
@@ -189,32 +182,19 @@ def _is_ours(frame: FrameType | None) -> bool:
     return False
 
 
-# What a user's training raised, as it is recorded.
-
-OWN_FOLDER = Path(__file__).parent
-"""Frames in there are no part of the script."""
-LONGEST_TRACE = 20_000
-
-
 def raised_by(error: BaseException, script: Path | None = None) -> dict[str, str]:
     """Kind, message, the innermost line of the user's own and the traceback of her lines. `script`: its
     file, which is named where only libraries were at work."""
     setattr(error, FIELD, "script")
     mistake = mistake_in(error, "" if script is None else str(script))
     assert mistake is not None
-    return {
-        "kind": mistake.kind,
-        "message": mistake.message,
-        "line": mistake.line,
-        "trace": mistake.trace[-LONGEST_TRACE:],
-    }
+    found = {"kind": mistake.kind, "message": mistake.message, "line": mistake.line}
+    return found | {"trace": mistake.trace[-LONGEST_TRACE:]}
 
 
 def trace_of(error: BaseException) -> TracebackType | None:
     """What Python would show of it without us: from the script's first frame on."""
     trace = error.__traceback__
-    for frame in traceback.extract_tb(trace):
-        if trace is None or OWN_FOLDER not in Path(frame.filename).parents:
-            break
+    while trace is not None and OWN_FOLDER in Path(trace.tb_frame.f_code.co_filename).parents:
         trace = trace.tb_next
     return trace

@@ -44,12 +44,16 @@ from trainlab.watching.watched_record import facts_of
 from trainlab.watching.watched_run import WholeWatch
 
 PROGRESS_EVERY_S = 0.3
-FIRST_STEPS = 3
-MIN_STEPS = 30
-"""A time limit ends no script before so many updates."""
+FIRST_STEPS, MIN_STEPS = 3, 30
+"""A time limit begins after the first updates, which are slow, and ends no script before so many."""
 interrupts = Interrupts()
 """Of this process."""
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
+
+
+def rank() -> int:
+    """Which of the processes that torchrun started this is; 0 where it started none."""
+    return int(os.environ.get("RANK", "0"))
 
 
 class Answers:
@@ -71,11 +75,6 @@ class Answers:
                 self._stream.flush()
 
 
-def rank() -> int:
-    """Which of the processes that torchrun started this is; 0 where it started none."""
-    return int(os.environ.get("RANK", "0"))
-
-
 def main() -> int:
     """Runs the script as ordered; the exit code is that of the script."""
     os.environ.pop("PYTHONSAFEPATH", None)  # for us, not for what the script starts
@@ -85,9 +84,9 @@ def main() -> int:
         torch.set_num_threads(order.threads)
     interrupts.heed()
     seed_all(order.trial.seed)
-    run = {"whole": _run_whole, "turns": _take_turns, "operators": _profile}[order.mode]
     try:
-        return run(order, answers, apply_change(order.trial.settings.change, order.path))
+        change = apply_change(order.trial.settings.change, order.path)
+        return (_run_whole if order.mode == "whole" else _measure)(order, answers, change)
     except (ChangeError, TrainlabError, OSError) as error:
         # Ours: what was asked for cannot be changed, or records cannot be written any more.
         said = str(error).partition("\n")[0]
@@ -95,19 +94,31 @@ def main() -> int:
         return 1
 
 
-def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
-    folder = TrialFolder(Path(order.trial_folder))
-    progress, limit = _Progress(answers), _TimeLimit(order.script.max_s)
+def _on_step(
+    order: Order, answers: Answers, also: list[Callable[[int], None]]
+) -> Callable[[int, Mapping[str, float]], None]:
+    """Tells how far the script is, a few times a second, and ends it where it has come far enough."""
+    told_s, limit_s, max_s = 0.0, 0.0, order.script.max_s
 
     def step_ended(step: int, metrics: Mapping[str, float]) -> None:
-        progress.step_ended(step, metrics)
-        if search is not None:
-            search.step_ended(step)
-        if change is not None and change.on_step is not None:
-            change.on_step()
-        if step == order.script.max_steps or limit.is_reached(step):
+        nonlocal told_s, limit_s
+        now_s = time.monotonic()
+        if now_s - told_s > PROGRESS_EVERY_S:
+            told_s = now_s
+            answers.send(step=step, metrics=dict(metrics))
+        for one in also:
+            one(step)
+        if step == FIRST_STEPS:
+            limit_s = now_s + max_s
+        is_late = max_s and step >= MIN_STEPS and now_s >= limit_s
+        if step == order.script.max_steps or is_late:
             raise EndOfWatch
 
+    return step_ended
+
+
+def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
+    folder, also = TrialFolder(Path(order.trial_folder)), list[Callable[[int], None]]()
     whole = WholeWatch(
         order.trial,
         folder,
@@ -116,12 +127,16 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
         metrics=order.script.metrics,
         columns=order.script.columns,
         start_ns=_start_ns(),
-        on_step=step_ended,
+        on_step=_on_step(order, answers, also),
         refusal=Refused,
         rank=rank(),
         sees_all=order.script.is_searched,
     )
     search = Search(order.path, whole.tracer) if order.script.is_searched else None
+    if search is not None:
+        also.append(search.step_ended)
+    if change is not None and (on_step := change.on_step) is not None:
+        also.append(lambda step: on_step())
 
     def record(ended: Mapping[str, Any]) -> None:
         # The script's last word; what follows are our records.
@@ -158,27 +173,24 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
     return 0 if ended["ended"] == "done" else 1
 
 
-def _take_turns(order: Order, answers: Answers, change: Change | None) -> int:
-    """The script, again and again if it is short, until it was told to finish."""
-    commands = os.fdopen(order.commands, encoding="utf-8")
-    tracer = Tracer(_start_ns())
-    kind = WholeTurns if order.script.has_whole_turns else Turns
-    turns = kind(tracer, order.cost.warmup_steps, lambda: commands.readline().split(), answers.send)
-    with random_layout():
-        ended = _run_until(order, tracer, turns.protocol(), change, turns.script_ended)
-    if turns.record is not None:
-        TrialFolder(Path(order.trial_folder)).cost.write(turns.record)
-    answers.send(**ended, facts=facts_of(tracer))
-    return 0 if ended["ended"] == "done" else 1
-
-
-def _profile(order: Order, answers: Answers, change: Change | None) -> int:
-    """The same until a window of its steps was profiled."""
+def _measure(order: Order, answers: Answers, change: Change | None) -> int:
+    """The script, again and again if it is short: its steps in turns until it was told to finish, or until
+    a window of them was profiled."""
     folder, tracer = TrialFolder(Path(order.trial_folder)), Tracer(_start_ns())
-    window = ProfiledWindow(tracer, order.cost, folder.trace_file)
-    ended = _run_until(order, tracer, window.protocol(), change)
-    if window.record is not None:
-        folder.operators.write(window.record)
+    if order.mode == "operators":
+        window = ProfiledWindow(tracer, order.cost, folder.trace_file)
+        ended = _run_until(order, tracer, window.protocol(), change)
+        if window.record is not None:
+            folder.operators.write(window.record)
+    else:
+        commands = os.fdopen(order.commands, encoding="utf-8")
+        kind = WholeTurns if order.script.has_whole_turns else Turns
+        warmup_steps = order.cost.warmup_steps
+        turns = kind(tracer, warmup_steps, lambda: commands.readline().split(), answers.send)
+        with random_layout():
+            ended = _run_until(order, tracer, turns.protocol(), change, turns.script_ended)
+        if turns.record is not None:
+            folder.cost.write(turns.record)
     answers.send(**ended, facts=facts_of(tracer))
     return 0 if ended["ended"] == "done" else 1
 
@@ -204,11 +216,14 @@ def _run_until(
             has_ended = True
             raise EndOfWatch from None
 
+    def leave(code: int) -> None:
+        raise SystemExit(code)  # by `os._exit` in a script that may have to run again
+
     tracer.on_step = step_ended
     while True:
         before = tracer.num_steps + tracer.num_light_steps
         seed_all(order.trial.seed)
-        with leaving_by(_end_by_leaving):
+        with leaving_by(leave):
             ended = _ended(order, change)
         script_ended()
         if ended["ended"] == "done" and not has_ended:
@@ -226,36 +241,36 @@ def _run_until(
 
 def _ended(order: Order, change: Change | None) -> dict[str, Any]:
     """Runs the script: how it ended. What it raised is shown as Python shows it."""
+    ended: dict[str, Any] = {"ended": "done"}
     try:
         run_script(order.script, order.arguments, None if change is None else change.code)
     except EndOfWatch:
-        return {"ended": "done"}
+        return ended
     except ScriptEnds as end:
-        _join()
+        ended = _left(end.code)
         if not isinstance(end.code, int):
             sys.stderr.write(f"{end.code}\n")
-        return _left(end.code)
     except Refused as refused:
-        said = str(refused.error)
-        return {"ended": "failed", "kind": type(refused.error).__name__, "message": said}
+        error = refused.error
+        return {"ended": "failed", "kind": type(error).__name__, "message": str(error)}
     except KeyboardInterrupt as error:
         interrupts.ignore()
         return {"ended": "interrupted", **raised_by(error, order.path)}
     except BaseException as error:  # noqa: BLE001  the script may raise anything
         interrupts.ignore()
-        _show(error)
-        raised = raised_by(error, order.path)
+        trace = trace_of(error)
+        try:
+            sys.excepthook(type(error), error, trace)
+        except BaseException:  # noqa: BLE001  it is the script's
+            sys.__excepthook__(type(error), error, trace)
+        ended = {"ended": "failed", **raised_by(error, order.path)}
         interrupts.heed()
-        _join()
-        return {"ended": "failed", **raised}
-    _join()
-    return {"ended": "done"}
-
-
-def _join() -> None:
-    """How the script ended is known, and an interrupt ends the wait for its threads."""
+    # How the script ended is known, and an interrupt ends the wait for its threads.
     with suppress(KeyboardInterrupt, EndOfWatch):
         join_threads()
+    if "printed" in ended:  # what is put off until the end of Python may add to it
+        ended["printed"] = os.fstat(1).st_size
+    return ended
 
 
 def _left(code: object) -> dict[str, Any]:
@@ -263,56 +278,13 @@ def _left(code: object) -> dict[str, Any]:
     if code in (None, 0):
         return {"ended": "done"}
     number = code if isinstance(code, int) else 1
-    said = f"the script ended with exit code {number}"
-    # What it prints now is its last word; what is put off until the end of Python may add to it.
-    printed = os.fstat(1).st_size
     return {
         "ended": "failed",
         "kind": SCRIPT_EXIT,
-        "message": said,
+        "message": f"the script ended with exit code {number}",
         "code": number,
-        "printed": printed,
+        "printed": os.fstat(1).st_size,
     }
-
-
-def _end_by_leaving(code: int) -> None:
-    """`os._exit` in a script that may have to run again."""
-    raise SystemExit(code)
-
-
-def _show(error: BaseException) -> None:
-    """By what the script has set for it, or as Python does."""
-    trace = trace_of(error)
-    try:
-        sys.excepthook(type(error), error, trace)
-    except BaseException:  # noqa: BLE001  it is the script's
-        sys.__excepthook__(type(error), error, trace)
-
-
-class _TimeLimit:
-    """How long a script may train."""
-
-    def __init__(self, max_s: float) -> None:
-        self._max_s, self._start_s = max_s, 0.0
-
-    def is_reached(self, step: int) -> bool:
-        """At the end of that step; the first ones, which are slow, do not count."""
-        if not self._max_s or step < FIRST_STEPS:
-            return False
-        self._start_s = self._start_s or time.monotonic()
-        return step >= MIN_STEPS and time.monotonic() - self._start_s >= self._max_s
-
-
-class _Progress:
-    """Tells how far the script is, a few times a second."""
-
-    def __init__(self, answers: Answers) -> None:
-        self._answers, self._told_s = answers, 0.0
-
-    def step_ended(self, step: int, metrics: Mapping[str, float]) -> None:
-        if (now_s := time.monotonic()) - self._told_s > PROGRESS_EVERY_S:
-            self._told_s = now_s
-            self._answers.send(step=step, metrics=dict(metrics))
 
 
 def _start_ns() -> int:
