@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from trainlab.instruments.tensorboard import TensorBoard
 
 
-# Probes of a script's model: its calls are seen from the moment that the model itself has been called.
-
-
 class ScriptProbes(Probes):
-    """The same probes as of a workload."""
+    """The same probes as of a workload; calls are seen from the moment that the model itself was called."""
 
     def epoch_begins(self, epoch: int) -> None:
         self._periods.epoch = epoch
@@ -65,9 +62,6 @@ class ScriptProbes(Probes):
     def flush_values(self) -> None:
         """Writes what has been reduced so far."""
         self._write_closed()
-
-
-# Follower: is told of the moments of a script's training, beside the clock.
 
 
 MOST_BYTES = 2**30

@@ -1,6 +1,5 @@
-"""Metrics that a script keeps for itself: scalars that it writes for TensorBoard or Lightning's CSV file,
-and columns of a CSV file that was named.
-"""
+"""Metrics that a script tells: by `trainlab.log(accuracy=0.98)`, in what it prints, by scalars that it writes
+for TensorBoard or Lightning's CSV file, and in columns of a CSV file that was named."""
 
 import csv
 import io
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 Tell = Callable[[str, float], None]
+_listening: list[Tell] = []
 
 WRITERS = (
     ("torch.utils.tensorboard.writer", "SummaryWriter"),
@@ -21,6 +21,14 @@ WRITERS = (
     ("lightning_fabric.loggers.csv_logs", "_ExperimentWriter"),
 )
 """Classes that scripts write scalars with, looked for once their modules are loaded."""
+METHODS: Mapping[str, Callable[..., Mapping[str, Any]]] = {
+    "add_scalar": lambda tag, scalar_value, *rest, **options: {tag: scalar_value},
+    "add_scalars": lambda main_tag, tag_scalar_dict, *rest, **options: {
+        f"{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()
+    },
+    "log_metrics": lambda metrics_dict, *rest, **options: dict(metrics_dict),
+}
+"""How each method of a writer is given its scalars."""
 PARTS: Mapping[str, str] = {
     **dict.fromkeys(("train", "training", "fit"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
@@ -28,6 +36,26 @@ PARTS: Mapping[str, str] = {
 }
 """What a word in a tag says of the data that a metric is of."""
 NO_METRICS = frozenset({"epoch", "step", "global_step", "hp_metric"})
+LONGEST_LINE = 10_000
+"""Letters of a printed line that are searched, the last ones: one may never end."""
+
+
+def log(**metrics: float) -> None:
+    """Tells whoever watches the values of metrics, as `trainlab.log(accuracy=0.98)`; does nothing where
+    nobody does, so that a script can keep it."""
+    for hear in _listening:
+        for name, value in metrics.items():
+            hear(name, float(value))
+
+
+def listen(hear: Tell) -> None:
+    """From now on `hear` is told every value."""
+    _listening.append(hear)
+
+
+def stop_listening(hear: Tell) -> None:
+    """`hear` is told nothing more."""
+    _listening.remove(hear)
 
 
 def metric_of(tag: str) -> str | None:
@@ -53,60 +81,31 @@ class OwnScalars:
 
     def look(self) -> None:
         """Sees those whose modules have been loaded meanwhile."""
-        loaded = [one for one in self._left if one[0] in sys.modules]
-        for place, name in loaded:
+        for place, name in [one for one in self._left if one[0] in sys.modules]:
             self._left.remove((place, name))
-            if (writer := getattr(sys.modules[place], name, None)) is not None:
-                for method, scalars in METHODS.items():
-                    self._hear(writer, method, scalars)
+            writer = getattr(sys.modules[place], name, None)
+            for method in [one for one in METHODS if one in getattr(writer, "__dict__", {})]:
+                self._hear(writer, method)
 
     def close(self) -> None:
         """Nothing is heard any more."""
         self._patched.close()
 
-    def _hear(self, writer: Any, method: str, scalars: "Scalars") -> None:
-        original = vars(writer).get(method)
-        if original is None:
-            return
+    def _hear(self, writer: Any, method: str) -> None:
+        original, scalars = vars(writer)[method], METHODS[method]
 
         @wraps(original)
         def heard(own: Any, *arguments: Any, **options: Any) -> Any:
             result = original(own, *arguments, **options)
             if str(getattr(own, "log_dir", "")) != self._ours:
                 with suppress(TypeError, ValueError, LookupError, AttributeError):
-                    self._add(scalars(*arguments, **options))
+                    for tag, value in scalars(*arguments, **options).items():
+                        if (name := metric_of(tag)) is not None:
+                            self._tell(name, float(value))
             return result
 
         setattr(writer, method, heard)
         self._patched.callback(setattr, writer, method, original)
-
-    def _add(self, scalars: Mapping[str, Any]) -> None:
-        for tag, value in scalars.items():
-            if (name := metric_of(tag)) is not None:
-                self._tell(name, float(value))
-
-
-Scalars = Callable[..., Mapping[str, Any]]
-
-
-def _scalar(tag: str, scalar_value: Any, *rest: Any, **options: Any) -> Mapping[str, Any]:
-    return {tag: scalar_value}
-
-
-def _scalars(main_tag: str, tag_scalar_dict: Any, *rest: Any, **options: Any) -> Mapping[str, Any]:
-    return {f"{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()}
-
-
-def _metrics(metrics_dict: Any, *rest: Any, **options: Any) -> Mapping[str, Any]:
-    return dict(metrics_dict)
-
-
-METHODS: Mapping[str, Scalars] = {
-    "add_scalar": _scalar,
-    "add_scalars": _scalars,
-    "log_metrics": _metrics,
-}
-"""How each method of a writer is given its scalars."""
 
 
 class CsvColumns:
@@ -115,9 +114,7 @@ class CsvColumns:
     def __init__(self, columns: Mapping[str, tuple[str, str]], tell: Tell) -> None:
         """`columns`: metric to file and column; files are meant from the current folder."""
         self._tell = tell
-        self._columns = {
-            name: (Path(f).absolute(), column) for name, (f, column) in columns.items()
-        }
+        self._columns = {name: (Path(f).absolute(), of) for name, (f, of) in columns.items()}
         self._sizes = {path: _size(path) for path, _ in self._columns.values()}
         self._taken = {name: sum(1 for _ in _values(*at)) for name, at in self._columns.items()}
 
@@ -126,16 +123,13 @@ class CsvColumns:
         changed = [path for path, size in self._sizes.items() if _size(path) != size]
         for path in changed:
             self._sizes[path] = _size(path)
-            for name, (own, column) in self._columns.items():
-                if own == path:
-                    self._tell_new(name, list(_values(path, column)))
-
-    def _tell_new(self, name: str, values: list[float]) -> None:
-        # Fewer than before: the file was begun anew.
-        taken = self._taken[name] if self._taken[name] <= len(values) else 0
-        for value in values[taken:]:
-            self._tell(name, value)
-        self._taken[name] = len(values)
+            for name in [name for name, (own, _) in self._columns.items() if own == path]:
+                values = list(_values(*self._columns[name]))
+                # Fewer than before: the file was begun anew.
+                taken = self._taken[name] if self._taken[name] <= len(values) else 0
+                for value in values[taken:]:
+                    self._tell(name, value)
+                self._taken[name] = len(values)
 
 
 def _size(path: Path) -> int:
@@ -147,26 +141,16 @@ def _size(path: Path) -> int:
 
 def _values(path: Path, column: str) -> Iterator[float]:
     """The numbers of a column; lines that hold none are left out."""
-    try:
-        with path.open(newline="", encoding="utf-8", errors="replace") as lines:
-            for row in csv.DictReader(lines, skipinitialspace=True):
-                with suppress(TypeError, ValueError):
-                    yield float(row.get(column) or "")
-    except OSError:
-        return
-
-
-# What a script prints, searched for its metrics.
-
-Found = Callable[[str, float], None]
-LONGEST_LINE = 10_000
-"""Letters of a line that are searched, the last ones: one may never end."""
+    with suppress(OSError), path.open(newline="", encoding="utf-8", errors="replace") as lines:
+        for row in csv.DictReader(lines, skipinitialspace=True):
+            with suppress(TypeError, ValueError):
+                yield float(row.get(column) or "")
 
 
 class Searched(io.TextIOBase):
     """A stream that passes on what is written, and looks for metrics in every line."""
 
-    def __init__(self, stream: TextIO, patterns: Mapping[str, str], found: Found) -> None:
+    def __init__(self, stream: TextIO, patterns: Mapping[str, str], found: Tell) -> None:
         self._stream = stream
         self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
         self._found, self._line = found, ""
@@ -187,12 +171,10 @@ class Searched(io.TextIOBase):
     def _search(self, line: str) -> None:
         for name, pattern in self._patterns.items():
             if (match := pattern.search(line)) is not None:
-                try:
+                with suppress(AttributeError, ValueError):
                     value = float(match[1].replace(",", ""))
-                except (AttributeError, ValueError):
-                    continue
-                is_percentage = line[match.end(1) :].lstrip().startswith("%")
-                self._found(name, value / 100 if is_percentage else value)
+                    is_percentage = line[match.end(1) :].lstrip().startswith("%")
+                    self._found(name, value / 100 if is_percentage else value)
 
     def flush(self) -> None:
         self._stream.flush()
@@ -201,7 +183,7 @@ class Searched(io.TextIOBase):
         return getattr(self._stream, name)
 
 
-def search_output(patterns: Mapping[str, str], found: Found) -> Callable[[], None]:
+def search_output(patterns: Mapping[str, str], found: Tell) -> Callable[[], None]:
     """From now on what is printed is searched; gives what ends it."""
     if not patterns:
         return lambda: None
@@ -215,27 +197,3 @@ def search_output(patterns: Mapping[str, str], found: Found) -> Callable[[], Non
         sys.stdout, sys.stderr = streams
 
     return end
-
-
-# What a script tells us itself, where it imports trainlab: `trainlab.log(accuracy=0.98)`.
-
-Hear = Callable[[str, float], None]
-_listening: list[Hear] = []
-
-
-def listen(hear: Hear) -> None:
-    """From now on `hear` is told every value."""
-    _listening.append(hear)
-
-
-def stop_listening(hear: Hear) -> None:
-    """`hear` is told nothing more."""
-    _listening.remove(hear)
-
-
-def log(**metrics: float) -> None:
-    """Tells whoever watches the values of metrics, as `trainlab.log(accuracy=0.98)`; does nothing where
-    nobody does, so that a script can keep it."""
-    for hear in _listening:
-        for name, value in metrics.items():
-            hear(name, float(value))

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,8 +26,6 @@ from trainlab.spec.base import Spec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.workplace import Workplace
-
-# Order: what a process that runs a script is told, as JSON.
 
 
 class Order(Spec):
@@ -64,8 +62,6 @@ class Order(Spec):
         return self.trial.cost or CostSpec()
 
 
-# The process that started a script: the script ends with it, even if it died before anybody could look.
-
 END = signal.SIGRTMIN + 3 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 """The signal to a script that was interrupted and goes on; scripts have no use for it themselves."""
 STARTER = "TRAINLAB_STARTER"
@@ -83,11 +79,6 @@ def end_with_starter() -> None:
     end_with_parent()
     if starter and starter != str(os.getppid()):
         sys.exit(1)
-
-
-def name_as_starter() -> None:
-    """What this process starts from now on is to end with it."""
-    os.environ |= starter_variable()
 
 
 PATIENCE_S = 3.0
@@ -313,9 +304,6 @@ OURS = str(Path(__file__).parents[2])
 """Where trainlab is."""
 
 
-# A script's file, looked at before it runs.
-
-
 def check_script(script: ScriptSpec) -> None:
     """SpecError where there is no such file, or where Python cannot read it."""
     source_of(Path(script.path))
@@ -329,7 +317,7 @@ def module_file(name: str, folder: Path) -> tuple[str, Path]:
     for part in name.split("."):
         # By its last part alone: the path of a package without a file asks for the one around it.
         found = PathFinder.find_spec(part, places) if part and places else None
-        places = None if found is None else _folders_of(found)
+        places = None if found is None else found.submodule_search_locations
     if found is not None and places is not None:
         name = f"{name}.{MAIN}"
         found = PathFinder.find_spec(MAIN, places)
@@ -337,12 +325,6 @@ def module_file(name: str, folder: Path) -> tuple[str, Path]:
         rule = "no such module here; give it as `python -m` takes it, from the same folder"
         raise SpecError([f"-m {name}: {rule}"])
     return name, Path(found.origin)
-
-
-def _folders_of(package: ModuleSpec) -> list[str] | None:
-    """Where its modules are; None for a module."""
-    places = package.submodule_search_locations
-    return None if places is None else list(places)
 
 
 MAIN = "__main__"
@@ -371,7 +353,7 @@ def source_of(path: Path) -> str:
 if __name__ == "__main__":
     # torchrun that ends with whoever started it: by itself it would go on, with all of its processes.
     end_with_starter()
-    name_as_starter()
+    os.environ |= starter_variable()  # so that what it starts ends with it
 
     from torch.distributed.run import main
 
