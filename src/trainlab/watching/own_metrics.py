@@ -1,5 +1,5 @@
-"""Metrics that a script tells: by `trainlab.log(accuracy=0.98)`, in what it prints, by scalars that it writes
-for TensorBoard or Lightning's CSV file, and in columns of a CSV file that was named."""
+"""Metrics that a script tells: by `trainlab.log(accuracy=0.98)`, in what it prints, by scalars written for
+TensorBoard or Lightning's CSV file, and in columns of a CSV file that was named."""
 
 import csv
 import io
