@@ -381,10 +381,10 @@ def digest_of(batch: object) -> str:
 
 
 def _first_tensor(batch: object) -> Tensor | None:
-    found = next(tensors_in(batch), None)
+    for tensor in tensors_in(batch):
+        return tensor
     # An object of the script's own holds tensors as attributes.
-    own = list(getattr(batch, "__dict__", {}).values())
-    return found if found is not None else next(tensors_in(own), None)
+    return next(tensors_in(list(getattr(batch, "__dict__", {}).values())), None)
 
 
 def _sum(numbers: "list[Any] | tuple[Any, ...]") -> Tensor | None:
