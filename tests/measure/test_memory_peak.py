@@ -1,10 +1,10 @@
 """Peaks worked out by hand."""
 
-from trainlab.measure.memory import Change, ProfiledStep, Sighting, find_peak
+from trainlab.measure.memory import Change, Sighting, find_peak
 
 
 def test_a_block_is_told_from_a_later_one_at_the_same_address() -> None:
-    step = ProfiledStep(
+    peak = find_peak(
         before={1: 100, 2: 10},
         changes=[
             Change(10, 2, -10),  # the old gradient
@@ -22,17 +22,15 @@ def test_a_block_is_told_from_a_later_one_at_the_same_address() -> None:
             Sighting("gradients", 6, {3: 40}),
         ],
     )
-    peak = find_peak(step)
     assert (peak.num_bytes, peak.phase) == (170, "optimizer")
     assert peak.alive == {"parameters": 100, "gradients": 40, "activations": 0}
 
 
 def test_gradients_of_the_step_before_are_gradients_at_a_peak_before_they_are_freed() -> None:
-    step = ProfiledStep(
+    peak = find_peak(
         before={1: 100, 2: 90},
         changes=[Change(10, 3, 30), Change(20, 2, -90), Change(40, 2, 90), Change(50, 3, -30)],
         phase_ends=[(15, "data"), (30, "loss"), (60, "optimizer")],
         sightings=[Sighting("gradients", 0, {2: 90}), Sighting("gradients", 4, {2: 90})],
     )
-    peak = find_peak(step)
     assert (peak.num_bytes, peak.phase, peak.alive) == (220, "data", {"gradients": 90})

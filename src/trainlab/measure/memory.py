@@ -8,9 +8,8 @@ for themselves (oneDNN, numpy) is seen neither by the profiler nor by the alloca
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,14 +27,13 @@ from trainlab.train.callbacks import Instrument
 from trainlab.train.engines.engine import Update
 from trainlab.train.setup import Setup
 
-# The peak of a step's memory, and what was alive at it: arithmetic on recorded changes, no device.
-
 Blocks = dict[int, int]
 """Address of a storage to its bytes: views and shared tensors are counted once."""
+WARMUP_STEPS = 3
+"""Then gradients and optimizer state exist and workspaces are taken."""
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A block allocated, or freed where its bytes are negative."""
 
     at_ns: int
@@ -43,9 +41,9 @@ class Change:
     num_bytes: int
 
 
-@dataclass(frozen=True)
-class Sighting:
-    """The blocks of one kind at one moment of a step."""
+class Sighting(NamedTuple):
+    """The blocks of one kind at one moment of a step. Of a kind seen twice, the second is its fullest:
+    gradients before and after a step."""
 
     kind: str
     num_changes: int
@@ -53,21 +51,7 @@ class Sighting:
     blocks: Blocks
 
 
-@dataclass(frozen=True)
-class ProfiledStep:
-    """What was alive before a step, what it allocated and freed, and what its blocks were for."""
-
-    before: Blocks
-    changes: Sequence[Change]
-    """In the order of time."""
-    phase_ends: Sequence[tuple[int, str]]
-    """Nanoseconds and name, in the order of time."""
-    sightings: Sequence[Sighting] = ()
-    """Of a kind seen twice, the second is its fullest: gradients before and after a step."""
-
-
-@dataclass(frozen=True)
-class Peak:
+class Peak(NamedTuple):
     """The moment of a step at which tensors held most."""
 
     num_bytes: int
@@ -76,55 +60,45 @@ class Peak:
     """Bytes of each kind that were alive then: not all are at once."""
 
 
-def find_peak(step: ProfiledStep) -> Peak:
-    """Where the bytes alive are most, and how many of them each kind has there."""
-    live = Live(step.before)
-    totals = [live.num_bytes]
-    for change in step.changes:
-        live.apply(change)
-        totals.append(live.num_bytes)
+def find_peak(
+    before: Blocks,
+    changes: Sequence[Change],
+    phase_ends: Sequence[tuple[int, str]],
+    sightings: Sequence[Sighting],
+) -> Peak:
+    """Where the bytes alive are most, and how many of them each kind has there: given what was alive before
+    the step, and what it allocated and freed and the ends of its phases in the order of time."""
+    totals = [sum(before.values())]
+    live = dict(before)
+    for change in changes:
+        gone, new = live.pop(change.address, 0), max(change.num_bytes, 0)
+        totals.append(totals[-1] - gone + new)
+        if new:
+            live[change.address] = new
     index = totals.index(max(totals))
-    at_peak = Live(step.before, step.changes[:index])
-    alive: dict[str, Blocks] = {}
-    for seen in step.sightings:
-        then = Live(step.before, step.changes[: seen.num_changes])
-        still = {a: n for a, n in seen.blocks.items() if at_peak.holds_the_same(a, then)}
+    at_peak, alive = alive_after(before, changes[:index]), dict[str, Blocks]()
+    for seen in sightings:
+        then = alive_after(before, changes[: seen.num_changes])
+        # An address may come to hold one block after another.
+        still = {a: n for a, n in seen.blocks.items() if a in at_peak and at_peak[a] == then.get(a)}
         alive[seen.kind] = alive.get(seen.kind, {}) | still
-    at_ns = step.changes[index - 1].at_ns if index else 0
+    at_ns = changes[index - 1].at_ns if index else 0
     return Peak(
         num_bytes=totals[index],
-        phase=next((name for end_ns, name in step.phase_ends if end_ns >= at_ns), "other"),
+        phase=next((name for end_ns, name in phase_ends if end_ns >= at_ns), "other"),
         alive={kind: sum(blocks.values()) for kind, blocks in alive.items()},
     )
 
 
-class Live:
-    """The blocks alive after some changes; an address may come to hold one block after another."""
-
-    def __init__(self, before: Blocks, changes: Iterable[Change] = ()) -> None:
-        self.blocks = dict(before)
-        self.num_bytes = sum(before.values())
-        self._since: dict[int, int] = {}
-        for change in changes:
-            self.apply(change)
-
-    def apply(self, change: Change) -> None:
-        """A block whose allocation nobody saw was never counted, so its end is not either."""
-        self.num_bytes -= self.blocks.pop(change.address, 0)
+def alive_after(before: Blocks, changes: Iterable[Change]) -> dict[int, tuple[int, int]]:
+    """Each address that holds a block then, with its bytes and the time since when; 0: from before. A block
+    whose allocation nobody saw was never counted, so its end is not either."""
+    alive = {address: (size, 0) for address, size in before.items()}
+    for change in changes:
+        alive.pop(change.address, None)
         if change.num_bytes > 0:
-            self.blocks[change.address] = change.num_bytes
-            self.num_bytes += change.num_bytes
-        self._since[change.address] = change.at_ns
-
-    def holds_the_same(self, address: int, other: "Live") -> bool:
-        """Whether the address holds the very block that it holds there."""
-        return address in self.blocks and self._since.get(address) == other._since.get(address)
-
-
-WARMUP_STEPS = 3
-"""Then gradients and optimizer state exist and workspaces are taken."""
-
-_Kinds = dict[str, Blocks]
+            alive[change.address] = change.num_bytes, change.at_ns
+    return alive
 
 
 def measure_memory(setup: Setup, spec: CostSpec) -> MemoryRecord:
@@ -146,10 +120,9 @@ def measure_memory(setup: Setup, spec: CostSpec) -> MemoryRecord:
         allocator_bytes = _allocator_peak(setup, steps) if setup.device.type == "cuda" else None
         watched = steps.watched_by([PhaseEnds(), watcher])
         batches = next(steps.endless), next(steps.endless)
-        step = _profiled_step(setup, watched, batches, watcher, data)
-    peak = find_peak(step)
+        peak, sightings = _profiled_step(setup, watched, batches, watcher, data)
     peak_bytes = peak.num_bytes if allocator_bytes is None else allocator_bytes - sum(data.values())
-    full = {seen.kind: sum(seen.blocks.values()) for seen in step.sightings}
+    full = {seen.kind: sum(seen.blocks.values()) for seen in sightings}
     return MemoryRecord(
         mode=spec.one_mode,
         batch_size=steps.batch_size,
@@ -195,8 +168,8 @@ class BlockWatch(Instrument):
 
 def _profiled_step(
     setup: Setup, step: Update, batches: tuple[Any, Any], watcher: BlockWatch, data: Blocks
-) -> ProfiledStep:
-    """One step, after one that only shows the profiler what the next will free."""
+) -> tuple[Peak, list[Sighting]]:
+    """The peak of one step, after one that only shows the profiler what the next will free."""
     spare, batch = batches
     activities = [ProfilerActivity.CPU]
     with profile(activities=activities, profile_memory=True, acc_events=True) as profiler:
@@ -206,39 +179,40 @@ def _profiled_step(
             step(batch)
     nodes = _nodes(profiler)
     start_ns = next(node.start_time_ns for node in nodes if node.name == STEP)
-    changes = _changes(nodes, setup.device)
-    earlier = [change for change in changes if change.at_ns < start_ns]
-    profiled = ProfiledStep(
-        before=Live({}, earlier).blocks | _merged(standing.values()),
-        changes=changes[len(earlier) :],
-        phase_ends=_phase_ends(nodes, start_ns),
+    all_changes = sorted(
+        Change(node.start_time_ns, node.extra_fields.ptr, node.extra_fields.alloc_size)
+        for node in nodes
+        if node.tag == _EventType.Allocation and node.extra_fields.device.type == setup.device.type
     )
-    after = _standing(setup)
-    return replace(profiled, sightings=_sightings(profiled, watcher, standing, after, data))
-
-
-def _sightings(
-    step: ProfiledStep, watcher: BlockWatch, before: _Kinds, after: _Kinds, data: Blocks
-) -> list[Sighting]:
+    earlier = [change for change in all_changes if change.at_ns < start_ns]
+    changes = all_changes[len(earlier) :]
+    seen_before = {address: size for address, (size, _) in alive_after({}, earlier).items()}
+    before = seen_before | _merged(standing.values())
+    phase_ends = sorted(
+        (node.start_time_ns, node.name.removeprefix(END_OF))
+        for node in nodes
+        if node.name.startswith(END_OF) and node.start_time_ns > start_ns
+    )
     # After the loss all that the backward pass needs is alive, and nothing of it is gone yet.
-    loss_ns = next(at_ns for at_ns, name in step.phase_ends if name == "loss")
-    until_loss = sum(change.at_ns < loss_ns for change in step.changes)
-    kept = Live(step.before, step.changes[:until_loss]).blocks
+    loss_ns = next(at_ns for at_ns, name in phase_ends if name == "loss")
+    until_loss = sum(change.at_ns < loss_ns for change in changes)
+    kept = alive_after(before, changes[:until_loss])
     # Not the gradients: before a step's loss there are none, but others may lie at their addresses.
-    lasting = _merged([data, before["parameters"], before["buffers"], before["optimizer"]])
-    batch = {a: n for a, n in watcher.batch.items() if a not in lasting}
+    lasting = _merged([data, *(standing[kind] for kind in ("parameters", "buffers", "optimizer"))])
+    own_batch = {a: n for a, n in watcher.batch.items() if a not in lasting}
     # A constant that the model holds anyway may be saved too: it is not kept for the backward pass.
-    made_in_step = kept.keys() - lasting.keys() - batch.keys()
+    made_in_step = kept.keys() - lasting.keys() - own_batch.keys()
     saved = {a: n for a, n in watcher.saved.items() if a in made_in_step}
-    return [
-        *(Sighting(kind, 0, blocks) for kind, blocks in before.items()),
-        Sighting("input", until_loss, batch),
+    sightings = [
+        *(Sighting(kind, 0, blocks) for kind, blocks in standing.items()),
+        Sighting("input", until_loss, own_batch),
         Sighting("activations", until_loss, saved),
-        *(Sighting(kind, len(step.changes), blocks) for kind, blocks in after.items()),
+        *(Sighting(kind, len(changes), blocks) for kind, blocks in _standing(setup).items()),
     ]
+    return find_peak(before, changes, phase_ends, sightings), sightings
 
 
-def _standing(setup: Setup) -> _Kinds:
+def _standing(setup: Setup) -> dict[str, Blocks]:
     """What lives on from step to step."""
     parameters: list[Tensor] = list(setup.model.parameters())
     optimizers = setup.optimizers.by_name.values()
@@ -288,23 +262,6 @@ def _nodes(profiler: profile) -> list[Any]:
         nodes.append(node)
         pending += node.children
     return nodes
-
-
-def _changes(nodes: Iterable[Any], device: torch.device) -> list[Change]:
-    changes = [
-        Change(node.start_time_ns, node.extra_fields.ptr, node.extra_fields.alloc_size)
-        for node in nodes
-        if node.tag == _EventType.Allocation and node.extra_fields.device.type == device.type
-    ]
-    return sorted(changes, key=lambda change: change.at_ns)
-
-
-def _phase_ends(nodes: Iterable[Any], start_ns: int) -> list[tuple[int, str]]:
-    return sorted(
-        (node.start_time_ns, node.name.removeprefix(END_OF))
-        for node in nodes
-        if node.name.startswith(END_OF) and node.start_time_ns > start_ns
-    )
 
 
 def _allocator_peak(setup: Setup, steps: Steps) -> int:
