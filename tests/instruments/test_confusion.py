@@ -171,17 +171,6 @@ def test_what_has_no_classes_writes_nothing_and_says_nothing(
         assert not [note for note in setup.notes if note.code == "confusion_failed"]
 
 
-def test_an_own_step_that_gives_scores_and_classes_is_recorded(
-    make_setup: MakeSetup, tiny: Workload
-) -> None:
-    def step(model: nn.Module, batch: Any) -> dict[str, Tensor]:
-        outputs = model(batch[0])
-        return {"loss": F.cross_entropy(outputs, batch[1]), "outputs": outputs, "targets": batch[1]}
-
-    workload = Workload(name="own", model=tiny.model, data=tiny.data, step=step)
-    assert confused(make_setup(workload=workload, epochs=1)).num_samples == 31
-
-
 def test_a_full_disk_leaves_the_trial_done_with_a_note(
     make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:

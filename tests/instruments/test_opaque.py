@@ -161,25 +161,6 @@ def test_a_probe_inside_a_compiled_model_says_why_it_cannot_be(zoo: Zoo) -> None
         trained(zoo(in_place), "first:activation:mean")
 
 
-def test_a_gradient_is_probed_as_the_hooks_of_the_optimizer_leave_it(
-    make_setup: MakeSetup, tiny: Workload
-) -> None:
-    def clipped(model: nn.Module, settings: Any) -> torch.optim.Optimizer:
-        made = torch.optim.SGD(model.parameters(), lr=0.1)
-
-        def clip(*_: Any) -> None:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
-
-        made.register_step_pre_hook(clip)
-        return made
-
-    setup = make_setup(workload=dataclasses.replace(tiny, model=Scriptable, optimizer=clipped))
-    trained(setup, "*.weight:grad:norm@step")
-    lines = setup.folder.probe_lines()
-    assert lines
-    assert all(line.value is not None and line.value <= 1.1e-3 for line in lines)
-
-
 def lazy() -> nn.Module:
     return nn.Sequential(
         nn.LazyLinear(8), nn.ReLU(), nn.Dropout(0.5), nn.LazyBatchNorm1d(), nn.LazyLinear(3)

@@ -32,7 +32,6 @@ from trainlab.record.files import numbered_lines, read_json
 from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.spec.probe import probe_of
 from trainlab.train.callbacks import Instrument, Moments, Phase, Progress, TrialView
-from trainlab.train.engines.eager import make_training_step
 from trainlab.words import Words
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
@@ -270,30 +269,6 @@ def test_gradients_are_what_keeping_every_tensor_gives(name: str, zoo_setup: Mak
                 found = sum(values) if reducer == "sq_sum" else max(values, default=math.nan)
                 wanted = reduced(tensors, reducer)
                 assert found == pytest.approx(wanted, rel=1e-6, abs=1e-12), (quantity, layer)
-
-
-def test_in_place_layers_tell_the_same_as_their_plain_twins(zoo_setup: MakeSetup) -> None:
-    class Twin(nn.Module):
-        def __init__(self, inplace: bool) -> None:
-            super().__init__()
-            self.first, self.relu = nn.Linear(8, 8), nn.ReLU(inplace=inplace)
-            self.last, self.inplace = nn.Linear(8, 3), inplace
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            hidden = F.relu(self.relu(self.first(inputs)) - 0.1, self.inplace)
-            logits: Tensor = self.last(hidden)
-            return logits
-
-    probes = [f"{s}:{q}:sq_sum" for q in OF_CALLS for s in ("relu", "relu/2")]
-    probes += ["relu:local_grad:sq_sum", "first:activation:sq_sum", "first:grad_output:sq_sum"]
-    both = [by_values(probed(zoo_setup(lambda i=i: Twin(i)), *probes)[0]) for i in (False, True)]
-    assert both[0] == both[1]
-    assert len(both[0]) == 2 * (4 * 3 + 2 + 2), "in two epochs; `relu` reaches both calls"
-    assert all(value for value in both[0].values())
-
-
-def by_values(lines: Sequence[ProbeRecord]) -> dict[tuple[str, str, int], float | None]:
-    return {(line.probe, line.target, line.epoch): line.value for line in lines}
 
 
 def test_a_functions_gradients_are_those_of_its_own_call(
@@ -597,33 +572,6 @@ ALL = [
     *(f"*:{q}:{r}" for q in OF_CALLS for r in ("sq_sum", "std", "zero_fraction")),
     *("*:grad_output:histogram", "*:grad:norm", "*:update:norm", "1:activation:dead_fraction"),
 ]
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_on_a_gpu_a_step_with_probes_never_waits(make_setup: MakeSetup) -> None:
-    setup = make_setup(workload=find_workload("mnist-cnn"), device="cuda", data="bundled")
-    probes = [*ALL[:-1], "relu:activation:dead_fraction", "relu:grad_input:sq_sum@step"]
-    probes = [p for p in probes if "grad_input:std" not in p]
-    moments = Moments([Probes([probe_of(probe) for probe in probes])])
-    moments.trial_begins(setup.view(setup.folder))
-    moments.epoch_begins(1)
-    step, rows = make_training_step(setup, moments), torch.arange(64, device="cuda")
-
-    def one(number: int) -> None:
-        moments.step_begins(number)
-        step(rows)
-        moments.step_ends(number)
-
-    one(1)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for number in range(2, 80):
-            one(number)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    moments.trial_ends(Progress())
-    assert [line for _, line in numbered_lines(setup.folder.path / "probes.jsonl")]
 
 
 def test_tensorboard_gets_scalars_and_histograms(make_setup: MakeSetup, tmp_path: Path) -> None:

@@ -8,11 +8,7 @@ from torch import nn
 
 from training import HomedSetup, MakeSetup, train
 from trainlab.instruments.curve_writer import Curves
-from trainlab.instruments.probe_instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard, image_grid
-from trainlab.record.files import numbered_lines
-from trainlab.record.learning_record import ProbeRecord
-from trainlab.spec.probe import probe_of
 from trainlab.train.callbacks import Moments, Progress
 from trainlab.workloads.workload import Workload
 
@@ -41,30 +37,6 @@ def test_scalars_in_the_event_files_equal_the_curve(make_setup: MakeSetup) -> No
     expected = [(line["samples"], pytest.approx(line["train/loss"], rel=1e-6)) for line in steps]
     assert shown == expected
     assert len(events.Scalars("time/train_s")) == 3
-
-
-def test_probes_that_differ_by_their_period_alone_are_two_curves(make_setup: MakeSetup) -> None:
-    setup, progress, board = make_setup(epochs=2, batch_size=7), Progress(), TensorBoard()
-    specs = [probe_of(f"0:activation:mean@{every}") for every in ("epoch", "3")]
-    moments = Moments([Curves(), Probes(specs, [board.probe_logged]), board])
-    train(setup, moments, progress)
-    moments.trial_ends(progress)
-    events = EventAccumulator(str(setup.folder.tensorboard_folder))
-    events.Reload()
-    records = [
-        ProbeRecord.model_validate(line) for _, line in numbered_lines(setup.folder.probes_file)
-    ]
-    by_step = {line["step"]: line["samples"] for line in setup.folder.curve()}
-    for every in ("epoch", "3"):
-        own = [record for record in records if record.every == every]
-        (target,) = {record.target for record in own}
-        shown = events.Scalars(f"probe/activation:mean@{every}/{target}")
-        assert [event.value for event in shown] == [pytest.approx(r.value) for r in own]
-        known = [
-            (e.step, by_step[r.step]) for e, r in zip(shown, own, strict=True) if r.step in by_step
-        ]
-        assert known
-        assert all(step == samples for step, samples in known)
 
 
 def test_the_graph_and_hyper_parameters_are_written(make_setup: MakeSetup) -> None:

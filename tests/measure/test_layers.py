@@ -1,15 +1,12 @@
 """That every call is found, named, wired, counted and timed as what it is. Models: models.py."""
 
 import dataclasses
-import gc
 import itertools
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
 from torch.nn.modules import module as hooks
@@ -17,7 +14,7 @@ from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.flop_counter import FlopCounterMode
 
-from models import ZOO, Busy, Raising, mean_of_logits
+from models import ZOO, Raising, mean_of_logits
 from training import HomedSetup, MakeSetup
 from trainlab.measure.layer_profile import profile_layers
 from trainlab.measure.steps import stepping
@@ -152,24 +149,6 @@ def test_steps_are_recorded_in_turns_and_the_first_one_apart(cnn: MakeSetup) -> 
         assert row.first_backward_us is not None
     for step, ms in enumerate(record.watched_ms):
         assert sum(us[step] for us in record.phases_us.values()) < ms * 1e3
-
-
-def test_a_first_step_that_pays_for_start_up_is_told(zoo_setup: MakeSetup) -> None:
-    class ColdStart(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.last, self.seconds = nn.Linear(8, 3), 0.02
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            out: Tensor = Busy.apply(self.last(inputs), self.seconds, self.seconds)
-            self.seconds = 0.0
-            return out
-
-    row = named(profile_layers(zoo_setup(ColdStart), TRAIN))["Busy"]
-    assert row.first_forward_us is not None
-    assert row.first_backward_us is not None
-    assert min(row.first_forward_us, row.first_backward_us) > 20_000
-    assert max(min(row.forward_us), min(row.backward_us)) < 10_000
 
 
 @MODES
@@ -313,24 +292,6 @@ def test_a_model_that_fails_leaves_nothing_behind(
     assert nothing_stays()
     before = torch.zeros(2, requires_grad=True).exp()
     assert before.grad_fn is not None
-
-
-@pytest.mark.parametrize("name", ["Branching", "InPlace", "Recurrent", "Encoding", "Checkpointed"])
-def test_no_result_outlives_its_step(name: str, zoo_setup: MakeSetup) -> None:
-    alive: list[int] = []
-    seen: list[weakref.ref[Tensor]] = []
-
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        alive.append(sum(ref() is not None for ref in seen))
-        seen.append(weakref.ref(outputs))
-        return F.cross_entropy(outputs, targets)
-
-    gc.disable()
-    try:
-        profile_layers(zoo_setup(ZOO[name], loss=loss), TRAIN)
-    finally:
-        gc.enable()
-    assert max(alive) == 0
 
 
 @pytest.mark.cuda

@@ -86,26 +86,6 @@ def test_the_optimizers_bytes_are_those_of_its_passes(
     assert 0 <= extra <= 100, "beside the weights there are counts of steps"
 
 
-def test_flops_are_kept_by_kind(make_setup: MakeSetup, tiny: Workload) -> None:
-    class Mixed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv, self.last = nn.Conv1d(1, 2, 3), nn.Linear(12, 3)
-            self.cell = nn.LSTM(6, 6, batch_first=True)
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            states, _ = self.cell(self.conv(inputs.unsqueeze(1)))
-            logits: Tensor = self.last(states.flatten(1))
-            return logits
-
-    record = record_of(make_setup, tiny, Mixed)
-    kinds = {row.name: set(row.flops_by_kind) for row in record.rows if row.flops_by_kind}
-    assert kinds["conv"] == {"convolution"}
-    assert kinds["last"] == {"matmul"}
-    for row in record.rows:
-        assert sum(row.flops_by_kind.values()) == row.forward_flops + row.backward_flops
-
-
 @pytest.mark.parametrize(
     ("call", "expected"),
     [

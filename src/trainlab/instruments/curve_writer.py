@@ -45,8 +45,6 @@ def finite_metrics(point: Point) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in point.metrics.items()}
 
 
-# Progress events of a trial: some points of its curve, and every epoch.
-
 PAUSE_S = 0.4
 """Between two progress events of the same trial: nobody reads faster, and files stay small."""
 

@@ -102,8 +102,6 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-# confusion.json: how a trained classifier took the test set, with its worst mistakes as pictures.
-
 SHORTEST_SIDE = 4
 """Of what is taken for an image, in pixels."""
 LOSSES = (F.cross_entropy, F.nll_loss, F.multi_margin_loss)
@@ -209,9 +207,6 @@ def _picture(image: Tensor) -> Picture:
         height, width = size
     content = image.round().clamp(0, 255).to(torch.uint8).contiguous()
     return Picture.of(height, width, content.numpy().tobytes())
-
-
-# checkpoint/model.pt: the trained weights, as a state_dict that plain torch loads into the plain model.
 
 
 class Weights(Instrument):

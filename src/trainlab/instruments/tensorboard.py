@@ -10,7 +10,6 @@ import io
 import logging
 import math
 import warnings
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +21,6 @@ from torch.utils.tensorboard.summary import hparams
 from trainlab.errors import reason_in
 from trainlab.record.files import writing
 from trainlab.record.learning_record import (
-    HistogramRecord,
     ProbeRecord,
     metric_tag,
     probe_tag,
@@ -32,25 +30,17 @@ from trainlab.spec.probe import Bins
 from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
 from trainlab.train.opaque import uncompiled_copy
 
-# Probes in TensorBoard: numbers as scalars, histograms as TensorBoard's own.
-
 
 def write_probe(writer: SummaryWriter, record: ProbeRecord, samples: int) -> None:
-    """Adds one record at the samples seen by its end; not finite ones are left out."""
+    """Adds one record at the samples seen by its end; not finite ones are left out. Log bins are drawn over
+    the exponent of ten: over the value itself they could not be seen."""
     tag = probe_tag(record.quantity, record.reducer, record.every, record.target)
-    if record.histogram is not None:
-        _write_histogram(writer, tag, record.histogram, samples)
-    elif record.value is not None:
+    if record.value is not None:
         writer.add_scalar(tag, record.value, samples)
-
-
-def _write_histogram(
-    writer: SummaryWriter, tag: str, histogram: HistogramRecord, samples: int
-) -> None:
-    """Log bins are drawn over the exponent of ten: over the value itself they could not be seen."""
-    bins = Bins(
-        log=histogram.log, low=histogram.low, high=histogram.high, num=len(histogram.counts)
-    )
+    if (histogram := record.histogram) is None:
+        return
+    num = len(histogram.counts)
+    bins = Bins(log=histogram.log, low=histogram.low, high=histogram.high, num=num)
     edges = [math.log10(edge) for edge in bins.edges()] if histogram.log else bins.edges()
     middles = [(low + high) / 2 for low, high in pairwise(edges)]
     writer.add_histogram_raw(
@@ -70,7 +60,6 @@ GRID_SIDE = 8
 """The grid of sample inputs has this many rows and columns."""
 HYPER_PARAMETERS = ("batch_size", "epochs", "optimizer", "precision")
 """Settings shown beside what the study varies: TensorBoard's table begins with the first few of all."""
-TRACER_LOGGERS = ("torch.utils.tensorboard", "torch.jit")
 DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
@@ -138,9 +127,10 @@ class TensorBoard(Instrument):
                 torch.random.fork_rng(devices=[view.device] if view.device.type == "cuda" else []),
                 warnings.catch_warnings(),
                 contextlib.redirect_stdout(io.StringIO()),
-                _quiet_tracer(),
             ):
                 warnings.simplefilter("ignore")
+                # The tracer also raises what it logs, and that goes into the record.
+                logging.disable(logging.CRITICAL)
                 arguments, named = view.model_inputs(2)
                 if named:
                     raise TypeError(
@@ -151,6 +141,8 @@ class TensorBoard(Instrument):
             if getattr(error, "errno", None) in DISK_FULL:
                 raise
             view.note("graph_failed", kind=type(error).__name__, reason=reason_in(error))
+        finally:
+            logging.disable(logging.NOTSET)
 
     def _write_hyper_parameters(self, progress: Progress) -> None:
         """Its metrics are the curves that are there already: their last values."""
@@ -181,16 +173,3 @@ def image_grid(images: Tensor) -> Tensor:
     tiles[: len(images)] = images
     grid = tiles.view(rows, columns, channels, height, width).permute(2, 0, 3, 1, 4)
     return grid.reshape(channels, rows * height, columns * width)
-
-
-@contextlib.contextmanager
-def _quiet_tracer() -> Iterator[None]:
-    """Silences the tracer's logging: it also raises what it logs, and that goes into the record."""
-    levels = {logger: logger.level for logger in map(logging.getLogger, TRACER_LOGGERS)}
-    for logger in levels:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)

@@ -147,36 +147,27 @@ def _linear(x: Tensor, weight: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
     return 2 * (x.numel() // x.shape[-1]) * weight.numel()
 
 
+_FUSED = "_scaled_dot_product_fused_attention_overrideable"
+_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 OWN: dict[str, Formula] = {
     "convolution_backward": _convolution_backward,
     "_slow_conv2d_forward": _convolution_by_columns,
     "_slow_conv2d_backward": _convolution_by_columns_backward,
-    "_scaled_dot_product_flash_attention_for_cpu": _attention,
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
-    "_scaled_dot_product_fused_attention_overrideable": _attention,
-    "_scaled_dot_product_fused_attention_overrideable_backward": _attention_backward,
     "_native_multi_head_attention": _multi_head,
     "_transformer_encoder_layer_fwd": _encoder_layer,
-    "mkldnn_rnn_layer": _recurrent,
-    "mkldnn_rnn_layer_backward": _recurrent_backward,
-    "_cudnn_rnn": _recurrent,
-    "_cudnn_rnn_backward": _recurrent_backward,
-    "miopen_rnn": _recurrent,
-    "miopen_rnn_backward": _recurrent_backward,
-    "mv": _product,
-    "dot": _product,
-    "vdot": _product,
-    "addmv": _added_product,
-    "addmv_": _added_product,
-    "addbmm": _added_product,
-    "addbmm_": _added_product,
-    "_addmm_activation": _added_product,
     "mkldnn_linear": _linear,
+    **dict.fromkeys((_FLASH, _FUSED), _attention),
+    **dict.fromkeys((f"{_FLASH}_backward", f"{_FUSED}_backward"), _attention_backward),
+    **dict.fromkeys(("mkldnn_rnn_layer", "_cudnn_rnn", "miopen_rnn"), _recurrent),
+    **dict.fromkeys(
+        ("mkldnn_rnn_layer_backward", "_cudnn_rnn_backward", "miopen_rnn_backward"),
+        _recurrent_backward,
+    ),
+    **dict.fromkeys(("mv", "dot", "vdot"), _product),
+    **dict.fromkeys(("addmv", "addmv_", "addbmm", "addbmm_", "_addmm_activation"), _added_product),
 }
 """By the name of the aten operator."""
 
-
-# Bytes that an operator reads and writes, each tensor once; of a table, the rows that it reaches.
 
 OVERWRITES = {"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_"}
 """Operators that write their first argument without reading it."""
@@ -242,9 +233,6 @@ def _written(operator: Any, args: tuple[Any, ...], kwargs: Any) -> Iterator[Tens
         is_written = argument.alias_info is not None and argument.alias_info.is_write
         if is_written and argument.name not in NOT_WRITTEN:
             yield from tensors_in(args[place] if place < len(args) else kwargs.get(argument.name))
-
-
-# Counts the work of a step's calls: FLOPs, bytes read and written, memory kept for the backward pass.
 
 
 class WorkCounter(TorchDispatchMode):

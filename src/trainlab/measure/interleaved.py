@@ -84,8 +84,6 @@ def _are_known(logs: dict[TurnTaker, dict[int, float]], within: float) -> bool:
     return True
 
 
-# How long a turn is, and when steps are warm: the same for whatever is timed in turns.
-
 TURN_MS = 30.0
 """Bare steps of a turn: short, so that the turns of a round meet the same machine."""
 MIN_TURN_STEPS = 2

@@ -277,9 +277,6 @@ def _layer_rows(setup: Setup, spec: CostSpec, rows: Sequence[_Row]) -> Iterator[
         )
 
 
-# What probes cost: the same training step with them and without, in turns, in a watched process.
-
-
 def measure_probes(setup: Setup, spec: CostSpec, probes: Sequence[ProbeSpec]) -> ProbeCostRecord:
     """Warms up, then `active_steps` probed steps in turns with as many bare ones."""
     bare_ms, watched_ms = [], []

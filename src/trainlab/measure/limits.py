@@ -58,7 +58,10 @@ def measured_limits(device: torch.device, again: bool = False) -> LimitsRecord:
         return known
     record = _measure(device)
     if known is not None:
-        record = _better(record, known)
+        old = known.flops_per_s
+        best = {name: max(one, old.get(name, 0.0)) for name, one in record.flops_per_s.items()}
+        copied = max(record.bytes_per_s, known.bytes_per_s)
+        record = record.model_copy(update={"flops_per_s": best, "bytes_per_s": copied})
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,12 +71,6 @@ def measured_limits(device: torch.device, again: bool = False) -> LimitsRecord:
             update={"notes": [*record.notes, note("limits_not_kept", error=str(error))]}
         )
     return record
-
-
-def _better(new: LimitsRecord, old: LimitsRecord) -> LimitsRecord:
-    best = {name: max(v, old.flops_per_s.get(name, 0.0)) for name, v in new.flops_per_s.items()}
-    copy = max(new.bytes_per_s, old.bytes_per_s)
-    return new.model_copy(update={"flops_per_s": best, "bytes_per_s": copy})
 
 
 def cache_key(device: torch.device) -> str:

@@ -128,9 +128,6 @@ def _shows_phases(setup: Setup) -> bool:
     return GRAINS.index(engine.shows) >= GRAINS.index("phase")
 
 
-# A stopwatch that never makes the device wait while it runs; and one that waits, for single pieces.
-
-
 class Stopwatch(Protocol):
     """Marks moments as they pass and says afterwards how far apart they were."""
 

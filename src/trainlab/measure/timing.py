@@ -35,8 +35,6 @@ from trainlab.spec.study import CostSpec
 from trainlab.train.callbacks import Instrument, Phase
 from trainlab.train.setup import Setup
 
-# What the first steps of a process pay for that later ones do not: evidence, phase by phase.
-
 MAPS = Path("/proc/self/maps")
 
 
