@@ -1,11 +1,6 @@
 """Processes that take turns: one at a time, in rounds, whatever happens to one of them."""
 
 import itertools
-import os
-import signal
-import threading
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -13,14 +8,9 @@ from typing import cast
 import pytest
 
 from asking import groups_of, study_of
-from children import children
-from trainlab.errors import Interrupted
-from trainlab.execute import bench
 from trainlab.execute.executors import Retries, executor_for
 from trainlab.execute.launch import WorkerExit, WorkerProcess
 from trainlab.execute.planned_run import start_run
-from trainlab.execute.signals import signals_interrupt
-from trainlab.machine.device import Footprint
 from trainlab.plan import Group, Trial
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec, TrainSpec
@@ -86,30 +76,6 @@ def test_the_processes_of_a_bench_run_in_rounds_one_at_a_time(
         assert len(set(owners)) == 5
         changes = sum(a != b for a, b in itertools.pairwise(owners))
         assert changes >= 4 * len(rounds[0])
-
-
-@pytest.mark.slow
-def test_the_order_of_turns_changes_from_round_to_round(tiny_file: Path, tmp_path: Path) -> None:
-    folder = started(tiny_file, tmp_path / "r")
-    tiny_file.write_text(tiny_file.read_text() + SPANS.format(path=str(tmp_path / "spans")))
-    run_timed(folder)
-    owners = [line.split()[0] for line in (tmp_path / "spans").read_text().splitlines()]
-    in_turn = [pid for pid, before in zip(owners, ["", *owners], strict=False) if pid != before]
-    followers: dict[str, set[str]] = {}
-    for pid, after in itertools.pairwise(in_turn):
-        followers.setdefault(pid, set()).add(after)
-    assert max(len(after) for after in followers.values()) > 1
-
-
-def test_what_a_turn_sets_aside_is_no_part_of_its_steps(tiny_file: Path, tmp_path: Path) -> None:
-    folder = started(tiny_file, tmp_path / "r", cells=1)
-    run_timed(folder)
-    record = folder.trial(timed(folder)[0]).cost.read()
-    assert all(turn.lead_ms for turn in record.turns)
-    assert sum(turn.num_bare for turn in record.turns) == len(record.step_ms)
-    marked = next(iter(record.phases_ms.values()))
-    assert sum(turn.num_marked for turn in record.turns) == len(marked) > 0
-    assert [ms for turn in record.bare_turns_ms() for ms in turn] == record.step_ms
 
 
 @pytest.mark.parametrize("on", ["inline", "processes"])
@@ -191,123 +157,3 @@ def test_a_bench_that_memory_ran_out_for_stands_ready_in_pairs() -> None:
     known = Retries(RunFolder(Path("unread")))
     processes = cast(list[WorkerProcess], [Alive(), Died(), Alive()])
     assert known.of_bench(processes, groups) == 2
-
-
-def interrupt_when(is_due: Callable[[], bool], is_over: threading.Event) -> threading.Thread:
-    """As somebody at a keyboard: once more where nothing came of it, since Python drops an interrupt that
-    reaches it while it cleans an object up."""
-
-    def wait() -> None:
-        while not is_due():
-            time.sleep(0.02)
-        while not is_over.is_set():
-            os.kill(os.getpid(), signal.SIGINT)
-            is_over.wait(10)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    return thread
-
-
-@pytest.mark.parametrize("on", ["inline", "processes"])
-@pytest.mark.slow
-def test_an_interrupt_in_the_middle_of_turns_is_recorded_in_all_and_leaves_no_process(
-    on: str, tiny_file: Path, tmp_path: Path
-) -> None:
-    counting = f"""
-import dataclasses
-_plain = tiny.loss
-def counted(outputs, targets):
-    open({str(tmp_path / "count")!r}, "a").write("x")
-    return _plain(outputs, targets)
-tiny = dataclasses.replace(tiny, loss=counted)
-"""
-    spec = SPEC.model_copy(update={"budget_s": 60.0})
-    folder = started(tiny_file, tmp_path / "r", spec)
-    tiny_file.write_text(tiny_file.read_text() + counting)
-    before = set(children())
-    # The tests themselves may have been started with the signal ignored (in the background).
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        count = tmp_path / "count"
-        is_over = threading.Event()
-        thread = interrupt_when(lambda: count.exists() and count.stat().st_size > 2000, is_over)
-        start = time.monotonic()
-        with pytest.raises(Interrupted), signals_interrupt():
-            run_timed(folder, on)
-    finally:
-        is_over.set()
-        signal.signal(signal.SIGINT, handler)
-    thread.join()
-    assert time.monotonic() - start < 120
-    states = {trial.state for trial in folder.trials() if trial.watch == "steps"}
-    assert states == {"interrupted"}
-    assert set(children()) == before
-
-
-@pytest.mark.slow
-def test_where_memory_is_short_blocks_share_the_first_cell(
-    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = started(tiny_file, tmp_path / "r")
-    monkeypatch.setattr(Footprint, "fits_again", lambda self: False)
-    run_timed(folder)
-    records = {trial_id: folder.trial(trial_id).cost.read() for trial_id in timed(folder)}
-    first, *others = ({turn.round for turn in one.turns} for one in records.values())
-    assert all(rounds <= first for rounds in others)
-    assert all(not a & b for a in others for b in others if a is not b)
-    assert first == set.union(*others)
-
-
-def test_no_more_than_a_few_processes_stand_ready(
-    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bench, "MOST_READY", 3)
-    folder = started(tiny_file, tmp_path / "r")
-    run_timed(folder, "inline")
-    records = [folder.trial(trial_id).cost.read() for trial_id in timed(folder)]
-    together = [
-        sum(any(turn.round == number for turn in one.turns) for one in records)
-        for number in range(1, max(turn.round for turn in records[0].turns) + 1)
-    ]
-    assert max(together) == 3
-
-
-def adaptive(tiny_file: Path, out: Path, **changes: object) -> RunFolder:
-    values = {"processes": 2, "max_processes": 4, "extra_s": 600.0, "ratio_within": 1e-6}
-    return started(tiny_file, out, SPEC.model_copy(update={**values, **changes}), cells=2)
-
-
-@pytest.mark.slow
-def test_processes_are_added_until_ratios_are_known_or_there_are_enough(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    folder = adaptive(tiny_file, tmp_path / "r")
-    planned = len(timed(folder))
-    run_timed(folder, "inline")
-    ids = timed(folder)
-    assert planned == 2 * 4
-    assert len(ids) == 4 * 4
-    assert {folder.trial(trial_id).read().state for trial_id in ids} == {"done"}
-    # They are part of the run: their groups and benches are in its plan.
-    benches = [group.bench for group in folder.study().groups if group.bench]
-    assert sorted(set(benches)) == ["train-1", "train-2", "train-3", "train-4"]
-
-
-@pytest.mark.parametrize("changes", [{"ratio_within": 0.9999}, {"extra_s": 0.0}])
-@pytest.mark.slow
-def test_no_process_is_added_where_ratios_are_known_or_no_time_is_given(
-    changes: dict[str, object], tiny_file: Path, tmp_path: Path
-) -> None:
-    folder = adaptive(tiny_file, tmp_path / "r", **changes)
-    run_timed(folder, "inline")
-    assert len(timed(folder)) == 2 * 4
-
-
-@pytest.mark.slow
-def test_time_that_is_up_adds_no_process(tiny_file: Path, tmp_path: Path) -> None:
-    folder = adaptive(tiny_file, tmp_path / "r")
-    groups = [group for group in groups_of(folder) if group.bench is not None]
-    looks = iter([False, False])
-    executor_for("inline", Loader()).run(folder, groups, lambda: next(looks, True))
-    assert len(timed(folder)) == 2 * 4

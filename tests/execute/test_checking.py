@@ -2,22 +2,16 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 
 from asking import study_of
-from trainlab.errors import SpecError, TrainlabError, WorkloadError
-from trainlab.execute.checking import CheckingProcess, fault_in
+from trainlab.errors import TrainlabError
 from trainlab.execute.launch import Launcher
-from trainlab.execute.preflight import raise_told, told_error
+from trainlab.execute.preflight import CheckingProcess, fault_in
 from trainlab.spec import Study
 from trainlab.spec.probe import probe_of
 from trainlab.train.loader import Loader
@@ -125,48 +119,6 @@ def test_what_is_found_is_what_this_process_would_find(
     devices, code = checks.preflight(study, each_device=False)
     assert devices[0] == "cpu"
     assert code == own.code
-
-
-@pytest.mark.slow
-def test_a_run_whose_checks_hang_ends_at_once_when_told_and_leaves_nothing(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    mark = tmp_path / "mark"
-    hanging = (
-        "import pathlib, signal\ndef model(hidden=8):\n    signal.signal(15, signal.SIG_IGN)\n"
-        f"    signal.signal(2, signal.SIG_IGN)\n    pathlib.Path({str(mark)!r}).touch()\n"
-        "    while True: pass\n"
-    )
-    head, _, tail = tiny_file.read_text().partition("tiny = Workload")
-    tiny_file.write_text(f"{head}{hanging}\ntiny = Workload{tail}")
-    words = ["run", f"{tiny_file}:tiny", "--device", "cpu", "--out", "r"]
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "trainlab", *words],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        while not mark.exists():
-            assert process.poll() is None
-            time.sleep(0.05)
-        started = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert told.splitlines()[-1] == "trainlab: interrupted"
-    assert started
-    living = [one for one in started if one.is_running()]
-    assert not [one for one in living if one.status() != psutil.STATUS_ZOMBIE]
-    assert not (tmp_path / "r").exists()
-
-
-def test_an_error_is_raised_as_it_was_told() -> None:
-    with pytest.raises(SpecError) as raised:
-        raise_told(json.loads(json.dumps(told_error(SpecError(["a: b", "c: d"])))))
-    assert raised.value.problems == ("a: b", "c: d")
-    with pytest.raises(WorkloadError, match=r"^not found$"):
-        raise_told(told_error(WorkloadError("not found")) or {})
-    assert told_error(ZeroDivisionError()) is None
 
 
 def test_where_a_fault_was_is_read_from_what_python_wrote_of_it(tmp_path: Path) -> None:

@@ -140,19 +140,6 @@ def test_a_study_gives_what_it_gives_here(on: str, tiny_file: Path, tmp_path: Pa
 
 
 @pytest.mark.cluster
-def test_what_a_node_refuses_is_told_before_anything_runs(on: str, tiny_file: Path) -> None:
-    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"})
-    missing = study.model_copy(
-        update={"settings": study.settings.model_copy(update={"device": "cuda:99"})}
-    )
-    with (
-        closing(executor_for(on, Loader())) as executor,
-        pytest.raises(SpecError, match="device: got cuda:99"),
-    ):
-        executor.preflight(missing, each_device=False)
-
-
-@pytest.mark.cluster
 def test_a_killed_node_process_is_replaced(on: str, tiny_file: Path, tmp_path: Path) -> None:
     here, there = slow_run(tiny_file, tmp_path / "here", 2), slow_run(tiny_file, tmp_path / "r", 2)
     run_all(executor_for("inline", Loader()), here)
@@ -169,24 +156,6 @@ def test_a_killed_node_process_is_replaced(on: str, tiny_file: Path, tmp_path: P
     assert max(trial.attempt for trial in there.trials()) == 2
     assert curves(there) == curves(here)
     assert nodes_of(there) == []
-
-
-@pytest.mark.cluster
-def test_an_interrupt_ends_all_tasks(on: str, tiny_file: Path, tmp_path: Path) -> None:
-    run = slow_run(tiny_file, tmp_path / "r")
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with closing(executor_for(on, Loader())) as executor:
-            thread = when(lambda: runs(run), lambda: os.kill(os.getpid(), signal.SIGINT))
-            with pytest.raises(KeyboardInterrupt):
-                run_all(executor, run)
-            thread.join()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    states = {trial.state for trial in run.trials()}
-    assert "interrupted" in states
-    assert "running" not in states
-    assert nodes_of(run) == []
 
 
 @pytest.mark.cluster

@@ -1,6 +1,5 @@
 """The contract that every executor keeps."""
 
-import itertools
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,13 +9,11 @@ import pytest
 from asking import groups_of, study_of
 from children import children
 from trainlab.errors import SpecError
-from trainlab.execute import executors as processes
 from trainlab.execute.executors import Executor, executor_for
 from trainlab.execute.jobs import CLUSTERS, EXECUTORS
 from trainlab.execute.planned_run import start_run
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.schema import Json
-from trainlab.record.study_record import EventReader
 from trainlab.spec import CostSpec
 from trainlab.train.callbacks import Instrument
 from trainlab.train.loader import Loader
@@ -110,43 +107,6 @@ sometimes_broken = dataclasses.replace(tiny, model=sometimes)
             assert "broken on purpose" in trial.error.message
 
 
-@pytest.mark.slow
-def test_no_group_is_started_once_time_is_up(
-    executor: Executor, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "SHORT_S", 0.0)  # each trial a group
-    run = started(tiny_file, tmp_path / "r", seeds=3)
-    is_over = itertools.chain([False, False], itertools.repeat(True))
-    executor.run(run, groups_of(run), lambda: next(is_over))
-    states = [trial.state for trial in run.trials()]
-    assert 0 < states.count("done") < 3
-    assert set(states) == {"done", "pending"}
-
-
-@pytest.mark.slow
-def test_events_tell_what_happens_in_order(
-    executor: Executor, tiny_file: Path, tmp_path: Path
-) -> None:
-    run = started(tiny_file, tmp_path / "r", seeds=2)
-    run_all(executor, run)
-    reader = EventReader(run.events_folder)
-    events = reader.new()
-    begun = [event.trials for event in events if event.kind == "group_begins"]
-    ended = [event.trials for event in events if event.kind == "group_ends"]
-    # In what order is for the executor to choose.
-    assert sorted(begun) == sorted(ended) == sorted(group.ids for group in groups_of(run))
-    kinds = {ids: [event.kind for event in events if event.trials == ids] for ids in begun}
-    for of_group in kinds.values():
-        assert (of_group[0], of_group[-1]) == ("group_begins", "group_ends")
-    epochs = {event.trials[0]: event for event in events if event.kind == "epoch"}
-    learned = [trial for trial in run.trials() if trial.kind == "learn"]
-    assert set(epochs) == {trial.id for trial in learned}
-    for trial in learned:
-        assert epochs[trial.id].metrics == trial.final
-        assert epochs[trial.id].share == 1.0
-    assert reader.new() == []
-
-
 def test_the_preflight_names_the_devices_and_refuses_what_is_not_there(
     executor: Executor, tiny_file: Path
 ) -> None:
@@ -157,22 +117,6 @@ def test_the_preflight_names_the_devices_and_refuses_what_is_not_there(
     )
     with pytest.raises(SpecError, match="device: got cuda:99"):
         executor.preflight(missing, each_device=False)
-
-
-@pytest.mark.slow
-def test_a_started_trial_can_be_started_again_and_nothing_is_lost(
-    executor: Executor, tiny_file: Path, tmp_path: Path
-) -> None:
-    run = started(tiny_file, tmp_path / "r")
-    run_all(executor, run)
-    first = run.trials()[0]
-    curve = run.trial(first.id).curve_file.read_bytes()
-    run_all(executor, run)
-    again = run.trials()[0]
-    assert (first.attempt, again.attempt, again.state) == (1, 2, "done")
-    aside = run.trial(first.id).attempts_folder / "1"
-    assert (aside / "curve.jsonl").read_bytes() == curve
-    assert again.final == first.final
 
 
 def test_an_executor_that_is_not_there_is_refused_with_those_that_are() -> None:

@@ -1,38 +1,29 @@
 """Trials whose code does the worst: each ends by itself, its record says how, and the others train."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import psutil
 import pytest
-from torch import Tensor
 
 import trainlab as product
 from asking import groups_of, study_of
-from command import Verb
-from trainlab import lab
-from trainlab.errors import SpecError
-from trainlab.execute import executors, launch
+from trainlab.execute import launch
 from trainlab.execute.executors import ProcessesExecutor
 from trainlab.execute.launch import Launcher
 from trainlab.execute.planned_run import start_run
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
-from trainlab.spec import CostSpec, Question
-from trainlab.train.callbacks import Instrument
+from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
-from trainlab.workloads.workload import Workload
 
 FAULTS = {
     "none": "pass",
@@ -168,20 +159,6 @@ def test_of_trials_in_one_process_only_the_one_that_crashes_fails(
     assert states == {"none": "done", "crashes": "failed", "goes away": "done"}
 
 
-def test_what_lacked_memory_on_a_gpu_is_tried_once_more_alone(
-    run_groups: Run, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The GPU is made up: that the device is one is all that the driver asks."""
-    faults = ["lacks GPU memory", "none", "exits"]
-    folder = started(write_faults(tiny_file), tmp_path / "r", faults)
-    monkeypatch.setattr(executors, "_is_cpu", lambda name: False)
-    run_groups(folder, groups_of(folder))
-    ends = {fault: (trial.state, trial.attempt) for fault, trial in by_fault(folder).items()}
-    assert ends == {"lacks GPU memory": ("done", 2), "none": ("done", 1), "exits": ("failed", 1)}
-    aside = folder.trial(by_fault(folder)["lacks GPU memory"].id).attempts_folder / "1/trial.json"
-    assert json.loads(aside.read_text())["error"]["kind"] == "OutOfMemory"
-
-
 def test_what_the_system_kills_for_memory_is_told_so_and_not_tried_again(
     run_groups: Run, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,18 +173,6 @@ def test_what_the_system_kills_for_memory_is_told_so_and_not_tried_again(
     told = "its process was killed because memory ran out; use a smaller batch, or fewer --jobs"
     assert trial.error.message == told
     assert by_fault(folder)["none"].state == "done"
-
-
-def test_a_file_that_is_edited_while_its_study_runs_is_noticed(
-    run_groups: Run, tiny_file: Path, tmp_path: Path
-) -> None:
-    folder = started(write_faults(tiny_file), tmp_path / "r", ["none", "goes away"])
-    first, second = groups_of(folder)
-    run_groups(folder, [first])
-    tiny_file.write_text(tiny_file.read_text() + "\n# edited\n")
-    run_groups(folder, [second])
-    noticed = [[note.code for note in trial.notes] for trial in folder.trials()]
-    assert noticed == [[], ["code_changed"]]
 
 
 def test_what_hangs_fails_when_its_time_is_up(
@@ -229,32 +194,6 @@ def test_what_hangs_fails_when_its_time_is_up(
         assert "most recent call first" in trial.error.traceback
 
 
-def test_a_spent_budget_cuts_what_runs_short(
-    tiny: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Timer(threading.Timer):
-        """One whose time is up when the second step is made."""
-
-        def start(self) -> None:
-            timers.append(self)
-
-    def slow(outputs: Tensor, targets: Tensor) -> Tensor:
-        steps.append(1)
-        if len(steps) == 2:
-            timers[0].function()
-            time.sleep(60)
-        return tiny.loss(outputs, targets)
-
-    timers: list[Timer] = []
-    steps: list[int] = []
-    monkeypatch.setattr("trainlab.execute.signals.threading.Timer", Timer)
-    settings = {"seeds": 2, "device": "cpu", "engine": "eager", "log_every_steps": 1}
-    run = product.run(replace(tiny, loss=slow), out=tmp_path / "r", budget_s=3600, **settings)
-    assert 3000 < timers[0].interval <= 3600
-    assert [trial.state for trial in run.trials()] == ["interrupted", "pending"]
-    assert run.trials()[0].steps_done == 1
-
-
 def test_what_one_trial_switches_and_where_it_goes_is_not_for_the_next(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,20 +212,6 @@ tiny = dataclasses.replace(tiny, loss=loss)
     run = product.run(f"{tiny_file}:tiny", out="r", **settings)
     assert [trial.state for trial in run.trials()] == ["done", "done"]
     assert (run.path, Path.cwd()) == (Path("r"), tmp_path)
-
-
-def test_a_workload_file_that_exits_is_told_as_a_mistake(trainlab: Verb, tiny_file: Path) -> None:
-    tiny_file.write_text(tiny_file.read_text() + "\nimport sys\nsys.exit(0)\n")
-    told = trainlab("run", f"{tiny_file}:tiny", "--device", "cpu", code=2).stderr
-    assert "own_work.py:19: SystemExit: 0" in told
-
-
-def test_a_time_limit_needs_processes(tiny: Workload, tiny_file: Path) -> None:
-    question = Question(workload=f"{tiny_file}:tiny")
-    with pytest.raises(SpecError, match="--trial-timeout: --on inline runs trials in this process"):
-        lab.drive(question, on="inline", trial_timeout_s=60)
-    with pytest.raises(SpecError, match="--trial-timeout: with instruments, trials train in this"):
-        product.run(tiny, trial_timeout_s=60, instruments=[Instrument()])
 
 
 @pytest.mark.slow
@@ -321,55 +246,3 @@ def test_a_run_told_to_end_without_a_terminal_leaves_nothing_behind(
     states = {trial.state for trial in folder.trials()}
     assert {"done", "interrupted"} <= states <= {"done", "interrupted", "pending"}
     assert folder.results_csv.exists()
-
-
-@pytest.mark.parametrize("heeds", [True, False])
-def test_a_worker_is_interrupted_once_and_never_as_it_leaves(heeds: bool) -> None:
-    """Training that was told to end and has left in time is not interrupted again; one that does not get
-    there is."""
-    code = f"""
-import os, signal, time
-from trainlab.execute import signals
-from trainlab.train.ending import end_if_asked, heeding_end
-signals.SAVED_S = 0.3
-signals.interrupted_once()
-begun = time.monotonic()
-try:
-    with heeding_end():
-        os.kill(os.getpid(), signal.SIGTERM)
-        while time.monotonic() < begun + 5:
-            time.sleep(0.01)
-            if {heeds}:
-                end_if_asked()
-except KeyboardInterrupt:
-    print("after", round(time.monotonic() - begun, 1))
-time.sleep(0.6)
-print("left")
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["after", "0.0" if heeds else "0.3", "left"], done.stderr
-
-
-@pytest.mark.slow
-def test_a_second_interrupt_ends_a_run_without_a_word_more(tiny_file: Path, tmp_path: Path) -> None:
-    words = ["run", f"{tiny_file}:tiny", "--seeds", "2", "--epochs", "100000", "--device", "cpu"]
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "trainlab", *words, "--jobs", "2", "--out", "r"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        curve = tmp_path / "r/trials/learn-seed1/curve.jsonl"
-        while not (curve.exists() and curve.stat().st_size):
-            assert process.poll() is None
-            time.sleep(0.1)
-        os.killpg(process.pid, signal.SIGINT)
-        time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)
-        told, _ = process.communicate()
-    assert process.returncode == 130
-    assert told.endswith("trainlab: interrupted\n")
-    assert "trainlab resume" not in told
-    assert {trial.state for trial in RunFolder(tmp_path / "r").trials()} == {"interrupted"}

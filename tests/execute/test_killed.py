@@ -1,12 +1,11 @@
 """Drivers and workers that are killed at any moment: nothing is lost or changed, and no process is left."""
 
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.train.checkpoints import VARIABLE
 
 JOBS = str(min(2, usable_vcpus()))
-NUM_KILLS = 50
 OWN = """
 class Dropping(nn.Module):
     def __init__(self):
@@ -78,10 +76,6 @@ class Driver:
         code = self.process.wait(timeout=300)
         self._log.close()
         return code
-
-
-def num_drivers(run: RunFolder) -> int:
-    return len(list(run.drivers_folder.glob("*.json")))
 
 
 def curves(run: RunFolder) -> dict[str, list[str]]:
@@ -151,44 +145,3 @@ def test_a_study_that_is_killed_and_resumed_has_the_curves_of_an_undisturbed_one
     assert Driver(tmp_path, "resume", "run", "--no-report", "--quiet").end() == 0
     assert_whole(run, RunFolder(tmp_path / "whole"))
     assert finished.items() <= {trial.id: trial.attempt for trial in run.trials()}.items()
-
-
-def disturbed(folder: Path, name: str, kills: Iterator[float], draw: random.Random) -> int:
-    """Runs the study, and resumes it until it is done, killing some of it while `kills` says when."""
-    run = RunFolder(folder / name)
-    begin = ("run", "own_work.py:dropping", "--engine", "eager,lanes", "--epochs", "12", *ASKED)
-    num_kills = 0
-    while True:
-        has_begun, number = run.study_file.exists(), num_drivers(run) + 1
-        words = ("resume", name, "--no-report", "--quiet") if has_begun else (*begin, "--out", name)
-        driver, family = Driver(folder, *words), list[psutil.Process]()
-        driver.wait_for_lease(run, number)
-        if (wait_s := next(kills, None)) is not None:
-            time.sleep(wait_s)
-            if driver.process.poll() is None:
-                family = driver.family()
-                kill(draw.choice(family))
-                num_kills += 1
-        code = driver.end()
-        assert_gone(family)
-        if code == 0 and all(trial.state == "done" for trial in run.trials()):
-            return num_kills
-
-
-@pytest.mark.full
-def test_fifty_kills_at_random_moments_lose_and_change_nothing(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    tiny_file.write_text(tiny_file.read_text() + OWN)
-    seed = random.randrange(10**6)
-    draw, begun_s = random.Random(seed), time.monotonic()
-    disturbed(tmp_path, "whole", iter(()), draw)
-    length_s = time.monotonic() - begun_s
-    whole, left, number = RunFolder(tmp_path / "whole"), NUM_KILLS, 0
-    while left > 0:
-        number += 1
-        kills = (draw.uniform(0, 0.35 * length_s) for _ in range(min(left, 5)))
-        left -= disturbed(tmp_path, f"killed-{number}", kills, draw)
-        assert_whole(RunFolder(tmp_path / f"killed-{number}"), whole)
-        done = NUM_KILLS - left
-        print(f"{done} of {NUM_KILLS} kills, seed {seed}: no orphan, all curves as undisturbed")

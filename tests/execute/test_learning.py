@@ -13,36 +13,6 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.train.loader import Loader
 
-OWN = """
-
-class Counting(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.last, self.calls = nn.Linear(8, 3), 0
-
-    def forward(self, x):
-        self.calls += 1
-        return self.last(x)
-
-
-class Mute(Exception):
-    def __str__(self):
-        raise ValueError("no")
-
-
-def mute(outputs, targets):
-    raise Mute
-
-
-def talkative(outputs, targets):
-    raise RuntimeError("M" * 5_000_000)
-
-
-silent = Workload(name="own", model=lambda: nn.Linear(8, 3), data=data, loss=mute)
-loud = Workload(name="own", model=lambda: nn.Linear(8, 3), data=data, loss=talkative)
-counting = Workload(name="counting", model=Counting, data=data, loss=F.cross_entropy)
-"""
-
 
 def ran(study_file: Path, name: str, out: Path, **given: object) -> RunFolder:
     vary = given.pop("vary", {})
@@ -75,17 +45,6 @@ def test_lanes_write_the_records_that_eager_writes(tiny_file: Path, tmp_path: Pa
             assert a == pytest.approx(b, rel=1e-3, abs=1e-5)
 
 
-def test_a_model_that_cannot_be_a_program_is_trained_by_eager_with_the_reason(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    tiny_file.write_text(tiny_file.read_text() + OWN)
-    run = ran(tiny_file, "counting", tmp_path / "r")
-    for trial in run.trials():
-        assert (trial.state, trial.resolved["engine"]) == ("done", "eager")
-        assert [note.code for note in trial.notes] == ["engine_not_stateless"]
-        assert trial.notes[0].values == {"engine": "lanes", "what": "calls"}
-
-
 def test_trials_of_one_program_are_packed_and_others_apart(tiny_file: Path) -> None:
     vary = {"lr": [0.01, 0.1], "batch_size": [8, 16], "optimizer": ["adam", "sgd"]}
     study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, vary=vary, seeds=2)
@@ -95,19 +54,3 @@ def test_trials_of_one_program_are_packed_and_others_apart(tiny_file: Path) -> N
     assert all(len({t.settings.batch_size for t in group.trials}) == 1 for group in groups)
     assert {t.id for g in groups for t in g.trials} == {t.id for g in plan(study) for t in g.trials}
     assert packed(plan(study), lambda group: False) == list(plan(study))
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("silent", "(its message cannot be shown)"), ("loud", "M" * 2000 + " … (5,000,000 letters)")],
-)
-def test_an_error_that_says_nothing_or_too_much_is_recorded(
-    name: str, message: str, tiny_file: Path, tmp_path: Path
-) -> None:
-    tiny_file.write_text(tiny_file.read_text() + OWN)
-    run = ran(tiny_file, name, tmp_path / "r", engine="eager")
-    for trial in run.trials():
-        assert trial.error is not None
-        assert trial.error.message == message
-        assert "line" in trial.error.traceback
-        assert run.trial(trial.id).trial_file.stat().st_size < 20_000

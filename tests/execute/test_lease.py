@@ -59,32 +59,6 @@ def test_a_second_driver_is_refused_until_the_first_is_dead(tmp_path: Path) -> N
     ]
 
 
-def test_a_driver_elsewhere_must_renew_its_lease_while_it_is_watched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, waited = RunFolder(tmp_path), list[str]()
-    monkeypatch.setattr(lease, "POLL_S", 0.05)
-    monkeypatch.setattr(lease, "WATCH_S", 0.5)
-    with leased(run):
-        pass
-    path = run.drivers_folder / "1.json"
-    # A clock that is years ahead or behind changes nothing.
-    elsewhere = read_unsealed(path) | {
-        "machine": "another",
-        "host": "far",
-        "has_ended": False,
-        "begun": "2099-01-01T00:00:00+00:00",
-    }
-    path.write_text(json.dumps(elsewhere))
-    renewing = threading.Timer(0.1, path.write_text, [json.dumps(elsewhere | {"renewals": 9})])
-    renewing.start()
-    with pytest.raises(RecordError, match=r"is being run by .* on far"):
-        leased(run, lambda driver: waited.append(driver.host)).__enter__()
-    renewing.join()
-    with leased(run):
-        assert waited == ["far"]
-
-
 def test_a_driver_stops_when_it_is_asked_to_or_has_lost_its_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,16 +16,13 @@ from rich.console import Console
 from asking import groups_of, study_of
 from children import children
 from command import Verb
-from trainlab import lab
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.method import overheads
 from trainlab.cli.run_summary import print_measurement
 from trainlab.execute.executors import ProcessesExecutor
 from trainlab.execute.planned_run import IsOver, start_run
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
-from trainlab.spec.probe import probe_of
 from trainlab.train.loader import Loader
 from trainlab.words import Words
 
@@ -76,15 +73,6 @@ open({str(seen)!r}, "a").write(f"{{os.getpid()}}\\n")
         assert home.operators.exists() is (watch == "operators")
         for record in (home.layers, home.memory, home.limits):
             assert record.exists() is (watch == "layers")
-
-
-def test_no_process_is_left_behind_when_time_is_up(tiny_file: Path, tmp_path: Path) -> None:
-    folder = started(tiny_file, tmp_path / "r")
-    looks = iter([False, True, True])
-    before = set(children())
-    run_groups(folder, is_over=lambda: next(looks))
-    assert [trial.state for trial in folder.trials()] == ["done", *["pending"] * 3]
-    assert set(children()) == before
 
 
 def test_a_process_that_is_killed_leaves_a_failed_trial(
@@ -165,66 +153,3 @@ def test_profile_tells_the_cost_as_json_and_as_a_table(
     parts = ("forward", "addmm", "Outside all operators", "Layers as written", "First step beside")
     for part in (*times, *parts, "Memory of a step", "Profiling overhead"):
         assert part in shown_text
-
-
-def test_a_workload_that_breaks_in_its_process_is_one_line(trainlab: Verb, tiny_file: Path) -> None:
-    tiny_file.write_text(
-        tiny_file.read_text().replace("nn.Linear(hidden, 2)", "nn.Linear(hidden, 1)")
-    )
-    words = ["profile", f"{tiny_file}:tiny", "--device", "cpu", "--processes", "1"]
-    done = trainlab(*words, "--budget-s", "0.1", "--trace-mb", "0", code=2)
-    assert "cost-train-process1: failed: IndexError" in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_a_trained_model_is_profiled_with_the_weights_it_ended_with(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    cost = {"processes": 1, "budget_s": 0.1, "warmup_steps": 2, "trace_mb": 0}
-    run = lab.run(f"{tiny_file}:tiny", out=tmp_path / "r", device="cpu", profile=cost)
-    assert {trial.state for trial in run.trials()} == {"done"}
-    found = run.evidence().measured
-    assert [part.is_trained for part in found] == [False, True]
-    assert all(part.operators and part.layers and part.memory for part in found)
-
-
-def test_weights_that_were_never_trained_are_missed_by_name(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    cost = QUICK.model_copy(update={"weights": "trained"})
-    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, cost=cost)
-    folder = start_run(study, tmp_path / "r")
-    run_groups(folder, lambda group: group.ids == ("cost-train-trained-process1",))
-    error = folder.trial("cost-train-trained-process1").read().error
-    assert error is not None
-    assert "trial learn-seed1 is pending, not trained" in error.message
-
-
-@pytest.mark.slow
-def test_what_the_probes_of_a_study_cost_is_among_the_overheads(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    cost = {
-        "processes": 1,
-        "budget_s": 0.1,
-        "warmup_steps": 2,
-        "weights": "untrained",
-        "trace_mb": 0,
-    }
-    run = lab.run(
-        f"{tiny_file}:tiny",
-        out=tmp_path / "r",
-        device="cpu",
-        profile=cost,
-        probes=(probe_of("1:grad_input:sq_sum"), probe_of("*.weight:grad:norm@5")),
-    )
-    (found,) = run.evidence().measured
-    assert found.probe_price is not None
-    assert found.probe_price.probes == ["1:grad_input:sq_sum@epoch", "*.weight:grad:norm@5"]
-    assert len(found.probe_price.bare_ms) == len(found.probe_price.watched_ms) > 5
-    assert [one.instrument for one in overheads(found)][-1] == "probes"
-    assert not run.trial("cost-train-layers").probes_file.exists()
-    assert {trial.kind for trial in run.trials() if run.trial(trial.id).probes.exists()} == {
-        "learn"
-    }

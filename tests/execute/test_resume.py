@@ -9,11 +9,9 @@ from asking import groups_of, study_of
 from command import Verb
 from trainlab import lab
 from trainlab.errors import RecordError, WorkloadError
-from trainlab.execute.attempt import Attempt
 from trainlab.execute.lease import leased
-from trainlab.execute.planned_run import add_groups, mark_interrupted, start_run, unfinished_groups
+from trainlab.execute.planned_run import add_groups, start_run, unfinished_groups
 from trainlab.plan import bench_of
-from trainlab.record.files import new_part
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import State
 from trainlab.spec import CostSpec, Question
@@ -139,39 +137,3 @@ def test_the_folder_says_how_far_a_run_is_and_whose_it_is(
     assert "goes on with it" in trainlab("cancel", "run").stdout
     assert run.trial(second).read().state == "interrupted"
     assert "次试验中已完成 1 次" in trainlab("status", "run", "--lang", "zh").stdout
-
-
-def test_trials_that_trained_together_end_together(tiny_file: Path, tmp_path: Path) -> None:
-    settings = {"device": "cpu", "engine": "lanes", "epochs": 1}
-    study = study_of(f"{tiny_file}:tiny", settings, seeds=3, tensorboard=False)
-
-    def killed_while_ending(name: str, num_prepared: int) -> RunFolder:
-        """As a process leaves it that is killed when so many ends are prepared, or one is recorded."""
-        run = start_run(study, tmp_path / name)
-        ids = run.study().trials
-        attempts = [Attempt(run.trial(trial_id), "here") for trial_id in ids]
-        for attempt in attempts:
-            attempt.begin()
-            attempt.progress.state = "done"
-        for attempt in attempts[:num_prepared]:
-            attempt.prepare_end(ids)
-        if num_prepared == len(ids):
-            attempts[0].end()
-        mark_interrupted(run)
-        return run
-
-    early, late = killed_while_ending("early", 2), killed_while_ending("late", 3)
-    assert [trial.state for trial in early.trials()] == ["interrupted"] * 3
-    assert [trial.state for trial in late.trials()] == ["done"] * 3
-    assert not list(late.path.rglob(".ended.json"))
-
-
-def test_half_a_file_of_a_killed_attempt_is_not_kept(tiny_file: Path, tmp_path: Path) -> None:
-    run = start_run(study_of(f"{tiny_file}:tiny", {"device": "cpu"}, seeds=1), tmp_path / "run")
-    folder = run.trial(run.study().trials[0])
-    folder.begin_attempt()
-    new_part(folder.network.path).write_text("{")
-    folder.curve_file.write_text("half a li")
-    folder.begin_attempt()
-    assert not list(run.path.rglob("*.part"))
-    assert folder.set_aside(1).curve_file.read_text() == "half a li"

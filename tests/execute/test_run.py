@@ -1,16 +1,13 @@
 import json
-from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 import torch
 
 import trainlab
-from trainlab.errors import DataError, Interrupted, RecordError, SpecError, TrialsFailedWarning
-from trainlab.record.run_folder import create_run
+from trainlab.errors import DataError, Interrupted, RecordError, SpecError
 from trainlab.record.schema import FORMAT
-from trainlab.train.callbacks import Instrument, Progress
+from trainlab.train.callbacks import Instrument
 
 
 def test_a_run_leaves_every_record_readable(tiny_file: Path, tmp_path: Path) -> None:
@@ -42,14 +39,6 @@ def test_a_run_leaves_every_record_readable(tiny_file: Path, tmp_path: Path) -> 
         assert trial.data.num_train == 100
         last = folder.trial(trial.id).curve()[-1]
         assert {name: last[name] for name in trial.final} == trial.final
-
-
-def test_the_command_is_recorded_without_the_place_of_its_program(
-    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["/some/where/bin/trainlab", "run", "a study.toml"])
-    run = trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", device="cpu", epochs=1)
-    assert run.study().command == "trainlab run 'a study.toml'"
 
 
 def test_saved_weights_load_into_a_plain_model(tiny_file: Path, tmp_path: Path) -> None:
@@ -124,13 +113,6 @@ def test_divergence_is_an_outcome(tiny_file: Path, tmp_path: Path) -> None:
     assert folder.trial(trial.id).curve()[-1]["train/loss"] is None
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_a_missing_gpu_is_told_before_anything_is_written(tiny_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"device: got cuda, but torch .*; use --device cpu"):
-        trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", device="cuda")
-    assert not (tmp_path / "r").exists()
-
-
 def test_a_model_parameter_that_does_not_exist_is_told_with_those_that_do(
     tiny_file: Path, tmp_path: Path
 ) -> None:
@@ -143,103 +125,12 @@ def test_an_occupied_folder_is_refused(tiny_file: Path, tmp_path: Path) -> None:
         trainlab.run(f"{tiny_file}:tiny", out=tmp_path)
 
 
-def test_exit_in_the_users_code_and_a_late_interrupt_still_close_the_record(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    class Exits(Instrument):
-        def step_ends(self, step: int) -> None:
-            raise SystemExit(0)
-
-    class EndedLate(Instrument):
-        def trial_ends(self, progress: Progress) -> None:
-            raise Interrupted
-
-    own = f"{tiny_file}:tiny"
-    (trial,) = trainlab.run(own, out=tmp_path / "a", instruments=[Exits()], device="cpu").trials()
-    assert trial.state == "failed"
-    with pytest.raises(KeyboardInterrupt):
-        trainlab.run(own, out=tmp_path / "b", instruments=[EndedLate()], device="cpu")
-    (trial,) = trainlab.RunFolder(tmp_path / "b").trials()
-    assert trial.state == "interrupted"
-
-
-@pytest.mark.parametrize("where", ["loss", "model"])
-def test_a_keyboard_interrupt_that_the_users_code_raises_fails_its_trial_alone(
-    where: str, tiny_file: Path, tmp_path: Path
-) -> None:
-    """It is no signal: the other trials train."""
-    tiny_file.write_text(
-        tiny_file.read_text()
-        + f"""
-import dataclasses
-calls = []
-def once(*given, **named):
-    calls.append(1)
-    if len(calls) == {3 if where == "loss" else 2}:
-        raise KeyboardInterrupt("mine")
-    return (F.cross_entropy if "{where}" == "loss" else model)(*given, **named)
-once_work = dataclasses.replace(tiny, {where}=once)
-"""
-    )
-    with pytest.warns(
-        TrialsFailedWarning, match=f"own_work.py:.*: {where} raised KeyboardInterrupt"
-    ):
-        folder = trainlab.run(
-            f"{tiny_file}:once_work", seeds=2, out=tmp_path / "r", device="cpu", engine="eager"
-        )
-    first, second = folder.trials()
-    assert (first.state, second.state) == ("failed", "done")
-    assert first.error is not None
-    assert (first.error.kind, first.error.message) == ("KeyboardInterrupt", "mine")
-
-
-def test_trials_of_a_run_share_data_and_threads_whatever_ran_before(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    tiny_file.write_text(tiny_file.read_text().replace(", generator=draw)", ")"))
-    own, before = f"{tiny_file}:tiny", torch.get_num_threads()
-    both = trainlab.run(own, seeds=(1, 2), out=tmp_path / "a", device="cpu", threads=before + 1)
-    assert torch.get_num_threads() == before
-    alone = trainlab.run(own, seeds=(2,), out=tmp_path / "b", device="cpu", threads=before + 1)
-    assert both.trials()[1].final == alone.trials()[0].final
-
-
 def test_a_workload_object_runs_and_a_number_of_seeds_is_counted_from_1(
     tiny: trainlab.Workload, tmp_path: Path
 ) -> None:
     trials = trainlab.run(tiny, seeds=2, out=tmp_path / "r", device="cpu").trials()
     assert [(trial.seed, trial.state) for trial in trials] == [(1, "done"), (2, "done")]
     assert trials[0].workload == "tiny (given as an object)"
-
-
-def test_only_one_of_many_runs_gets_a_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "r"
-    with ThreadPoolExecutor(8) as pool:
-        tries = [pool.submit(create_run, folder, "n", datetime.now()) for _ in range(8)]
-    faults = [attempt.exception() for attempt in tries]
-    assert sum(fault is None for fault in faults) == 1
-    assert all(isinstance(fault, RecordError) for fault in faults if fault is not None)
-
-
-def test_options_that_torch_refuses_are_told_before_anything_is_written(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    bad = {"optimizer": "adadelta", "optimizer_options": {"rho": 5}}
-    with pytest.raises(SpecError, match=r"optimizer_options.rho: got 5, must be from 0 to 1"):
-        trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", **bad)
-    assert not (tmp_path / "r").exists()
-
-
-def test_problems_of_settings_and_seeds_are_told_together(tiny_file: Path) -> None:
-    with pytest.raises(SpecError) as caught:
-        trainlab.run(f"{tiny_file}:tiny", seeds=(1, 1), batch_size=0)
-    assert len(caught.value.problems) == 2
-
-
-def test_a_workloads_own_bad_defaults_are_blamed_on_it(tiny_file: Path) -> None:
-    tiny_file.write_text(tiny_file.read_text().replace('"epochs": 2', '"epochs": 0'))
-    with pytest.raises(SpecError, match="tiny: defaults: epochs: got 0"):
-        trainlab.run(f"{tiny_file}:tiny")
 
 
 def test_data_that_cannot_be_had_leaves_no_folder(tmp_path: Path) -> None:

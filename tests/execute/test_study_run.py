@@ -1,23 +1,17 @@
 """Studies that really train: pairs by seed, the budget, what the bench tells afterwards."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 import torch
 
 import trainlab
 from trainlab import lab
-from trainlab.analysis.comparison import side_by_side
-from trainlab.analysis.evidence import Evidence
-from trainlab.errors import SpecError
 from trainlab.lab import driving
 from trainlab.spec import Question
 from trainlab.train.callbacks import Instrument, TrialView
-from trainlab.workloads.workload import Workload
 
 
 class Watches(Instrument):
@@ -67,26 +61,6 @@ def test_a_seed_gives_the_same_weights_and_data_order_in_every_cell(
     )
 
 
-def test_a_study_run_twice_has_the_same_trials_in_the_same_order_with_the_same_results(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    runs = [
-        trainlab.run(
-            f"{tiny_file}:tiny",
-            vary={"lr": [0.01, 0.1, 0.3]},
-            seeds=2,
-            out=tmp_path / name,
-            device="cpu",
-            tensorboard=False,
-        )
-        for name in ("a", "b")
-    ]
-    a, b = (run.study() for run in runs)
-    assert (a.trials, a.study) == (b.trials, b.study)
-    tables = [run.results().drop(columns=["total_s", "train_s_per_epoch"]) for run in runs]
-    pd.testing.assert_frame_equal(*tables)
-
-
 def test_a_run_answers_with_tables_and_findings(tiny_file: Path, tmp_path: Path) -> None:
     run = trainlab.run(
         f"{tiny_file}:tiny",
@@ -126,35 +100,3 @@ def test_once_the_budget_is_spent_no_trial_is_started(
     assert states == ["done", "done", "pending", "pending", "pending", "pending"]
     (unfinished,) = [f for f in trainlab.open_run(folder.path).findings() if f.kind == "unfinished"]
     assert unfinished.numbers["num_pending"] == 4
-
-
-def test_python_asks_for_many_trials_as_the_command_line_does(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    wide = {"vary": {"batch_size": list(range(1, 101))}, "seeds": 6}
-    with pytest.raises(SpecError, match="many=True"):
-        trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", **wide)
-    assert not (tmp_path / "r").exists()
-    with pytest.raises(SpecError, match="no such device"):
-        trainlab.run(f"{tiny_file}:tiny", device="no such device", many=True, **wide)
-
-
-def test_a_model_that_was_changed_between_two_runs_is_named(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    def ran(name: str) -> Evidence:
-        return trainlab.run(f"{tiny_file}:tiny", out=tmp_path / name, device="cpu").evidence()
-
-    first, again = ran("a"), ran("b")
-    tiny_file.write_text(tiny_file.read_text().replace("nn.ReLU()", "nn.Tanh()"))
-    changed = ran("c")
-    assert "code" not in [one.what for one in side_by_side(first, again).confounds]
-    assert "code" in [one.what for one in side_by_side(first, changed).confounds]
-
-
-def test_a_workload_typed_into_a_session_has_a_fingerprint_all_the_same(tiny: Workload) -> None:
-    space: dict[str, object] = {"nn": torch.nn}
-    exec("def model():\n    return nn.Linear(8, 3)", space)  # noqa: S102  as a notebook does
-    typed = replace(tiny, model=space["model"])
-    assert typed.code == replace(tiny, model=space["model"]).code
-    assert len(typed.code) == 12

@@ -7,12 +7,8 @@ from typing import Any
 import pytest
 
 import trainlab
-from command import Verb
-from fabricate import Fabricated, made_study
-from trainlab.analysis.prospects import earlier_runs, prospects
 from trainlab.errors import SpecError
 from trainlab.lab import Run
-from trainlab.plan import Trial
 from trainlab.spec import Question
 from trainlab.spec.question import looks_of, seeds_of
 
@@ -68,61 +64,6 @@ def test_a_study_goes_on_until_it_is_decided(tiny_file: Path) -> None:
     assert effect.n == 5
 
 
-def test_a_study_that_is_decided_at_once_adds_nothing(tiny_file: Path) -> None:
-    # Threads, and the code that is measured to be fastest with so many, may round differently.
-    margins = {"test/loss": 100.0, "test/accuracy": 1.0, "train/loss": 100.0}
-    run = run_until_decided(tiny_file, vary={"threads": [1, 2]}, max_seeds=6, margins=margins)
-    assert len(run.trials()) == 6
-    verdicts = {one.verdict for one in run.findings() if one.kind == "effect"}
-    assert verdicts <= {"identical", "equivalent", "different"}
-
-
-def test_the_command_line_names_what_is_missing(trainlab: Verb, tiny_file: Path) -> None:
-    words = ["run", f"{tiny_file}:tiny", "--seeds", "3", "--dry-run"]
-    assert "nothing to compare" in trainlab(*words, "--until-decided", code=2).stderr
-    told = trainlab(*words, "--max-seeds", "9", code=2).stderr
-    assert "--max-seeds: is for --until-decided" in told
-    told = trainlab(*words, "--lr", "0.1,0.2", "--until-decided", "--max-seeds", "9").stdout
-    assert "Seeds are added until all is decided: looks after 3" in told
-    words[3] = "2"
-    told = trainlab(*words, "--lr", "0.1,0.2", "--until-decided", "--max-seeds", "4").stdout
-    assert "looks after 3 and 4, 3 being the fewest to begin with." in told
-
-
-def test_the_plan_says_what_the_seeds_can_show(trainlab: Verb) -> None:
-    told = " ".join(trainlab("run", "mnist-lab", "--data", "bundled", "--dry-run").stdout.split())
-    assert re.search(r"3 seeds find differences of 4\.\d standard deviations of a run", told)
-    assert "of test accuracy by this study's known noise" in told
-    assert "so it cannot be shown here" in told
-    one = " ".join(trainlab("run", "mnist-lab", "--seeds", "1", "--dry-run").stdout.split())
-    assert "One seed cannot show a difference" in one
-
-
-def test_the_noise_of_earlier_runs_is_used(tmp_path: Path) -> None:
-    def final(trial: Trial) -> dict[str, float]:
-        return {"test/accuracy": 0.9 + 0.01 * (trial.seed % 2)}
-
-    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=4, margins={"test/accuracy": 0.5})
-    Fabricated(final=final).write(tmp_path / "runs" / "one", study)
-    Fabricated(final=final).write(tmp_path / "runs" / "other", made_study(workload="else"))
-    (tmp_path / "runs" / "broken").mkdir()
-    (tmp_path / "runs" / "broken" / "study.json").write_text("{")
-    found = earlier_runs(tmp_path / "runs", study)
-    assert [run.path.name for run in found] == ["one"]
-    (told,) = prospects(study, found)
-    assert told.spread is not None
-    # 0, 1, 0, 1 hundredths: a standard deviation of 0.01 / sqrt(3); that of four values is below the true
-    # one in more than half of all cases, by the root of the median of chi square over 3, 2.366 / 3.
-    assert told.spread.std == pytest.approx(0.01 / 3**0.5 / (2.36597 / 3) ** 0.5, rel=1e-4)
-    assert told.spread.num_trials == 8
-    assert told.difference == pytest.approx(told.stds * told.spread.std)
-    assert told.can_be_equivalent
-    (alone,) = prospects(study)
-    assert (alone.spread, alone.difference, alone.can_be_equivalent) == (None, None, None)
-    assert prospects(made_study(vary={"lr": (0.1, 0.01)}, seeds=1)) == ()
-    assert prospects(made_study(seeds=3)) == ()
-
-
 def test_a_seed_changes_only_the_part_it_is_asked_to(tiny_file: Path, tmp_path: Path) -> None:
     parts = ("all", "weights", "order", "dropout")
     run = trainlab.run(
@@ -146,28 +87,3 @@ def test_a_seed_changes_only_the_part_it_is_asked_to(tiny_file: Path, tmp_path: 
     }
     told = " ".join(run.sentences())
     assert "Seeds that change the initial weights alone spread" in told
-
-
-def test_the_noise_of_a_workload_without_accuracy_is_that_of_its_first_metric(
-    tmp_path: Path,
-) -> None:
-    def final(trial: Trial) -> dict[str, float]:
-        return {"train/loss": 0.5, "test/loss": 0.9 + 0.01 * (trial.seed % 2), "test/mae": 0.1}
-
-    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=4)
-    run = Fabricated(final=final).write(tmp_path / "runs" / "one", study)
-    (told,) = prospects(study, [run])
-    assert told.metric == "test/loss"
-    assert told.spread is not None
-    assert told.difference == pytest.approx(told.stds * told.spread.std)
-
-
-def test_what_the_most_seeds_find_is_said_before_training(trainlab: Verb, tiny_file: Path) -> None:
-    asked = ["run", f"{tiny_file}:tiny", "--lr", "0.1,0.2", "--seeds", "3", "--dry-run"]
-    told = " ".join(trainlab(*asked, "--until-decided", "--max-seeds", "12").stdout.split())
-    first = re.search(r"3 seeds find differences of ([\d.]+) standard deviations", told)
-    most = re.search(r"12 seeds, the most there will be, find ([\d.]+) standard deviations", told)
-    assert first is not None
-    assert most is not None
-    assert float(most[1]) < float(first[1])
-    assert "the most there will be" not in trainlab(*asked).stdout

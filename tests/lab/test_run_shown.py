@@ -11,7 +11,6 @@ import trainlab as product
 from fabricate import Fabricated, made_study
 from trainlab.errors import SpecError
 from trainlab.lab import Run
-from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -58,13 +57,6 @@ def test_a_run_shows_its_tables_and_charts(
     assert "run.report()" in html
     assert "://" not in html
     assert "<script" not in html
-
-
-def test_a_run_links_to_its_report(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(run.path.parent)
-    assert run.report() == run.path / "report" / "report.html"
-    assert 'href="r/report/report.html"' in run._repr_html_()
-    assert run.report(lang="zh", formats=["md"]).read_text().count("试验")
 
 
 def test_names_in_a_run_are_text_and_no_markup(tmp_path: Path) -> None:
@@ -129,19 +121,7 @@ def test_a_plot_of_a_metric_is_its_curve(run: Run, tmp_path: Path) -> None:
         chart.save("x.gif")
 
 
-def test_a_plot_of_a_cost_is_by_cell(run: Run) -> None:
-    assert {row["cell"] for row in run.plot("step_ms").rows} >= {"lr=0.1", "lr=0.2"}
-
-
 def test_an_unknown_metric_is_told_with_those_there_are(run: Run) -> None:
     told = r"plot: got 'test/acuracy'.*did you mean test/accuracy\?.*it has .*test/loss.*step_ms"
     with pytest.raises(SpecError, match=told):
         run.plot("test/acuracy")
-
-
-def test_a_run_without_results_has_nothing_to_plot(tmp_path: Path) -> None:
-    Fabricated().write(tmp_path / "r", made_study(seeds=1))
-    folder = RunFolder(tmp_path / "r").trial("learn-seed1")
-    folder.write(folder.read().model_copy(update={"state": "pending", "final": {}}))
-    with pytest.raises(SpecError, match="no trial of it has ended"):
-        Run(tmp_path / "r").plot("test/loss")

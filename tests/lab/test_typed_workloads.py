@@ -94,12 +94,6 @@ def test_what_cannot_be_sent_is_told_before_anything_runs(tiny: Workload, tmp_pa
     assert product.run(held, device="cpu", epochs=1, out=tmp_path / "s").trials()[0].state == "done"
 
 
-def test_what_a_fresh_process_cannot_make_is_told(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"cno_such_module\nthing\n.")
-    with pytest.raises(WorkloadError, match="x: a fresh process cannot make it: ModuleNotFound"):
-        received(str(tmp_path / "x"), "x")
-
-
 def test_the_code_of_a_typed_function_is_known_by_what_it_does(tiny: Workload) -> None:
     def code_of(text: str, cell: str) -> str:
         names: dict[str, object] = {"nn": nn}

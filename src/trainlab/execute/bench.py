@@ -17,8 +17,7 @@ import numpy as np
 from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt
 from trainlab.execute.planned_run import IsOver, add_groups, has_run
-from trainlab.execute.script_trials import ScriptTimer
-from trainlab.execute.worker import set_up_cost
+from trainlab.execute.worker import ScriptTimer, set_up_cost
 from trainlab.machine.device import Footprint, footprint
 from trainlab.machine.process_state import prepare_process, random_layout
 from trainlab.measure.interleaved import Rounds, TurnTaker

@@ -18,7 +18,6 @@ import torch
 from trainlab.errors import Interrupted, SpecError
 from trainlab.execute.attempt import EventWriter
 from trainlab.execute.bench import MOST_READY, Seat, TimedTrial, run_benches, run_seats
-from trainlab.execute.checking import CheckingProcess
 from trainlab.execute.jobs import (
     AUTO,
     AskedJobs,
@@ -29,7 +28,7 @@ from trainlab.execute.jobs import (
 )
 from trainlab.execute.launch import POLL_S, Launcher, WorkerProcess
 from trainlab.execute.planned_run import IsOver
-from trainlab.execute.preflight import preflight
+from trainlab.execute.preflight import CheckingProcess, preflight
 from trainlab.execute.signals import EndAtOnce, signals_held
 from trainlab.execute.worker import run_group
 from trainlab.machine.device import OUT_OF_MEMORY, pick_device

@@ -4,21 +4,23 @@ Everything it needs comes from the run folder and everything it makes goes there
 entry serves this process, another process, or another machine.
 """
 
-from collections.abc import Callable, Sequence
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 
 from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt, EventWriter, ending_together
-from trainlab.execute.script_trials import run_script_trials
 from trainlab.execute.signals import signals_held
 from trainlab.instruments.curve_writer import Curves, ProgressEvents
 from trainlab.instruments.model_records import Network, Weights, load_weights, record_confusion
 from trainlab.instruments.probe_instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard
-from trainlab.machine.device import pick_device
+from trainlab.machine.device import Footprint, pick_device
 from trainlab.machine.load import LoadMeter
 from trainlab.machine.process_state import (
     prepare_process,
@@ -32,9 +34,13 @@ from trainlab.measure.memory import measure_memory
 from trainlab.measure.operator_profile import profile_operators
 from trainlab.measure.timing import measure
 from trainlab.plan import Trial
+from trainlab.record.cost_record import CostRecord
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.schema import note
+from trainlab.record.schema import Note, note
+from trainlab.record.script_record import WatchedRecord
+from trainlab.record.study_record import Event
 from trainlab.spec import Study
+from trainlab.spec.script import ScriptSpec
 from trainlab.train.callbacks import Instrument, Moments
 from trainlab.train.checkpoints import Checkpoints
 from trainlab.train.ending import heeding_end
@@ -45,6 +51,175 @@ from trainlab.train.engines.lane_updates import update_key
 from trainlab.train.loader import Loader
 from trainlab.train.loop import train
 from trainlab.train.setup import Setup, set_up
+from trainlab.watching.script_process import ScriptError, ScriptProcess
+
+# Trials of a script: each in a fresh Python, whose records it leaves in the trial's folder.
+
+STRAGGLES = 0.05
+"""A process that holds the others up for less than this share of a step is no straggler."""
+
+
+def run_script_trials(attempts: Sequence[Attempt], study: Study, events: EventWriter) -> None:
+    """One after the other; a script that fails is recorded and the others run."""
+    assert study.script is not None
+    # By itself a script runs as it would without us, with as many threads as it likes.
+    threads = torch.get_num_threads() if study.num_learn > 1 else None
+    for attempt in attempts:
+        attempt.begin()
+        with attempt:
+            if attempt.trial.kind == "learn":
+                _run_whole(attempt, study, threads, events)
+            else:
+                _profile(attempt, study.script)
+            attempt.progress.state = "done"
+        attempt.end()
+        attempt.pass_on_interrupt()
+
+
+def _run_whole(attempt: Attempt, study: Study, threads: int | None, events: EventWriter) -> None:
+    assert study.script is not None
+    meter, told = LoadMeter(), dict[str, Any]()
+    raised: Interrupted | ScriptError | None = None
+    process = ScriptProcess(study.script, attempt.trial, attempt.folder, "whole", threads, study)
+    try:
+        while "ended" not in (told := process.answer()):
+            events.write(progress_event(attempt.trial.id, told["metrics"]))
+        process.wait()
+    except Interrupted as interrupted:
+        told, raised = process.interrupt() or told, interrupted
+    except ScriptError as error:
+        told, raised = error.told, error
+    finally:
+        process.close()
+    attempt.load = meter.read()
+    if "facts" in told:  # however it ended, this was seen
+        is_cut = raised is not None or told["ended"] != "done"
+        _record_seen(attempt, told, study.script.processes, is_cut=is_cut)
+    if raised is not None:
+        raise raised
+    if told["ended"] == "interrupted":  # by itself
+        raise ScriptError(process.failure(told))
+
+
+def _record_seen(
+    attempt: Attempt, told: Mapping[str, Any], num_processes: int, *, is_cut: bool
+) -> None:
+    """`told`: the last words of the script's process; `is_cut`: before its end, after which more might have
+    been seen."""
+    attempt.record_script(told["facts"])
+    folder, progress, watched = attempt.folder, attempt.progress, attempt.folder.watched.read()
+    progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
+    progress.total_s = watched.total_s
+    progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
+    attempt.notes += [Note.model_validate(one) for one in told["notes"]]
+    if is_cut:
+        return
+    attempt.notes += [Note.model_validate(one) for one in told["missing"]]
+    attempt.notes += notes_of(watched)
+    others = [folder.watched_by(rank) for rank in range(1, num_processes)]
+    attempt.notes += straggler([watched, *(one.read() for one in others if one.path.exists())])
+
+
+def _profile(attempt: Attempt, script: ScriptSpec) -> None:
+    process = ScriptProcess(script, attempt.trial, attempt.folder, "operators", None)
+    try:
+        told = process.answer()
+        process.wait()
+    finally:
+        process.close()
+    attempt.record_script(told["facts"])
+
+
+def progress_event(trial_id: str, metrics: Mapping[str, float | None]) -> Event:
+    """The newest values of a trial's metrics."""
+    known = {n: v if v is not None and math.isfinite(v) else None for n, v in metrics.items()}
+    return Event(kind="progress", trials=(trial_id,), metrics=known)
+
+
+def straggler(watched: Sequence[WatchedRecord]) -> list[Note]:
+    """The process that others wait for, where one takes longer for its own part of a step. Gradients are
+    exchanged in the backward pass: there the others wait."""
+    own_ms = [_own_ms(one) for one in watched]
+    if len(own_ms) < 2 or not all(own_ms):
+        return []
+    slowest = max(range(len(own_ms)), key=lambda rank: sum(own_ms[rank].values()))
+    rest = [parts for rank, parts in enumerate(own_ms) if rank != slowest]
+    extra_ms = {
+        name: spent - statistics.median(other.get(name, 0.0) for other in rest)
+        for name, spent in own_ms[slowest].items()
+    }
+    lost_ms = sum(own_ms[slowest].values()) - statistics.median(sum(o.values()) for o in rest)
+    if lost_ms < STRAGGLES * _step_ms(watched[slowest]):
+        return []
+    part = max(extra_ms, key=lambda name: extra_ms[name])
+    return [note("script_straggler", rank=slowest, part=part, ms=round(lost_ms, 2))]
+
+
+def _own_ms(watched: WatchedRecord) -> dict[str, float]:
+    """The median of each part of a step that waits for no other process."""
+    return {
+        name: statistics.median(values)
+        for name, values in watched.steps_ms.items()
+        if name != "backward" and values
+    }
+
+
+def _step_ms(watched: WatchedRecord) -> float:
+    return statistics.median(map(sum, zip(*watched.steps_ms.values(), strict=True)))
+
+
+def notes_of(watched: WatchedRecord) -> list[Note]:
+    """What could not be seen."""
+    found = []
+    if not watched.num_steps:
+        found.append(note("script_no_updates"))
+    elif not watched.optimizers:
+        found.append(note("script_updates_by_hand"))
+    if watched.num_steps and "forward" not in watched.parts_s:
+        found.append(note("script_no_forward"))
+    if watched.num_steps and not any(one.is_trained_on for one in watched.loaders):
+        found.append(note("script_no_loader"))
+    if compiled := [one.name for one in watched.models if one.is_compiled]:
+        found.append(note("script_compiled", names=", ".join(dict.fromkeys(compiled))))
+    return found
+
+
+class ScriptTimer:
+    """The steps of a script, timed in turns that others may come between."""
+
+    def __init__(self, attempt: Attempt, script: ScriptSpec) -> None:
+        self._attempt, self._script = attempt, script
+        self._process: ScriptProcess | None = None
+
+    def warm_up(self) -> Footprint:
+        """Starts the script and runs its steps until they are warm."""
+        attempt = self._attempt
+        self._process = ScriptProcess(self._script, attempt.trial, attempt.folder, "turns", None)
+        told = self._process.answer()
+        return Footprint(**told["footprint"])
+
+    def turn(self, number: int) -> float:
+        """One turn; the median of its bare steps."""
+        assert self._process is not None
+        self._process.tell(f"turn {number}")
+        median_ms: float = self._process.answer()["median_ms"]
+        return median_ms
+
+    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
+        """The record of all turns."""
+        assert self._process is not None
+        self._process.tell(f"finish {bench} {stopped}")
+        told = self._process.answer()
+        self._attempt.record_script(told["facts"])
+        self.close()
+        return self._attempt.folder.cost.read()
+
+    def close(self) -> None:
+        """Ends the script."""
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
 
 # Learn trials of a group: trained together where an engine can, else one after the other.
 
