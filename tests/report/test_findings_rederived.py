@@ -12,7 +12,7 @@ import rederived_learning as learning
 import rederived_probes as probes
 import rederived_scripts as scripts
 from raw_run import Expected, RawRun, Within
-from told_numbers import NUMBER, kinds_of, without_fixed
+from told_numbers import NUMBER, all_kinds, without_fixed
 from varied_run import RUNS
 
 from trainlab.analysis.evidence import gather
@@ -61,7 +61,7 @@ REDERIVED: dict[str, Callable[[RawRun, Finding], Expected]] = {
     "script_seeds": scripts.seeds,
     "script_same": scripts.same,
 }
-KINDS = sorted(kind.kind for kind in kinds_of(Finding))
+KINDS = sorted(all_kinds())
 
 
 def sentence(found: Finding, lang: str = "en") -> str:

@@ -1,7 +1,12 @@
 """Numbers as they stand in a sentence."""
 
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
+
+from trainlab import analysis
+from trainlab.analysis.finding import Finding, Kind
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 FIXED = (
@@ -18,9 +23,18 @@ def without_fixed(text: str) -> str:
     return text
 
 
-def kinds_of(base: type) -> Iterator[type]:
-    """Every kind of finding there is: the classes that say which kind they are."""
+def all_kinds() -> set[str]:
+    """Every kind of finding there is, by the modules of the analysis; `""` is that of a bare finding."""
+    names = (
+        module.name for module in pkgutil.iter_modules(analysis.__path__, "trainlab.analysis.")
+    )
+    values = (one for name in names for one in vars(importlib.import_module(name)).values())
+    flat = (part for one in values for part in (one.values() if isinstance(one, dict) else (one,)))
+    return {one.name for one in flat if isinstance(one, Kind)} | set(_derived(Finding)) - {""}
+
+
+def _derived(base: type) -> Iterator[str]:
     for kind in base.__subclasses__():
-        if "kind" in vars(kind):
-            yield kind
-        yield from kinds_of(kind)
+        if isinstance(vars(kind).get("kind"), str):
+            yield vars(kind)["kind"]
+        yield from _derived(kind)
