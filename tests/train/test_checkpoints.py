@@ -12,9 +12,9 @@ from trainlab.execute.planned_run import start_run
 from trainlab.execute.worker import run_group
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.spec.probe import probe_of
+from trainlab.train import ask_to_end
 from trainlab.train.callbacks import Instrument, Point, TrialView
 from trainlab.train.checkpoints import VARIABLE
-from trainlab.train.ending import ask_to_end
 from trainlab.train.loader import Loader
 
 OWN = """

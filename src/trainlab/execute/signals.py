@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from trainlab.errors import Interrupted
-from trainlab.train.ending import ask_to_end, is_asked_to_end
+from trainlab.train import ask_to_end, is_asked_to_end
 
 Handler = Callable[[int, FrameType | None], None]
 

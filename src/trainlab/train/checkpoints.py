@@ -25,7 +25,7 @@ from trainlab.errors import RecordError
 from trainlab.record.files import replacing, sync, writing
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import note
-from trainlab.train.ending import end_if_asked, is_asked_to_end
+from trainlab.train import end_if_asked, is_asked_to_end
 from trainlab.train.engines.capture import attributes_of
 from trainlab.train.engines.engine import Member, Session, State
 
