@@ -41,9 +41,9 @@ from trainlab.record.script_record import WatchedRecord
 from trainlab.record.study_record import Event
 from trainlab.spec import Study
 from trainlab.spec.script import ScriptSpec
+from trainlab.train import heeding_end
 from trainlab.train.callbacks import Instrument, Moments
 from trainlab.train.checkpoints import Checkpoints
-from trainlab.train.ending import heeding_end
 from trainlab.train.engines import engine_for, engines_for, too_coarse_for
 from trainlab.train.engines.ddp import dismiss_crew
 from trainlab.train.engines.engine import Engine, Member, Session, Unsuited
