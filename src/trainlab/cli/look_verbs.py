@@ -22,7 +22,7 @@ from trainlab.cli.options import Settings
 from trainlab.cli.output import print_json, words_in
 from trainlab.errors import RecordError, SpecError, TrainlabError
 from trainlab.report.terminal import print_blocks
-from trainlab.spec import Question
+from trainlab.spec import Question, Study
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.study import level_text
 from trainlab.studies import builtin_study, study_file, study_names
@@ -263,6 +263,7 @@ def probes(
     trainlab probes my_model.py:workload --batch-size 8
     """
     from trainlab.cli.parsing import question_of
+    from trainlab.lab import planned
 
     words = words_in(lang)
     if workload in BUILTIN:
@@ -272,7 +273,7 @@ def probes(
         varied = ", ".join(asked.question.vary)
         raise SpecError([f"{varied}: got several levels, but layers are listed for one; give one"])
     with Console(stderr=True).status(words("activity_starting_torch")), asked.naming_options():
-        found = _probeables(asked.question, asked.where)
+        found = _probeables(planned(asked.question, asked.where))
     if as_json:
         print_json(
             [
@@ -291,14 +292,13 @@ def probes(
         print_blocks(Console(), _probe_blocks(workload, found, words), words)
 
 
-def _probeables(question: Question, where: str) -> "list[Probeable]":
+def _probeables(study: Study) -> "list[Probeable]":
     from trainlab.instruments.probe_targets import probeable
-    from trainlab.lab import planned
     from trainlab.plan import Trial
     from trainlab.train.loader import Loader
     from trainlab.train.setup import set_up
 
-    study, load = planned(question, where), Loader()
+    load = Loader()
     workload = load.workload(study.workload)
     trial = Trial(id="probes", workload=workload.name, seed=1, settings=study.settings)
     return probeable(set_up(trial, workload, load.data(study.workload, study.settings)))

