@@ -94,44 +94,11 @@ def test_levels_are_numbers_words_or_truths(text: str, levels: tuple[object, ...
     assert found == levels
 
 
-@pytest.mark.parametrize("text", ["lr", "=1", " =2"])
-def test_vary_without_a_name_or_levels_is_told(text: str) -> None:
-    with pytest.raises(SpecError, match=r"--vary: got .*, must be name=level,level"):
-        asked("fashion-mlp", None, text)
-
-
-def test_all_problems_of_vary_are_told_together() -> None:
-    with pytest.raises(SpecError) as caught:
-        asked("fashion-mlp", None, "lr", "hidden")
-    assert len(caught.value.problems) == 2
-
-
-def test_flags_that_are_wrong_are_told_with_the_levels_at_fault() -> None:
-    with pytest.raises(SpecError) as caught:
-        asked("fashion-mlp", {"epochs": "0"}, "lr=0.1,x", design="gird")
-    assert [line.partition(":")[0] for line in caught.value.problems] == [
-        "--design",
-        "--epochs",
-        "--vary lr",
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), (" 2m ", 120)]
 )
 def test_a_budget_is_a_time(text: str, seconds: float) -> None:
     assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "0", "0m", "-1", "ten", "5d", "1m30s", "s"])
-def test_what_is_no_time_is_told(text: str) -> None:
-    with pytest.raises(SpecError, match=r"--budget: got .*, must be a time, as in 90s, 10m or 2h"):
-        seconds_of(text)
-
-
-def test_a_budget_without_a_unit_is_told_with_the_units() -> None:
-    with pytest.raises(SpecError, match="--budget: got '10', which has no unit; write 10s, 10m or"):
-        seconds_of("10")
 
 
 def test_seeds_are_given_by_number_or_by_name_but_not_both() -> None:

@@ -1,6 +1,5 @@
 """A real TensorBoard server on a real run, asked over HTTP."""
 
-import io
 import json
 import re
 import shutil
@@ -14,7 +13,6 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
-from PIL import Image
 
 import trainlab
 from trainlab.cli.tensorboard_pages import NamedRuns
@@ -104,40 +102,6 @@ def test_the_front_page_opens_on_the_pinned_curves(address: str) -> None:
     assert settings == ["batch_size=64"] * 2 + ["batch_size=256"] * 2
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
-@pytest.mark.slow
-def test_a_browser_shows_the_pinned_curves_of_every_trial(address: str) -> None:
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
-        page = browser.new_page(viewport={"width": 1400, "height": 1400})
-        page.goto(address)
-        pinned = page.locator("metrics-pinned-view card-view")
-        playwright.expect(pinned).to_have_count(len(PINNED), timeout=60_000)
-        for card, tag in zip(pinned.all(), PINNED, strict=True):
-            playwright.expect(card).to_contain_text(tag, timeout=30_000)
-            playwright.expect(card).to_contain_text(NAMES[-1], timeout=30_000)
-        browser.close()
-
-
-def test_hyper_parameters_are_apart_from_the_curves(address: str) -> None:
-    request = urllib.request.Request(  # noqa: S310
-        f"{address}/data/plugin/hparams/experiment",
-        data=json.dumps({"experimentName": ""}).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with urllib.request.urlopen(request, timeout=20) as reply:  # noqa: S310
-            told = json.loads(reply.read())
-        if told.get("hparamInfos"):
-            break
-        time.sleep(0.3)
-    assert {"batch_size", "lr", "seed"} <= {info["name"] for info in told["hparamInfos"]}
-    assert {info["name"]["tag"] for info in told["metricInfos"]} == set(PINNED)
-
-
 def test_a_run_in_progress_is_linked_as_its_trials_begin(run_folder: Path, tmp_path: Path) -> None:
     first, *others = trainlab.RunFolder(run_folder).trials()
     copy, links = tmp_path / "copy", tmp_path / "links"
@@ -160,17 +124,6 @@ def test_several_runs_are_told_apart_by_their_names(run_folder: Path, tmp_path: 
     NamedRuns(tmp_path / "runs", tmp_path / "links").link()
     shown = {str(link.relative_to(tmp_path / "links")) for link in tmp_path.glob("links/*/*")}
     assert shown == {f"{run}/{name}" for run in "ab" for name in NAMES}
-
-
-def test_the_server_shows_sample_inputs_as_a_picture(address: str) -> None:
-    until(address, "plugin/scalars/tags", "lr", len(NAMES))
-    tags = until(address, "plugin/images/tags", "samples/test")
-    (name,) = [run for run, shown in tags.items() if shown]
-    assert name == NAMES[0]
-    query = f"plugin/images/images?run={quote(name)}&tag={quote('samples/test')}"
-    (picture,) = json.loads(ask(address, query))
-    content = ask(address, f"plugin/images/individualImage?{picture['query']}")
-    assert Image.open(io.BytesIO(content)).size == (8 * 28, 8 * 28)
 
 
 def test_the_server_shows_the_graph(address: str) -> None:

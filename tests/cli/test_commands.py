@@ -2,12 +2,10 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ import torch
 
 from command import Verb
 from trainlab.execute.signals import signals_interrupt
-from trainlab.spec.settings import OF_WORKLOADS
 
 TRAINLAB = [sys.executable, "-m", "trainlab"]
 
@@ -77,50 +74,6 @@ def test_a_subset_used_for_want_of_the_full_set_is_said_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (
-            ["run", "fashion-mlp", "--batch-size", "0"],
-            ["--batch-size: got '0', must be greater"],
-        ),
-        (
-            ["run", "fashion-mlp", "--lr", "x", "--epochs", "0"],
-            ["--epochs: got '0'", "--lr: got 'x'"],
-        ),
-        (["run", "fashion-mpl"], ["did you mean fashion-mlp?"]),
-        (["run", "fashion-mlp", "--seed", "a"], ["--seed: got 'a', must be whole numbers"]),
-        (["run", "fashion-mlp", "--seed", "1,1"], ["--seed: got 1 twice"]),
-        (
-            ["run", "fashion-mlp", "--data", "nowhere"],
-            ["data: got 'nowhere', must be full, bundled"],
-        ),
-        (["run", "fashion-mlp", "--data", "."], ["is not a folder with Fashion-MNIST"]),
-        (
-            ["run", "fashion-mlp", "--data", "full"],
-            ["TRAINLAB_OFFLINE is set", "--data bundled"],
-        ),
-        (["run", "fashion-mlp", "--out", "/dev/null"], ["/dev/null: cannot be written"]),
-        (["data", "fetch", "mnst"], ["data set 'mnst' is not known; did you mean mnist?"]),
-        (["board", "nowhere"], ["nowhere: no such folder"]),
-        (["board", "."], ["has no TensorBoard event files"]),
-    ],
-)
-def test_the_users_mistake_is_one_line_each_and_exit_code_2(
-    words: Sequence[str], told: list[str], trainlab: Verb, tmp_path: Path
-) -> None:
-    done = trainlab(*words, code=2, TRAINLAB_CACHE=str(tmp_path / "none"))
-    # A slow machine says that it is starting.
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("starting ")]
-    assert all(line.startswith("trainlab: ") for line in lines)
-    for part in told:
-        assert part in done.stderr
-    assert done.stdout == ""
-    done = trainlab(*words, code=2, TRAINLAB_LANG="zh")
-    lines = [line for line in done.stderr.splitlines() if line.startswith("trainlab: ")]
-    assert all(re.search(r"[\u4e00-\u9fff]", line) for line in lines), lines
-
-
-@pytest.mark.parametrize(
     ("data", "told"),
     [
         ("raise ValueError('no such file')", "tiny: data raised ValueError: no such file"),
@@ -149,53 +102,6 @@ def test_a_broken_model_fails_its_trials_with_probes_and_without(
     stderr = trainlab("probes", f"{tiny_file}:tiny", code=2).stderr
     told = "own_work.py:15: model, in layer 0 (Linear) raised RuntimeError: mat1"
     assert f"tiny: cannot run a batch: {told}" in stderr
-
-
-@pytest.mark.slow
-def test_a_layer_that_is_called_in_some_steps_only_can_be_probed(
-    trainlab: Verb, tiny_file: Path, tmp_path: Path
-) -> None:
-    sometimes = """
-class Sometimes(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.step, self.first, self.second = 0, nn.Linear(8, 2), nn.Linear(8, 2)
-    def forward(self, x):
-        self.step += self.training
-        return self.second(x) if self.step % 3 == 2 else self.first(x)
-def model():
-    return Sometimes()
-"""
-    text = tiny_file.read_text().replace("\ntiny = ", f"{sometimes}\ntiny = ")
-    tiny_file.write_text(text)
-    words = ["run", f"{tiny_file}:tiny", "--no-tensorboard", "--out", "r"]
-    trainlab(*words, "--probe", "second:activation:norm")
-    lines = (tmp_path / "r/trials/learn-seed1/probes.jsonl").read_text().splitlines()
-    assert lines
-    assert all(json.loads(line)["value"] is not None for line in lines)
-    words = ["profile", f"{tiny_file}:tiny", "--device", "cpu", "--processes", "1", "--out", "p"]
-    trainlab(*words, "--budget-s", "0.1", "--trace-mb", "0", "--on", "inline")
-    assert "p/report/report.html" in trainlab("report", "p").stdout
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_a_missing_gpu_is_one_line(trainlab: Verb) -> None:
-    done = trainlab("run", "fashion-mlp", "--device", "cuda", code=2)
-    assert "device: got cuda" in done.stderr
-
-
-def test_an_unknown_option_is_exit_code_2(trainlab: Verb) -> None:
-    done = trainlab("run", "fashion-mlp", "--batchsize", "3", code=2)
-    assert "--batchsize: no such option; did you mean --batch-size?" in done.stderr
-    assert "rn: no such verb; did you mean run?" in trainlab("rn", code=2).stderr
-
-
-def test_help_shows_every_setting_with_its_default_and_unit(trainlab: Verb) -> None:
-    shown = trainlab("run", "--help-all").stdout
-    for name in OF_WORKLOADS:
-        assert f"--{name.replace('_', '-')}" in shown
-    for part in ("SAMPLES", "EPOCHS", "[mnist-cnn 64, fashion-mlp 32]", "adadelta, sgd, adam"):
-        assert part in shown
 
 
 def test_a_trial_that_fails_by_the_users_code_is_told_and_exit_code_2(

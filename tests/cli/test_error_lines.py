@@ -98,16 +98,6 @@ def test_a_value_is_never_translated() -> None:
     )
 
 
-def test_no_part_is_taken_for_a_more_general_one() -> None:
-    """A part that another one stands before, and fits too, would never be used."""
-    known = list(PARTS)
-    for number, part in enumerate(known):
-        example = HOLE.sub("7", part)
-        for earlier in known[:number]:
-            pattern = HOLE.sub(r"\\d+", re.escape(earlier).replace(r"\{", "{").replace(r"\}", "}"))
-            assert not re.fullmatch(pattern, example), (earlier, part)
-
-
 @pytest.mark.parametrize(
     "line",
     [

@@ -78,11 +78,6 @@ def test_a_long_name_has_its_meaning_below_and_chinese_is_broken_anywhere(
     assert page.endswith("\n\nThe end.\n")
 
 
-def test_an_option_misspelt_as_help_is_told(torchless: Torchless, tmp_path: Path) -> None:
-    answer = torchless.ask(["run", "--help-al"], tmp_path)
-    assert "--help-al: no such option; did you mean --help-all?" in answer.stderr
-
-
 def rows_of(page: str) -> list[str]:
     """Each name with its meaning, on one line; examples apart."""
     body = re.split(r"^(?:Examples|示例)$", page, flags=re.MULTILINE)[0]

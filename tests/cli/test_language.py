@@ -1,6 +1,5 @@
 """The terminal speaks the language asked for, or that of the locale."""
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -10,16 +9,14 @@ from rich.cells import cell_len
 
 from fabricate import Fabricated, made_study
 from torchless import Torchless
-from trainlab.analysis.evidence import gather
-from trainlab.analysis.overview import data_of
 from trainlab.cli import VERBS
 from trainlab.cli.run_summary import data_text
 from trainlab.language import environment_language, split_language
 from trainlab.record.trial_record import DataRecord
-from trainlab.report.contents import report_of
 from trainlab.spec import CostSpec
 from trainlab.studies import builtin_study, study_names
-from trainlab.words import BUILTIN_KEYS, Words
+from trainlab.words import Words
+from trainlab.words.tables import BUILTIN_KEYS
 from trainlab.workloads.reference import BUILTIN
 
 HAN = re.compile(r"[\u4e00-\u9fff]")
@@ -118,31 +115,6 @@ def test_what_a_verb_prints_fits_the_terminal_in_both_languages(
                 assert re.sub(r"\s", "", told) in joined, shown
         else:
             assert not HAN.search(shown)
-
-
-def test_json_is_the_same_in_every_language(torchless: Torchless, tmp_path: Path) -> None:
-    Fabricated().write(tmp_path / "r", made_study(vary={"lr": (0.1, 0.2)}))
-    for words in (["show", "r", "--json"], ["run", "mnist-lab", "--dry-run", "--json"]):
-        english, chinese = (
-            torchless.ask(words, tmp_path, TRAINLAB_LANG=lang).stdout for lang in ("en", "zh")
-        )
-        assert json.loads(english) == json.loads(chinese)
-
-
-@pytest.mark.parametrize(
-    ("title", "shown"),
-    [
-        (builtin_study("mnist-lab").title, "张量运算的开销如何随批大小和硬件变化？"),
-        ("What does my own batch cost?", "What does my own batch cost?"),
-    ],
-)
-def test_a_report_has_the_title_of_a_built_in_study_in_its_language(
-    title: str, shown: str, tmp_path: Path
-) -> None:
-    study = made_study(vary={"lr": (0.1, 0.2)}, title=title)
-    data = data_of(gather(Fabricated().write(tmp_path / "r", study)))
-    assert report_of(data, "zh").title == shown
-    assert report_of(data, "en").title == title
 
 
 def test_where_data_came_from_is_said_in_the_language() -> None:

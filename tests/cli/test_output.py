@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from command import Verb
 from fabricate import Fabricated, made_study
 
 
@@ -43,25 +42,6 @@ def test_a_reader_that_has_gone_is_no_fault() -> None:
     command = f"{sys.executable} -P -m trainlab studies mnist-lab | head -c 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stderr == ""
-
-
-def test_what_is_recorded_of_a_trial_whose_process_was_killed_is_shown_and_tabled(
-    trainlab: Verb, tmp_path: Path
-) -> None:
-    study = made_study(seeds=2)
-    folder = Fabricated(state=lambda t: "running" if t.seed == 2 else "done").write(
-        tmp_path / "r", study
-    )
-    curve = folder.trial("learn-seed2").curve_file
-    curve.write_text(curve.read_text()[:-20])  # killed in the second epoch's line
-    assert "seed 2: begun and not ended: 1 of 2 epochs are recorded" in trainlab("show", "r").stdout
-    written = trainlab("report", "r", "--format", "csv").stdout.split()
-    assert written == ["r/results.csv", "r/results.parquet", "r/epochs.csv"]
-    assert folder.epochs_csv.read_text().count("running") == 1
-    assert (
-        trainlab("report", "r", "--format", "csv", "--out", "t").stdout.split()[0]
-        == "t/results.csv"
-    )
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])

@@ -2,22 +2,19 @@
 
 import io
 import re
-import sys
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from benchmarks.lab import watched
 from rich.cells import cell_len
 from rich.console import Console
 
 from command import Verb
 from fabricate import made_study
 from trainlab.cli import live_progress as heartbeat
-from trainlab.cli.live_progress import POLL_S, StudyProgress, showing_status
+from trainlab.cli.live_progress import POLL_S, StudyProgress
 from trainlab.execute.attempt import EventWriter
 from trainlab.execute.planned_run import start_run
 from trainlab.lab.run_progress import duration_text, fitted
@@ -47,18 +44,6 @@ def test_silence_lasts_until_something_is_said(monkeypatch: pytest.MonkeyPatch) 
     assert not silence.is_too_long()
     now = 2122.0
     assert silence.is_too_long()
-
-
-def test_off_a_terminal_a_long_wait_is_a_line_now_and_then(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(heartbeat, "SILENCE_S", 0.4)
-    shown = Console(file=io.StringIO())
-    deadline_s = time.monotonic() + 30
-    with showing_status(shown, "writing_report", ENGLISH):
-        while shown.file.getvalue().count("\n") < 2 and time.monotonic() < deadline_s:
-            time.sleep(0.05)
-    assert re.match(r"writing the report, \d s\nwriting the report, \d s\n", shown.file.getvalue())
 
 
 def play(console: Console, path: Path, *events: Event, lang: str = "en") -> str:
@@ -137,47 +122,6 @@ def test_a_terminal_that_goes_away_does_not_disturb_the_trials(tmp_path: Path) -
     console = Console(file=Gone(), width=120, force_terminal=False)
     assert play(console, tmp_path / "r", *STUDY) == ""
     assert "batch_size=1 seed 1" in "".join(Gone.lost)
-
-
-@pytest.mark.full
-def test_on_a_terminal_a_study_with_costs_never_stands_still(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    words = [f"{tiny_file}:tiny", "--batch-size", "10,20", "--device", "cpu", "--no-report"]
-    words += ["--profile", "--weights", "untrained", "--processes", "1", "--budget-s", "0.1"]
-    seen = watched(
-        [sys.executable, "-m", "trainlab", "run", *words, "--out", str(tmp_path / "r")],
-        terminal=True,
-    )
-    assert seen.code == 0
-    assert seen.first_left_s is not None
-    assert seen.first_left_s < seen.total_s / 2
-    # How long it stands still at most is measured in benchmarks/lab.py; here, that it moves at all.
-    assert seen.num_updates > seen.total_s
-
-
-@pytest.mark.full
-def test_off_a_terminal_a_long_epoch_is_told_about_while_it_lasts(
-    tiny_file: Path, tmp_path: Path
-) -> None:
-    slow = """
-import time
-def slow_loss(outputs, targets):
-    time.sleep(0.07)
-    return F.cross_entropy(outputs, targets)
-tiny = Workload(name="tiny", model=model, data=data, loss=slow_loss, defaults={"lr": 0.01})
-"""
-    tiny_file.write_text(tiny_file.read_text() + slow)
-    words = [f"{tiny_file}:tiny", "--batch-size", "1", "--epochs", "1", "--device", "cpu"]
-    seen = watched(
-        [sys.executable, "-m", "trainlab", "run", *words, "--out", str(tmp_path / "r")],
-        terminal=False,
-    )
-    assert seen.code == 0
-    assert seen.total_s > 7.0
-    assert seen.first_left_s is not None
-    assert seen.first_result_s is not None
-    assert seen.first_left_s < seen.first_result_s
 
 
 def test_a_trial_that_diverged_or_failed_has_its_line(tmp_path: Path) -> None:
@@ -277,47 +221,6 @@ def test_progress_is_told_in_chinese(tmp_path: Path) -> None:
         learn,
     ), learn
     assert re.fullmatch(r"\d/\d+ batch_size=1 训练：计时", cost), cost
-
-
-def test_an_interrupt_as_it_starts_leaves_no_thread_that_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a limit on its time, a run is interrupted wherever it is."""
-    run = start_run(made_study(), tmp_path / "r")
-    begun, start = list[threading.Thread](), threading.Thread.start
-
-    def interrupted_start(thread: threading.Thread) -> None:
-        start(thread)
-        begun.append(thread)
-        raise KeyboardInterrupt
-
-    progress = StudyProgress(Console(file=io.StringIO()), run, ENGLISH)
-    monkeypatch.setattr(threading.Thread, "start", interrupted_start)
-    with pytest.raises(KeyboardInterrupt):
-        progress.__enter__()
-    begun[0].join(20)
-    assert not begun[0].is_alive()
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_time_left_is_never_cut(width: int, lang: str, tmp_path: Path) -> None:
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    vary = {"batch_size": (16, 64), "lr": (0.001, 0.0001), "hidden": (128, 256)}
-    study = made_study(vary=vary, seeds=12, settings={"epochs": 5})
-    run = start_run(study, tmp_path / "r")
-    trial = run.study().trials[0]
-    with StudyProgress(console, run, Words(lang)), closing(EventWriter(run)) as writer:
-        writer.write(Event(kind="group_begins", trials=(trial,)))
-        for epoch in (1, 2):
-            writer.write(learned(trial, epoch).model_copy(update={"share": epoch / 3}))
-            time.sleep(0.7)
-    frames = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", console.file.getvalue())
-    lines = [line for line in re.split(r"[\r\n]+", frames) if re.match("[\u2800-\u28ff]", line)]
-    assert lines
-    assert all(cell_len(line.rstrip()) <= width for line in lines)
-    left = r"estimating|\d+ s left|\d+:\d\d min left|估算中|剩余 \d+ 秒|剩余 \d+ 分 \d\d 秒"
-    assert all(re.search(rf"({left})$", line.rstrip()) for line in lines), lines
 
 
 def test_what_does_not_fit_beside_the_bar_is_left_out_whole() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from command import Verb
-from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
+from fabricate import ENVIRONMENT, Fabricated, made_study
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec, Question
 from trainlab.studies import study_names
@@ -34,41 +34,6 @@ def refused(trainlab: Verb, tmp_path: Path) -> Refused:
         return [line.removeprefix("trainlab: ") for line in lines]
 
     return call
-
-
-def test_all_problems_of_a_study_file_are_a_line_each_and_nothing_is_left(
-    refused: Refused, tiny_file: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "s.toml").write_text(
-        f"""
-workload = "{tiny_file}:tiny"
-seeds = [1, 1]
-[settings]
-epochs = 0
-[vary]
-batch_sze = [1]
-lr = [0.1, 0.2, "x"]
-hidden = []
-"""
-    )
-    assert refused("run", "s.toml") == [
-        "s.toml: vary.batch_sze: is no setting; did you mean batch_size?",
-        "s.toml: epochs: got 0, must be greater than 0",
-        "s.toml: vary.hidden: got no levels, must be at least one",
-        "s.toml: vary.lr[2]: got 'x', must be a number",
-        "s.toml: seeds: got 1 twice, seeds must differ",
-    ]
-
-
-def test_a_grid_over_the_limit_is_refused_without_yes(
-    trainlab: Verb, refused: Refused, tiny_file: Path, tmp_path: Path
-) -> None:
-    sizes = ",".join(map(str, range(1, 60)))
-    words = ["run", f"{tiny_file}:tiny", "--batch-size", sizes, "--seeds", "10"]
-    (line,) = refused(*words)
-    assert "plans 590 trials or more, but 500 is the limit; vary less, or add --yes" in line
-    shown = trainlab(*words, "--yes", "--dry-run").stdout
-    assert "590 learn trials (10 seeds)" in shown
 
 
 def test_a_dry_run_shows_the_plan_and_runs_nothing(
@@ -96,34 +61,6 @@ def test_a_study_trains_and_says_what_follows_in_the_language_asked(
     assert "Verdicts are about" not in trainlab("show", "r").stdout
     shown = " ".join(trainlab("show", "r", "--all").stdout.split())
     assert "Verdicts are about this test set." in shown
-
-
-@pytest.mark.parametrize("flag", ["--json", "--quiet"])
-def test_a_report_is_written_whatever_is_printed(
-    trainlab: Verb, tiny_file: Path, tmp_path: Path, flag: str
-) -> None:
-    words = ["run", f"{tiny_file}:tiny", "--lr", "0.01,0.1", "--epochs", "1", "--no-tensorboard"]
-    printed = trainlab(*words, flag, "--out", "r").stdout
-    assert (tmp_path / "r/report/report.html").stat().st_size > 100_000
-    assert printed == "r\n" if flag == "--quiet" else json.loads(printed)["run"] == "r"
-
-
-def test_pooled_runs_tell_what_the_probes_of_all_of_them_saw(
-    trainlab: Verb, tiny_file: Path, tmp_path: Path
-) -> None:
-    words = ["run", f"{tiny_file}:tiny", "--zero-grad", "false", "--no-tensorboard", "-q"]
-    words += ["--probe", "*.weight:grad:norm@step"]
-    for name, seed in (("a", "1,2"), ("b", "3,4")):
-        trainlab(*words, "--seed", seed, "--out", name)
-    alone, both = (
-        [one for one in json.loads(shown)["findings"] if one["kind"] == "accumulation"]
-        for shown in (
-            trainlab("show", "a", "--json").stdout,
-            trainlab("show", "a", "b", "--json").stdout,
-        )
-    )
-    assert {one["n"] for one in alone} == {2}
-    assert {one["n"] for one in both} == {4}
 
 
 def test_a_spent_budget_leaves_the_rest_pending_and_says_so(
@@ -189,17 +126,6 @@ def test_a_trial_that_began_and_never_ended_is_counted_and_named(
     assert "2 次已开始但未结束，12 次未运行" in trainlab("show", "r", "--lang", "zh").stdout
 
 
-def test_a_run_of_which_nothing_finished_does_not_speak_of_what_follows(
-    trainlab: Verb, tmp_path: Path
-) -> None:
-    study = made_study(vary={"lr": (0.1, 0.2)}, seeds=2)
-    Fabricated(state=lambda t: "failed" if t.seed == 1 else "pending").write(tmp_path / "r", study)
-    told = "No trial finished (2 failed, 2 not run); there is nothing to compare."
-    assert told in trainlab("show", "r").stdout
-    shown = trainlab("show", "r", "--lang", "zh").stdout
-    assert "没有任何试验正常结束（2 次失败，2 次未运行），没有可比较的结果。" in shown
-
-
 def test_show_prints_one_object_of_one_run_or_of_several(trainlab: Verb, tmp_path: Path) -> None:
     for name, seeds in (("a", (1, 2, 3)), ("b", (4, 5, 6))):
         study = made_study(vary={"lr": (0.1, 0.2)}, seeds=seeds, name=name)
@@ -210,22 +136,6 @@ def test_show_prints_one_object_of_one_run_or_of_several(trainlab: Verb, tmp_pat
     both = json.loads(trainlab("show", "a", "b", "--json").stdout)
     assert len(both["trials"]) == 12
     assert both["findings"][0]["n"] == 6
-
-
-def test_runs_that_must_not_be_pooled_and_folders_that_are_no_run_are_one_line(
-    refused: Refused, tmp_path: Path
-) -> None:
-    study = made_study(vary={"lr": (0.1, 0.2)})
-    Fabricated().write(tmp_path / "a", study)
-    Fabricated(data=lambda t: DATA.model_copy(update={"is_subset": True})).write(
-        tmp_path / "b", study
-    )
-    (line,) = refused("show", "a", "b")
-    assert "must not be pooled: data.is_subset: False against True; seed 1 of" in line
-    assert refused("show", "nowhere") == [
-        "nowhere: no such folder; name a run folder, as in runs/…"
-    ]
-    assert "--lang: got 'de'" in refused("show", "a", "--lang", "de")[0]
 
 
 def test_compare_names_what_differs_and_lists_cells_only_one_run_has(
@@ -302,34 +212,6 @@ def test_reproduce_compares_nothing_of_a_cell_that_trained_otherwise(
         "a: nothing in it was published for fashion-lab: base has epochs 3, published with 5; "
         "make a new run with `trainlab reproduce fashion-lab`"
     )
-
-
-@pytest.mark.parametrize("what", ["fashion-lba", "mnist-la"])
-def test_a_misspelt_study_is_told_with_the_nearest(
-    refused: Refused, what: str, tmp_path: Path
-) -> None:
-    (line,) = refused("run", what)
-    assert "did you mean" in line
-    assert "-lab" in line
-
-
-def test_a_plan_is_told_to_programs_too(trainlab: Verb) -> None:
-    words = ["run", "fashion-mlp", "--vary", "lr=0.1,0.2", "--seeds", "2", "--dry-run"]
-    plan = json.loads(trainlab(*words, "--json").stdout)
-    assert [cell["id"] for cell in plan["cells"]] == ["lr=0.1", "lr=0.2"]
-    assert plan["cells"][1]["settings"]["lr"] == 0.2
-    assert sum(len(group) for group in plan["groups"]) == 4
-    assert trainlab(*words, "--quiet").stdout == ""
-
-
-def test_a_subset_is_named_wherever_its_numbers_are_shown(trainlab: Verb, tmp_path: Path) -> None:
-    for name, seeds in (("a", (1, 2)), ("b", (3, 4))):
-        study = made_study(vary={"lr": (0.1, 0.2)}, seeds=seeds, name=name)
-        Fabricated(data=lambda trial: DATA.model_copy(update={"is_subset": True})).write(
-            tmp_path / name, study
-        )
-    for runs in (["a"], ["a", "b"]):
-        assert "a subset of tiny" in trainlab("show", *runs).stdout
 
 
 @pytest.mark.parametrize("verb", ["show", "status"])

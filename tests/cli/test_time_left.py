@@ -3,7 +3,7 @@
 import pytest
 
 from fabricate import made_study
-from trainlab.lab.run_progress import FIRST_GUESS_S, TimeLeft
+from trainlab.lab.run_progress import TimeLeft
 from trainlab.plan import bench_of, plan, trials_of
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec, Study
@@ -93,23 +93,6 @@ def test_a_trial_under_way_is_judged_by_its_own_speed(
     assert left.left_s() == pytest.approx(9 + 20)
 
 
-def test_measurements_that_never_ran_are_passed_over() -> None:
-    study = made_study(vary={"batch_size": (1, 64)}, cost=CostSpec(), learn=False)
-    left, clock, ids = started(study)
-    left.group_begins(ids[2])
-    clock.now += 10
-    left.group_ends(ids[2])
-    assert left.number == 3
-
-
-def test_trials_that_learn_are_begun_in_any_order(four: tuple[TimeLeft, Clock, list[str]]) -> None:
-    left, clock, ids = four
-    left.group_begins(ids[2])
-    clock.now += 10
-    left.group_ends(ids[2])
-    assert (left.number, left.left_s()) == (1, 30)
-
-
 def test_trials_trained_together_take_their_share_of_the_time(
     four: tuple[TimeLeft, Clock, list[str]],
 ) -> None:
@@ -131,47 +114,6 @@ def test_at_the_end_nothing_is_left(four: tuple[TimeLeft, Clock, list[str]]) -> 
         left.group_ends(one)
     assert (left.left_s(), left.share_done()) == (0, 1)
     assert shares == sorted(shares)
-
-
-def test_cost_trials_are_expected_by_what_they_look_at() -> None:
-    study = made_study(
-        vary={"batch_size": (1, 64)}, seeds=1, learn=False, cost=CostSpec(processes=1)
-    )
-    left, clock, ids = started(study)
-    took = {"process1": 3.0, "operators": 7.0, "layers": 5.0}
-    for one in ids:
-        left.group_begins(one)
-        clock.now += took[one.rpartition("-")[2]]
-        left.group_ends(one)
-    assert [left.expected_s(one) for one in ids] == [took[one.rpartition("-")[2]] for one in ids]
-
-
-def test_a_single_trial_knows_its_time_from_its_own_speed() -> None:
-    left, clock, (only,) = started(made_study(seeds=1))
-    left.group_begins(only)
-    assert left.left_s() is None
-    clock.now += 2
-    left.progress(only, 0.2)
-    assert left.left_s() == pytest.approx(8)
-
-
-def test_what_a_trial_does_before_its_first_update_says_nothing_about_its_speed() -> None:
-    left, clock, (only,) = started(made_study(seeds=1))
-    left.group_begins(only)
-    clock.now += 10  # tuning, compiling
-    left.progress(only, 0.05)
-    assert left.left_s() is None
-    clock.now += 1
-    left.progress(only, 0.10)
-    assert left.left_s() == pytest.approx(18)
-
-
-def test_cost_trials_are_guessed_while_the_first_ones_learn() -> None:
-    left, clock, ids = started(made_study(seeds=1, cost=CostSpec(processes=1)))
-    left.group_begins(ids[0])
-    clock.now += 50
-    left.progress(ids[0], 0.5)
-    assert left.left_s() == 50 + 3 * FIRST_GUESS_S
 
 
 def test_starting_processes_is_time_of_its_own() -> None:
@@ -197,33 +139,6 @@ def test_starting_processes_is_time_of_its_own() -> None:
     left.ready()
     assert left.left_s() == 14
     assert left.share_done() == pytest.approx(10 / 24)
-
-
-def test_training_says_nothing_about_what_cost_trials_take() -> None:
-    left, clock, ids = started(made_study(seeds=1, cost=CostSpec(processes=1)))
-    assert len(ids) == 4
-    left.group_begins(ids[0])
-    clock.now += 100
-    left.group_ends(ids[0])
-    assert left.left_s() == 3 * FIRST_GUESS_S
-    left.group_begins(ids[1])
-    clock.now += 6
-    left.group_ends(ids[1])
-    assert left.left_s() == 2 * 6
-
-
-def test_trials_of_one_process_share_its_time() -> None:
-    left, clock, ids = started(made_study(seeds=1, learn=False, cost=CostSpec(processes=1)))
-    assert len(ids) == 3
-    left.group_begins(ids[0])
-    clock.now += 2
-    left.group_ends(ids[0])
-    left.group_begins(*ids[1:])
-    assert (left.number, left.left_s()) == (3, 4)
-    clock.now += 10
-    left.group_ends(*ids[1:])
-    assert [left.expected_s(one) for one in ids] == [2, 5, 5]
-    assert (left.left_s(), left.share_done()) == (0, 1)
 
 
 def test_processes_that_take_turns_are_timed_together_and_further_ones_are_added() -> None:
@@ -260,30 +175,3 @@ def test_trials_side_by_side_share_the_time_that_is_left(
     left.progress(ids[1], 0.5)
     assert (left.number, left.left_s()) == (2, pytest.approx((10 + 10 + 10) / 2))
     assert left.share_done() == pytest.approx(10 / 25)
-
-
-def test_the_last_of_several_trials_is_not_shared_by_idle_processes(
-    four: tuple[TimeLeft, Clock, list[str]],
-) -> None:
-    left, clock, ids = four
-    for one in ids:
-        left.group_begins(one, num_side_by_side=4)
-    clock.now += 8
-    for one in ids[:3]:
-        left.group_ends(one)
-    left.progress(ids[3], 0.5)
-    assert left.left_s() == pytest.approx(8)
-
-
-def test_trials_that_train_together_leave_those_between_them_to_come(
-    four: tuple[TimeLeft, Clock, list[str]],
-) -> None:
-    left, clock, ids = four
-    together = (ids[0], ids[3])
-    left.group_begins(*together)
-    assert left.number == 2
-    clock.now += 10
-    left.group_ends(*together)
-    assert left.left_s() == 10
-    left.group_begins(ids[1], ids[2])
-    assert left.number == 4

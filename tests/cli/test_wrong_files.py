@@ -9,10 +9,7 @@ import pytest
 
 from fabricate import Fabricated, made_study
 from torchless import Torchless, assert_told, assert_told_in_chinese
-from trainlab.analysis.comparison import side_by_side
-from trainlab.analysis.evidence import gather
 from trainlab.record.files import read_json, write_json
-from trainlab.record.run_folder import RunFolder
 
 BASE = 'workload = "fashion-mlp"\n'
 
@@ -162,39 +159,3 @@ def test_reproduce_says_why_a_run_has_nothing_that_was_published(
     Fabricated().write(tmp_path / "other", other)
     answer = torchless.ask(["reproduce", "fashion-lab", "--run", "other"], tmp_path)
     assert_told(answer, "hidden=3, hidden=4: not among ")
-
-
-def test_runs_of_one_name_are_told_apart_by_their_folders(
-    torchless: Torchless, tmp_path: Path
-) -> None:
-    def final(high: float) -> Any:
-        return lambda trial: {"test/accuracy": high + 0.001 * trial.seed}
-
-    for folder, high in (("monday", 0.9), ("tuesday", 0.8)):
-        Fabricated(final=final(high)).write(tmp_path / folder, made_study(seeds=8))
-    answer = torchless.ask(["compare", "monday", "tuesday", "--report", "c.html"], tmp_path)
-    assert answer.code == 0, answer.stderr
-    page = (tmp_path / "c.html").read_text()
-    assert "tiny: monday against tuesday</h1>" in page
-    (compared,) = side_by_side(
-        *(gather(RunFolder(tmp_path / f)) for f in ("monday", "tuesday"))
-    ).learned
-    assert compared.interval is not None
-    low, high = (f"{100 * end:.2f}" for end in (compared.interval.low, compared.interval.high))
-    assert float(low) < -10 < float(high) < 0
-    assert "-10.00 points" in page
-    assert f"{low}, {high}" in page
-    answer = torchless.ask(["show", "monday", "tuesday"], tmp_path)
-    assert_told(answer, "monday and tuesday must not be pooled: ")
-
-
-def test_an_interrupted_setting_is_not_called_one_without_finite_values(
-    torchless: Torchless, tmp_path: Path
-) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)})
-    for state, told in (("interrupted", "interrupted"), ("diverged", "no finite value")):
-        made = Fabricated(state=lambda t, s=state: s if t.cell == "lr=0.1" else "done")
-        made.write(tmp_path / state, study)
-        shown = torchless.ask(["show", state], tmp_path).stdout
-        assert told in shown
-        assert ("no finite value" in shown) == (state == "diverged")

@@ -219,15 +219,3 @@ def test_what_is_right_is_not_refused(options: str, torchless: Torchless, tmp_pa
     words = ["run", "fashion-mlp", "--dry-run", *shlex.split(options)]
     answer = torchless.ask(words, tmp_path)
     assert (answer.code, answer.stderr, answer.imported_torch) == (0, "", False)
-
-
-@pytest.mark.parametrize(
-    "verb", ["run", "profile", "show", "report", "studies", "env", "data list"]
-)
-def test_help_shows_no_type_of_a_flag(verb: str, torchless: Torchless, tmp_path: Path) -> None:
-    answer = torchless.ask([*verb.split(), "--help-all"], tmp_path)
-    assert answer.code == 0
-    assert "bool" not in answer.stdout
-    if verb == "run":
-        for flag in ("zero-grad", "by-shape", "until-decided", "save-model", "profile"):
-            assert f"--no-{flag}" in answer.stdout

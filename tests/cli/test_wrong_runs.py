@@ -54,20 +54,6 @@ def test_what_the_model_or_the_data_refuse_leaves_no_folder(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_loss_that_explodes_has_diverged_though_it_is_finite(
-    trainlab: Verb, tmp_path: Path
-) -> None:
-    words = ["run", "fashion-mlp", "--lr", "1e10", "--data", "bundled", "--epochs", "1"]
-    done = trainlab(*words, "--no-tensorboard", "--out", "r")
-    assert "seed 1: diverged: the loss of update" in done.stdout
-    assert "over a million times that of the first update" in done.stdout
-    record = json.loads((tmp_path / "r/trials/learn-seed1/trial.json").read_text())
-    assert record["state"] == "diverged"
-    first = 2.3  # ten classes, by chance
-    assert record["diverged_loss"] > 1e6 * first
-    assert record["diverged_at_step"] >= 2
-
-
 @pytest.mark.parametrize("flags", [["--json", "--quiet"], ["--json"]])
 def test_a_dry_run_for_programs_prints_one_json_value_whatever_a_file_prints(
     flags: list[str], trainlab: Verb, tiny_file: Path
@@ -114,12 +100,3 @@ def test_what_an_option_changed_of_a_study_is_told_as_changed(
     assert "命令行改动的设置：epochs 为 1（研究文件中为 3）" in (
         tmp_path / "r/report/report.md"
     ).read_text(encoding="utf-8")
-
-
-def test_a_study_run_as_it_is_written_is_not_told_as_changed(
-    trainlab: Verb, tiny_file: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "s.toml").write_text(f'workload = "{tiny_file}:tiny"\n[settings]\nepochs = 1\n')
-    done = trainlab("run", "s.toml", "--no-tensorboard", "--out", "r")
-    assert "Changed on the command line" not in done.stdout
-    assert json.loads((tmp_path / "r/study.json").read_text())["overridden"] == {}

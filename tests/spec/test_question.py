@@ -32,65 +32,6 @@ def problems(text: str) -> list[str]:
     return [line.removeprefix("s.toml: ") for line in caught.value.problems]
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("[vary]\nbatch_sze = [1]", "vary.batch_sze: unknown factor; did you mean batch_size?"),
-        ("[vary]\nhiden = [1]", "vary.hiden: unknown factor; did you mean hidden?"),
-        ("[[cells]]\nbatch_sze = 1", "cells[0].batch_sze: unknown factor; did you mean batch_size"),
-        ("[vary]\nseed = [1, 2]", "vary.seed: is no factor; give seeds apart"),
-        ('[vary]\ndata = ["full"]', "vary.data: is no factor; it stays the same in a study"),
-        ('[vary]\nbatch_size = [1, 2, "x"]', "vary.batch_size[2]: got 'x', must be a whole number"),
-        ("[vary]\nbatch_size = [1, 2, 0]", "vary.batch_size[2]: got 0, must be greater than 0"),
-        ('[vary]\noptimizer = ["adam", "adm"]', "vary.optimizer[1]: got 'adm', must be one of"),
-        ("[vary]\nzero_grad = [3]", "vary.zero_grad[0]: got 3, must be true or false"),
-        ('[[cells]]\nlr = 0.1\n[[cells]]\nlr = "x"', "cells[1].lr: got 'x', must be a number"),
-        (
-            '[vary]\n"optimizer_options.rho" = ["x"]',
-            "vary.optimizer_options.rho[0]: got 'x', must be a number, true or false",
-        ),
-        ("[vary]\nlr = [[1]]", "vary.lr[0]: got [1], must be a number, a text, true or false"),
-        ("[vary]\nlr = 0.1", "vary.lr: got 0.1, must be a list"),
-        ("[vary]\nlr = []", "vary.lr: got no levels, must be at least one"),
-        ("[vary]\nlr = [0.1, 0.10]", "vary.lr: got 0.1 twice, levels must differ"),
-        ("seeds = 0", "seeds: got 0, must be a number of seeds or a list of seeds"),
-        ("seeds = [1, -1]", "seeds: got [1, -1], must be a number of seeds or a list of seeds"),
-        ("seeds = true", "seeds: got True, must be a number of seeds"),
-        ("sedes = 3", "sedes: unknown setting; did you mean seeds?"),
-        ("[settings]\nepochz = 3", "epochz: unknown setting; did you mean epochs?"),
-        ("[settings]\nmomentum = 0.9", "momentum: adam takes none; optimizers that do: sgd"),
-        (
-            'design = "gird"',
-            "design: got 'gird', must be one of grid, one-at-a-time; did you mean grid?",
-        ),
-        ('[margins]\n"test/loss" = 0', "margins.test/loss: got 0, must be greater than 0"),
-        ("[cost]\nprocesses = 0", "cost.processes: got 0, must be greater than 0"),
-        ("vary = 3", "vary: got 3, must be a table of names and values"),
-        (
-            "[cost]\nprocesses = 1" + "0" * 400,
-            "cost.processes: got a number that is too large, must",
-        ),
-        ('title = "\\u001b[31m"', "title: got '\\x1b[31m', must not hold control characters"),
-        ('[vary]\n"a\\u0007" = [1]', "vary: got 'a\\x07', must not hold control characters"),
-        (
-            "[[cells]]\nlr = 0.1\n[[cells]]\nlr = 0.1",
-            "lr=0.1: is the same as lr=0.1; leave one out",
-        ),
-        (
-            "[vary]\nbatch_size = [1]\n[[cells]]\nbatch_size = 1",
-            "batch_size=1: is the same as batch_size=1; leave one out",
-        ),
-        (
-            '[[cells]]\nhidden = 1\n[[cells]]\nhidden = "1"',
-            "hidden=1: two settings are called so; give levels that read differently",
-        ),
-    ],
-)
-def test_a_bad_study_is_one_line(text: str, told: str) -> None:
-    (line,) = problems(text)
-    assert line.startswith(told)
-
-
 def test_all_problems_of_settings_and_levels_are_told_together() -> None:
     text = '[settings]\nepochs = 0\n[vary]\nbatch_sze = [1]\nlr = [0.1, "y"]\nhidden = []'
     assert [line.partition(":")[0] for line in problems(text)] == [
@@ -99,11 +40,6 @@ def test_all_problems_of_settings_and_levels_are_told_together() -> None:
         "vary.hidden",
         "vary.lr[1]",
     ]
-
-
-def test_an_unknown_key_hides_no_bad_level() -> None:
-    text = 'sedes = 3\n[settings]\nepochs = 0\n[vary]\nlr = [0.1, "y"]\ndevice = ["each"]'
-    assert [line.partition(":")[0] for line in problems(text)] == ["sedes", "epochs", "vary.lr[1]"]
 
 
 def test_an_unknown_key_hides_no_misspelt_factor() -> None:
@@ -127,11 +63,6 @@ def test_what_is_no_toml_is_told_with_its_line(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(SpecError, match="is not TOML"):
         read_question(path)
-
-
-def test_a_missing_workload_is_told() -> None:
-    with pytest.raises(SpecError, match="workload: is required"):
-        checked_question({})
 
 
 def test_seeds_are_a_number_or_themselves() -> None:

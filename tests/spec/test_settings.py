@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
-from trainlab.spec import Study, TrainSpec, checked, settings_for
+from trainlab.spec import TrainSpec, checked
 from trainlab.spec.base import choices_of, setting_of
 from trainlab.spec.question import Question, cells_of, checked_question
 from trainlab.spec.settings import OF_WORKLOADS, OPTIMIZERS
@@ -20,32 +20,6 @@ def test_all_problems_are_reported_together_with_place_value_and_rule() -> None:
         "s.toml: lr: got -1, must be greater than 0",
         "s.toml: optimiser: unknown setting; did you mean optimizer?",
     )
-
-
-@pytest.mark.parametrize(
-    ("values", "told"),
-    [
-        ({"optimizer": "foo"}, "optimizer: got 'foo', must be one of adadelta, sgd"),
-        ({"lr": float("nan")}, "lr: got nan, must be"),
-        ({"precision": "fp8"}, "precision: got 'fp8', must be one of fp32, bf16"),
-        ({"zero_grad": "maybe"}, "zero_grad: got 'maybe', must be true or false"),
-        ({"device": "tpu"}, "device: got 'tpu', must be auto, cpu, mps, cuda or cuda:N"),
-        ({"momentum": 0.9}, "momentum: adam takes none; optimizers that do: sgd, rmsprop"),
-        (
-            {"optimizer_options": "rho=0.9"},
-            "optimizer_options.rho: adam has no such option; it has",
-        ),
-        ({"optimizer_options": "rho"}, "optimizer_options: got 'rho', must be name=value pairs"),
-        ({"optimizer": "rmsprop", "optimizer_code": "fused"}, "torch has no fused rmsprop"),
-        ({"optimizer_options": "eps=abc"}, "optimizer_options: eps: got 'abc', must be a number"),
-        ({"zzz": 1}, "zzz: unknown setting; known: epochs, max_steps, batch_size"),
-    ],
-)
-def test_a_bad_setting_is_told_in_one_line(values: dict[str, object], told: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        checked(TrainSpec, values)
-    assert told in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["script", "change"])
@@ -83,16 +57,6 @@ def test_text_from_the_command_line_becomes_values() -> None:
     assert settings.lr == 0.001
     assert settings.zero_grad is False
     assert settings.model == {"hidden": 64, "act": "relu", "bias": True, "p": 0.5}
-
-
-def test_another_optimizer_drops_the_defaults_tuned_for_the_workloads_own() -> None:
-    defaults = {"optimizer": "adadelta", "lr": 1.0, "optimizer_options": {"rho": 0.9}, "epochs": 3}
-    switched = settings_for(defaults, {"optimizer": "adam"})
-    assert (switched.lr, switched.start_lr, switched.optimizer_options) == (None, 0.001, {})
-    assert switched.epochs == 3
-    assert settings_for(defaults, {"optimizer": "adadelta"}).lr == 1.0
-    assert settings_for(defaults, {"optimizer": "sgd", "lr": 0.5}).start_lr == 0.5
-    assert settings_for({"lr": 0.5}, {"optimizer": "adam"}).start_lr == 0.5
 
 
 def test_everything_an_optimizer_cannot_take_is_told_at_once() -> None:
@@ -135,8 +99,3 @@ def test_every_setting_has_a_description_and_numbers_have_units() -> None:
         assert field.description, name
         if not choices_of(TrainSpec, name) and name != "device" and name in OF_WORKLOADS:
             assert setting_of(TrainSpec, name).unit, name
-
-
-def test_the_same_seed_twice_is_an_error() -> None:
-    with pytest.raises(SpecError, match="seeds: got 2 twice, seeds must differ"):
-        checked(Study, {"name": "a", "workload": "w", "settings": TrainSpec(), "seeds": (1, 2, 2)})
