@@ -16,7 +16,7 @@ PARTS: dict[str, str] = {
     for table in tomllib.loads((SOURCE / "words/errors.toml").read_text(encoding="utf-8")).values()
     for english, chinese in table.items()
 }
-FROM_ELSEWHERE = ["Field required", "SyntaxError: {text}"]
+FROM_ELSEWHERE = ["Field required", "Input should be {text}", "SyntaxError: {text}"]
 """What pydantic and Python say."""
 
 
