@@ -276,40 +276,21 @@ def measurement_json(measurement: Measurement, sort: Sort, top: int) -> dict[str
 
 
 def _finding_json(finding: Finding, words: Words) -> dict[str, Any]:
-    interval = finding.interval
+    plain = ("kind", "subject", "cells", "factor", "levels", "n", "test", "verdict", "numbers")
     return {
-        "kind": finding.kind,
-        "subject": finding.subject,
-        "cells": finding.cells,
-        "factor": finding.factor,
-        "levels": finding.levels,
-        "n": finding.n,
-        "interval": None if interval is None else asdict(interval),
-        "test": finding.test,
-        "verdict": finding.verdict,
+        **{name: getattr(finding, name) for name in plain},
+        "interval": None if finding.interval is None else asdict(finding.interval),
         "confounds": [asdict(confound) for confound in finding.confounds],
-        "numbers": finding.numbers,
         "sentence": finding.sentence(words),
     }
 
 
 def _trial_json(trial: TrialRecord) -> dict[str, Any]:
+    plain = {"id", "kind", "cell", "seed", "state", "final", "total_s", "epochs_done", "steps_done"}
     return {
-        "id": trial.id,
-        "kind": trial.kind,
-        "cell": trial.cell,
-        "seed": trial.seed,
-        "state": trial.state,
-        "final": trial.final,
-        "total_s": trial.total_s,
-        "epochs_done": trial.epochs_done,
-        "steps_done": trial.steps_done,
-        "diverged_at_step": trial.diverged_at_step,
-        "diverged_loss": trial.diverged_loss,
+        **trial.model_dump(include={*plain, "diverged_at_step", "diverged_loss", "data", "notes"}),
         "device": trial.resolved.get("device"),
-        "data": None if trial.data is None else trial.data.model_dump(),
         "error": None if trial.error is None else trial.error.message,
-        "notes": [note.model_dump() for note in trial.notes],
     }
 
 

@@ -24,35 +24,25 @@ OptimizerName = Literal["adadelta", "sgd", "adam", "adamw", "rmsprop", "adagrad"
 
 
 @dataclass(frozen=True)
-class NumberOption:
-    """An option that is a number, and where torch wants it to lie."""
+class OptionRule:
+    """What torch wants an option of an optimizer to be: a number, and where it lies, or true or false."""
 
     below: float | None = None
     """It must be less than this; None: no such bound."""
     most: float | None = None
     """It must be at most this; None: no such bound."""
+    is_flag: bool = False
 
     def rule_broken_by(self, value: float) -> str | None:
         """What the value must be and is not."""
-        if isinstance(value, bool):
-            return "must be a number"
+        if self.is_flag or isinstance(value, bool):
+            wanted = "must be true or false" if self.is_flag else "must be a number"
+            return None if self.is_flag and isinstance(value, bool) else wanted
         if self.below is not None and not 0 <= value < self.below:
             return f"must be at least 0 and less than {self.below:g}"
         if self.most is not None and not 0 <= value <= self.most:
             return f"must be from 0 to {self.most:g}"
         return None if value >= 0 else "must be at least 0"
-
-
-@dataclass(frozen=True)
-class FlagOption:
-    """An option that is true or false."""
-
-    def rule_broken_by(self, value: float) -> str | None:
-        """What the value must be and is not."""
-        return None if isinstance(value, bool) else "must be true or false"
-
-
-Option = NumberOption | FlagOption
 
 
 @dataclass(frozen=True)
@@ -62,32 +52,19 @@ class OptimizerRules:
     torch_class: str
     """Its name in `torch.optim`."""
     lr: float
-    options: Mapping[str, Option]
+    options: Mapping[str, OptionRule]
     fused_on: tuple[str, ...] = ()
     """Kinds of device for which torch has the whole update as one kernel."""
     takes_momentum: bool = False
 
 
 _EVERYWHERE = ("cpu", "cuda", "mps")
-_SHARE = NumberOption(below=1)
-_ADAM: Mapping[str, Option] = {
-    "beta1": _SHARE,
-    "beta2": _SHARE,
-    "eps": NumberOption(),
-    "amsgrad": FlagOption(),
-}
-_ADADELTA: Mapping[str, Option] = {"rho": NumberOption(most=1), "eps": NumberOption()}
-_SGD: Mapping[str, Option] = {"dampening": NumberOption(), "nesterov": FlagOption()}
-_RMSPROP: Mapping[str, Option] = {
-    "alpha": NumberOption(),
-    "eps": NumberOption(),
-    "centered": FlagOption(),
-}
-_ADAGRAD: Mapping[str, Option] = {
-    "lr_decay": NumberOption(),
-    "eps": NumberOption(),
-    "initial_accumulator_value": NumberOption(),
-}
+_NUMBER, _SHARE, _FLAG = OptionRule(), OptionRule(below=1), OptionRule(is_flag=True)
+_ADAM = {"beta1": _SHARE, "beta2": _SHARE, "eps": _NUMBER, "amsgrad": _FLAG}
+_ADADELTA = {"rho": OptionRule(most=1), "eps": _NUMBER}
+_SGD = {"dampening": _NUMBER, "nesterov": _FLAG}
+_RMSPROP = {"alpha": _NUMBER, "eps": _NUMBER, "centered": _FLAG}
+_ADAGRAD = {"lr_decay": _NUMBER, "eps": _NUMBER, "initial_accumulator_value": _NUMBER}
 
 OPTIMIZERS: dict[OptimizerName, OptimizerRules] = {
     "adadelta": OptimizerRules("Adadelta", 1.0, _ADADELTA),
