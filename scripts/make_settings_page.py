@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from trainlab.spec import CostSpec, Question, TrainSpec
 from trainlab.spec.base import Spec, choices_of, option_of, setting_of
-from trainlab.spec.settings import OF_WORKLOADS, OPTIMIZERS, FlagOption, Option
+from trainlab.spec.settings import OF_WORKLOADS, OPTIMIZERS, OptionRule
 from trainlab.workloads.reference import BUILTIN
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -111,9 +111,9 @@ def _optimizers() -> str:
     return _table(("optimizer", "torch's", "learning rate", "takes momentum", "options"), rows)
 
 
-def _rule(option: Option) -> str:
+def _rule(option: OptionRule) -> str:
     """The values that an option of an optimizer takes."""
-    if isinstance(option, FlagOption):
+    if option.is_flag:
         return "true, false"
     if option.below is not None:
         return f"0 to below {option.below:g}"
