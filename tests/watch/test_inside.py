@@ -219,15 +219,3 @@ def test_the_loss_that_a_loop_logs_does_not_hide_the_one_that_is_seen(tmp_path: 
     assert line["train/loss_logged"] == 5.0
     assert line["train/loss"] < 2.0
     assert not lab.run.trial("learn-seed1").tensorboard_folder.exists()
-
-
-def test_a_metric_need_not_be_told_after_every_epoch(tmp_path: Path) -> None:
-    with trainlab.watch(out=tmp_path / "run", tensorboard=False) as lab:
-        loop = OwnLoop()
-        loop.train(1)
-        lab.log(**{"test/f1": 0.5})
-        loop.train(2)
-    lines = lab.run.trial("learn-seed1").epochs()
-    assert [line.get("test/f1") for line in lines] == [0.5, None, None]
-    assert lab.results()["test/f1"].tolist() == [0.5]
-    assert "f1" in lab.report(formats=("md",)).read_text()

@@ -213,18 +213,6 @@ def test_what_cannot_be_measured_of_a_script_is_refused(tmp_path: Path) -> None:
         script_study(script, cost=CostSpec(weights="trained"))
 
 
-def test_a_line_that_never_ends_is_not_kept() -> None:
-    found: list[float] = []
-    stream = Searched(
-        io.StringIO(), {"loss": r"loss (\S+)"}, lambda name, value: found.append(value)
-    )
-    for _ in range(200):
-        stream.write("." * 1000)
-    assert len(vars(stream)["_line"]) <= 10_000
-    stream.write("loss 2\n")
-    assert found == [2]
-
-
 def test_a_process_whose_starter_is_gone_before_it_looks_ends_at_once() -> None:
     program = (
         "import os; from trainlab.watching.script_process import end_with_starter as end; end();"

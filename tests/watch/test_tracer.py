@@ -152,15 +152,6 @@ def with_a_test_between() -> None:
                 model(next(tests)[0])
 
 
-def of_words() -> None:
-    """Batches that hold no tensor."""
-    model = net()
-    optimizer = sgd(model)
-    for _ in range(2):
-        for words in DataLoader([str(number) for number in range(60)], batch_size=2):
-            step(model, optimizer, torch.ones(len(words), 4))
-
-
 class Own(torch.optim.SGD):
     """Its step is torch's and a little more: torch hooks both."""
 
@@ -260,7 +251,7 @@ def traced(loop: Callable[[], None], *, is_sampled: bool = True) -> Tracer:
 
 LOOPS: list[Callable[[], None]] = [
     *(plain, accumulating, adversarial, without_loader, closures, scaled, several_models),
-    *(with_a_test_between, of_words, within_its_own, around_another, checkpointed, several_losses),
+    *(with_a_test_between, within_its_own, around_another, checkpointed, several_losses),
     *(beside_a_thread, ahead),
 ]
 
@@ -553,37 +544,6 @@ def test_an_optimizer_that_takes_over_ends_the_steps_from_then_on() -> None:
     assert switching(50, 15, 60, 15, 50).num_steps == 160
 
 
-def test_an_update_that_raises_is_over() -> None:
-    class Fails(torch.optim.SGD):
-        fails = False
-
-        def step(self, closure: Any = None) -> Any:  # type: ignore[override]
-            if self.fails:
-                raise RuntimeError("told to")
-            return super().step(closure)
-
-    def loop() -> None:
-        model = net()
-        optimizer = Fails(model.parameters(), lr=0.01)
-        for number in range(30):
-            optimizer.fails = number % 7 == 3
-            with suppress(RuntimeError):
-                step(model, optimizer)
-
-    tracer = traced(loop, is_sampled=False)
-    assert tracer.num_steps == 26
-    assert all(step_ns[FORWARD] for step_ns in tracer.steps_ns)
-
-
-def test_a_script_that_has_no_file_left_to_open_trains_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(process: object) -> None:
-        raise OSError("Too many open files")
-
-    monkeypatch.setattr("psutil.Process.memory_info", refuses)
-    tracer = traced(without_loader)
-    assert (tracer.num_steps, tracer.memory_bytes) == (60, [])
-
-
 def state_of_torch() -> list[Any]:
     """All that hooks could change."""
     return [
@@ -605,15 +565,6 @@ def test_torch_is_as_before_once_the_tracer_is_closed() -> None:
     without_loader()
     tracer.close()
     assert state_of_torch() == before
-
-
-def test_an_optimizer_made_before_the_tracer_is_seen() -> None:
-    model = net()
-    optimizer = sgd(model)
-    tracer = Tracer()
-    step(model, optimizer)
-    tracer.close()
-    assert tracer.num_steps == 1
 
 
 def test_copies_and_files_of_a_model_hold_nothing_of_ours() -> None:
@@ -657,15 +608,6 @@ def test_a_script_that_goes_on_after_its_model_raised_is_seen_on() -> None:
     assert not model._forward_hooks
     assert all(step_ns[FORWARD] for step_ns in tracer.steps_ns)
     assert set(looking.hooks) == {0}
-
-
-def test_a_compiled_model_makes_torch_warn_of_nothing_of_ours() -> None:
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        tracer = Tracer()
-        torch.compile(net(), backend="eager")
-        tracer.close()
-    assert [str(one.message) for one in told if "global hooks" in str(one.message)] == []
 
 
 def test_what_torch_compiles_depends_on_nothing_of_ours() -> None:

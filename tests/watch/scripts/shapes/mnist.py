@@ -59,13 +59,7 @@ def train(args, model, device, loader, optimizer, epoch, losses):
         optimizer.step()
         losses.append(loss.item())
         if batch_idx % args.log_interval == 0:
-            seen, share = batch_idx * len(data), 100.0 * batch_idx / len(loader)
-            print(
-                f"Train Epoch: {epoch} [{seen}/{len(loader.dataset)} ({share:.0f}%)]"
-                f"\tLoss: {loss.item():.6f}"
-            )
-            if args.dry_run:
-                break
+            print(f"Train Epoch: {epoch} [{batch_idx}/{len(loader)}] Loss: {loss.item():.6f}")
 
 
 def test(model, device, loader):
@@ -78,10 +72,7 @@ def test(model, device, loader):
             test_loss += F.nll_loss(output, target, reduction="sum").item()
             correct += output.argmax(dim=1).eq(target).sum().item()
     size = len(loader.dataset)
-    print(
-        f"\nTest set: Average loss: {test_loss / size:.4f}, "
-        f"Accuracy: {correct}/{size} ({100.0 * correct / size:.0f}%)\n"
-    )
+    print(f"Test set: Average loss: {test_loss / size:.4f}, Accuracy: {correct}/{size}")
 
 
 def main():
@@ -92,10 +83,8 @@ def main():
     parser.add_argument("--lr", type=float, default=1.0)
     parser.add_argument("--gamma", type=float, default=0.7)
     parser.add_argument("--no-accel", action="store_true", help="stay on the CPU")
-    parser.add_argument("--dry-run", action="store_true", help="one batch per epoch")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log-interval", type=int, default=10)
-    parser.add_argument("--save-model", action="store_true")
     parser.add_argument("--losses", help="write every training loss to this file")
     args = parser.parse_args()
 
@@ -120,8 +109,6 @@ def main():
         train(args, model, device, train_loader, optimizer, epoch, losses)
         test(model, device, test_loader)
         scheduler.step()
-    if args.save_model:
-        torch.save(model.state_dict(), "mnist_cnn.pt")
     if args.losses:
         Path(args.losses).write_text("".join(f"{loss!r}\n" for loss in losses))
 
