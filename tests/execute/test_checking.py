@@ -1,6 +1,5 @@
 """The preflight in a process of its own: whatever the user's code does there, one line tells of it."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,7 +10,7 @@ import pytest
 from asking import study_of
 from trainlab.errors import TrainlabError
 from trainlab.execute.launch import Launcher
-from trainlab.execute.preflight import CheckingProcess, fault_in
+from trainlab.execute.preflight import CheckingProcess
 from trainlab.spec import Study
 from trainlab.spec.probe import probe_of
 from trainlab.train.loader import Loader
@@ -119,29 +118,3 @@ def test_what_is_found_is_what_this_process_would_find(
     devices, code = checks.preflight(study, each_device=False)
     assert devices[0] == "cpu"
     assert code == own.code
-
-
-def test_where_a_fault_was_is_read_from_what_python_wrote_of_it(tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text("def f():\n    crash()\nf()\n")
-    log = f"""printed
-Fatal Python error: Segmentation fault
-
-Thread 0x00007f0000000001 (most recent call first):
-  File "/other/place.py", line 3 in waits
-
-Current thread 0x00007f0000000002 (most recent call first):
-  File "{json.__file__}", line 5 in loads
-  File "{file}", line 2 in f
-  File "{file}", line 3 in <module>
-
-Extension modules: torch (total: 1)
-"""
-    assert fault_in(log.encode()) == (
-        b"printed\n",
-        "mine.py:2",
-        f'  File "{file}", line 3, in <module>\n    f()\n'
-        f'  File "{file}", line 2, in f\n    crash()\n',
-    )
-    assert fault_in(b"only printed") == (b"only printed", "", "")
-    assert fault_in(log.replace(str(file), json.__file__).encode())[1] == ""

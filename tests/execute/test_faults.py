@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-import trainlab as product
 from asking import groups_of, study_of
 from trainlab.execute import launch
 from trainlab.execute.executors import ProcessesExecutor
@@ -192,26 +191,6 @@ def test_what_hangs_fails_when_its_time_is_up(
         assert trial.error.message.startswith("took longer than 1 s; give it more with --trial-t")
         assert (trial.state, trial.error.kind) == ("failed", "TimedOut")
         assert "most recent call first" in trial.error.traceback
-
-
-def test_what_one_trial_switches_and_where_it_goes_is_not_for_the_next(
-    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tiny_file.write_text(
-        tiny_file.read_text()
-        + """
-def loss(outputs, targets):
-    torch.set_default_dtype(torch.float64), torch.use_deterministic_algorithms(True), os.chdir("/")
-    return F.cross_entropy(outputs, targets)
-import dataclasses, os
-tiny = dataclasses.replace(tiny, loss=loss)
-"""
-    )
-    monkeypatch.chdir(tmp_path)
-    settings = {"seeds": 2, "device": "cpu", "engine": "eager", "on": "inline"}
-    run = product.run(f"{tiny_file}:tiny", out="r", **settings)
-    assert [trial.state for trial in run.trials()] == ["done", "done"]
-    assert (run.path, Path.cwd()) == (Path("r"), tmp_path)
 
 
 @pytest.mark.slow

@@ -1,36 +1,23 @@
 """Learn trials side by side: how many, with how many threads, and what one that dies does to the others."""
 
-import json
 import os
-from contextlib import closing
-from itertools import chain
 from pathlib import Path
 
 import pytest
 
 import trainlab as product
-from asking import groups_of, study_of
+from asking import study_of
 from trainlab.errors import SpecError
-from trainlab.execute import executors as processes
-from trainlab.execute.executors import executor_for
 from trainlab.execute.jobs import ONE_AT_A_TIME, Jobs, check_jobs, jobs_for, jobs_of
-from trainlab.execute.planned_run import start_run
 from trainlab.plan import plan
-from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.train.callbacks import Instrument
-from trainlab.train.loader import Loader
 from trainlab.workloads.workload import Workload
 
 
 @pytest.fixture(autouse=True)
 def _four_vcpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainlab.execute.jobs.usable_vcpus", lambda: 4)
-
-
-def run_all(run: RunFolder, jobs: int = 2) -> None:
-    with closing(executor_for("local", Loader(), jobs=jobs)) as executor:
-        executor.run(run, groups_of(run), lambda: False)
 
 
 @pytest.mark.parametrize(
@@ -96,41 +83,3 @@ def test_objects_stay_in_this_process(tiny: Workload, tmp_path: Path) -> None:
     told = "--on: got 'ray', but objects cannot go to a cluster; name the workload as FILE.py:NAME"
     with pytest.raises(SpecError, match=told):
         product.run(tiny, seeds=2, device="cpu", out=tmp_path / "s", on="ray")
-
-
-@pytest.mark.slow
-def test_short_trials_share_processes_and_one_that_crashes_still_fails_alone(
-    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "SHORT_S", 60.0)
-    monkeypatch.setattr(processes, "IN_TURN_S", 600.0)
-    crashing = """
-import dataclasses, os, random
-def crashes(hidden=8):
-    made = model(hidden)
-    if hidden == 5 and random.random() < 0.3:  # as the seed of the weights has it
-        os._exit(3)
-    return made
-tiny = dataclasses.replace(tiny, model=crashes)
-"""
-    study = study_of(
-        f"{tiny_file}:tiny",
-        {"device": "cpu", "epochs": 1},
-        seeds=16,
-        vary={"hidden": [4, 5]},
-        tensorboard=False,
-    )
-    run = start_run(study, tmp_path / "r")
-    tiny_file.write_text(f"{tiny_file.read_text()}\n{crashing}")
-    run_all(run)
-    lines = [file.read_text().splitlines() for file in (run.path / "events").glob("*.jsonl")]
-    events = [json.loads(line) for line in chain(*lines)]
-    sizes = [len(event["trials"]) for event in events if event["kind"] == "group_begins"]
-    assert max(sizes) > 2
-    failed = [trial for trial in run.trials() if trial.state == "failed"]
-    assert 0 < len(failed) < 16
-    assert {trial.cell for trial in failed} == {"hidden=5"}
-    assert {trial.state for trial in run.trials() if trial.cell == "hidden=4"} == {"done"}
-    assert {trial.error.message for trial in failed if trial.error} == {
-        "its process ended with code 3"
-    }

@@ -1,9 +1,5 @@
-import io
-import json
-import math
 import os
 import signal
-import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -11,20 +7,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from asking import groups_of, study_of
 from children import children
-from command import Verb
-from trainlab.analysis.evidence import gather
-from trainlab.cli.run_summary import print_measurement
 from trainlab.execute.executors import ProcessesExecutor
 from trainlab.execute.planned_run import IsOver, start_run
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
-from trainlab.words import Words
 
 
 def never() -> bool:
@@ -119,37 +110,3 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
     thread.join()
     assert folder.trials()[0].state == "interrupted"
     assert set(children()) == before
-
-
-@pytest.mark.parametrize("mode", ["train", "inference"])
-@pytest.mark.slow
-def test_profile_tells_the_cost_as_json_and_as_a_table(
-    mode: str, trainlab: Verb, tiny_file: Path, tmp_path: Path
-) -> None:
-    processes = 2 if mode == "train" else 1
-    words = ["profile", f"{tiny_file}:tiny", "--device", "cpu", "--budget-s", "0.1", "--mode", mode]
-    words += ["--processes", str(processes), "--trace-mb", "0"]
-    told = json.loads(trainlab(*words, "--json").stdout)
-    folder = RunFolder(tmp_path / told["run"])
-    assert told["batch_size"] == 10
-    assert told["sample_us"]["value"] == pytest.approx(100 * told["step_ms"]["value"])
-    assert len(folder.trials()) == processes + 2
-    timed = [trial.id for trial in folder.trials() if trial.watch == "steps"]
-    records = [folder.trial(name).cost.read() for name in timed]
-    # The median over its undisturbed turns of the log of the median step of each.
-    turns_ms = [[one.bare_turns_ms()[n] for n in one.quiet_turns()] for one in records]
-    levels = [
-        statistics.median(math.log(statistics.median(turn)) for turn in turns) for turns in turns_ms
-    ]
-    assert told["step_ms"]["value"] == pytest.approx(math.exp(statistics.mean(levels)))
-    assert (told["step_ms"]["low"] is None) is (processes < 3)
-    assert [layer["name"] for layer in told["layers"]][:3] == ["0", "1", "2"]
-    assert told["memory"]["parameter_bytes"] == 4 * (8 * 8 + 8 + 8 * 2 + 2)
-    shown = Console(file=io.StringIO(), width=120)
-    (measurement,) = gather(folder).measured
-    print_measurement(shown, "tiny", measurement, Words("en"))
-    shown_text = shown.file.getvalue()
-    times = ("ms per batch", "µs per sample", "samples per s", f"Fresh processes: {processes}")
-    parts = ("forward", "addmm", "Outside all operators", "Layers as written", "First step beside")
-    for part in (*times, *parts, "Memory of a step", "Profiling overhead"):
-        assert part in shown_text

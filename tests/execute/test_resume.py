@@ -1,6 +1,5 @@
 """Runs that were cut short: what is left of them, how they go on, what their folder says meanwhile."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,7 @@ import pytest
 from asking import groups_of, study_of
 from command import Verb
 from trainlab import lab
-from trainlab.errors import RecordError, WorkloadError
-from trainlab.execute.lease import leased
+from trainlab.errors import WorkloadError
 from trainlab.execute.planned_run import add_groups, start_run, unfinished_groups
 from trainlab.plan import bench_of
 from trainlab.record.run_folder import RunFolder
@@ -112,28 +110,3 @@ def test_a_workload_that_was_changed_is_refused_unless_allowed(
     tiny_file.unlink()
     with pytest.raises(WorkloadError, match="resume the run from the folder it was started in"):
         lab.resume_run(tmp_path / "run")
-
-
-def test_the_folder_says_how_far_a_run_is_and_whose_it_is(
-    tiny_file: Path, tmp_path: Path, trainlab: Verb
-) -> None:
-    asked = ("own_work.py:tiny", "--lr", "0.1,0.2", "--seeds", "2", "--device", "cpu")
-    trainlab("run", *asked, "--out", "run", "--budget", "0.001s", "--no-report")
-    run = RunFolder(tmp_path / "run")
-    first, second, *_ = run.study().trials
-    set_state(run, first, "done")
-    set_state(run, second, "running")
-    # Its driver has ended: what is still recorded as running was cut off.
-    told = trainlab("status", "run").stdout
-    assert "1 of 4 trials finished, 2 to come, 1 interrupted" in told
-    assert "Nobody runs it; `trainlab resume run` goes on with it." in told
-    with leased(run):
-        told = trainlab("status", "run").stdout
-        assert "1 of 4 trials finished, 1 running, 2 to come" in told
-        assert "Run by " in told
-        assert json.loads(trainlab("status", "run", "--json").stdout)["states"]["running"] == 1
-        with pytest.raises(RecordError, match="is being run by"):
-            lab.resume_run(run.path)
-    assert "goes on with it" in trainlab("cancel", "run").stdout
-    assert run.trial(second).read().state == "interrupted"
-    assert "次试验中已完成 1 次" in trainlab("status", "run", "--lang", "zh").stdout

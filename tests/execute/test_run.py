@@ -102,17 +102,6 @@ def test_an_interrupt_leaves_a_valid_run(tiny_file: Path, tmp_path: Path) -> Non
     assert len(epochs) == 1
 
 
-def test_divergence_is_an_outcome(tiny_file: Path, tmp_path: Path) -> None:
-    folder = trainlab.run(
-        f"{tiny_file}:tiny", out=tmp_path / "r", optimizer="sgd", lr=1e38, device="cpu", epochs=3
-    )
-    (trial,) = folder.trials()
-    assert trial.state == "diverged"
-    assert trial.diverged_at_step is not None
-    assert trial.error is None
-    assert folder.trial(trial.id).curve()[-1]["train/loss"] is None
-
-
 def test_a_model_parameter_that_does_not_exist_is_told_with_those_that_do(
     tiny_file: Path, tmp_path: Path
 ) -> None:

@@ -80,15 +80,6 @@ def test_a_run_that_did_not_end_well_says_so(run: Run, state: str) -> None:
     assert f"1 {state}" in repr(run)
 
 
-def test_a_folder_without_a_study_is_named_with_what_is_wrong(tmp_path: Path) -> None:
-    lost = Run(tmp_path / "<b>lost")
-    html = lost._repr_html_()
-    Balanced(html)
-    assert "&lt;b&gt;lost" in html
-    assert "no such file" in html
-    assert "no such file" in repr(lost)
-
-
 def test_a_damaged_run_never_raises(run: Run, tmp_path: Path) -> None:
     files = [path for path in run.path.rglob("*") if path.suffix in (".json", ".jsonl")]
     draw = random.Random(3)
