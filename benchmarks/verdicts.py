@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainlab.analysis.metrics import MOST_LEVELS
+from trainlab.stats.batch_line import fit_batches
 from trainlab.stats.contrasts import (
     LEVEL,
     complete,
@@ -34,7 +35,6 @@ from trainlab.stats.contrasts import (
 )
 from trainlab.stats.means import Interval, mean_of, new_run_interval
 from trainlab.stats.power import ability
-from trainlab.stats.scaling import fit_batches
 from trainlab.stats.verdict import compare_all
 
 Floats = NDArray[np.float64]

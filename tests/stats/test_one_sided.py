@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trainlab.stats.one_sided import Change, Levels, assumed, welch
+from trainlab.stats.cost_ratio import Change, Levels, assumed, welch
 
 ONE = Levels(0.05)
 MARGIN = math.log1p(0.05)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
-from trainlab.stats.scaling import Noise, fit_batches, noise_of
+from trainlab.stats.batch_line import Noise, fit_batches, noise_of
 
 EXACT = Noise(0.0, 6)
 """Times that would be the same again."""

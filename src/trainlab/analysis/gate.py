@@ -41,8 +41,8 @@ from trainlab.stats.contrasts import (
     rows_of,
     table_of,
 )
+from trainlab.stats.cost_ratio import Change, Judgement, Levels, assumed, welch
 from trainlab.stats.means import Interval, ratio_of_logs
-from trainlab.stats.one_sided import Change, Judgement, Levels, assumed, welch
 from trainlab.stats.verdict import Failures, are_identical
 from trainlab.words import Words
 from trainlab.words.numbers import figure, metric_difference, metric_value

@@ -23,8 +23,8 @@ from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.metrics import Contrast
 from trainlab.analysis.tables import Field, bullets, name, table_of, value
 from trainlab.spec import Cell
+from trainlab.stats.batch_line import BatchScaling, Fitted, fit_batches, noise_of
 from trainlab.stats.cost_ratio import CostComparison
-from trainlab.stats.scaling import BatchScaling, Fitted, fit_batches, noise_of
 from trainlab.words import Words
 from trainlab.words.numbers import figure, percent
 
